@@ -1,0 +1,20 @@
+"""Saccade: fine-grained vision–language alignment. Which words go with which part of a picture?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from saccade.version import __version__
+
+if TYPE_CHECKING:
+    from saccade.api import load
+
+__all__ = ["__version__", "load"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "load":  # imported on first use, so that `import saccade` stays quick
+        from saccade.api import load
+
+        return load
+    raise AttributeError(f"module 'saccade' has no attribute {name!r}")

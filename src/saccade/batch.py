@@ -1,0 +1,164 @@
+"""What passes between the rooms: batches of regions and words, their codes, and the alignments between them.
+
+All are frozen dataclasses of padded tensors with masks (True where an entry is real). Padding a batch further never
+changes a result: every model masks exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+Self = TypeVar("Self", bound="Batch")
+
+
+class Batch:
+    """What the batches share: moving between devices, and selecting items along the first axis."""
+
+    def to(self: Self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
+        """Move to a device; `dtype` applies to the floating-point tensors only."""
+
+        def move(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            return value.to(device=device, dtype=dtype if value.is_floating_point() else None)
+
+        return replace(self, **{f.name: move(getattr(self, f.name)) for f in fields(self)})  # type: ignore[arg-type,type-var]
+
+    def select(self: Self, index: Sequence[int] | Tensor | slice) -> Self:
+        """The items at `index`, in that order."""
+        if isinstance(index, slice):
+            positions = list(range(*index.indices(len(self))))
+        else:
+            positions = index.tolist() if isinstance(index, Tensor) else list(index)
+
+        def pick(value: Any) -> Any:
+            if isinstance(value, Tensor):
+                return value[torch.as_tensor(positions, dtype=torch.long, device=value.device)]
+            if isinstance(value, tuple) and value:
+                return tuple(value[i] for i in positions)
+            return value
+
+        return replace(self, **{f.name: pick(getattr(self, f.name)) for f in fields(self)})  # type: ignore[arg-type,type-var]
+
+    def __len__(self) -> int:
+        first = getattr(self, fields(self)[0].name)  # type: ignore[arg-type]
+        return len(first)
+
+
+def _pad(value: Tensor, count: int) -> Tensor:
+    """Append `count` zero entries along axis 1."""
+    return torch.cat([value, value.new_zeros(value.shape[0], count, *value.shape[2:])], dim=1)
+
+
+@dataclass(frozen=True)
+class RegionBatch(Batch):
+    """Pictures as sets of regions."""
+
+    features: Float[Tensor, "image region dim"]
+    mask: Bool[Tensor, "image region"]
+    boxes: Float[Tensor, "image region 4"]  # x1, y1, x2, y2 in 0..1
+    ids: tuple[str, ...] = ()
+
+    def pad(self, count: int) -> RegionBatch:
+        """The same pictures with `count` more padding regions."""
+        return replace(
+            self, features=_pad(self.features, count), mask=_pad(self.mask, count), boxes=_pad(self.boxes, count)
+        )
+
+    @staticmethod
+    def of(
+        features: Sequence[np.ndarray | Tensor], boxes: Sequence[np.ndarray | Tensor], ids: Sequence[str] = ()
+    ) -> RegionBatch:
+        """Pad ragged pictures ([region, dim] and [region, 4] each) into one batch."""
+        size = max((len(f) for f in features), default=0)
+        dim = features[0].shape[1] if features else 0
+        padded = torch.zeros(len(features), size, dim)
+        padded_boxes = torch.zeros(len(features), size, 4)
+        mask = torch.zeros(len(features), size, dtype=torch.bool)
+        for i, (f, b) in enumerate(zip(features, boxes, strict=True)):
+            padded[i, : len(f)] = torch.as_tensor(f)
+            padded_boxes[i, : len(f)] = torch.as_tensor(b)
+            mask[i, : len(f)] = True
+        return RegionBatch(padded, mask, padded_boxes, tuple(ids))
+
+
+@dataclass(frozen=True)
+class TextBatch(Batch):
+    """Sentences as sequences of word ids, <start> and <end> included."""
+
+    tokens: Int[Tensor, "text word"]
+    mask: Bool[Tensor, "text word"]
+    words: tuple[tuple[str, ...], ...] = ()  # as written, one per unmasked token, for pictures and reports
+
+    @property
+    def lengths(self) -> Int[Tensor, " text"]:
+        return self.mask.sum(dim=1)
+
+    def pad(self, count: int) -> TextBatch:
+        """The same sentences with `count` more padding words."""
+        return replace(self, tokens=_pad(self.tokens, count), mask=_pad(self.mask, count))
+
+    @staticmethod
+    def of(tokens: Sequence[Sequence[int]], words: Sequence[Sequence[str]] = ()) -> TextBatch:
+        """Pad ragged sentences into one batch."""
+        size = max((len(t) for t in tokens), default=0)
+        padded = torch.zeros(len(tokens), size, dtype=torch.long)
+        mask = torch.zeros(len(tokens), size, dtype=torch.bool)
+        for i, t in enumerate(tokens):
+            padded[i, : len(t)] = torch.as_tensor(t)
+            mask[i, : len(t)] = True
+        return TextBatch(padded, mask, tuple(tuple(w) for w in words))
+
+
+@dataclass(frozen=True)
+class ImageCode(Batch):
+    """Encoded pictures: what an index stores."""
+
+    regions: Float[Tensor, "image region dim"]
+    mask: Bool[Tensor, "image region"]
+    pooled: Float[Tensor, "image dim"] | None = None  # for models that compare whole pictures
+
+
+@dataclass(frozen=True)
+class TextCode(Batch):
+    """Encoded sentences."""
+
+    words: Float[Tensor, "text word dim"]
+    mask: Bool[Tensor, "text word"]
+    pooled: Float[Tensor, "text dim"] | None = None
+
+
+@dataclass(frozen=True)
+class Alignment(Batch):
+    """Which word goes with which region, for pairs of a picture and a sentence."""
+
+    weights: Float[Tensor, "pair word region"]  # over regions if words ask, over words if regions ask
+    score: Float[Tensor, " pair"]
+    word_mask: Bool[Tensor, "pair word"]
+    region_mask: Bool[Tensor, "pair region"]
+    word_score: Float[Tensor, "pair word"] | None = None  # how well each word found its regions
+    region_score: Float[Tensor, "pair region"] | None = None  # how well each region found its words
+
+
+def stack(parts: Sequence[Self]) -> Self:
+    """Join batches along the first axis, padding the second axis to the longest."""
+    width = max(getattr(p, fields(p)[0].name).shape[1] for p in parts)  # type: ignore[arg-type]
+
+    def join(name: str) -> Any:
+        values = [getattr(p, name) for p in parts]
+        if values[0] is None:
+            return None
+        if not isinstance(values[0], Tensor):
+            return tuple(v for value in values for v in value)
+        if name in ("pooled", "score"):
+            return torch.cat(values)
+        return torch.cat([_pad(v, width - v.shape[1]) if v.shape[1] < width else v for v in values])
+
+    return type(parts[0])(**{f.name: join(f.name) for f in fields(parts[0])})  # type: ignore[arg-type]

@@ -1,0 +1,34 @@
+"""The one kind of error a user is meant to read: a sentence that names the file or field and says what was expected."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class SaccadeError(Exception):
+    """Bad input or a bad environment. The command line prints it as one line and exits with code 2."""
+
+
+def did_you_mean(word: str, options: Iterable[str]) -> str:
+    """The clause `; did you mean "scan"?`, or nothing when no option is near."""
+    near = difflib.get_close_matches(word, list(options), n=1, cutoff=0.5)
+    return f'; did you mean "{near[0]}"?' if near else ""
+
+
+@contextmanager
+def explain_os_errors(path: Path, action: str) -> Iterator[None]:
+    """Turn what the operating system refuses while we `action` (read, write) `path` into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise SaccadeError(f"the disk is full: could not {action} {path}") from error
+        if isinstance(error, FileNotFoundError):
+            raise SaccadeError(f"{error.filename or path} does not exist") from error
+        if isinstance(error, IsADirectoryError):
+            raise SaccadeError(f"{path} is a folder, a file was expected") from error
+        raise SaccadeError(f"could not {action} {path}: {error.strerror or error}") from error

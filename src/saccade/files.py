@@ -1,0 +1,99 @@
+"""Files that are either whole or absent: everything Saccade writes goes through here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from saccade.errors import SaccadeError, explain_os_errors
+
+
+@contextmanager
+def atomic_file(path: Path | str) -> Iterator[Path]:
+    """Write to the yielded temporary path; it takes the place of `path` only if the block ends well."""
+    path = Path(path)
+    with explain_os_errors(path, "write"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path | str) -> Iterator[Path]:
+    """Fill the yielded temporary folder; it is renamed to `path` (replacing what was there) only if the block ends well."""
+    path = Path(path)
+    with explain_os_errors(path, "write"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+        try:
+            yield temporary
+            temporary.chmod(0o755)
+            if path.exists():
+                old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+                path.rename(old / path.name)
+                temporary.rename(path)
+                shutil.rmtree(old)
+            else:
+                temporary.rename(path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_text(path: Path | str, text: str) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path | str, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_text(path: Path | str) -> str:
+    path = Path(path)
+    with explain_os_errors(path, "read"):
+        try:
+            return path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise SaccadeError(f"{path} is not UTF-8 text (byte {error.start})") from error
+
+
+def read_json(path: Path | str) -> Any:
+    text = read_text(path)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SaccadeError(f"{path} is not valid JSON: {error.msg} at line {error.lineno}") from error
+
+
+def sha256(path: Path | str) -> str:
+    with explain_os_errors(Path(path), "read"), Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _sha256(file)
+
+
+def _sha256(file: Any) -> str:  # Python 3.10 has no file_digest
+    digest = hashlib.sha256()
+    while chunk := file.read(1 << 20):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def cache_folder() -> Path:
+    """Where generated worlds and features are kept: $SACCADE_CACHE, else the user's cache folder."""
+    given = os.environ.get("SACCADE_CACHE")
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "saccade"

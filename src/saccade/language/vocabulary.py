@@ -1,0 +1,96 @@
+"""The words a model knows, and what happens to those it does not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from saccade.batch import TextBatch
+from saccade.errors import SaccadeError
+from saccade.files import read_json, write_json
+from saccade.language.tokenise import tokenise
+
+PAD, START, END, UNKNOWN = range(4)
+SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words by id. Ids 0 to 3 are padding, start, end and unknown, as in the official matching code."""
+
+    words: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.words[:4] != SPECIAL:
+            raise SaccadeError(f"a vocabulary begins with {' '.join(SPECIAL)}, not {' '.join(self.words[:4])}")
+        if len(set(self.words)) != len(self.words):
+            raise SaccadeError("a vocabulary holds each word once")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._ids
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {word: i for i, word in enumerate(self.words)}
+
+    @staticmethod
+    def build(texts: Iterable[str], min_count: int = 4) -> Vocabulary:
+        """Every word seen at least `min_count` times, most frequent first, ties in alphabetical order."""
+        counts = Counter(word for text in texts for word in tokenise(text))
+        kept = sorted((w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w))
+        return Vocabulary((*SPECIAL, *kept))
+
+    def unknown(self, text: str) -> list[str]:
+        """The words of `text` that the model has never seen."""
+        return [word for word in tokenise(text) if word not in self._ids]
+
+    def encode(self, text: str) -> tuple[list[int], list[str]]:
+        """Word ids with <start> and <end> around them, and the words themselves."""
+        words = tokenise(text)
+        if not words:
+            raise SaccadeError("the caption is empty: give at least one word")
+        ids = [self._ids.get(word, UNKNOWN) for word in words]
+        return [START, *ids, END], [SPECIAL[START], *words, SPECIAL[END]]
+
+    def batch(self, texts: Sequence[str]) -> TextBatch:
+        """Encode and pad several sentences."""
+        encoded = [self.encode(text) for text in texts]
+        return TextBatch.of([ids for ids, _ in encoded], [words for _, words in encoded])
+
+    def check(self, text: str) -> list[str]:
+        """Refuse a sentence none of whose words is known; return the unknown words of any other."""
+        unknown = self.unknown(text)
+        if not any(w.isalnum() or w in self._ids for w in tokenise(text)):
+            raise SaccadeError("the caption is empty: give at least one word")
+        if len(unknown) == len(tokenise(text)):
+            raise SaccadeError(f'the model knows none of the words of "{text}"')
+        return unknown
+
+    def to_json(self) -> dict[str, Any]:
+        return {"words": list(self.words)}
+
+    @staticmethod
+    def from_json(value: Any, source: str = "the vocabulary") -> Vocabulary:
+        """Our own layout, or the official matching code's {word2idx, idx2word, idx}."""
+        if isinstance(value, dict) and "words" in value:
+            return Vocabulary(tuple(map(str, value["words"])))
+        if isinstance(value, dict) and isinstance(value.get("word2idx"), dict):
+            ordered = sorted(value["word2idx"].items(), key=lambda item: item[1])
+            if [i for _, i in ordered] != list(range(len(ordered))):
+                raise SaccadeError(f"{source}: the ids of word2idx are not 0, 1, 2, …")
+            return Vocabulary(tuple(word for word, _ in ordered))
+        raise SaccadeError(f'{source} is no vocabulary: expected a "words" list or an official "word2idx" table')
+
+    def save(self, path: Path | str) -> None:
+        write_json(path, self.to_json())
+
+    @staticmethod
+    def load(path: Path | str) -> Vocabulary:
+        return Vocabulary.from_json(read_json(path), str(path))
