@@ -1,0 +1,20 @@
+"""Pictures to regions: opening picture files, box arithmetic, bilinear RoI sampling, and the eye of the world."""
+
+from __future__ import annotations
+
+from saccade.vision.boxes import area, clip, iou, nms, valid
+from saccade.vision.pictures import Picture, as_array, find_pictures, open_picture
+from saccade.vision.roi import roi_bilinear
+
+__all__ = [
+    "Picture",
+    "area",
+    "as_array",
+    "clip",
+    "find_pictures",
+    "iou",
+    "nms",
+    "open_picture",
+    "roi_bilinear",
+    "valid",
+]

@@ -1,0 +1,89 @@
+"""Box arithmetic. A box is x1, y1, x2, y2 in 0..1 of the picture's width and height, wherever it travels in Saccade.
+
+Every function takes leading batch axes. `inclusive=True` counts a box by its pixels, both ends included, as the older
+detectors (DenseCap, the Caffe R-CNNs) do with boxes in pixels: the side is then x2 - x1 + 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from saccade.errors import SaccadeError
+
+WHOLE = (0.0, 0.0, 1.0, 1.0)  # the box of the whole picture
+
+
+def area(boxes: Float[Tensor, "*batch 4"], inclusive: bool = False) -> Float[Tensor, "*batch"]:
+    """Width × height; a box turned inside out has no area."""
+    sides = (boxes[..., 2:] - boxes[..., :2] + float(inclusive)).clamp(min=0)
+    return sides[..., 0] * sides[..., 1]
+
+
+def iou(
+    a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"], inclusive: bool = False
+) -> Float[Tensor, "*batch n m"]:
+    """Intersection over union of every box of `a` with every box of `b`; two boxes without area have 0."""
+    low = torch.maximum(a[..., :, None, :2], b[..., None, :, :2])
+    high = torch.minimum(a[..., :, None, 2:], b[..., None, :, 2:])
+    shared = area(torch.cat([low, high], dim=-1), inclusive)
+    union = area(a, inclusive)[..., :, None] + area(b, inclusive)[..., None, :] - shared
+    return torch.where(union > 0, shared / union.clamp(min=torch.finfo(union.dtype).tiny), torch.zeros_like(union))
+
+
+def paired_iou(a: Float[Tensor, "*batch 4"], b: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch"]:
+    """Intersection over union of `a[i]` with `b[i]`."""
+    return iou(a[..., None, :], b[..., None, :])[..., 0, 0]
+
+
+def nms(
+    boxes: Float[Tensor, "*batch box 4"],
+    scores: Float[Tensor, "*batch box"],
+    threshold: float,
+    inclusive: bool = False,
+) -> Bool[Tensor, "*batch box"]:
+    """Non-maximum suppression: which boxes stay when each, best first, removes those that overlap it more than this.
+
+    The pictures of a batch go through it together: one step per box, each step a vector over the batch.
+    """
+    order = scores.argsort(dim=-1, descending=True, stable=True)
+    ranked = boxes.gather(-2, order[..., None].expand_as(boxes))
+    clash = iou(ranked, ranked, inclusive) > threshold
+    kept = torch.ones_like(order, dtype=torch.bool)
+    for i in range(order.shape[-1] - 1):
+        kept[..., i + 1 :] &= ~(clash[..., i, i + 1 :] & kept[..., i, None])
+    return torch.zeros_like(kept).scatter(-1, order, kept)
+
+
+def best(scores: Float[Tensor, " box"], kept: Bool[Tensor, " box"], limit: int) -> Int[Tensor, " kept"]:
+    """Positions of the kept boxes, best first, at most `limit` of them."""
+    order = scores.argsort(descending=True, stable=True)
+    return order[kept[order]][:limit]
+
+
+def clip(boxes: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch 4"]:
+    """The part of each box that lies inside the picture."""
+    return boxes.clamp(0, 1)
+
+
+def valid(boxes: Float[Tensor, "*batch 4"], smallest: float = 0.0) -> Bool[Tensor, "*batch"]:
+    """Finite, the right way round, with both sides longer than `smallest`."""
+    sides = boxes[..., 2:] - boxes[..., :2]
+    return boxes.isfinite().all(dim=-1) & (sides > smallest).all(dim=-1)
+
+
+def check_boxes(boxes: np.ndarray | Tensor, where: str) -> Float[Tensor, "region 4"]:
+    """Boxes from outside as a float32 tensor, or a sentence on what is wrong with them."""
+    found = torch.as_tensor(np.asarray(boxes), dtype=torch.float32)
+    if found.ndim != 2 or found.shape[1] != 4:
+        raise SaccadeError(f"{where}: boxes must be of shape [region, 4], not {list(found.shape)}")
+    if not len(found):
+        raise SaccadeError(f"{where}: there is no box, at least one is needed")
+    wrong = ~valid(found) | (found < -1e-3).any(dim=1) | (found > 1 + 1e-3).any(dim=1)
+    if wrong.any():
+        first = int(wrong.nonzero()[0, 0])
+        numbers = ", ".join(f"{v:g}" for v in found[first].tolist())
+        raise SaccadeError(f"{where}: box {first} is ({numbers}), expected x1 < x2 and y1 < y2, all in 0..1")
+    return clip(found)

@@ -1,0 +1,117 @@
+"""Bilinear RoI sampling: read a grid of features inside a box, differentiable in the features and in the box.
+
+Max-pooled RoIs (Fast R-CNN) round the box to cells, so no gradient reaches its corners. DenseCap (Johnson, Karpathy,
+Fei-Fei; CVPR 2016, after Jaderberg's spatial transformers) reads the map at `size` × `size` points inside the box
+by bilinear interpolation instead: moving a corner moves the points, and the gradient says where to.
+
+Two conventions on where the points lie:
+
+`centres` (ours)
+    The map covers the picture from 0 to 1, cell j of W has its centre at (j + ½)/W, and the box is cut into size × size
+    equal bins that are read at their centres. Points off the map take the nearest edge cell. A box of k × k cells
+    read at size k returns exactly those cells, at any resolution of the map.
+
+`densecap`
+    The released code. Boxes are (xc, yc, w, h) in 1-based pixels of an image of W × H, the points reach from edge to
+    edge of the box (−1 and +1 included), and the affine map is x = (w/W)·u + (2xc − W − 1)/(W − 1): the scale divides
+    by W and the offset by W − 1, so small boxes are read slightly off their place, the more the nearer to the border.
+    The map's first and last cell centres sit at −1 and +1 (`align_corners=True`), outside is zero. Kept for checkpoints
+    trained with it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+Convention = Literal["centres", "densecap"]
+
+
+def roi_bilinear(
+    maps: Float[Tensor, "image channel row column"],
+    boxes: Float[Tensor, "region 4"],
+    image_index: Int[Tensor, " region"],
+    size: int = 7,
+    convention: Convention = "centres",
+    image_size: tuple[int, int] | None = None,
+) -> Float[Tensor, "region channel size size"]:
+    """Features inside each box (x1, y1, x2, y2 in 0..1) of picture `image_index[region]`.
+
+    `image_size` (height, width in pixels) is needed by the `densecap` convention alone.
+    """
+    if convention == "densecap":
+        if image_size is None:
+            raise ValueError("the densecap convention needs image_size, (height, width) in pixels")
+        points = densecap_points(densecap_theta(densecap_boxes(boxes, image_size), image_size), size).flip(-1)
+        return sample(maps, points, image_index, padding="zeros", align_corners=True)
+    return sample(maps, centre_points(boxes, size), image_index, padding="border", align_corners=False)
+
+
+def centre_points(boxes: Float[Tensor, "region 4"], size: int) -> Float[Tensor, "region size size 2"]:
+    """The (x, y) centres of size × size equal bins of each box, from 0..1 to the −1..1 of `grid_sample`."""
+    steps = (torch.arange(size, device=boxes.device, dtype=boxes.dtype) + 0.5) / size
+    low, side = boxes[:, :2], boxes[:, 2:] - boxes[:, :2]
+    x = low[:, :1] + side[:, :1] * steps  # [region, size]
+    y = low[:, 1:] + side[:, 1:] * steps
+    shape = (len(boxes), size, size)
+    return torch.stack([x[:, None, :].expand(shape), y[:, :, None].expand(shape)], dim=-1) * 2 - 1
+
+
+def densecap_boxes(boxes: Float[Tensor, "region 4"], image_size: tuple[int, int]) -> Float[Tensor, "region 4"]:
+    """x1, y1, x2, y2 in 0..1 to xc, yc, w, h in 1-based pixels: the whole picture has xc = (W + 1)/2 and w = W."""
+    height, width = image_size
+    scale = boxes.new_tensor([width, height])
+    return torch.cat(
+        [(boxes[:, :2] + boxes[:, 2:]) / 2 * scale + 0.5, (boxes[:, 2:] - boxes[:, :2]) * scale],
+        dim=1,
+    )
+
+
+def densecap_theta(boxes: Float[Tensor, "region 4"], image_size: tuple[int, int]) -> Float[Tensor, "region 2 3"]:
+    """The affine maps of xc, yc, w, h boxes: rows give y and x, columns multiply (y, x, 1)."""
+    height, width = image_size
+    xc, yc, w, h = boxes.unbind(dim=1)
+    zero = torch.zeros_like(xc)
+    rows = [h / height, zero, (2 * yc - height - 1) / (height - 1), zero, w / width, (2 * xc - width - 1) / (width - 1)]
+    return torch.stack(rows, dim=1).view(-1, 2, 3)
+
+
+def densecap_points(theta: Float[Tensor, "region 2 3"], size: int) -> Float[Tensor, "region size size 2"]:
+    """The (y, x) points at which each affine map reads, from a base grid that includes −1 and +1."""
+    steps = torch.linspace(-1, 1, size, device=theta.device, dtype=theta.dtype)
+    y, x = torch.meshgrid(steps, steps, indexing="ij")
+    base = torch.stack([y, x, torch.ones_like(x)], dim=-1).view(-1, 3)
+    return (base @ theta.transpose(1, 2)).view(-1, size, size, 2)
+
+
+def sample(
+    maps: Float[Tensor, "image channel row column"],
+    points: Float[Tensor, "region size size 2"],
+    image_index: Int[Tensor, " region"],
+    padding: Literal["zeros", "border"],
+    align_corners: bool,
+) -> Float[Tensor, "region channel size size"]:
+    """Read each region's (x, y) points from its picture's map.
+
+    `grid_sample` wants one grid a picture, so each picture's regions are laid below one another in one tall grid: the
+    maps are never copied, and pictures with fewer regions read some points in vain.
+    """
+    regions, size = points.shape[:2]
+    if not regions:
+        return maps.new_zeros(0, maps.shape[1], size, size)
+    counts = torch.bincount(image_index, minlength=len(maps))
+    order = image_index.argsort(stable=True)
+    first = counts.cumsum(0) - counts
+    slot = torch.empty_like(order)  # each region's place among those of its picture
+    slot[order] = torch.arange(regions, device=order.device) - first[image_index[order]]
+    tallest = int(counts.max())
+    grid = points.new_zeros(len(maps), tallest, size, size, 2).index_put((image_index, slot), points)
+    read = functional.grid_sample(
+        maps, grid.view(len(maps), tallest * size, size, 2), padding_mode=padding, align_corners=align_corners
+    )
+    tall = read.view(len(maps), maps.shape[1], tallest, size, size)
+    return tall.transpose(1, 2)[image_index, slot]
