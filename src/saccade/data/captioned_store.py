@@ -1,0 +1,49 @@
+"""A feature store with `captions.jsonl` as a data set: `data=store root=FOLDER`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from saccade.data.captions import CAPTIONS, Caption
+from saccade.data.records import CaptionedImages
+from saccade.data.sources import need_root, source
+from saccade.data.store import FeatureStore
+from saccade.data.subset import RegionSubset
+from saccade.errors import SaccadeError, did_you_mean
+
+
+@source("store")
+def open_store(split: str, root: Path | None) -> CaptionedImages:
+    """The pictures that have a caption of this split, in the order of the store."""
+    folder = need_root(root, "store", f"manifest.json, shard-*.arrow and {CAPTIONS}")
+    store = FeatureStore.open(folder)
+    captions = store.captions()
+    if not captions:
+        raise SaccadeError(f"{folder / CAPTIONS} is missing or empty: a split needs sentences to go with the pictures")
+    splits = sorted({c.split for c in captions if c.split is not None})
+    if splits and split not in splits:
+        raise SaccadeError(
+            f'{folder} has no split "{split}"{did_you_mean(split, splits)} (there are: {", ".join(splits)})'
+        )
+    return join_captions("store", split, store, (c for c in captions if not splits or c.split == split))
+
+
+def join_captions(name: str, split: str, store: FeatureStore, captions: Iterable[Caption]) -> CaptionedImages:
+    """Sentences and the pictures they name, as one split. The pictures keep the store's order, the sentences theirs."""
+    captions = tuple(captions)
+    missing = next((c.image for c in captions if c.image not in store.index), None)
+    if missing is not None:
+        raise SaccadeError(f'{store.folder} has no picture "{missing}", which a caption of split "{split}" names')
+    positions = sorted({store.index[c.image] for c in captions})
+    place = {position: n for n, position in enumerate(positions)}
+    return CaptionedImages(
+        name=name,
+        split=split,
+        images=store if positions == list(range(len(store))) else RegionSubset(store, positions),
+        texts=tuple(c.text for c in captions),
+        image_of_text=np.array([place[store.index[c.image]] for c in captions], dtype=np.int64),
+        eye=store.eye,
+    )

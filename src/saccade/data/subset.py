@@ -1,0 +1,51 @@
+"""Part of a source, and part of a split, without copying anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from saccade.batch import RegionBatch
+from saccade.data.records import CaptionedImages, RegionSource
+from saccade.errors import SaccadeError
+
+
+class RegionSubset:
+    """The pictures of `source` at `positions`, in that order."""
+
+    def __init__(self, source: RegionSource, positions: Sequence[int]) -> None:
+        self.source = source
+        self.positions = tuple(int(p) for p in positions)
+
+    @cached_property
+    def ids(self) -> Sequence[str]:
+        return tuple(self.source.ids[p] for p in self.positions)
+
+    @property
+    def dim(self) -> int:
+        return self.source.dim
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def batch(self, indices: Sequence[int]) -> RegionBatch:
+        return self.source.batch([self.positions[i] for i in indices])
+
+
+def first_images(data: CaptionedImages, count: int) -> CaptionedImages:
+    """The first `count` pictures of a split, with their sentences."""
+    if count < 1:
+        raise SaccadeError(f"a limit of {count} pictures leaves nothing to read")
+    if count >= len(data.images):
+        return data
+    kept = np.flatnonzero(data.image_of_text < count)
+    return CaptionedImages(
+        name=data.name,
+        split=data.split,
+        images=RegionSubset(data.images, range(count)),
+        texts=tuple(data.texts[i] for i in kept),
+        image_of_text=data.image_of_text[kept],
+        eye=data.eye,
+    )
