@@ -1,0 +1,55 @@
+# Saccade's errands. `make` alone lists them; `make demo` and `make test` need nothing but Python ≥ 3.11.
+# The environment lives in .venv (or in $SACCADE_VENV) and is made when it is missing or the lock has changed.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: demo test lint bench docs lock clean help
+
+PYTHON ?= python3
+VENV := $(or $(SACCADE_VENV),.venv)
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+TORCH := torch==2.13.0
+
+# Each line of a recipe is a shell of its own, so $$SECONDS is the time that line took.
+say = echo "── $(1)"
+took = echo "   $$SECONDS s"
+
+demo: $(INSTALLED)  ## see the idea work: make a world, train SCAN on it, search it, show why (about 3 minutes)
+	@$(call say,demo: a world of pictures → features → SCAN and a baseline → demo/report.html); \
+	$(BIN)/saccade demo --out demo; $(took)
+	@echo "── open demo/report.html in a browser"
+
+test: lint  ## check style and types, then run the tests (about 6 minutes)
+	@$(call say,pytest on two cores); OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations 5; $(took)
+
+lint: $(INSTALLED)  ## ruff and mypy
+	@$(call say,ruff check); $(BIN)/ruff check; $(took)
+	@$(call say,ruff format --check); $(BIN)/ruff format --check; $(took)
+	@$(call say,mypy); $(BIN)/mypy; $(took)
+
+bench: $(INSTALLED)  ## run every benchmark and print its table
+	@for file in benchmarks/*.py; do $(call say,$$file); $(BIN)/python "$$file"; done; $(took)
+
+docs: $(INSTALLED)  ## build the documentation into site/
+	@$(call say,docs/cli.md from the commands themselves); $(BIN)/python scripts/cli_docs.py
+	@$(call say,mkdocs → site/index.html); NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet; $(took)
+
+lock:  ## write requirements.lock anew from pyproject.toml, in an environment of its own
+	@$(call say,the newest versions that fit pyproject.toml and $(TORCH)); \
+	bash scripts/lock.sh "$(PYTHON)" "$(TORCH)" requirements.lock; $(took)
+
+clean:  ## remove what the other targets made, the environment included
+	rm -rf .venv build site demo .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the lock file needs Python ≥ 3.11: make PYTHON=python3.11 …")'
+	@$(call say,$(VENV): $$(grep -c == requirements.lock) packages from requirements.lock (once; one to two minutes)); \
+	[ -x "$(BIN)/python" ] || "$(PYTHON)" -m venv "$(VENV)"; \
+	$(PIP) install --no-compile -r requirements.lock; \
+	$(PIP) install --no-deps --no-build-isolation -e .; touch "$@"; $(took)
