@@ -1,0 +1,18 @@
+"""The trainer: precision, devices, schedules, checkpoints, exact resume, logs and the run folder."""
+
+from saccade.training.config import TrainerConfig, check_same_settings, differing_key
+from saccade.training.folder import RunFolder
+from saccade.training.schedule import learning_rate
+from saccade.training.seeds import seed_everything
+from saccade.training.trainer import FitResult, Trainer
+
+__all__ = [
+    "FitResult",
+    "RunFolder",
+    "Trainer",
+    "TrainerConfig",
+    "check_same_settings",
+    "differing_key",
+    "learning_rate",
+    "seed_everything",
+]

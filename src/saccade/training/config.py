@@ -1,0 +1,92 @@
+"""The trainer's settings, checked where they are made."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from saccade.errors import SaccadeError
+
+Optimiser = Literal["adam", "adamw", "sgd"]
+Schedule = Literal["constant", "step", "cosine", "linear"]
+Precision = Literal["fp32", "bf16"]
+
+MAY_CHANGE = frozenset({"epochs", "steps", "patience", "checkpoint_every", "log_every", "prefetch"})
+"""Settings that a resumed run may give anew: how long to go on, and what does not touch the weights."""
+
+
+@dataclass(frozen=True)
+class TrainerConfig:
+    """How to train, whatever the task. The defaults are those of SCAN on Flickr30k."""
+
+    epochs: int = 30
+    steps: int | None = None  # train for this many steps instead of `epochs`
+    batch_size: int = 128  # over all devices together
+    drop_last: bool = True  # leave out an epoch's last batch when it is smaller than the others
+    optimiser: Optimiser = "adam"
+    learning_rate: float = 2e-4
+    weight_decay: float = 0.0
+    schedule: Schedule = "step"
+    decay_every: int = 15  # epochs between two decays, for the step schedule
+    decay: float = 0.1  # the factor of each
+    warmup_steps: int = 0  # steps over which the learning rate rises from zero
+    clip_norm: float = 2.0  # the largest norm of all gradients together; 0 does not clip
+    precision: Precision = "fp32"
+    accelerator: str = "auto"  # auto, cpu, cuda, mps
+    devices: int = 1  # on each machine
+    nodes: int = 1  # machines
+    strategy: str = "auto"  # auto, ddp, ddp_find_unused_parameters_true
+    evaluate_every: int = 0  # steps; 0 evaluates once an epoch
+    checkpoint_every: int = 0  # steps; 0 saves once an epoch
+    patience: int = 0  # evaluations without a new best before stopping; 0 never stops early
+    log_every: int = 10  # steps between two rows of the log
+    prefetch: int = 2  # batches made ahead in the background; 0 makes them when needed
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "decay_every", "devices", "nodes", "log_every"):
+            _require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        if self.steps is not None:
+            _require("steps", self.steps, self.steps >= 1, "at least 1")
+        for name in ("weight_decay", "warmup_steps", "clip_norm", "evaluate_every", "checkpoint_every", "patience"):
+            _require(name, getattr(self, name), getattr(self, name) >= 0, "zero or more")
+        for name in ("prefetch", "seed"):
+            _require(name, getattr(self, name), getattr(self, name) >= 0, "zero or more")
+        _require("learning_rate", self.learning_rate, self.learning_rate > 0, "more than zero")
+        _require("decay", self.decay, 0 < self.decay <= 1, "more than 0 and at most 1")
+        known = self.strategy == "auto" or self.strategy.startswith("ddp")
+        _require("strategy", self.strategy, known, "auto, ddp or ddp_find_unused_parameters_true")
+
+
+def _require(name: str, value: object, holds: bool, expected: str) -> None:
+    if not holds:
+        raise SaccadeError(f"{name} must be {expected}, not {value}")
+
+
+def differing_key(
+    old: Mapping[str, Any], new: Mapping[str, Any], may_change: Iterable[str] = MAY_CHANGE, where: str = ""
+) -> str | None:
+    """The dotted path of the first setting that is not the same in both, or None; `may_change` names exceptions."""
+    for key in dict.fromkeys((*old, *new)):
+        if key in may_change:
+            continue
+        path, before, after = f"{where}{key}", old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            inner = differing_key(before, after, may_change, f"{path}.")
+            if inner is not None:
+                return inner
+        elif before != after:
+            return path
+    return None
+
+
+def check_same_settings(old: Mapping[str, Any], new: TrainerConfig, where: object) -> None:
+    """Refuse to go on with a run under other settings than it was started with."""
+    now = dataclasses.asdict(new)
+    key = differing_key(old, now)
+    if key is not None:
+        raise SaccadeError(
+            f"{where} was trained with {key}={old.get(key)} and cannot be resumed with {key}={now.get(key)}"
+        )

@@ -1,0 +1,182 @@
+"""The training loop: update, log, evaluate, save, in this order, so that a checkpoint knows all that came before."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from saccade.errors import SaccadeError
+from saccade.tasks.task import Task
+from saccade.training.checkpoint import Progress, save_checkpoint, save_model
+from saccade.training.config import TrainerConfig
+from saccade.training.display import Display
+from saccade.training.folder import RunFolder
+from saccade.training.logs import RunLog
+from saccade.training.ranks import from_every_rank, mean_over_ranks, on_rank_zero
+from saccade.training.sampler import BatchSampler, batches
+from saccade.training.schedule import learning_rate
+from saccade.training.seeds import kept_random_state, random_state
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+Loss = tuple[Tensor, dict[str, float]]
+
+
+def make_optimiser(config: TrainerConfig, model: nn.Module) -> Optimizer:
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    if not weights:
+        raise SaccadeError(f"{type(model).__name__} has no weights to train")
+    if config.optimiser == "sgd":
+        return SGD(weights, lr=config.learning_rate, weight_decay=config.weight_decay, momentum=0.9)
+    kind = Adam if config.optimiser == "adam" else AdamW
+    return kind(weights, lr=config.learning_rate, weight_decay=config.weight_decay)
+
+
+class LossModule(nn.Module):
+    """Runs a whole loss inside one `forward`, whichever of the model's methods it calls.
+
+    Mixed precision and DDP act on calls of `forward` only; this way tasks are free to call `encode_images` and the
+    like on the plain model. The batch comes hidden in a function because Fabric would try to copy frozen dataclasses.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, loss: Callable[[nn.Module], Loss]) -> Loss:
+        return loss(self.model)
+
+
+class Loop:
+    """One model, one task, one run folder, from some step to the last."""
+
+    def __init__(
+        self,
+        config: TrainerConfig,
+        fabric: Fabric,
+        model: nn.Module,
+        task: Task,
+        sampler: BatchSampler,
+        folder: RunFolder,
+    ) -> None:
+        self.config, self.fabric, self.model, self.task = config, fabric, model, task
+        self.sampler, self.folder = sampler, folder
+        self.total_steps = config.steps or config.epochs * sampler.steps_per_epoch
+        self.optimiser = make_optimiser(config, model)
+        self._module, self._optimiser = fabric.setup(LossModule(model), self.optimiser)
+
+    def run(self, progress: Progress, log: RunLog | None, display: Display, clock: Callable[[], float]) -> bool:
+        """Train from `progress` to the end, keeping it up to date; True if patience ran out before."""
+        config, every_epoch = self.config, self.sampler.steps_per_epoch
+        self.model.train()
+        if self._out_of_patience(progress):
+            return True
+        make = lambda step: self.task.batch(self.sampler.indices(step))  # noqa: E731
+        with closing(batches(make, progress.step, self.total_steps, config.prefetch)) as upcoming:
+            for batch in upcoming:
+                figures = self._update(batch, progress.step)
+                progress.step += 1
+                progress.seconds = clock()
+                step, epoch = progress.step, (progress.step - 1) // every_epoch + 1
+                display.step(step, epoch, figures["loss"])
+                self._sum(progress, figures)
+                if step % config.log_every == 0:
+                    self._log(progress, epoch, log)
+
+                final, improved = step == self.total_steps, False
+                if final or step % (config.evaluate_every or every_epoch) == 0:
+                    improved = self._evaluate(progress, epoch, log, display)
+                    progress.seconds = clock()
+                    final = final or self._out_of_patience(progress)
+                if final or improved or step % (config.checkpoint_every or every_epoch) == 0:
+                    self._save(progress, improved)
+                if final:
+                    break
+        return progress.step < self.total_steps
+
+    def _update(self, batch: Any, step: int) -> dict[str, float]:
+        """One step of the optimiser; what comes back is averaged over the ranks."""
+        rate = learning_rate(self.config, step, step // self.sampler.steps_per_epoch, self.total_steps)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        batch = self.fabric.to_device(batch)
+        loss, own = self._module(lambda model: self.task.loss(model, batch))
+        figures = {"loss": loss.item(), **{name: float(value) for name, value in own.items()}}
+        figures = mean_over_ranks(self.fabric, figures)
+        if not math.isfinite(figures["loss"]):
+            raise SaccadeError(
+                f"the loss is {figures['loss']} at step {step + 1} (learning rate {rate:g}): training stopped, "
+                f"{self.folder.path} keeps what it held before"
+            )
+        self.fabric.backward(loss)
+        limit = self.config.clip_norm or math.inf
+        norm = self.fabric.clip_gradients(self._module, self._optimiser, max_norm=limit, error_if_nonfinite=False)
+        assert norm is not None
+        figures["gradient_norm"] = norm.item()
+        if not math.isfinite(figures["gradient_norm"]):
+            raise SaccadeError(
+                f"the gradient is not finite at step {step + 1} (loss {figures['loss']:g}): training stopped, "
+                f"{self.folder.path} keeps what it held before"
+            )
+        self._optimiser.step()
+        self._optimiser.zero_grad()
+        return {"learning_rate": rate, **figures}
+
+    def _sum(self, progress: Progress, figures: dict[str, float]) -> None:
+        for name, value in figures.items():
+            progress.totals[name] = progress.totals.get(name, 0.0) + value
+        progress.summed += 1
+
+    def _log(self, progress: Progress, epoch: int, log: RunLog | None) -> None:
+        """A row with the means since the last row."""
+        means = {name: total / progress.summed for name, total in progress.totals.items()}
+        progress.totals, progress.summed = {}, 0
+        if log is not None:
+            log.write(progress.step, epoch, "train", progress.seconds, means)
+
+    def _evaluate(self, progress: Progress, epoch: int, log: RunLog | None, display: Display) -> bool:
+        """Measure the model on every rank; rank zero's figures count. How often this happens never changes training."""
+        self.model.eval()
+        with kept_random_state(), torch.no_grad(), self.fabric.autocast():
+            metrics = {name: float(value) for name, value in self.task.evaluate(self.model).items()}
+        self.model.train()
+        if self.fabric.world_size > 1:
+            metrics = self.fabric.broadcast(metrics)
+        selection = self.task.selection
+        if selection not in metrics:
+            raise SaccadeError(f'the evaluation gave no metric "{selection}" to select by, only {", ".join(metrics)}')
+        improved = metrics[selection] > progress.best.get(selection, -math.inf)
+        progress.last = metrics
+        if improved:
+            progress.best, progress.best_step, progress.stale = metrics, progress.step, 0
+        else:
+            progress.stale += 1
+        if log is not None:
+            log.write(progress.step, epoch, "dev", progress.seconds, metrics)
+        display.evaluated(progress.step, epoch, metrics, selection, progress.best.get(selection, math.nan), improved)
+        return improved
+
+    def _out_of_patience(self, progress: Progress) -> bool:
+        return 0 < self.config.patience <= progress.stale
+
+    def _save(self, progress: Progress, improved: bool) -> None:
+        """The best model first, then the checkpoint that counts it as best."""
+        if improved:
+            on_rank_zero(self.fabric, lambda: save_model(self.model, self.folder.best))
+        contents = {
+            "config": dataclasses.asdict(self.config),
+            "items": len(self.task),
+            "world_size": self.fabric.world_size,
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "random": from_every_rank(self.fabric, random_state()),
+        }
+        on_rank_zero(self.fabric, lambda: save_checkpoint(self.folder.checkpoint, contents, progress))
