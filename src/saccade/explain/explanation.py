@@ -1,0 +1,120 @@
+"""The explanation of one match: what every model's alignment becomes before it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from numpy import ndarray as Array
+from PIL import Image
+
+from saccade.batch import Alignment
+from saccade.errors import SaccadeError
+from saccade.explain.heat import spread
+from saccade.files import atomic_file
+
+_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
+_SPECIAL = ("<pad>", "<start>", "<end>")  # <unk> never appears here: words are kept as written
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why a picture and a sentence match: each word with the regions it looked at."""
+
+    image: UInt8[Array, "height width 3"]
+    words: tuple[str, ...]  # without <start> and <end>
+    weights: Float[Array, "word region"]
+    boxes: Float[Array, "region 4"]  # x1, y1, x2, y2 in 0..1
+    score: float
+    word_score: Float[Array, " word"] | None = None  # how well each word found its regions
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if self.image.ndim != 3 or self.image.shape[2] != 3 or self.image.dtype != np.uint8 or not self.image.size:
+            raise SaccadeError(
+                f"an explanation's image must be uint8 [height, width, 3], not {self.image.dtype} {self.image.shape}"
+            )
+        if not self.words:
+            raise SaccadeError("there is nothing to explain: the sentence has no words")
+        regions = len(self.boxes)
+        if self.boxes.shape != (regions, 4) or not regions:
+            raise SaccadeError(f"an explanation's boxes must be [region, 4], not {self.boxes.shape}")
+        if self.weights.shape != (len(self.words), regions):
+            raise SaccadeError(
+                f"an explanation's weights must be [{len(self.words)} words, {regions} regions], not "
+                f"{self.weights.shape}"
+            )
+        if self.word_score is not None and self.word_score.shape != (len(self.words),):
+            raise SaccadeError(f"an explanation needs {len(self.words)} word scores, not {self.word_score.shape}")
+        for name in ("weights", "boxes", "word_score", "score"):
+            value = getattr(self, name)
+            if value is not None and not np.isfinite(value).all():
+                raise SaccadeError(f"an explanation's {name} must be finite numbers")
+
+    def heat(self, word: int, size: tuple[int, int] | None = None) -> Float[Array, "height width"]:
+        """Where word number `word` looks, 0..1, at the picture's own size or at `size` = (height, width)."""
+        return spread(self.weights[word], self.boxes, size or (self.image.shape[0], self.image.shape[1]))
+
+    def picture(self) -> Image.Image:
+        """The strip: the picture with its caption, then one tile per word with the light on what the word looks at."""
+        from saccade.explain.strip import draw_strip
+
+        return draw_strip(self)
+
+    def save(self, path: Path | str) -> Path:
+        """Write the strip (.png, .jpg, .webp) or an interactive page (.html); the file is whole or absent."""
+        path = Path(path)
+        suffix = path.suffix.lower()
+        if suffix == ".html":
+            from saccade.explain.gallery import write_gallery
+
+            return write_gallery([self], path, self.title or "Why this picture")
+        if suffix not in _FORMATS:
+            known = ", ".join([*_FORMATS, ".html"])
+            raise SaccadeError(f"{path}: an explanation is saved as one of {known}, not {suffix or 'a bare name'}")
+        drawn = self.picture()
+        with atomic_file(path) as temporary:
+            drawn.save(temporary, format=_FORMATS[suffix], dpi=(192, 192), compress_level=2, quality=90)
+        return path
+
+    @staticmethod
+    def from_alignment(
+        alignment: Alignment, index: int, words: Sequence[str], boxes: Any, image: Any, title: str = ""
+    ) -> Explanation:
+        """Pair number `index` of an alignment, without its padding and its <start> and <end>.
+
+        `words` are those of the sentence as in `TextBatch.words`; `boxes` [region, 4] and `image` [height, width, 3]
+        may be arrays, tensors or (for the image) a Pillow picture.
+        """
+        word_mask = alignment.word_mask[index].cpu().numpy()
+        region_mask = alignment.region_mask[index].cpu().numpy()
+        positions = np.flatnonzero(word_mask)
+        if len(words) != len(positions):
+            raise SaccadeError(f"the alignment has {len(positions)} words, the sentence {len(words)}")
+        kept = [i for i, word in enumerate(words) if word not in _SPECIAL]
+        boxes = np.asarray(boxes, dtype=np.float64)
+        if len(boxes) == len(region_mask):
+            boxes = boxes[region_mask]
+        if len(boxes) != region_mask.sum():
+            raise SaccadeError(f"the alignment has {region_mask.sum()} regions, but there are {len(boxes)} boxes")
+        rows = positions[kept]
+
+        def array(tensor: Any) -> Array:
+            result: Array = tensor[index].detach().double().cpu().numpy()
+            return result
+
+        if isinstance(image, Image.Image):
+            image = image.convert("RGB")
+        return Explanation(
+            image=np.asarray(image),
+            words=tuple(words[i] for i in kept),
+            weights=array(alignment.weights)[rows][:, region_mask],
+            boxes=boxes,
+            score=float(alignment.score[index]),
+            word_score=None if alignment.word_score is None else array(alignment.word_score)[rows],
+            title=title,
+        )

@@ -1,0 +1,129 @@
+"""How a reader takes in an alignment: which words carry content, which look at the same place, in which colour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray as Array
+
+if TYPE_CHECKING:
+    from saccade.explain.explanation import Explanation
+
+# Words that hold a sentence together but show nothing by themselves. Words of place that a picture can show (left,
+# behind, above …) are content.
+_FUNCTION = (
+    "a an the this that these those some any each every its it he she they his her their there here and or but nor as "
+    "of to in on at by with from for into onto is are was were be been being am has have had do does did can could "
+    "will would who whom which what while where when than then so not no n't 's 'm 'd 'll 're 've"
+)
+FUNCTION_WORDS = frozenset(_FUNCTION.split())
+SAME_PLACE = 0.5  # two boxes that overlap this much (intersection over union) are one place to the eye
+
+
+@dataclass(frozen=True)
+class Colour:
+    """One hue in two tones, both told apart by colour-blind readers (after Okabe and Ito)."""
+
+    ink: str  # on white paper
+    glow: str  # on pictures and dark pages
+
+
+PALETTE = (
+    Colour("#0069ab", "#58b7f5"),  # blue
+    Colour("#bf4b00", "#ff8f45"),  # vermilion
+    Colour("#00785a", "#35dbab"),  # bluish green
+    Colour("#a63f7c", "#f593cb"),  # reddish purple
+    Colour("#846500", "#f7dc5a"),  # yellow
+    Colour("#5546b3", "#b7abff"),  # violet
+    Colour("#46525c", "#eef2f5"),  # slate
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A part of the picture, and the content words whose strongest region lies there."""
+
+    box: Float[Array, " 4"]
+    words: tuple[int, ...]
+    strength: float  # the largest share of its looking that one of the words gives to this box
+    colour: Colour
+
+
+def is_content(word: str) -> bool:
+    """Does the word name something a picture can show?"""
+    return any(c.isalnum() for c in word) and word.lower() not in FUNCTION_WORDS
+
+
+def overlap(one: Float[Array, " 4"], other: Float[Array, " 4"]) -> float:
+    """Intersection over union of two boxes."""
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    shared = max(width, 0.0) * max(height, 0.0)
+    union = (one[2] - one[0]) * (one[3] - one[1]) + (other[2] - other[0]) * (other[3] - other[1]) - shared
+    return float(shared / union) if union > 0 else float(np.array_equal(one, other))
+
+
+def find_places(explanation: Explanation) -> tuple[Place, ...]:
+    """The places the content words look at, in the order of the sentence.
+
+    Words get one colour when their strongest boxes are the same place. So "red" and "cube" share a colour exactly when
+    the model bound them to one object, which is what a reader wants to check.
+    """
+    share = shares(explanation.weights)
+    found: list[tuple[Float[Array, " 4"], list[int], float]] = []
+    # The surest word names the place; vaguer words then join it.
+    for word in sorted(range(len(explanation.words)), key=lambda i: -float(share[i].max(initial=0.0))):
+        if not is_content(explanation.words[word]) or share[word].max(initial=0.0) <= 0:
+            continue
+        region = int(share[word].argmax())
+        box = explanation.boxes[region]
+        home = max(found, key=lambda place: overlap(place[0], box), default=None)
+        if home is not None and overlap(home[0], box) >= SAME_PLACE:
+            home[1].append(word)
+        else:
+            found.append((box, [word], float(share[word, region])))
+    kept = sorted(found, key=lambda place: (-len(place[1]), -place[2]))[: len(PALETTE)]
+    kept.sort(key=lambda place: min(place[1]))
+    return tuple(Place(b, tuple(sorted(w)), s, c) for (b, w, s), c in zip(kept, PALETTE, strict=False))
+
+
+def colour_of_word(places: tuple[Place, ...]) -> dict[int, Colour]:
+    return {word: place.colour for place in places for word in place.words}
+
+
+def shares(weights: Float[Array, "word region"]) -> Float[Array, "word region"]:
+    """Each word's weights as shares of its own looking (rows that sum to one, or to zero where it looks nowhere)."""
+    positive = np.clip(weights, 0, None)
+    total = positive.sum(axis=1, keepdims=True)
+    share: Float[Array, "word region"] = np.divide(positive, total, out=np.zeros_like(positive), where=total > 0)
+    return share
+
+
+def strengths(explanation: Explanation) -> Float[Array, " word"] | None:
+    """The words' scores in 0..1. Cosines stay as they are; scores of a larger scale are divided by the largest."""
+    if explanation.word_score is None:
+        return None
+    scores = np.asarray(explanation.word_score, dtype=np.float64)
+    largest = float(np.abs(scores).max(initial=0.0))
+    scaled: Float[Array, " word"] = np.clip(scores / largest if largest > 1.0 + 1e-4 else scores, 0.0, 1.0)
+    return scaled
+
+
+def label(explanation: Explanation, place: Place) -> str:
+    """The place's words as a tag, each word once: neighbours in the sentence joined by a space, others by a dot."""
+    text, seen, before = "", set[str](), -2
+    for index in place.words:
+        word = explanation.words[index]
+        if word not in seen:
+            text += (" " if index == before + 1 else " · ") * bool(text) + word
+            seen.add(word)
+            before = index
+    return text
+
+
+def joins_left(word: str) -> bool:
+    """Is the word written without a space before it (punctuation, 's, n't)?"""
+    return word in {".", ",", ";", ":", "!", "?", ")", "]", "…", "”", "’"} or word.startswith(("'", "’", "n't", "n’t"))

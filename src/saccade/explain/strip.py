@@ -1,0 +1,290 @@
+"""The strip: a picture with its caption, then one tile per word with the light on what the word looks at.
+
+Everything is drawn at twice the size it is meant to be seen at (192 dots per inch), with Pillow alone: a strip takes a
+fraction of a second. Sizes below are in those pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray as Array
+from PIL import Image, ImageDraw
+
+from saccade.explain.heat import illuminate
+from saccade.explain.lettering import break_lines, fit, font, width
+from saccade.explain.reading import Colour, Place, colour_of_word, find_places, is_content, label, shares, strengths
+
+if TYPE_CHECKING:
+    from saccade.explain.explanation import Explanation
+
+PAPER, INK, FAINT, RULE = "#ffffff", "#1b2127", "#7d8790", "#e3e7eb"
+MARGIN, GUTTER, GAP = 56, 60, 26
+LARGE, TILE, SMALL = 760, 288, 172  # the sides of a square picture, of a content word's tile, of a function word's
+CAPTION, LABEL, NOTE = 42, 32, 23  # sizes of type
+UNDER_TILE = 92  # word and score bar beneath a tile
+NARROWEST = 136  # a tile's word and score need this much room, however slim the picture
+COLUMNS = range(2, 9)
+SHAPE = 2.4  # the width over height that a strip tends to
+BOXES_PER_WORD = 3
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One word's tile: where it stands and how large its picture is."""
+
+    word: int
+    x: int
+    size: tuple[int, int]  # width, height
+    content: bool
+
+
+def draw_strip(explanation: Explanation) -> Image.Image:
+    """The whole strip as an RGB picture."""
+    places = find_places(explanation)
+    colours = colour_of_word(places)
+    aspect = explanation.image.shape[1] / explanation.image.shape[0]
+    large = size_like(aspect, LARGE, LARGE * 1.25)
+    column = max(large[0], LARGE * 3 // 4)
+    lines = break_lines(explanation.words, CAPTION, column)
+    left_size = column, large[1] + 40 + len(lines) * int(CAPTION * 1.5) + 44
+    rows = arrange(explanation.words, aspect, left_size)
+    grid = extent(rows)
+    heading = 64 if explanation.title else 0
+
+    total = (
+        2 * MARGIN + column + (GUTTER + grid[0] if rows else 0),
+        2 * MARGIN + heading + max(left_size[1], grid[1]),
+    )
+    sheet = Image.new("RGB", total, PAPER)
+    pen = ImageDraw.Draw(sheet)
+    if explanation.title:
+        text, size = fit(explanation.title, LABEL, total[0] - 2 * MARGIN)
+        pen.text((MARGIN, MARGIN + 26), text, FAINT, font(text, size), anchor="ls")
+
+    top = MARGIN + heading
+    source = Image.fromarray(explanation.image)
+    paste_rounded(sheet, with_places(source.resize(large, Image.Resampling.LANCZOS), explanation, places), MARGIN, top)
+    draw_caption(pen, explanation, lines, colours, (MARGIN, top + large[1] + 40), column)
+
+    left, floor = MARGIN + column + GUTTER, top
+    picture_of_size = {cell.size: source.resize(cell.size, Image.Resampling.LANCZOS) for row in rows for cell in row}
+    for row in rows:
+        floor += max(cell.size[1] for cell in row)  # the line the row's pictures stand on
+        for cell in row:
+            tile = draw_tile(picture_of_size[cell.size], explanation, cell, colours.get(cell.word))
+            paste_rounded(sheet, tile, left + cell.x, floor - cell.size[1])
+            draw_foot(pen, explanation, cell, colours.get(cell.word), left + cell.x, floor)
+        floor += UNDER_TILE + GAP
+    return sheet
+
+
+def size_like(aspect: float, side: float, limit: float) -> tuple[int, int]:
+    """Width and height of this aspect ratio with the area of a `side` × `side` square, neither above `limit`."""
+    wide, high = side * aspect**0.5, side / aspect**0.5
+    shrink = min(1.0, limit / wide, limit / high)
+    return max(1, round(wide * shrink)), max(1, round(high * shrink))
+
+
+def arrange(words: tuple[str, ...], aspect: float, beside: tuple[int, int]) -> list[list[Cell]]:
+    """Rows of tiles in the sentence's order, in the number of columns that gives the whole a pleasant shape.
+
+    `beside` is the size of the large picture with its caption. Punctuation gets no tile.
+    """
+    shown = [i for i, word in enumerate(words) if any(c.isalnum() for c in word)]
+    sizes = {
+        i: size_like(aspect, side, 1.6 * side) for i in shown for side in [TILE if is_content(words[i]) else SMALL]
+    }
+
+    def rows_within(room: int) -> list[list[Cell]]:
+        rows: list[list[Cell]] = []
+        x = room + 1
+        for word in shown:
+            slot = max(sizes[word][0], NARROWEST)
+            if x + slot > room:
+                rows.append([])
+                x = 0
+            rows[-1].append(Cell(word, x, sizes[word], is_content(words[word])))
+            x += slot + GAP
+        return rows
+
+    def misshapen(rows: list[list[Cell]]) -> float:
+        wide, high = extent(rows)
+        return abs(math.log((beside[0] + GUTTER + wide) / max(beside[1], high) / SHAPE))
+
+    step = max(size_like(aspect, TILE, 1.6 * TILE)[0], NARROWEST) + GAP
+    return min((rows_within(columns * step) for columns in COLUMNS), key=misshapen)
+
+
+def extent(rows: list[list[Cell]]) -> tuple[int, int]:
+    """Width and height that the rows of tiles need."""
+    wide = max((max(row[-1].size[0], NARROWEST) + row[-1].x for row in rows), default=0)
+    return wide, sum(max(cell.size[1] for cell in row) + UNDER_TILE + GAP for row in rows) - GAP
+
+
+def draw_tile(picture: Image.Image, explanation: Explanation, cell: Cell, colour: Colour | None) -> Image.Image:
+    """The picture lit where the word looks, its strongest boxes outlined; a function word's tile is paler."""
+    wide, high = cell.size
+    tile = Image.fromarray(illuminate(np.asarray(picture), explanation.heat(cell.word, (high, wide))))
+    share = shares(explanation.weights[cell.word : cell.word + 1])[0]
+    outlines = Image.new("RGBA", tile.size)
+    pen = ImageDraw.Draw(outlines)
+    for region in top_regions(share):
+        strength = float(share[region] / share.max())
+        frame = pixels(explanation.boxes[region], tile.size)
+        tone = (*rgb(colour.glow if colour else "#ffffff"), round(255 * (0.25 + 0.75 * strength**2)))
+        outline(pen, frame, tone, max(2, round((4 if cell.content else 2) * strength)), shadow=False)
+    tile = Image.alpha_composite(tile.convert("RGBA"), outlines).convert("RGB")
+    return tile if cell.content else Image.blend(tile, Image.new("RGB", tile.size, PAPER), 0.45)
+
+
+def draw_foot(
+    pen: ImageDraw.ImageDraw, explanation: Explanation, cell: Cell, colour: Colour | None, x: int, y: int
+) -> None:
+    """The word beneath its tile, and how well it found its regions as a small bar."""
+    room = max(cell.size[0], NARROWEST)
+    ink = colour.ink if colour else (INK if cell.content else FAINT)
+    text, size = fit(explanation.words[cell.word], LABEL if cell.content else LABEL - 5, room)
+    pen.text((x, y + 42), text, ink, font(text, size), anchor="ls")
+    scores = strengths(explanation)
+    if scores is None or explanation.word_score is None:
+        return
+    number = f"{explanation.word_score[cell.word]:.2f}"
+    end = x + room - round(width("0.00", NOTE)) - 14
+    pen.text((x + room, y + 71), number, FAINT, font(number, NOTE), anchor="rs")
+    bar(pen, x, end, y + 60, RULE)
+    bar(pen, x, x + round((end - x) * float(scores[cell.word])), y + 60, ink)
+
+
+def bar(pen: ImageDraw.ImageDraw, start: int, stop: int, y: int, tone: str) -> None:
+    if stop - start >= 6:
+        pen.rounded_rectangle((start, y, stop, y + 6), 3, tone)
+
+
+def draw_caption(
+    pen: ImageDraw.ImageDraw,
+    explanation: Explanation,
+    lines: list[list[tuple[int, float, float]]],
+    colours: dict[int, Colour],
+    at: tuple[int, int],
+    room: int,
+) -> None:
+    """The sentence under the picture: words in the colour of their place, underlined as strongly as they matched."""
+    scores = strengths(explanation)
+    x, y = at
+    for number, line in enumerate(lines):
+        baseline = y + number * int(CAPTION * 1.5) + CAPTION
+        for word, offset, length in line:
+            colour = colours.get(word)
+            text, size = fit(explanation.words[word], CAPTION, room)
+            tone = colour.ink if colour else (INK if is_content(text) else FAINT)
+            pen.text((x + offset, baseline), text, tone, font(text, size), anchor="ls")
+            strength = 1.0 if scores is None else float(scores[word])
+            thickness = round(6 * strength)
+            if colour and thickness:
+                span = (x + offset, baseline + 12, x + offset + min(length, room) - 1, baseline + 11 + thickness)
+                pen.rectangle(span, colour.ink)
+    foot = y + len(lines) * int(CAPTION * 1.5) + 36
+    note = f"score {explanation.score:.3f}"
+    pen.text((x, foot), note, FAINT, font(note, NOTE + 2), anchor="ls")
+
+
+def with_places(picture: Image.Image, explanation: Explanation, places: tuple[Place, ...]) -> Image.Image:
+    """The large picture with each place's box and a tag that names its words."""
+    drawn = picture.convert("RGBA")
+    over = Image.new("RGBA", drawn.size)
+    pen = ImageDraw.Draw(over)
+    taken: list[tuple[int, int, int, int]] = []
+    surest = max((place.strength for place in places), default=1.0)
+    for place in places:
+        strength = place.strength / surest
+        tone = (*rgb(place.colour.glow), round(255 * (0.5 + 0.5 * strength)))
+        outline(pen, pixels(place.box, drawn.size), tone, round(2 + 3 * strength), shadow=True)
+    for place in places:  # tags after all boxes, so that no line crosses a word
+        text, size = fit(label(explanation, place), NOTE + 2, drawn.size[0] * 0.6)
+        plate = (round(width(text, size)) + 24, size + 16)
+        spot = free_spot(pixels(place.box, drawn.size), plate, drawn.size, taken)
+        taken.append((*spot, spot[0] + plate[0], spot[1] + plate[1]))
+        over.paste(Image.new("RGBA", plate, place.colour.glow), spot, rounded(plate, plate[1] // 3))
+        pen.text((spot[0] + 12, spot[1] + size + 3), text, "#11161b", font(text, size), anchor="ls")
+    return Image.alpha_composite(drawn, over).convert("RGB")
+
+
+def free_spot(
+    frame: tuple[int, int, int, int],
+    plate: tuple[int, int],
+    bounds: tuple[int, int],
+    taken: list[tuple[int, int, int, int]],
+) -> tuple[int, int]:
+    """Where a box's tag goes: on its corners or stacked inside it, the first place that hides no other tag."""
+    left, top, right, bottom = frame
+    wide, high = plate
+    wanted = [(left, top - high), (left, bottom), (right - wide, top - high), (right - wide, bottom)]
+    wanted += [(left, top + step * high) for step in range(max(1, (bottom - top) // high))]
+    wanted += [(left, step * high) for step in range(bounds[1] // high)]
+    spots = [(min(max(4, x), max(4, bounds[0] - wide - 4)), min(max(4, y), bounds[1] - high - 4)) for x, y in wanted]
+
+    def hides(spot: tuple[int, int]) -> bool:
+        x, y = spot
+        return any(x < t[2] and x + wide > t[0] and y < t[3] and y + high > t[1] for t in taken)
+
+    return next((spot for spot in spots if not hides(spot)), spots[0])
+
+
+def top_regions(share: Float[Array, " region"]) -> list[int]:
+    """The few regions a word looks at most, faintest first (drawn first), none below a third of the strongest."""
+    order = np.argsort(-share, kind="stable")[:BOXES_PER_WORD]
+    return [int(r) for r in order if share[r] > 0 and share[r] >= share.max() / 3][::-1]
+
+
+def outline(
+    pen: ImageDraw.ImageDraw,
+    frame: tuple[int, int, int, int],
+    tone: tuple[int, ...],
+    thickness: int,
+    shadow: bool,
+) -> None:
+    """A box; with a thin dark rim where it must stand out against any picture."""
+    left, top, right, bottom = frame
+    if shadow:
+        pen.rounded_rectangle((left - 2, top - 2, right + 2, bottom + 2), 8, outline=(10, 12, 14, 150), width=2)
+        inner = (left + thickness, top + thickness, right - thickness, bottom - thickness)
+        if inner[2] - inner[0] > 8 and inner[3] - inner[1] > 8:
+            pen.rounded_rectangle(inner, 4, outline=(10, 12, 14, 150), width=2)
+    pen.rounded_rectangle(frame, 6, outline=tone, width=thickness)
+
+
+def pixels(box: Float[Array, " 4"], size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """A 0..1 box in the pixels of a drawing, kept inside it and never empty."""
+    left, top, right, bottom = np.clip(np.asarray(box, dtype=np.float64), 0, 1) * (size[0], size[1], size[0], size[1])
+    x = min(max(round(left), 2), max(2, size[0] - 8))
+    y = min(max(round(top), 2), max(2, size[1] - 8))
+    return x, y, max(min(round(right), size[0] - 3), x + 4), max(min(round(bottom), size[1] - 3), y + 4)
+
+
+def rgb(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def paste_rounded(sheet: Image.Image, picture: Image.Image, x: int, y: int) -> None:
+    sheet.paste(picture, (x, y), rounded(picture.size, 14))
+
+
+@lru_cache(maxsize=128)
+def rounded(size: tuple[int, int], radius: int) -> Image.Image:
+    """A mask with smooth round corners (drawn four times as large: Pillow's own corners are jagged)."""
+    mask = Image.new("L", size, 255)
+    radius = min(radius, size[0] // 2, size[1] // 2)
+    if radius:
+        corner = Image.new("L", (radius * 8, radius * 8))
+        ImageDraw.Draw(corner).ellipse((0, 0, radius * 8 - 1, radius * 8 - 1), 255)
+        corner = corner.resize((radius * 2, radius * 2), Image.Resampling.LANCZOS)
+        for x, left in ((0, 0), (size[0] - radius, radius)):
+            for y, top in ((0, 0), (size[1] - radius, radius)):
+                mask.paste(corner.crop((left, top, left + radius, top + radius)), (x, y))
+    return mask

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from saccade.explain import Explanation
+from saccade.explain.lettering import break_lines, fit, width
+from saccade.explain.reading import is_content
+from saccade.explain.strip import LARGE, TILE, arrange, free_spot, pixels, size_like
+
+Make = Callable[..., Explanation]
+
+
+@pytest.mark.parametrize("aspect", [0.1, 0.5, 1.0, 1.78, 6.0])
+def test_no_picture_is_distorted(aspect: float) -> None:
+    wide, high = size_like(aspect, TILE, TILE * 1.6)
+    assert wide / high == pytest.approx(aspect, rel=0.03)
+    assert max(wide, high) >= 256
+
+
+def test_every_word_but_punctuation_has_one_tile_in_order(make: Make) -> None:
+    words = make().words
+    cells = [cell for row in arrange(words, 1.0, (LARGE, LARGE)) for cell in row]
+    assert [cell.word for cell in cells] == list(range(8))
+    assert all(cell.content == is_content(words[cell.word]) for cell in cells)
+    assert min(c.size[0] for c in cells if c.content) > max(c.size[0] for c in cells if not c.content)
+
+
+def test_tiles_of_a_long_caption_do_not_overlap(make: Make) -> None:
+    words = tuple(f"word{i}" if i % 3 else "the" for i in range(40))
+    rows = arrange(words, 1.0, (LARGE, LARGE))
+    assert sum(map(len, rows)) == 40
+    assert len(rows) > 2
+    for row in rows:
+        assert all(b.x >= a.x + a.size[0] for a, b in itertools.pairwise(row))
+
+
+@pytest.mark.parametrize(
+    ("words", "height", "width", "regions"),
+    [
+        (("ball",), 128, 128, 1),
+        (("a",), 128, 128, 1),
+        ((".",), 128, 128, 2),
+        (tuple(f"word{i}" for i in range(40)), 128, 128, 36),
+        (("red", "ball"), 60, 400, 100),
+        (("red", "ball"), 400, 60, 100),
+        (("w" * 300, "ball"), 1, 1, 1),
+        (("красный", "шар", "🎈", "球"), 32, 48, 5),
+    ],
+)
+def test_any_explanation_can_be_drawn(
+    make: Make, words: tuple[str, ...], height: int, width: int, regions: int
+) -> None:
+    strip = make(words, height, width, regions).picture()
+    assert strip.mode == "RGB"
+    assert max(strip.size) < 6000
+    assert np.asarray(strip)[:40].min() == 255  # the margin stays white: nothing is drawn outside the sheet's column
+
+
+def test_the_strip_is_lit_only_where_a_word_looks(make: Make) -> None:
+    """Changing what one word looks at changes that word's tile."""
+    one = make(("red", "ball"), regions=2)
+    weights = one.weights.copy()
+    weights[1] = weights[1, ::-1]
+    first, second = np.asarray(one.picture()), np.asarray(replace(one, weights=weights).picture())
+    assert first.shape == second.shape
+    assert (first != second).any()
+    np.testing.assert_array_equal(first, np.asarray(one.picture()))
+
+
+def test_a_title_takes_room_of_its_own(make: Make) -> None:
+    plain = make()
+    assert replace(plain, title="rank 1").picture().height > plain.picture().height
+
+
+def test_a_strip_is_drawn_quickly(make: Make) -> None:
+    explanation = make()
+    explanation.picture()
+    start = time.process_time()
+    explanation.picture()
+    assert time.process_time() - start < 1.0  # 0.1 s on an idle machine
+
+
+def test_text_is_shrunk_then_cut_to_fit() -> None:
+    assert fit("ball", 32, 500) == ("ball", 32)
+    text, size = fit("an unreasonably long word", 32, 120)
+    assert text.endswith("…")
+    assert width(text, size) <= 120
+
+
+def test_lines_are_no_wider_than_the_column_and_punctuation_stays_with_its_word() -> None:
+    words = (*("word",) * 30, ".")
+    lines = break_lines(words, 40, 500)
+    assert all(x + length <= 500 for line in lines for _, x, length in line)
+    assert [i for line in lines for i, _, _ in line] == list(range(31))
+    before, stop = lines[-1][-2:]
+    assert stop[1] == before[1] + before[2]
+
+
+def test_tags_do_not_hide_each_other() -> None:
+    taken: list[tuple[int, int, int, int]] = []
+    for _ in range(5):
+        x, y = free_spot((100, 100, 300, 300), (120, 40), (400, 400), taken)
+        assert not any(x < t[2] and x + 120 > t[0] and y < t[3] and y + 40 > t[1] for t in taken)
+        taken.append((x, y, x + 120, y + 40))
+
+
+def test_boxes_outside_the_picture_are_drawn_inside_it() -> None:
+    left, top, right, bottom = pixels(np.array([-1.0, 0.99, 2.0, 1.0]), (100, 50))
+    assert 0 <= left < right <= 99
+    assert 0 <= top < bottom <= 49 + 4
