@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.files import write_text
+from saccade.training import TrainerConfig
 
 
 @dataclass(frozen=True)
@@ -75,3 +76,14 @@ class ToyTask:
 def toy_model(seed: int = 1) -> ToyModel:
     torch.manual_seed(seed)
     return ToyModel()
+
+
+def toy_config(**settings: Any) -> TrainerConfig:
+    """Eight steps an epoch, two epochs."""
+    values = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-2, "accelerator": "cpu", "log_every": 3, **settings}
+    return TrainerConfig(**values)
+
+
+def same_weights(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    """Bit by bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
