@@ -49,7 +49,7 @@ help:  ## list the targets
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the lock file needs Python ≥ 3.11: make PYTHON=python3.11 …")'
-	@$(call say,$(VENV): $$(grep -c == requirements.lock) packages from requirements.lock (once; one to two minutes)); \
+	@$(call say,$(VENV): $$(grep -c '^[^#].*==' requirements.lock) packages from requirements.lock (once; one to two minutes)); \
 	[ -x "$(BIN)/python" ] || "$(PYTHON)" -m venv "$(VENV)"; \
 	$(PIP) install --no-compile -r requirements.lock; \
 	$(PIP) install --no-deps --no-build-isolation -e .; touch "$@"; $(took)
