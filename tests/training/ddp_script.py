@@ -1,0 +1,69 @@
+"""Run by test_ddp: trains on two processes and leaves each rank's weights in the folder named by the first word."""
+
+from __future__ import annotations
+
+import os
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from toy_training import ToyTask, toy_config
+
+from saccade.errors import SaccadeError
+from saccade.training import FitResult, Trainer
+
+
+class Plain(torch.nn.Module):
+    """Without batch statistics, two halves of a batch give the gradient of the whole."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.inner, self.outer = torch.nn.Linear(6, 16), torch.nn.Linear(16, 3)
+        self.dropout = torch.nn.Dropout(0.0)
+
+    def classify(self, values: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.outer(self.dropout(self.inner(values).relu()))
+        return logits
+
+    def save_pretrained(self, folder: Path) -> None:
+        torch.save(self.state_dict(), Path(folder) / "model.pt")
+
+
+class Quiet(ToyTask):
+    """No noise, so that the ranks together do what one process does."""
+
+    def loss(self, model: Any, batch: Any) -> tuple[torch.Tensor, dict[str, float]]:
+        logits = model.classify(batch.values)
+        return torch.nn.functional.cross_entropy(logits, batch.labels), {}
+
+
+def fit(folder: Path, task: ToyTask, seed: int, resume: bool = False, dropout: float = 0.0, **settings: Any) -> Any:
+    model = Plain(seed)
+    model.dropout.p = dropout
+    config = toy_config(**{"devices": 2, "strategy": "ddp", **settings})
+    result: FitResult = Trainer(config, folder, Console(file=StringIO())).fit(model, task, resume)
+    return model.state_dict(), result
+
+
+def main(folder: Path) -> None:
+    weights: dict[str, Any] = {}
+    rank = int(os.environ.get("LOCAL_RANK", 0))  # the first process learns its own only by launching the other
+    # Each rank begins with other weights: those of rank zero must win.
+    weights["whole"], result = fit(folder / "whole", Quiet(), seed=1 + rank)
+    weights["straight"], _ = fit(folder / "straight", ToyTask(), seed=1, dropout=0.3)
+    fit(folder / "resumed", ToyTask(), seed=1, dropout=0.3, steps=8)
+    weights["resumed"], _ = fit(folder / "resumed", ToyTask(), seed=5, dropout=0.3, resume=True)
+    sentence = ""
+    try:
+        fit(folder / "whole", Quiet(), seed=1)
+    except SaccadeError as error:
+        sentence = str(error)
+    torch.save({"weights": weights, "best": result.best, "sentence": sentence}, folder / f"rank{rank}.pt")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
