@@ -25,22 +25,27 @@ class Batch:
         """Move to a device; `dtype` applies to the floating-point tensors only."""
 
         def move(value: Any) -> Any:
+            if isinstance(value, Batch):
+                return value.to(device, dtype)
             if not isinstance(value, Tensor):
                 return value
             return value.to(device=device, dtype=dtype if value.is_floating_point() else None)
 
         return replace(self, **{f.name: move(getattr(self, f.name)) for f in fields(self)})  # type: ignore[arg-type,type-var]
 
-    def select(self: Self, index: Sequence[int] | Tensor | slice) -> Self:
-        """The items at `index`, in that order."""
+    def select(self: Self, index: Sequence[int] | Sequence[bool] | np.ndarray | Tensor | slice) -> Self:
+        """The items at `index`, in that order; or, for a mask of booleans, the items where it is True."""
         if isinstance(index, slice):
-            positions = list(range(*index.indices(len(self))))
-        else:
-            positions = index.tolist() if isinstance(index, Tensor) else list(index)
+            index = range(*index.indices(len(self)))
+        chosen = torch.as_tensor(index)
+        chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long()
+        positions = chosen.tolist()
 
         def pick(value: Any) -> Any:
+            if isinstance(value, Batch):
+                return value.select(positions)
             if isinstance(value, Tensor):
-                return value[torch.as_tensor(positions, dtype=torch.long, device=value.device)]
+                return value[chosen.to(value.device)]
             if isinstance(value, tuple) and value:
                 return tuple(value[i] for i in positions)
             return value
@@ -52,9 +57,11 @@ class Batch:
         return len(first)
 
 
-def _pad(value: Tensor, count: int) -> Tensor:
-    """Append `count` zero entries along axis 1."""
-    return torch.cat([value, value.new_zeros(value.shape[0], count, *value.shape[2:])], dim=1)
+def _pad(value: Tensor, count: int, axis: int = 1) -> Tensor:
+    """Append `count` zero entries along `axis`."""
+    if not count:
+        return value
+    return torch.cat([value, value.new_zeros(*value.shape[:axis], count, *value.shape[axis + 1 :])], dim=axis)
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,8 @@ class RegionBatch(Batch):
         padded_boxes = torch.zeros(len(features), size, 4)
         mask = torch.zeros(len(features), size, dtype=torch.bool)
         for i, (f, b) in enumerate(zip(features, boxes, strict=True)):
+            if f.shape[1:] != (dim,) or b.shape != (len(f), 4):  # or it would be broadcast, silently
+                raise ValueError(f"picture {i}: features {tuple(f.shape)} and boxes {tuple(b.shape)} do not fit")
             padded[i, : len(f)] = torch.as_tensor(f)
             padded_boxes[i, : len(f)] = torch.as_tensor(b)
             mask[i, : len(f)] = True
@@ -118,6 +127,15 @@ class TextBatch(Batch):
 
 
 @dataclass(frozen=True)
+class PairBatch(Batch):
+    """Matched pairs: picture p is described by sentence p."""
+
+    images: RegionBatch
+    texts: TextBatch
+    image_index: Int[Tensor, " pair"]  # which picture of the data set: two captions of one picture share it
+
+
+@dataclass(frozen=True)
 class ImageCode(Batch):
     """Encoded pictures: what an index stores."""
 
@@ -147,9 +165,11 @@ class Alignment(Batch):
     region_score: Float[Tensor, "pair region"] | None = None  # how well each region found its words
 
 
+_RAGGED_AXES = {"weights": (1, 2), "pooled": (), "score": ()}  # of every other tensor: (1,)
+
+
 def stack(parts: Sequence[Self]) -> Self:
-    """Join batches along the first axis, padding the second axis to the longest."""
-    width = max(getattr(p, fields(p)[0].name).shape[1] for p in parts)  # type: ignore[arg-type]
+    """Join batches along the first axis, padding their word and region axes to the longest."""
 
     def join(name: str) -> Any:
         values = [getattr(p, name) for p in parts]
@@ -157,8 +177,9 @@ def stack(parts: Sequence[Self]) -> Self:
             return None
         if not isinstance(values[0], Tensor):
             return tuple(v for value in values for v in value)
-        if name in ("pooled", "score"):
-            return torch.cat(values)
-        return torch.cat([_pad(v, width - v.shape[1]) if v.shape[1] < width else v for v in values])
+        for axis in _RAGGED_AXES.get(name, (1,)):
+            size = max(v.shape[axis] for v in values)
+            values = [_pad(v, size - v.shape[axis], axis) for v in values]
+        return torch.cat(values)
 
     return type(parts[0])(**{f.name: join(f.name) for f in fields(parts[0])})  # type: ignore[arg-type]

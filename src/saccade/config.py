@@ -63,15 +63,36 @@ def override(config: C, words: Sequence[str]) -> C:
         key, separator, text = word.partition("=")
         if not separator or not key:
             raise SaccadeError(f'"{word}" is not of the form key=value')
-        try:
-            value = yaml.safe_load(text) if text else ""
-        except yaml.YAMLError as error:
-            raise SaccadeError(f'"{word}": the value is not valid YAML') from error
         path = _find(config, key)
+        value = _read_word(text, _hint(config, path), word)
         for part in reversed(path):
             value = {part: value}
         config = update(config, value)
     return config
+
+
+def _hint(config: Any, path: tuple[str, ...]) -> Any:
+    """The annotated type of the field at `path`."""
+    for part in path[:-1]:
+        config = getattr(config, part)
+    return typing.get_type_hints(type(config))[path[-1]]
+
+
+def _read_word(text: str, hint: Any, word: str) -> Any:
+    """The value of a `key=value` word. Where text or a path is wanted, 007, no and @home are meant as written."""
+    origin, options = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        as_written = text in options
+    else:
+        union = origin in (typing.Union, types.UnionType)
+        as_written = (set(options) - {type(None)} if union else {hint}) <= {str, Path}
+    try:
+        value = yaml.safe_load(text) if text else ""
+    except yaml.YAMLError as error:
+        if as_written:
+            return text
+        raise SaccadeError(f'"{word}": the value is not valid YAML') from error
+    return value if value is None or isinstance(value, str) or not as_written else text
 
 
 def load_yaml(path: Path | str) -> dict[str, Any]:
@@ -125,11 +146,13 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
         if value in options:
             return value
         choices = ", ".join(map(str, options))
-        raise SaccadeError(f"{path} must be one of {choices}, not {value!r}{did_you_mean(str(value), map(str, options))}")
+        raise SaccadeError(
+            f"{path} must be one of {choices}, not {value!r}{did_you_mean(str(value), map(str, options))}"
+        )
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in options:
             return None
-        return _convert(value, next(o for o in options if o is not type(None)), path)
+        return _convert_to_one_of([o for o in options if o is not type(None)], value, path)
     if origin is tuple:
         items = list(value) if isinstance(value, list | tuple) else [value]
         kinds = [options[0]] * len(items) if len(options) == 2 and options[1] is Ellipsis else list(options)
@@ -138,6 +161,8 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
         return tuple(_convert(v, k, path) for v, k in zip(items, kinds, strict=True))
     if hint is Any:
         return value
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return from_dict(hint, value, path)
     if hint is Path and isinstance(value, str | Path):
         return Path(value)
     if hint is float and isinstance(value, str):
@@ -149,7 +174,20 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
         return float(value)
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
-    if hint is str and isinstance(value, int | float):
+    if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
-    expected = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(hint, str(hint))
-    raise SaccadeError(f"{path} must be {expected}, not {value!r}")
+    raise SaccadeError(f"{path} must be {_EXPECTED.get(hint, str(hint))}, not {value!r}")
+
+
+_EXPECTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
+
+
+def _convert_to_one_of(hints: Sequence[Any], value: Any, path: str) -> Any:
+    """For `int | str`: the option that is the value's own type if there is one, else the first that takes it."""
+    errors = []
+    for hint in sorted(hints, key=lambda hint: hint is not type(value)):
+        try:
+            return _convert(value, hint, path)
+        except SaccadeError as error:
+            errors.append(error)
+    raise errors[0]

@@ -36,23 +36,37 @@ def atomic_file(path: Path | str) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path | str) -> Iterator[Path]:
-    """Fill the yielded temporary folder; it is renamed to `path` (replacing what was there) only if the block ends well."""
+    """Fill the yielded temporary folder; it takes the place of the folder `path` only if the block ends well."""
     path = Path(path)
     with explain_os_errors(path, "write"):
+        if path.exists() and not path.is_dir():
+            raise SaccadeError(f"{path} is a file, a folder was expected")
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
         try:
             yield temporary
             temporary.chmod(0o755)
             if path.exists():
-                old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
-                path.rename(old / path.name)
-                temporary.rename(path)
-                shutil.rmtree(old)
+                _swap(temporary, path)
             else:
                 temporary.rename(path)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _swap(new: Path, path: Path) -> None:
+    """Put the folder `new` where the folder `path` is; if that fails, what was there stays."""
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+    old = aside / path.name
+    try:
+        path.rename(old)
+        new.rename(path)
+    except BaseException:
+        if old.exists():
+            old.rename(path)
+        raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_text(path: Path | str, text: str) -> None:
@@ -96,4 +110,4 @@ def _sha256(file: Any) -> str:  # Python 3.10 has no file_digest
 def cache_folder() -> Path:
     """Where generated worlds and features are kept: $SACCADE_CACHE, else the user's cache folder."""
     given = os.environ.get("SACCADE_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "saccade"
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saccade"

@@ -66,12 +66,12 @@ class Vocabulary:
 
     def check(self, text: str) -> list[str]:
         """Refuse a sentence none of whose words is known; return the unknown words of any other."""
-        unknown = self.unknown(text)
-        if not any(w.isalnum() or w in self._ids for w in tokenise(text)):
+        words = [word for word in tokenise(text) if any(map(str.isalnum, word))]  # a full stop says nothing
+        if not words:
             raise SaccadeError("the caption is empty: give at least one word")
-        if len(unknown) == len(tokenise(text)):
+        if not any(word in self._ids for word in words):
             raise SaccadeError(f'the model knows none of the words of "{text}"')
-        return unknown
+        return self.unknown(text)
 
     def to_json(self) -> dict[str, Any]:
         return {"words": list(self.words)}
@@ -79,14 +79,19 @@ class Vocabulary:
     @staticmethod
     def from_json(value: Any, source: str = "the vocabulary") -> Vocabulary:
         """Our own layout, or the official matching code's {word2idx, idx2word, idx}."""
-        if isinstance(value, dict) and "words" in value:
-            return Vocabulary(tuple(map(str, value["words"])))
-        if isinstance(value, dict) and isinstance(value.get("word2idx"), dict):
-            ordered = sorted(value["word2idx"].items(), key=lambda item: item[1])
-            if [i for _, i in ordered] != list(range(len(ordered))):
+        if isinstance(value, dict) and isinstance(value.get("words"), list):
+            words = tuple(map(str, value["words"]))
+        elif isinstance(value, dict) and isinstance(value.get("word2idx"), dict):
+            word_of = {i: word for word, i in value["word2idx"].items() if type(i) is int}
+            if sorted(word_of) != list(range(len(value["word2idx"]))):
                 raise SaccadeError(f"{source}: the ids of word2idx are not 0, 1, 2, …")
-            return Vocabulary(tuple(word for word, _ in ordered))
-        raise SaccadeError(f'{source} is no vocabulary: expected a "words" list or an official "word2idx" table')
+            words = tuple(word_of[i] for i in range(len(word_of)))
+        else:
+            raise SaccadeError(f'{source} is no vocabulary: expected a "words" list or an official "word2idx" table')
+        try:
+            return Vocabulary(words)
+        except SaccadeError as error:
+            raise SaccadeError(f"{source}: {error}") from error
 
     def save(self, path: Path | str) -> None:
         write_json(path, self.to_json())

@@ -1,0 +1,73 @@
+"""Sentences are split as the Penn Treebank splits them, so that official vocabularies find their words."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from saccade.language import tokenise
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A brown dog bites a gray dog.", "a brown dog bites a gray dog ."),
+        ("the dog's ball isn't red", "the dog 's ball is n't red"),
+        ("a man 's hat", "a man 's hat"),
+        ("two dogs' toys", "two dogs ' toys"),
+        ("they're, we've, I'll, I'm, he'd", "they 're , we 've , i 'll , i 'm , he 'd"),
+        ("can't won't", "ca n't wo n't"),
+        ("a t-shirt and a 4-wheeler", "a t-shirt and a 4-wheeler"),
+        ("1,000 men at 10:30, 4.5 m", "1,000 men at 10:30 , 4.5 m"),
+        ('a sign "stop" ("now")', "a sign `` stop '' ( `` now '' )"),
+        ("wait... -- what?!", "wait ... -- what ? !"),
+        ("red;blue/green & 50% #1", "red ; blue / green & 50 % # 1"),
+        ("rock 'n roll", "rock 'n roll"),
+        ("  tabs\tand\nlines  ", "tabs and lines"),
+        ("", ""),
+        (" \n\u00a0", ""),
+    ],
+)
+def test_english_as_the_treebank_has_it(text: str, words: str) -> None:
+    assert tokenise(text) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Ein Mädchen läuft über die Straße.", "ein mädchen läuft über die straße ."),
+        ("L'homme à l’ombre, où l'été brûle", "l'homme à l'ombre , où l'été brûle"),
+        ("Příliš žluťoučký kůň úpěl", "příliš žluťoučký kůň úpěl"),
+        ("Он идёт по улице", "он идёт по улице"),
+        ("एक कुत्ता दौड़ता है", "एक कुत्ता दौड़ता है"),
+        ("„Halt“ steht auf dem Schild", "„ halt “ steht auf dem schild"),
+        ("a 🐕 runs", "a 🐕 runs"),
+    ],
+)
+def test_other_languages_keep_their_words_whole(text: str, words: str) -> None:
+    assert tokenise(text) == words.split(" ")
+
+
+def test_the_two_spellings_of_an_accent_are_one_word() -> None:
+    assert tokenise(unicodedata.normalize("NFD", "été")) == tokenise("été") == ["été"]
+
+
+def test_the_typographic_apostrophe_is_an_apostrophe() -> None:
+    assert tokenise("the dog’s isn’t") == tokenise("the dog's isn't")
+
+
+@given(st.text())
+def test_any_text_gives_words_without_spaces_and_loses_no_letter(text: str) -> None:
+    words = tokenise(text)
+    assert all(word and not any(map(str.isspace, word)) for word in words)
+    assert [c for word in words for c in word if c.isalnum()] == [
+        c for c in unicodedata.normalize("NFC", text.lower()) if c.isalnum()
+    ]
+
+
+@given(st.lists(st.sampled_from(["a", "dog", "'s", "n't", "``", "''", ".", "t-shirt", "1,000", "été"])))
+def test_words_joined_by_spaces_come_back(words: list[str]) -> None:
+    assert tokenise(" ".join(words)) == words

@@ -1,0 +1,182 @@
+"""Files are whole or absent, whatever happens while they are written."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from saccade.errors import SaccadeError
+from saccade.files import (
+    atomic_file,
+    atomic_folder,
+    cache_folder,
+    read_json,
+    read_text,
+    sha256,
+    write_json,
+    write_text,
+)
+
+
+def half_write(writing: AbstractContextManager[Path], failure: BaseException) -> None:
+    with writing as temporary:
+        (temporary / "config.json" if temporary.is_dir() else temporary).write_text("half")
+        raise failure
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_text_and_json_come_back_and_folders_are_made(tmp_path: Path) -> None:
+    write_text(tmp_path / "a" / "b" / "c.txt", "žluťoučký kůň\n")
+    write_json(tmp_path / "d.json", {"größe": [1, 2.5, None]})
+    assert read_text(tmp_path / "a" / "b" / "c.txt") == "žluťoučký kůň\n"
+    assert read_json(tmp_path / "d.json") == {"größe": [1, 2.5, None]}
+    assert names(tmp_path / "a" / "b") == ["c.txt"]
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("model"), KeyboardInterrupt(), OSError(errno.EIO, "broken")])
+def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path, failure: BaseException) -> None:
+    path = tmp_path / "weights"
+    write_text(path, "old")
+    with pytest.raises((type(failure), SaccadeError)):
+        half_write(atomic_file(path), failure)
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["weights"]
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("model"), KeyboardInterrupt(), OSError(errno.EIO, "broken")])
+def test_a_folder_that_fails_half_way_leaves_the_old_one(tmp_path: Path, failure: BaseException) -> None:
+    path = tmp_path / "model"
+    with atomic_folder(path) as temporary:
+        write_text(temporary / "config.json", "old")
+    with pytest.raises((type(failure), SaccadeError)):
+        half_write(atomic_folder(path), failure)
+    assert (path / "config.json").read_text() == "old"
+    assert names(tmp_path) == ["model"]
+
+
+def test_a_folder_replaces_the_old_one_whole(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    for name in ("first", "second"):
+        with atomic_folder(path) as temporary:
+            write_text(temporary / name, name)
+    assert names(path) == ["second"]
+    assert names(tmp_path) == ["model"]
+
+
+def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model"
+    with atomic_folder(path) as temporary:
+        write_text(temporary / "config.json", "old")
+    rename = Path.rename
+
+    def refuse(self: Path, target: Path) -> Path:
+        if self.name.endswith(".part"):
+            raise OSError(errno.EACCES, "permission denied")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(SaccadeError, match="could not write"), atomic_folder(path) as temporary:
+        write_text(temporary / "config.json", "new")
+    assert (path / "config.json").read_text() == "old"
+    assert names(tmp_path) == ["model"]
+
+
+def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    write_text(path, "old")
+    program = (
+        "import sys, time\nfrom saccade.files import atomic_file\n"
+        "with atomic_file(sys.argv[1]) as temporary:\n"
+        "    temporary.write_text('half'); print('ready', flush=True); time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGKILL)
+    assert path.read_text() == "old"
+
+
+def test_a_reader_sees_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    write_text(path, "old")
+    with atomic_file(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(SaccadeError) as caught:
+        half_write(atomic_file(tmp_path / "features"), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert str(caught.value) == f"the disk is full: could not write {tmp_path / 'features'}"
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda p: None, "{path} does not exist"),
+        (lambda p: p.mkdir(), "{path} is a folder, a file was expected"),
+        (lambda p: p.write_bytes(b"ab\xff"), "{path} is not UTF-8 text (byte 2)"),
+        (lambda p: p.write_text('{"a": 1,\n"b" 2}'), "{path} is not valid JSON: Expecting ':' delimiter at line 2"),
+        (lambda p: p.write_text(""), "{path} is not valid JSON: Expecting value at line 1"),
+    ],
+    ids=["missing", "folder", "bytes", "json", "empty"],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, make: object, sentence: str) -> None:
+    path = tmp_path / "vocabulary.json"
+    make(path)  # type: ignore[operator]
+    with pytest.raises(SaccadeError) as caught:
+        read_json(path)
+    assert str(caught.value) == sentence.format(path=path)
+
+
+def test_a_folder_and_a_file_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(SaccadeError, match="folder is a folder, a file was expected"):
+        write_text(tmp_path / "folder", "x")
+    with pytest.raises(SaccadeError, match="file is a file, a folder was expected"), atomic_folder(tmp_path / "file"):
+        pass
+    with pytest.raises(SaccadeError, match="could not write"):
+        write_text(tmp_path / "file" / "below", "x")
+    assert (tmp_path / "file").read_text() == "mine"
+    assert names(tmp_path) == ["file", "folder"]
+
+
+def test_written_files_can_be_read_by_others(tmp_path: Path) -> None:
+    write_text(tmp_path / "a", "x")
+    with atomic_folder(tmp_path / "b"):
+        pass
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "b").stat().st_mode & 0o777 == 0o755
+
+
+def test_checksums_are_those_of_sha256(tmp_path: Path) -> None:
+    content = os.urandom(3_000_000)
+    (tmp_path / "a").write_bytes(content)
+    assert sha256(tmp_path / "a") == hashlib.sha256(content).hexdigest()
+
+
+def test_the_cache_goes_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setenv("SACCADE_CACHE", "")
+    assert cache_folder() == Path("/home/someone/.cache/saccade")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert cache_folder() == Path("/caches/saccade")
+    monkeypatch.setenv("SACCADE_CACHE", "/here")
+    assert cache_folder() == Path("/here")
