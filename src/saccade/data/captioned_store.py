@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from saccade.data.captions import CAPTIONS, Caption
-from saccade.data.records import CaptionedImages
+from saccade.data.records import CaptionedImages, RegionSource
 from saccade.data.sources import need_root, source
 from saccade.data.store import FeatureStore
 from saccade.data.subset import RegionSubset
@@ -28,22 +28,25 @@ def open_store(split: str, root: Path | None) -> CaptionedImages:
         raise SaccadeError(
             f'{folder} has no split "{split}"{did_you_mean(split, splits)} (there are: {", ".join(splits)})'
         )
-    return join_captions("store", split, store, (c for c in captions if not splits or c.split == split))
+    return join_captions("store", split, store, (c for c in captions if not splits or c.split == split), store.eye)
 
 
-def join_captions(name: str, split: str, store: FeatureStore, captions: Iterable[Caption]) -> CaptionedImages:
-    """Sentences and the pictures they name, as one split. The pictures keep the store's order, the sentences theirs."""
+def join_captions(
+    name: str, split: str, pictures: RegionSource, captions: Iterable[Caption], eye: str | None = None
+) -> CaptionedImages:
+    """Sentences and the pictures they name, as one split. The pictures keep their order, the sentences theirs."""
     captions = tuple(captions)
-    missing = next((c.image for c in captions if c.image not in store.index), None)
+    index = {id: n for n, id in reversed(list(enumerate(pictures.ids)))}  # of equal ids, the first
+    missing = next((c.image for c in captions if c.image not in index), None)
     if missing is not None:
-        raise SaccadeError(f'{store.folder} has no picture "{missing}", which a caption of split "{split}" names')
-    positions = sorted({store.index[c.image] for c in captions})
+        raise SaccadeError(f'there are no features of the picture "{missing}", which a caption of {name}/{split} names')
+    positions = sorted({index[c.image] for c in captions})
     place = {position: n for n, position in enumerate(positions)}
     return CaptionedImages(
         name=name,
         split=split,
-        images=store if positions == list(range(len(store))) else RegionSubset(store, positions),
+        images=pictures if positions == list(range(len(pictures))) else RegionSubset(pictures, positions),
         texts=tuple(c.text for c in captions),
-        image_of_text=np.array([place[store.index[c.image]] for c in captions], dtype=np.int64),
-        eye=store.eye,
+        image_of_text=np.array([place[index[c.image]] for c in captions], dtype=np.int64),
+        eye=eye,
     )

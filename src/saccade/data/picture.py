@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32
 
 from saccade.batch import RegionBatch
+from saccade.data.records import RegionSource
 from saccade.errors import SaccadeError
 
 WHOLE_IMAGE = np.array([0.0, 0.0, 1.0, 1.0], dtype=np.float32)  # stands in for boxes that a format threw away
@@ -29,6 +30,7 @@ class PictureRegions:
     scores: Float32[np.ndarray, " region"] | None = None
 
 
+@runtime_checkable
 class PictureSource(Protocol):
     """A RegionSource that can also give one picture as it is stored; what `saccade data convert` reads from."""
 
@@ -43,6 +45,15 @@ class PictureSource(Protocol):
     def get(self, index: int) -> PictureRegions: ...
 
     def batch(self, indices: Sequence[int]) -> RegionBatch: ...
+
+
+def picture_of(source: RegionSource, index: int) -> PictureRegions:
+    """One picture of any source; its size is unknown where the source keeps only batches."""
+    if isinstance(source, PictureSource):
+        return source.get(index)
+    batch = source.batch([index])
+    real = batch.mask[0]
+    return PictureRegions(source.ids[index], batch.features[0][real].numpy(), batch.boxes[0][real].numpy())
 
 
 def pad_pictures(pictures: Sequence[PictureRegions], dim: int) -> RegionBatch:

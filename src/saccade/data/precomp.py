@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -139,12 +138,12 @@ def map_array(path: Path, axes: tuple[str, ...]) -> np.ndarray:
     """A .npy file of numbers with these axes, memory-mapped; a file that holds Python objects is refused."""
     with explain_os_errors(path, "read"):
         try:
-            array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+            array = np.lib.format.open_memmap(path, mode="r")  # np.load's mapping, without its way into pickle
         except (ValueError, EOFError) as error:
-            if "object" in str(error).lower():
+            if "Python objects" in str(error):
                 raise SaccadeError(f"{path} holds Python objects, which are not read; numbers were expected") from error
             raise SaccadeError(f"{path} is cut short or is not a .npy array") from error
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
+    if array.dtype.kind not in "fiu":
         raise SaccadeError(f"{path} does not hold a plain array of numbers")
     if array.ndim != len(axes) or 0 in array.shape:
         raise SaccadeError(f"{path} has shape {list(array.shape)}, [{', '.join(axes)}] was expected")

@@ -86,6 +86,11 @@ class FeatureStore:
     def batch(self, indices: Sequence[int]) -> RegionBatch:
         return pad_pictures([self.get(i) for i in indices], self.dim)
 
+    def region_counts(self) -> np.ndarray:
+        """How many regions each picture has; read from the offsets, no feature is touched."""
+        counts = [self._shard(n).region_counts() for n in range(len(self.manifest.shards))]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *counts])
+
     def captions(self) -> tuple[Caption, ...]:
         """The sentences kept beside the features, if any."""
         path = self.folder / CAPTIONS
@@ -146,6 +151,9 @@ class _MappedShard:
     def ids(self) -> Iterator[str]:
         for batch in self.batches:
             yield from batch.column("id").to_pylist()
+
+    def region_counts(self) -> np.ndarray:
+        return np.concatenate([np.diff(b.column("boxes").offsets.to_numpy()) // 4 for b in self.batches])
 
     def validate(self) -> None:
         for batch in self.batches:

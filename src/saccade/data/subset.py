@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
 from saccade.batch import RegionBatch
+from saccade.data.picture import PictureRegions, PictureSource, pad_pictures, picture_of
 from saccade.data.records import CaptionedImages, RegionSource
 from saccade.errors import SaccadeError
 
@@ -32,6 +35,38 @@ class RegionSubset:
 
     def batch(self, indices: Sequence[int]) -> RegionBatch:
         return self.source.batch([self.positions[i] for i in indices])
+
+    def get(self, index: int) -> PictureRegions:
+        return picture_of(self.source, self.positions[index])
+
+
+class ChainedPictures:
+    """Several sources of one dim, one after the other."""
+
+    def __init__(self, sources: Sequence[PictureSource]) -> None:
+        self.sources = tuple(sources)
+        dims = {s.dim for s in self.sources}
+        if len(dims) != 1:
+            raise SaccadeError(f"features of different widths ({', '.join(map(str, sorted(dims)))}) cannot be joined")
+        self._ends = list(accumulate(len(s) for s in self.sources))
+
+    @cached_property
+    def ids(self) -> Sequence[str]:
+        return tuple(id for s in self.sources for id in s.ids)
+
+    @property
+    def dim(self) -> int:
+        return self.sources[0].dim
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def get(self, index: int) -> PictureRegions:
+        number = bisect_right(self._ends, index)
+        return self.sources[number].get(index - (self._ends[number - 1] if number else 0))
+
+    def batch(self, indices: Sequence[int]) -> RegionBatch:
+        return pad_pictures([self.get(i) for i in indices], self.dim)
 
 
 def first_images(data: CaptionedImages, count: int) -> CaptionedImages:

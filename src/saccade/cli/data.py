@@ -1,0 +1,109 @@
+"""`saccade data`: look at, convert and check region features and captions on disk."""
+
+from __future__ import annotations
+
+from enum import Enum
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Look at, convert and check features and captions: stores, precomputed arrays, TSV, Karpathy files.",
+)
+
+
+class Format(str, Enum):
+    store = "store"
+    precomp = "precomp"
+    tsv = "tsv"
+
+
+class NumberType(str, Enum):
+    float32 = "float32"
+    float16 = "float16"
+
+
+@app.command()
+def info(
+    path: Annotated[Path, typer.Argument(help="A store folder, a precomputed folder, a .tsv or a Karpathy .json.")],
+) -> None:
+    """Say what lies at PATH: its kind (found out by itself), counts, widths, regions, captions, size.
+
+    Example: saccade data info data/f30k_precomp
+    """
+    from saccade.data.summary import summarise
+
+    console = Console()
+    for summary in summarise(path):
+        table = Table(title=escape(summary.title), title_justify="left", show_header=False)
+        for name, value in summary.rows:
+            table.add_row(escape(name), escape(value))
+        console.print(table)
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="What to read: a store, a precomputed folder, a .tsv.")],
+    target: Annotated[Path, typer.Argument(metavar="DST", help="What to write: a folder, or a .tsv file.")],
+    to: Annotated[Format, typer.Option(help="The format to write. Only a store keeps everything.")] = Format.store,
+    dtype: Annotated[
+        NumberType, typer.Option(help="float16 halves the size; a TSV is always float32.")
+    ] = NumberType.float32,
+    split: Annotated[
+        list[str] | None, typer.Option(help="Take only this split; may be given several times. All, if not given.")
+    ] = None,
+    captions: Annotated[
+        Path | None,
+        typer.Option(help="Sentences for features that come without: a Karpathy .json or a captions .jsonl."),
+    ] = None,
+    eye: Annotated[str | None, typer.Option(help="What made the features; kept in the store's manifest.")] = None,
+) -> None:
+    """Write SRC again in another format, picture by picture, without loading it whole.
+
+    A store that was cut off goes on where it stopped: give the same command again.
+
+    Example: saccade data convert trainval_36.tsv features --dtype float16 --captions dataset_coco.json
+    """
+    from saccade.data.collection import open_collection
+    from saccade.data.convert import convert as write
+
+    console = Console()
+    collection = open_collection(source, tuple(split or ()), captions)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(escape(f"writing {target}"), total=len(collection.pictures))
+        count = write(collection, target, to.value, dtype.value, eye, lambda: bar.advance(task))
+    already = len(collection.pictures) - count
+    console.print(
+        escape(f"{target}: {count:,} pictures written" + (f", {already:,} were there" if already > 0 else ""))
+    )
+
+
+@app.command()
+def check(
+    path: Annotated[Path, typer.Argument(help="A store folder, a precomputed folder, a .tsv or a Karpathy .json.")],
+    most: Annotated[int, typer.Option(help="Stop after so many problems.", min=1)] = 20,
+) -> None:
+    """Read everything at PATH once: checksums, NaN, boxes, UTF-8, counts. Exit code 2 if something is wrong.
+
+    Example: saccade data check features
+    """
+    from saccade.data.check import problems
+
+    console = Console()
+    with console.status(escape(f"reading {path}")):
+        found = list(islice(problems(path), most + 1))
+    for problem in found[:most]:
+        console.print(escape(problem), soft_wrap=True)
+    if found:
+        count = f"more than {most}" if len(found) > most else str(len(found))
+        console.print(escape(f"{path}: {count} problem{'s' if len(found) > 1 else ''}"))
+        raise typer.Exit(2)
+    console.print(escape(f"{path}: no problems"))

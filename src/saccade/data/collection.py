@@ -1,0 +1,104 @@
+"""Whatever lies at a path, recognised and opened as one collection of pictures and captions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from saccade.data.bottomup_tsv import COLUMNS, BottomUpTsv
+from saccade.data.captions import Caption, read_captions
+from saccade.data.karpathy import karpathy_captions, read_karpathy
+from saccade.data.picture import PictureSource
+from saccade.data.precomp import PrecompImages, open_precomp, precomp_splits
+from saccade.data.store import FeatureStore
+from saccade.data.subset import ChainedPictures, RegionSubset
+from saccade.errors import SaccadeError, did_you_mean, explain_os_errors
+
+Kind = Literal["store", "precomp", "tsv", "karpathy"]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Pictures and the captions that name them, from one place."""
+
+    kind: Kind
+    path: Path
+    pictures: PictureSource
+    captions: tuple[Caption, ...] = ()
+    eye: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+def kind_of(path: Path) -> Kind:
+    """What lies at `path`, judged by its files and first bytes."""
+    if path.is_dir():
+        if (path / "manifest.json").exists():
+            return "store"
+        if precomp_splits(path):
+            return "precomp"
+        raise SaccadeError(
+            f"{path} is neither a feature store (manifest.json) nor a precomputed folder (*_ims.npy, *_caps.txt)"
+        )
+    with explain_os_errors(path, "read"), path.open("rb") as file:
+        start = file.read(4096)
+    if start.lstrip()[:1] == b"{" and path.suffix == ".json":
+        return "karpathy"
+    if path.suffix == ".tsv" or start.count(b"\t") >= len(COLUMNS) - 2:
+        return "tsv"
+    raise SaccadeError(
+        f"{path} is of no known kind: a store or precomputed folder, a bottom-up TSV or a Karpathy .json was expected"
+    )
+
+
+def open_collection(path: Path, splits: Sequence[str] = (), captions: Path | None = None) -> Collection:
+    """Open what lies at `path`, or some splits of it; `captions` is another file of sentences (Karpathy or .jsonl)."""
+    kind = kind_of(path)
+    found: Collection
+    if kind == "store":
+        store = FeatureStore.open(path)
+        found = Collection(kind, path, store, store.captions(), store.eye, store.metadata)
+    elif kind == "precomp":
+        found = _open_precomp(path, splits)
+    elif kind == "tsv":
+        found = Collection(kind, path, BottomUpTsv(path))
+    else:
+        raise SaccadeError(f"{path} holds sentences but no features: give it as --captions beside a feature file")
+    sentences = found.captions if captions is None else _captions_for(captions, found.pictures, splits)
+    if splits:
+        known = sorted({c.split for c in sentences if c.split is not None})
+        for split in splits:
+            if split not in known:
+                there = f" (there are: {', '.join(known)})" if known else " (its captions name no splits)"
+                raise SaccadeError(f'{path} has no split "{split}"{did_you_mean(split, known)}{there}')
+        sentences = tuple(c for c in sentences if c.split in splits)
+        wanted = {c.image for c in sentences}
+        pictures = RegionSubset(found.pictures, [n for n, id in enumerate(found.pictures.ids) if id in wanted])
+        return replace(found, pictures=pictures, captions=sentences)
+    return replace(found, captions=sentences)
+
+
+def _open_precomp(path: Path, splits: Sequence[str]) -> Collection:
+    sources: list[PrecompImages] = []
+    captions: list[Caption] = []
+    for split in splits or precomp_splits(path):
+        data = open_precomp(split, path)
+        assert isinstance(data.images, PrecompImages)
+        sources.append(data.images)
+        ids = data.images.ids
+        captions += [Caption(ids[i], t, split) for t, i in zip(data.texts, data.image_of_text, strict=True)]
+    metadata = {} if all(s.has_boxes for s in sources) else {"boxes": "missing, the whole picture stands in"}
+    return Collection("precomp", path, ChainedPictures(sources), tuple(captions), metadata=metadata)
+
+
+def _captions_for(path: Path, pictures: PictureSource, splits: Sequence[str]) -> tuple[Caption, ...]:
+    index = {id: n for n, id in enumerate(pictures.ids)}
+    if path.suffix != ".jsonl":
+        images = [i for i in read_karpathy(path) if not splits or i.split in splits]
+        return tuple(karpathy_captions(path, images, index))
+    found = read_captions(path)
+    lost = next((c.image for c in found if c.image not in index), None)
+    if lost is not None:
+        raise SaccadeError(f'{path}: the picture "{lost}" is not among the features')
+    return found
