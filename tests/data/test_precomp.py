@@ -68,6 +68,13 @@ def test_the_array_is_mapped_not_loaded(tmp_path: Path) -> None:
     assert isinstance(images.get(7).features, np.memmap)
 
 
+def test_a_worker_process_maps_the_file_itself(tmp_path: Path) -> None:
+    images = save(tmp_path, some(50, 3, 8), 50)
+    sent = pickle.dumps(open_precomp("test", tmp_path).images)
+    assert len(sent) < 1000
+    np.testing.assert_array_equal(pickle.loads(sent).batch([49]).features[0], images[49])
+
+
 def test_lost_boxes_are_whole_pictures_and_said_to_be_missing(tmp_path: Path) -> None:
     save(tmp_path, some(2, 3, 8), 2)
     images = open_precomp("test", tmp_path).images

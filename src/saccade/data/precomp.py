@@ -31,6 +31,9 @@ class PrecompImages:
         self._boxes = self._beside("boxes", (rows, regions, 4))
         self._sizes = self._beside("sizes", (rows, 2))
 
+    def __reduce__(self) -> tuple[type[PrecompImages], tuple[Path, str, int]]:
+        return PrecompImages, (self.folder, self.split, self.step)  # a pickled memory map would carry the whole array
+
     @property
     def has_boxes(self) -> bool:
         """False: the format threw the boxes away, and every region claims the whole picture."""
