@@ -168,14 +168,13 @@ class _MappedShard:
         features, boxes = _item(views["features"], row), _item(views["boxes"], row)
         if len(boxes) % 4 or len(features) != len(boxes) // 4 * self.dim:
             raise SaccadeError(f"{self.path} is damaged: {len(features)} feature values for {len(boxes)} of boxes")
-        scores = views["scores"]
         return PictureRegions(
             id=views["id"][row].as_py(),
             features=features.reshape(-1, self.dim),
             boxes=boxes.reshape(-1, 4),
             width=int(views["width"][row]),
             height=int(views["height"][row]),
-            scores=_item(scores, row) if scores is not None and views["scored"][row] else None,
+            scores=_item(views["scores"], row) if views["scored"][row].is_valid else None,
         )
 
     def _view(self, number: int) -> dict[str, Any]:
@@ -186,7 +185,7 @@ class _MappedShard:
                 name: (column.offsets.to_numpy(), column.values.to_numpy(zero_copy_only=True))
                 for name, column in lists.items()
             }
-            views["scored"] = lists["scores"].is_valid().to_numpy(zero_copy_only=False)
+            views["scored"] = lists["scores"]
             views["id"] = batch.column("id")
             views["width"], views["height"] = batch.column("width").to_numpy(), batch.column("height").to_numpy()
             self._views[number] = views
