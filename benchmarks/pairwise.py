@@ -1,0 +1,140 @@
+"""All-pairs attended similarity against the per-caption loop of the official SCAN algorithm, in one run.
+
+    python benchmarks/pairwise.py [--threads 2] [--json FILE]
+
+The loop is written again from the description of the official code: for each caption, the regions of all pictures are
+attended with two batched products, and the attended vectors are compared with the words. Ratios are of the best of
+several alternating runs. Memory is the growth of the process's resident peak, measured in a child process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from saccade.ops.pairwise import AttentionForm, attended_similarity
+
+FORMS = {
+    "text→image": AttentionForm("clipped_l2", 9.0, pool="logsumexp", pool_sharpness=6.0),
+    "image→text": AttentionForm("clipped_l2", 4.0, pool="logsumexp", pool_sharpness=5.0),
+}
+BUDGET = 256 << 20
+
+
+def loop(images: Tensor, texts: Tensor, lengths: list[int], direction: str, form: AttentionForm) -> Tensor:
+    """One caption at a time, as the official code does."""
+    columns = []
+    for caption, length in zip(texts, lengths, strict=True):
+        words = caption[:length].expand(len(images), -1, -1)  # [image, word, dim]
+        queries, context = (words, images) if direction == "text→image" else (images, words)
+        scores = F.leaky_relu(torch.bmm(context, queries.transpose(1, 2)), 0.1)  # [image, part, query]
+        scores = scores / (scores.pow(2).sum(dim=2, keepdim=True).sqrt() + 1e-8)
+        weights = torch.softmax(form.sharpness * scores.transpose(1, 2).contiguous(), dim=2)
+        attended = torch.bmm(weights, context)
+        size = (queries.norm(dim=2) * attended.norm(dim=2)).clamp(min=1e-8)
+        match = (queries * attended).sum(dim=2) / size
+        columns.append((form.pool_sharpness * match).exp().sum(dim=1).log() / form.pool_sharpness)
+    return torch.stack(columns, dim=1)
+
+
+def ours(images: Tensor, texts: Tensor, lengths: list[int], direction: str, form: AttentionForm) -> Tensor:
+    regions = torch.ones(images.shape[:2], dtype=torch.bool)
+    words = torch.arange(texts.shape[1]) < torch.tensor(lengths)[:, None]
+    if direction == "text→image":
+        return attended_similarity(texts, words, images, regions, form, BUDGET).T
+    return attended_similarity(images, regions, texts, words, form, BUDGET)
+
+
+def problem(images: int, texts: int, regions: int = 36, dim: int = 1024) -> tuple[Tensor, Tensor, list[int]]:
+    """Unit vectors with a common part, and captions of 8 to 18 words."""
+    torch.manual_seed(0)
+    lengths = torch.randint(8, 19, (texts,)).tolist()
+    picture = torch.randn(images, regions, dim) + 0.8 * torch.randn(images, 1, dim)
+    sentence = torch.randn(texts, max(lengths), dim) + 0.8 * torch.randn(texts, 1, dim)
+    return F.normalize(picture, dim=-1), F.normalize(sentence, dim=-1), lengths
+
+
+def with_backward(score: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, ...]]:
+    def run(images: Tensor, texts: Tensor, *rest: object) -> tuple[Tensor, ...]:
+        images, texts = images.detach().requires_grad_(), texts.detach().requires_grad_()
+        similarity = score(images, texts, *rest)
+        return similarity.detach(), *torch.autograd.grad(similarity.square().sum(), (images, texts))
+
+    return run
+
+
+def seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def compare(name: str, images: int, texts: int, backward: bool, repeats: int) -> dict[str, object]:
+    pictures, sentences, lengths = problem(images, texts)
+    direction = name.split(",")[0]
+    form = FORMS[direction]
+    slow, fast = (with_backward(loop), with_backward(ours)) if backward else (loop, ours)
+    with torch.set_grad_enabled(backward):
+        arguments = (pictures, sentences, lengths, direction, form)
+        expected, found = slow(*arguments), fast(*arguments)  # also warms up
+        pairs = zip(expected, found, strict=True) if backward else [(expected, found)]
+        difference = max(float((a - b).abs().max()) for a, b in pairs)
+        times = [(seconds(lambda: slow(*arguments)), seconds(lambda: fast(*arguments))) for _ in range(repeats)]
+    reference, mine = min(t[0] for t in times), min(t[1] for t in times)
+    return {"case": name, "loop_s": reference, "ours_s": mine, "ratio": reference / mine, "difference": difference}
+
+
+def resident() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def peak_growth(images: int, texts: int, backward: bool) -> int:
+    """Bytes by which scoring raises the resident peak, results and gradients included, in a process of its own."""
+    code = (
+        f"import torch, benchmarks.pairwise as b; torch.set_num_threads({torch.get_num_threads()});"
+        f"p = b.problem({images}, {texts}); torch.set_grad_enabled({backward});"
+        f"run = b.with_backward(b.ours) if {backward} else b.ours;"
+        "small = b.problem(2, 2); run(*small, 'text→image', b.FORMS['text→image']);"
+        "before = b.resident(); run(*p, 'text→image', b.FORMS['text→image']); print(b.resident() - before)"
+    )
+    return int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", help="also write the figures to this file")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    rows = [compare(f"{d}, forward, 64 × 320", 64, 320, False, arguments.repeats) for d in FORMS]
+    rows += [compare(f"{d}, forward + backward, 64 × 64", 64, 64, True, arguments.repeats) for d in FORMS]
+    print(f"36 regions, 1,024 dimensions, float32, {arguments.threads} threads, best of {arguments.repeats}")
+    for row in rows:
+        print(
+            f"{row['case']:42} loop {row['loop_s']:7.3f} s   ours {row['ours_s']:7.3f} s   "
+            f"{row['ratio']:5.1f}× faster   max difference {row['difference']:.1e}"
+        )
+    memory = {
+        "forward, 256 × 1,280": peak_growth(256, 1280, False),
+        "forward + backward, 128 × 640": peak_growth(128, 640, True),
+    }
+    print(f"memory: the stated budget is {BUDGET >> 20} MiB of temporaries; growth of the resident peak:")
+    for name, grown in memory.items():
+        print(f"{name:42} {grown / 2**20:7.0f} MiB   {grown / BUDGET:.2f} of the budget")
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump({"rows": rows, "memory_bytes": memory, "budget_bytes": BUDGET}, file, indent=2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Recall@K of image–text retrieval, both ways, for any number of captions per picture.
+
+The rank of a query is the number of wrong answers scored at least as high as its best right answer: a tie counts
+against the model, so that constant scores earn nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from saccade.errors import SaccadeError
+
+CUTOFFS = (1, 5, 10)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """How far down each query's first right answer stands (0 = on top), and what stood on top."""
+
+    image_to_text: Int[np.ndarray, " image"]
+    text_to_image: Int[np.ndarray, " text"]
+    top_text: Int[np.ndarray, " image"]
+    top_image: Int[np.ndarray, " text"]
+
+
+def ranks(similarity: Float[np.ndarray, "image text"], image_of_text: Int[np.ndarray, " text"]) -> Ranks:
+    if similarity.ndim != 2 or similarity.shape[1] != len(image_of_text):
+        raise SaccadeError(f"{len(image_of_text)} texts need a similarity table of as many columns, not {similarity.shape}")
+    if not np.isfinite(similarity).all():
+        raise SaccadeError("the similarity table holds values that are not finite")
+    images, texts = similarity.shape
+    own = image_of_text[None, :] == np.arange(images)[:, None]  # [image, text]
+    if not own.any(axis=1).all():
+        raise SaccadeError(f"picture {int(np.argmin(own.any(axis=1)))} has no caption, so it cannot be a query")
+    best = np.where(own, similarity, -np.inf).max(axis=1)
+    image_to_text = ((similarity >= best[:, None]) & ~own).sum(axis=1)
+    right = similarity[image_of_text, np.arange(texts)]
+    text_to_image = ((similarity >= right[None, :]) & ~own).sum(axis=0)
+    return Ranks(image_to_text, text_to_image, similarity.argmax(axis=1), similarity.argmax(axis=0))
+
+
+def summary(found: Int[np.ndarray, " query"], cutoffs: Sequence[int] = CUTOFFS) -> dict[str, float]:
+    """r1, r5, r10 in percent, and the median and mean rank counted from 1 as the official code does."""
+    recalls = {f"r{k}": 100.0 * float((found < k).mean()) for k in cutoffs}
+    return {**recalls, "medr": float(np.floor(np.median(found)) + 1), "meanr": float(found.mean() + 1)}
+
+
+def recall(
+    similarity: Float[np.ndarray, "image text"],
+    image_of_text: Int[np.ndarray, " text"],
+    folds: int = 1,
+    cutoffs: Sequence[int] = CUTOFFS,
+) -> dict[str, float]:
+    """`i2t_r1` … `t2i_meanr` and `rsum`; with folds, the pictures are cut into that many parts and figures averaged."""
+    images = len(similarity)
+    if folds < 1 or images % folds:
+        raise SaccadeError(f"{images} pictures cannot be cut into {folds} folds of equal size")
+    results = []
+    for part in np.split(np.arange(images), folds):
+        mine = np.flatnonzero((image_of_text >= part[0]) & (image_of_text <= part[-1]))
+        found = ranks(similarity[np.ix_(part, mine)], image_of_text[mine] - part[0])
+        report = {f"i2t_{k}": v for k, v in summary(found.image_to_text, cutoffs).items()}
+        report |= {f"t2i_{k}": v for k, v in summary(found.text_to_image, cutoffs).items()}
+        results.append(report | {"rsum": sum(v for k, v in report.items() if "_r" in k)})
+    return {key: float(np.mean([r[key] for r in results])) for key in results[0]}
+
+
+def chance(image_of_text: Int[np.ndarray, " text"], images: int, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, float]:
+    """What scores drawn at random would earn, in expectation."""
+    texts = len(image_of_text)
+    counts = np.bincount(image_of_text, minlength=images)
+    report = {}
+    for k in cutoffs:
+        missed = np.ones(images)
+        for drawn in range(min(k, texts)):  # none of the first k captions is one of the picture's own
+            missed *= np.clip(texts - counts - drawn, 0, None) / (texts - drawn)
+        report[f"i2t_r{k}"] = 100.0 * float((1 - missed).mean())
+    report |= {f"t2i_r{k}": 100.0 * min(k, images) / images for k in cutoffs}
+    return report | {"rsum": sum(report.values())}

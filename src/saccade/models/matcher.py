@@ -1,0 +1,32 @@
+"""Matchers: pictures and sentences are encoded apart and compared; the comparison can be looked into."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from jaxtyping import Float
+from torch import Tensor
+
+from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
+from saccade.models.model import Model
+
+
+class Matcher(Model):
+    """Encoding apart from scoring is what makes indexing and two-stage search possible."""
+
+    @abstractmethod
+    def encode_images(self, images: RegionBatch) -> ImageCode: ...
+
+    @abstractmethod
+    def encode_texts(self, texts: TextBatch) -> TextCode: ...
+
+    @abstractmethod
+    def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+        """Every picture with every sentence."""
+
+    @abstractmethod
+    def align(self, images: ImageCode, texts: TextCode) -> Alignment:
+        """Picture p with sentence p: the weight of every word–region pair."""
+
+    def forward(self, images: RegionBatch, texts: TextBatch) -> Float[Tensor, "image text"]:
+        return self.similarity(self.encode_images(images), self.encode_texts(texts))

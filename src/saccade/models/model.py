@@ -1,0 +1,108 @@
+"""What every model is: an nn.Module with a frozen config and a vocabulary, saved to and loaded from a folder or hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import safetensors
+import safetensors.torch
+from huggingface_hub import PyTorchModelHubMixin, snapshot_download
+from torch import nn
+
+from saccade.config import from_dict, to_dict
+from saccade.errors import SaccadeError
+from saccade.files import atomic_file, read_json, write_json, write_text
+from saccade.language import Vocabulary
+from saccade.models.registry import entry
+from saccade.version import __version__
+
+CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocabulary.json"
+M = TypeVar("M", bound="Model")
+
+
+class Model(nn.Module, PyTorchModelHubMixin):
+    """A model folder holds config.json, model.safetensors, vocabulary.json and a model card."""
+
+    Config: ClassVar[type]
+    name: ClassVar[str]
+    task: ClassVar[str]
+
+    def __init__(self, config: Any, vocabulary: Vocabulary, eye: str | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.vocabulary = vocabulary
+        self.eye = eye  # what made the region features it was trained on; needed to use it on new pictures
+
+    def parameter_count(self) -> int:
+        return sum(p.numel() for p in self.parameters())
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        folder = Path(save_directory)
+        state = {key: value.detach().cpu().contiguous() for key, value in self.state_dict().items()}
+        with atomic_file(folder / WEIGHTS) as temporary:
+            safetensors.torch.save_file(state, temporary, metadata={"format": "pt"})
+        self.vocabulary.save(folder / VOCABULARY)
+        write_text(folder / "README.md", self._card())
+        described = {"model": self.name, "saccade": __version__, "eye": self.eye, "config": to_dict(self.config)}
+        write_json(folder / CONFIG, described)
+
+    @classmethod
+    def _from_pretrained(cls: type[M], *, model_id: str, **options: Any) -> M:
+        folder = Path(model_id)
+        if not folder.is_dir():
+            keys = ("revision", "cache_dir", "force_download", "token", "local_files_only")
+            folder = Path(snapshot_download(model_id, **{k: options[k] for k in keys if k in options}))
+        return load_model(folder, cls)
+
+    def _card(self) -> str:
+        paper = entry(self.name)
+        settings = "\n".join(f"| {key} | {value} |" for key, value in to_dict(self.config).items())
+        return (
+            f"---\nlibrary_name: saccade\ntags: [vision-language, {self.task}]\n---\n\n# {self.name}\n\n"
+            f"{paper.title} ({paper.venue}), as implemented in Saccade {__version__}. "
+            f"{self.parameter_count():,} parameters, {len(self.vocabulary):,} words"
+            f"{f', regions seen by the eye “{self.eye}”' if self.eye else ''}.\n\n"
+            f'```python\nimport saccade\n\nmodel = saccade.load("this folder")\n```\n\n'
+            f"| setting | value |\n|---|---|\n{settings}\n"
+        )
+
+
+def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ignore[assignment]
+    """The model in a model folder, or the best model of a run folder, if it is of the `expected` class."""
+    folder = Path(folder)
+    if not (folder / CONFIG).exists() and (folder / "best" / CONFIG).exists():
+        folder = folder / "best"
+    if not (folder / CONFIG).exists():
+        raise SaccadeError(f"{folder} is no model folder: it has no {CONFIG}")
+    described = read_json(folder / CONFIG)
+    if not isinstance(described, dict) or not isinstance(described.get("model"), str):
+        raise SaccadeError(f'{folder / CONFIG} names no model: expected a "model" field')
+    model_class = entry(described["model"]).model
+    if not issubclass(model_class, expected):
+        wanted = getattr(expected, "name", expected.__name__.lower())
+        raise SaccadeError(f"{folder} holds a {model_class.name} model, a {wanted} was asked for")
+    settings: type[Any] = model_class.Config
+    config = from_dict(settings, described.get("config") or {}, f"{folder / CONFIG}: config")
+    model = model_class(config, Vocabulary.load(folder / VOCABULARY), described.get("eye"))
+    _load_weights(model, folder / WEIGHTS)
+    model.eval()
+    return model
+
+
+def _load_weights(model: Model, path: Path) -> None:
+    if not path.exists():
+        raise SaccadeError(f"{path} does not exist")
+    try:
+        state = safetensors.torch.load_file(path)
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise SaccadeError(f"{path} is damaged or cut short: {error}") from error
+    wanted = {key: tuple(value.shape) for key, value in model.state_dict().items()}
+    found = {key: tuple(value.shape) for key, value in state.items()}
+    if wanted != found:
+        key = sorted(k for k in wanted.keys() | found.keys() if wanted.get(k) != found.get(k))[0]
+        raise SaccadeError(
+            f"{path} is not for this {model.name} configuration: {key} is {found.get(key, 'missing')} in the file, "
+            f"{wanted.get(key, 'absent')} in the model"
+        )
+    model.load_state_dict(state)

@@ -1,0 +1,80 @@
+"""Encoders the matching papers share: regions by a linear map, words by an embedding and a GRU."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from saccade.batch import RegionBatch, TextBatch
+
+
+def unit(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
+    """Vectors of length one; zero vectors (padding) stay zero."""
+    length: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    return vectors / (length + 1e-8)
+
+
+class ScalarWeightNorm(nn.Module):
+    """A linear map W = g · U / ‖U‖_F with one scalar g for the whole matrix."""
+
+    def __init__(self, in_dim: int, out_dim: int) -> None:
+        super().__init__()
+        start = nn.Linear(in_dim, out_dim)
+        self.weight_v = nn.Parameter(start.weight.detach().clone())
+        self.weight_g = nn.Parameter(start.weight.detach().norm())
+        self.bias = nn.Parameter(start.bias.detach().clone())
+
+    def forward(self, inputs: Float[Tensor, "*items in"]) -> Float[Tensor, "*items out"]:
+        return F.linear(inputs, self.weight_g * self.weight_v / self.weight_v.norm(), self.bias)
+
+
+class RegionEncoder(nn.Module):
+    """v = W x + b for every region, of unit length unless `normalise` is off."""
+
+    def __init__(self, region_dim: int, dim: int, weight_norm: bool = False, normalise: bool = True) -> None:
+        super().__init__()
+        self.normalise = normalise
+        self.fc: nn.Module
+        if weight_norm:
+            self.fc = ScalarWeightNorm(region_dim, dim)
+        else:
+            self.fc = nn.Linear(region_dim, dim)
+            nn.init.xavier_uniform_(self.fc.weight)
+            nn.init.zeros_(self.fc.bias)
+
+    def forward(self, images: RegionBatch) -> Float[Tensor, "image region dim"]:
+        vectors: Tensor = self.fc(images.features)
+        return (unit(vectors) if self.normalise else vectors) * images.mask[:, :, None]
+
+
+class WordEncoder(nn.Module):
+    """Embedding, then a GRU whose directions are averaged: e_t = (→h_t + ←h_t) / 2, of unit length by default."""
+
+    def __init__(
+        self,
+        vocabulary: int,
+        word_dim: int,
+        dim: int,
+        layers: int = 1,
+        bidirectional: bool = True,
+        normalise: bool = True,
+    ) -> None:
+        super().__init__()
+        self.normalise = normalise
+        self.embed = nn.Embedding(vocabulary, word_dim)
+        nn.init.uniform_(self.embed.weight, -0.1, 0.1)
+        self.rnn = nn.GRU(word_dim, dim, layers, batch_first=True, bidirectional=bidirectional)
+
+    def forward(self, texts: TextBatch) -> Float[Tensor, "text word dim"]:
+        width = texts.tokens.shape[1]
+        packed = pack_padded_sequence(
+            self.embed(texts.tokens), texts.lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=width)
+        if self.rnn.bidirectional:
+            forward, backward = states.chunk(2, dim=-1)
+            states = (forward + backward) / 2
+        return unit(states) if self.normalise else states
