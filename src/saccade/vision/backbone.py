@@ -1,0 +1,84 @@
+"""The eye's convolutions: a small residual network whose levels are joined, coarse into fine, in one map of stride 4.
+
+It is trained with batch normalisation and used without: `fold` moves each normalisation into the convolution before it,
+which changes no output and makes seeing on a CPU a third quicker.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+
+class Convolution(nn.Module):
+    """Convolution, normalisation and, unless told otherwise, a rectifier."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int = 3, stride: int = 1, rectify: bool = True) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
+        self.norm: nn.Module = nn.BatchNorm2d(outputs)
+        self.rectify = rectify
+
+    def forward(self, maps: Float[Tensor, "image channel row column"]) -> Float[Tensor, "image output row2 column2"]:
+        maps = self.norm(self.conv(maps))
+        return functional.relu(maps, inplace=True) if self.rectify else maps
+
+    def fold(self) -> None:
+        if isinstance(self.norm, nn.BatchNorm2d):
+            self.conv = fuse_conv_bn_eval(self.conv.eval(), self.norm.eval())
+            self.norm = nn.Identity()
+
+
+class Residual(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = Convolution(channels, channels)
+        self.second = Convolution(channels, channels, rectify=False)
+
+    def forward(self, maps: Float[Tensor, "image channel row column"]) -> Float[Tensor, "image channel row column"]:
+        return functional.relu(maps + self.second(self.first(maps)))
+
+
+class Backbone(nn.Module):
+    """Pictures to one joined map of stride 4, and a vector for the whole picture from the coarsest level."""
+
+    def __init__(self, channels: tuple[int, ...], dim: int) -> None:
+        super().__init__()
+        stem, fine, middle, coarse = channels
+        self.stem = Convolution(3, stem, stride=2)
+        self.fine = nn.Sequential(Convolution(stem, fine, stride=2), Residual(fine))  # stride 4
+        self.middle = nn.Sequential(Convolution(fine, middle, stride=2), Residual(middle))  # stride 8
+        self.coarse = nn.Sequential(Convolution(middle, coarse, stride=2), Residual(coarse))  # stride 16
+        self.join = nn.ModuleList(Convolution(c, dim, kernel=1, rectify=False) for c in (fine, middle, coarse))
+        self.smooth = Convolution(dim, dim)
+
+    def forward(
+        self, pictures: Float[Tensor, "image 3 height width"]
+    ) -> tuple[Float[Tensor, "image channel row column"], Float[Tensor, "image coarse"]]:
+        fine = self.fine(self.stem(pictures))
+        middle = self.middle(fine)
+        coarse = self.coarse(middle)
+        joined = self.join[2](coarse)
+        for lateral, level in ((self.join[1], middle), (self.join[0], fine)):
+            joined = lateral(level) + functional.interpolate(joined, size=level.shape[-2:], mode="nearest")
+        return self.smooth(functional.relu(joined)), coarse.mean(dim=(2, 3))
+
+
+def fold(module: nn.Module) -> None:
+    """Move every batch normalisation below `module` into its convolution, in place."""
+    for part in module.modules():
+        if isinstance(part, Convolution):
+            part.fold()
+
+
+def parameter_count(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def normalise(pictures: UInt8[Tensor, "image height width 3"]) -> Float[Tensor, "image 3 height width"]:
+    """Bytes 0..255, channels last, to floats of about unit spread as the backbone wants them."""
+    floats = pictures.permute(0, 3, 1, 2).to(torch.float32)  # a view: the memory stays channels-last
+    return (floats - 127.5) * (1 / 64)
