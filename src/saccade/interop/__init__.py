@@ -1,0 +1,8 @@
+"""Official checkpoints and what they computed: import them, and verify our models against them."""
+
+from saccade.interop import verify_recall, verify_scan
+from saccade.interop.checkpoint import read_checkpoint
+from saccade.interop.scan import import_scan
+from saccade.interop.verification import Case, Stage, as_json, names, verify
+
+__all__ = ["Case", "Stage", "as_json", "import_scan", "names", "read_checkpoint", "verify", "verify_recall", "verify_scan"]
