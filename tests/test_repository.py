@@ -1,0 +1,191 @@
+"""What must hold for the repository as a whole: its layers, its sizes, its pins, its links."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tomllib
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from saccade.models import entries
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "saccade"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+HEIGHTS = [  # a room may import its own height and what is lower: see docs/design.md
+    {"errors", "version"},
+    {"files"},
+    {"config"},
+    {"batch"},
+    {"language", "data", "vision", "world", "metrics", "ops"},
+    {"nn", "explain"},
+    {"models"},
+    {"tasks"},
+    {"training", "interop", "search"},
+    {"api", "claims", "serve", "demo"},
+    {"cli", "__main__"},
+]
+HEIGHT = {room: height for height, rooms in enumerate(HEIGHTS) for room in rooms}
+DISTRIBUTION_OF_MODULE = {"PIL": "pillow", "yaml": "pyyaml"}
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    return [path for name in listed.decode().split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """Every module that a file imports, and whether it does so when it is itself imported."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    within = {
+        node
+        for part in ast.walk(tree)
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
+        or (isinstance(part, ast.If) and ast.unparse(part.test) == "TYPE_CHECKING")
+        for node in ast.walk(part)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are written in full"
+            assert node.module is not None
+            names = [f"saccade.{a.name}" for a in node.names] if node.module == "saccade" else [node.module]
+        else:
+            continue
+        yield from ((name, node not in within) for name in names)
+
+
+def requirements(lines: list[str]) -> dict[str, Requirement]:
+    return {canonicalize_name(r.name): r for r in map(Requirement, lines)}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_nothing_lower_imports_anything_higher(path: Path) -> None:
+    room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if room == "__init__":  # the front door opens onto every room
+        return
+    assert room in HEIGHT, f"{room} is a new room: give it a height here and a row in docs/design.md"
+    for module, _ in imports(path):
+        if module.startswith("saccade."):
+            other = module.split(".")[1]
+            assert HEIGHT.get(other, 99) <= HEIGHT[room], f"{room} must not know {other}"
+
+
+def test_importing_the_package_needs_only_its_dependencies() -> None:
+    declared = requirements(PROJECT["dependencies"]).keys()
+    for path in SOURCES:
+        for module, at_import in imports(path):
+            top = module.split(".")[0]
+            if at_import and top != "saccade" and top not in sys.stdlib_module_names:
+                name = canonicalize_name(DISTRIBUTION_OF_MODULE.get(top, top))
+                assert name in declared, (
+                    f"{path.relative_to(ROOT)} imports {top}, which pyproject.toml does not require"
+                )
+
+
+def test_the_lock_pins_exactly_what_the_project_asks_for() -> None:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", pin) for pin in pins), "name==version, and no more"
+    locked = requirements(pins)
+    assert str(locked["torch"].specifier) == "==2.13.0"
+    assert not [name for name in locked if name.startswith(("nvidia", "triton", "cuda"))]
+    for name, wanted in requirements(PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]).items():
+        assert name in locked, f"{name} is not in requirements.lock: run `make lock`"
+        version = str(locked[name].specifier).removeprefix("==")
+        assert wanted.specifier.contains(version), f"{name} {version} is not {wanted.specifier}: run `make lock`"
+
+
+def test_no_file_names_a_machine_or_a_registry() -> None:
+    traces = re.compile(rb"/(?:work|farm|root)/|(?:pypi|npmjs|debian)\.org")
+    for path in tracked():
+        found = traces.search(path.read_bytes())
+        assert not found, f"{path.relative_to(ROOT)} holds {found.group().decode()!r}"
+
+
+def test_no_file_is_large() -> None:
+    for path in tracked():
+        assert path.stat().st_size <= 5_000_000, f"{path.relative_to(ROOT)} has {path.stat().st_size:,} bytes"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_source_files_are_small_and_named_for_what_they_hold(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 350
+    assert path.stem not in {"utils", "util", "helpers", "helper", "misc", "common"}
+
+
+def test_every_folder_says_what_lives_there() -> None:
+    for folder in {path.parent for path in SOURCES}:
+        front = folder / "__init__.py"
+        assert front.exists(), f"{folder.relative_to(ROOT)} has no __init__.py"
+        assert ast.get_docstring(ast.parse(front.read_text(encoding="utf-8"))), (
+            f"{front.relative_to(ROOT)}: one sentence"
+        )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not target.startswith(("http://", "https://", "#")):
+            assert (page.parent / target.split("#")[0]).exists(), f"{target} is not there"
+
+
+def test_the_site_has_every_page_and_only_those() -> None:
+    def pages(nav: object) -> Iterator[str]:
+        if isinstance(nav, str):
+            yield nav
+        else:
+            for part in nav.values() if isinstance(nav, dict) else nav:  # type: ignore[attr-defined]
+                yield from pages(part)
+
+    listed = list(pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
+    assert sorted(listed) == sorted(str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md"))
+
+
+def test_the_command_line_page_says_what_the_program_says() -> None:
+    script = [sys.executable, ROOT / "scripts" / "cli_docs.py", "--check"]
+    result = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_every_model_has_its_page_and_is_marked_as_here() -> None:
+    def rows(path: Path) -> dict[str, str]:
+        """The table of systems: name (as written, link and all) and state."""
+        pattern = r"^\| (?:[–\d]+ \| )?([^|]*\w[^|]*) \|.*\| (\*\*here\*\*|coming[^|]*) \|$"
+        return dict(re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE))
+
+    listed = rows(ROOT / "docs" / "systems" / "index.md")
+    plain = {re.sub(r"\[(.*)\]\(.*\)", r"\1", name): state for name, state in listed.items()}
+    assert len(plain) == 26  # the 25 systems and the baseline
+    assert rows(ROOT / "README.md") == plain
+    pages = [re.search(r"\((.*)\.md\)", name) for name, state in listed.items() if state == "**here**"]
+    assert {page and page.group(1) for page in pages} == {entry.name for entry in entries()}
+    assert all((ROOT / "docs" / "systems" / f"{entry.name}.md").exists() for entry in entries())
+
+
+def test_make_puts_its_environment_where_it_is_told() -> None:
+    environment = {**os.environ, "SACCADE_VENV": "elsewhere"}
+    plan = subprocess.run(["make", "-n", "test"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert "elsewhere/bin/python -m pytest" in plan.stdout
+    assert ".venv" not in plan.stdout
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert re.search(r"^make test$", script.read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.search(r"^make test\b", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
