@@ -172,7 +172,7 @@ def test_every_model_has_its_page_and_is_marked_as_here() -> None:
     plain = {re.sub(r"\[(.*)\]\(.*\)", r"\1", name): state for name, state in listed.items()}
     assert len(plain) == 26  # the 25 systems and the baseline
     assert rows(ROOT / "README.md") == plain
-    pages = [re.search(r"\((.*)\.md\)", name) for name, state in listed.items() if state == "**here**"]
+    pages = [re.search(r"\]\((.*)\.md\)", name) for name, state in listed.items() if state == "**here**"]
     assert {page and page.group(1) for page in pages} == {entry.name for entry in entries()}
     assert all((ROOT / "docs" / "systems" / f"{entry.name}.md").exists() for entry in entries())
 
