@@ -1,0 +1,24 @@
+"""The built-in world: seeded scenes of toys, their pictures, captions and relations, with the truth about all of them."""
+
+from saccade.world.config import GENERATOR, WorldConfig
+from saccade.world.make import make_world
+from saccade.world.render import Picture, render
+from saccade.world.scene import Caption, Phrase, Relation, Scene, Thing
+from saccade.world.store import Split, Triplet, World, open_world
+
+__all__ = [
+    "GENERATOR",
+    "Caption",
+    "Phrase",
+    "Picture",
+    "Relation",
+    "Scene",
+    "Split",
+    "Thing",
+    "Triplet",
+    "World",
+    "WorldConfig",
+    "make_world",
+    "open_world",
+    "render",
+]

@@ -1,0 +1,225 @@
+"""Captions: plans drawn for a scene, kept when true, with a distractor of the same words where one is false."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from saccade.world.catalogue import PREDICATES, possible
+from saccade.world.compositions import HELD_OUT_COLOURS, held_out_act
+from saccade.world.dice import Dice
+from saccade.world.grammar import Mention, Plan, Sentence, realise
+from saccade.world.lexicon import PASSIVES, PREPOSITIONS
+from saccade.world.scene import Caption, Relation, Scene, Thing
+
+SWAPS = (("colour",), ("material",), ("size",), ("kind",), ("kind", "colour", "size", "material"))
+
+_PREDICATE_WEIGHTS = dict.fromkeys(PREDICATES, 1.5) | {
+    "next to": 1.0,
+    "holding": 5.0,
+    "wearing": 5.0,
+    "riding": 5.0,
+    "chasing": 6.0,
+    "pushing": 5.0,
+    "inside": 5.0,
+    "looking at": 2.0,
+    "on": 3.0,
+    "under": 2.0,
+}
+
+
+@dataclass(frozen=True)
+class Focus:
+    """Two things whose exchanged attributes a caption must speak of."""
+
+    first: int
+    second: int
+    attributes: tuple[str, ...]
+
+
+def caption_scene(scene: Scene, dice: Dice, count: int, given: Sequence[Caption] = ()) -> tuple[Caption, ...]:
+    """`count` different captions, all true, after those already `given`."""
+    captions = list(given[:count])
+    texts = {c.text for c in captions}
+    relations = frozenset(scene.relations)
+    for attempt in range(60 * count):
+        if len(captions) == count:
+            break
+        plan = draw_plan(scene, dice)
+        sentence = realise(plan, scene.things, scene)
+        if sentence.text in texts or not sentence.meaning.holds(scene.things, relations):
+            continue
+        texts.add(sentence.text)
+        told = attempt < 30 * count  # a bare scene has few sentences: then even one without a distractor will do
+        captions.append(caption_of(sentence, _distractor(plan, sentence, scene, relations, dice) if told else None))
+    return tuple(captions)
+
+
+def caption_of(sentence: Sentence, distractor: str | None) -> Caption:
+    return Caption(sentence.text, tuple(sentence.phrases), distractor, sentence.relations)
+
+
+def draw_plan(scene: Scene, dice: Dice, focus: Focus | None = None) -> Plan:
+    """Something to say of the scene; with a focus, something that says which of the two has which attribute."""
+    seed = dice.below(1 << 30)
+    place, light, opening = dice.chance(0.2), dice.chance(0.1), dice.chance(0.2)
+    if scene.background in ("room", "street"):
+        light = light and scene.lighting == "night"  # elsewhere there is no sky to tell the weather by
+    if not scene.things:
+        return Plan("empty", (), place=place or dice.chance(0.7), light=light, seed=seed)
+    form = dice.weighted(
+        ("relate", "front", "passive", "predicate", "list", "attributes"), (10, 3, 3, 2, 4, 1.5 if focus else 0.7)
+    )
+    if form in ("list", "attributes") or not scene.relations:
+        mentions = _listed(scene, dice, focus, form)
+        if form == "attributes" and frozenset.intersection(*(m.attributes for m in mentions)):
+            return Plan("attributes", mentions, seed=seed)
+        return Plan("list", mentions, place=place, light=light, opening=opening, seed=seed)
+    allowed = PASSIVES if form == "passive" else PREPOSITIONS if form == "front" else PREDICATES
+    relations = _drawn_relations(scene, dice, focus, tuple(allowed), 1 if form != "relate" else 0)
+    if not relations:
+        form = "relate"
+        relations = _drawn_relations(scene, dice, focus, PREDICATES, 0)
+    if not relations:
+        return Plan("list", _listed(scene, dice, focus, "list"), place=place, light=light, opening=opening, seed=seed)
+    order = list(dict.fromkeys(i for r in relations for i in (r.subject, r.object)))
+    mentions = tuple(_mention(scene, i, dice, focus) for i in order)
+    claims = tuple((order.index(r.subject), r.predicate, order.index(r.object)) for r in relations)
+    if form == "predicate":
+        if not mentions[0].attributes:
+            form = "relate"
+        place = light = False
+    return Plan(form, mentions, claims, place, light, opening and form in ("relate", "passive"), seed)
+
+
+def _drawn_relations(
+    scene: Scene, dice: Dice, focus: Focus | None, allowed: Sequence[str], count: int
+) -> list[Relation]:
+    """One to three relations that hang together; with a focus, the first ties the two or the chain meets both."""
+    count = count or dice.weighted((1, 2, 3), (6, 4, 1.5))
+    first = [r for r in scene.relations if r.predicate in allowed]
+    if focus:
+        pair = {focus.first, focus.second}
+        tied = [r for r in first if {r.subject, r.object} == pair]
+        first = tied if tied and dice.chance(0.8) else [r for r in first if pair & {r.subject, r.object}]
+    if not first:
+        return []
+    chosen = [_weighted_relation(first, dice)]
+    while len(chosen) < count:
+        said = {i for r in chosen for i in (r.subject, r.object)}
+        pairs = {frozenset((r.subject, r.object)) for r in chosen}
+        more = [
+            r
+            for r in scene.relations
+            if frozenset((r.subject, r.object)) not in pairs and (r.subject in said or r.object not in said)
+        ]
+        chained = [r for r in more if r.subject in (chosen[-1].object, chosen[0].subject)]
+        if not more:
+            break
+        chosen.append(_weighted_relation(chained if chained and dice.chance(0.8) else more, dice))
+    return chosen
+
+
+def _weighted_relation(relations: Sequence[Relation], dice: Dice) -> Relation:
+    """First which predicate, then which of its relations: the many "left of" must not drown the few "riding"."""
+    predicates = list(dict.fromkeys(r.predicate for r in relations))
+    predicate = dice.weighted(predicates, [_PREDICATE_WEIGHTS[p] for p in predicates])
+    return dice.pick([r for r in relations if r.predicate == predicate])
+
+
+def _listed(scene: Scene, dice: Dice, focus: Focus | None, form: str) -> tuple[Mention, ...]:
+    """A few things to name; things alike are sometimes counted together."""
+    if focus:
+        pair = dice.shuffled((focus.first, focus.second))
+        return tuple(_mention(scene, i, dice, focus) for i in pair)
+    order = dice.shuffled(range(len(scene.things)))
+    if form == "attributes":
+        return tuple(_mention(scene, i, dice, None, say="colour") for i in order[: dice.pick((1, 2))])
+    mentions: list[Mention] = []
+    said: set[int] = set()
+    for i in order[: dice.weighted((1, 2, 3), (2, 4, 2))]:
+        if i in said:
+            continue
+        thing = scene.things[i]
+        alike = tuple(n for n, t in enumerate(scene.things) if t.kind == thing.kind)
+        same = tuple(n for n in alike if scene.things[n].colour == thing.colour)
+        if len(alike) > 1 and dice.chance(0.6) and not said & set(alike):
+            group, attributes = (same, frozenset(("colour",))) if len(same) > 1 else (alike, frozenset[str]())
+            mentions.append(Mention(group, attributes, counted=True))
+            said |= set(alike)
+        else:
+            mentions.append(_mention(scene, i, dice, None))
+            said.add(i)
+    return tuple(mentions)
+
+
+def _mention(scene: Scene, i: int, dice: Dice, focus: Focus | None, say: str = "") -> Mention:
+    """Some attributes of a thing, enough (most of the time) to tell it from the others."""
+    chances = {"colour": 0.72, "size": 0.22, "material": 0.28}
+    said = {name for name, p in chances.items() if dice.chance(p)} | ({say} if say else set())
+    if focus and i in (focus.first, focus.second):
+        said |= set(focus.attributes) - {"kind"}
+    thing = scene.things[i]
+    if thing.size == "medium" and not focus and dice.chance(0.7):
+        said.discard("size")  # what is of ordinary size is seldom said to be
+
+    def rivals() -> list[Thing]:
+        return [
+            t
+            for n, t in enumerate(scene.things)
+            if n != i and t.kind == thing.kind and all(getattr(t, a) == getattr(thing, a) for a in said)
+        ]
+
+    if dice.chance(0.85):
+        for name in dice.shuffled(("colour", "material", "size")):
+            if any(getattr(t, name) != getattr(thing, name) for t in rivals()):
+                said.add(name)
+    return Mention((i,), frozenset(said), definite=not rivals() and dice.chance(0.3))
+
+
+def rebind(things: Sequence[Thing], i: int, j: int, attributes: Sequence[str]) -> tuple[Thing, ...]:
+    """The things with these attributes of two of them exchanged."""
+    changed = list(things)
+    changed[i] = replace(things[i], **{a: getattr(things[j], a) for a in attributes})
+    changed[j] = replace(things[j], **{a: getattr(things[i], a) for a in attributes})
+    return tuple(changed)
+
+
+def _distractor(plan: Plan, sentence: Sentence, scene: Scene, relations: frozenset[Relation], dice: Dice) -> str | None:
+    """The same words bound otherwise, false of the scene yet possible in the world."""
+    single = [m.things[0] for m in plan.mentions if len(m.things) == 1]
+    swaps = [
+        (i, j, swap)
+        for n, i in enumerate(single)
+        for j in single[n + 1 :]
+        for swap in SWAPS
+        if any(getattr(scene.things[i], a) != getattr(scene.things[j], a) for a in swap)
+    ]
+    words = Counter(sentence.words)
+    for i, j, swap in dice.shuffled(swaps):
+        things = rebind(scene.things, i, j, swap)
+        if not _believable(plan, things):
+            continue
+        other = realise(plan, things, scene)
+        if (
+            other.words != sentence.words
+            and Counter(other.words) == words
+            and not other.meaning.holds(scene.things, relations)
+        ):
+            return other.text
+    return None
+
+
+def _believable(plan: Plan, things: Sequence[Thing]) -> bool:
+    """Whether the sentence could be true of some ordinary scene, so that text alone never gives it away."""
+    first = [m.things[0] for m in plan.mentions]
+    for mention in plan.mentions:
+        thing = things[mention.things[0]]
+        if "colour" in mention.attributes and (thing.colour, thing.kind) in HELD_OUT_COLOURS:
+            return False
+    for s, predicate, o in plan.claims:
+        a, b = things[first[s]].kind, things[first[o]].kind
+        if not possible(a, predicate, b) or held_out_act(a, predicate, b):
+            return False
+    return True

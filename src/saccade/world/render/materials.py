@@ -1,0 +1,100 @@
+"""How rubber, metal, wood, cloth and glass answer light."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from saccade.world.render.clay import Clay
+from saccade.world.render.light import Light
+from saccade.world.render.noise import clouds, look, tile
+from saccade.world.render.sdf import Field
+
+
+def shade(
+    clay: Clay, colour: tuple[float, float, float], material: str, light: Light, facing: int, behind: Field, seed: int
+) -> tuple[Field, Field]:
+    """Linear colour [3, row, column] and opacity [row, column] of the thing in its window; `behind` shines through glass."""
+    nx, ny, nz = clay.nx * float(facing), clay.ny, clay.nz
+    lx, ly, lz = light.direction
+    lit = nx * lx + ny * ly + nz * lz
+    sun = np.maximum(lit, 0.0)
+    # Less of the sky reaches what faces down or is near the ground.
+    sky = (0.72 + 0.28 * ny) * (0.7 + 0.3 * np.clip(clay.y * 2.5, 0.0, 1.0))
+    # Blinn: the half-way direction between light and viewer, raised to the 32nd by squaring.
+    hx, hy, hz = lx, ly, lz + 1.0
+    half = 1.0 / (hx * hx + hy * hy + hz * hz) ** 0.5
+    gloss = np.maximum((nx * hx + ny * hy + nz * hz) * half, 0.0)
+    gloss4 = gloss * gloss
+    gloss4 = gloss4 * gloss4
+    gloss32 = gloss4 * gloss4
+    gloss32 = gloss32 * gloss32
+    gloss32 = gloss32 * gloss32
+    rim = 1.0 - np.clip(nz, 0.0, 1.0)
+    rim = rim * rim
+    texture = clay.tint
+    alpha = clay.cover
+    shine: Field | None = None
+    out = np.empty((3, *nx.shape), np.float32)
+
+    if material == "wood":
+        texture = texture * _wood(clay, seed)
+        shine = 0.06 * gloss4
+    elif material == "cloth":
+        texture = texture * _weave(clay)
+        sun = sun * 0.8 + 0.1
+    elif material == "rubber":
+        texture = texture * (1.0 + 0.05 * look(tile(2), clay.x / clay.pixel * 2.0 + seed, clay.y / clay.pixel * 2.0))
+        shine = 0.05 * gloss4
+    elif material == "metal":
+        up = 2.0 * nz * ny  # of the mirrored direction: sky above, a dark horizon, ground below
+        mirror = np.where(up > 0.0, 0.5 + 1.1 * up, 0.12 - 0.35 * up) + 0.25 * np.clip(
+            np.abs(up - 0.12) * 8.0, 0.0, 1.0
+        )
+        shine = 1.1 * gloss32 * gloss4 + 0.05
+    elif material == "glass":
+        shine = 1.3 * gloss32 * gloss32 + 0.3 * rim
+
+    clear = clay.cover * (1.0 - clay.inked) if material == "glass" else None
+    for c in range(3):
+        albedo = colour[c] * texture
+        if material == "wood":
+            albedo = albedo * (0.78, 0.74, 0.66)[c] + (0.075, 0.042, 0.018)[c] * texture
+        if material == "cloth":
+            body = albedo * (light.sun[c] * sun + light.sky[c] * sky + 0.3 * rim)
+        elif material == "metal":
+            body = albedo * (
+                light.sun[c] * sun * 0.35 + light.sky[c] * 0.2 + mirror * (light.sky[c] + 0.5 * light.sun[c])
+            )
+        else:
+            body = albedo * (light.sun[c] * sun + light.sky[c] * sky)
+        if material == "glass":
+            through = behind[c] * (0.14 + 0.86 * colour[c]) * (0.95 - 0.45 * rim)
+            body = through * 0.62 + body * (0.36 + 0.5 * rim)
+        if shine is not None:
+            body = body + shine * (light.sun[c] * 0.9 + light.sky[c] * 0.3)
+        if clay.ink is not None:
+            ink = clay.ink[c] * (light.sun[c] * sun + light.sky[c] * sky) + 0.25 * gloss32 * light.sun[c]
+            body = body + (ink - body) * clay.inked
+        out[c] = body
+    return out, alpha if clear is None else alpha
+
+
+def _wood(clay: Clay, seed: int) -> Field:
+    """Long wavy fibres: rings of a trunk cut lengthwise, with fine pores."""
+    offset = float(seed % 397)
+    wave = look(clouds(), clay.x * 70.0 + offset, clay.y * 26.0 + offset)
+    rings = (clay.x * 1.0 + clay.y * 0.12) * 7.0 + wave * 2.2
+    rings = np.abs(rings - np.floor(rings) - 0.5) * 2.0  # 0 … 1, a triangle wave
+    pores = look(tile(2), clay.x / clay.pixel * 1.3 + offset, clay.y / clay.pixel * 0.22)
+    return 0.62 + 0.5 * rings * rings * (3.0 - 2.0 * rings) + 0.12 * pores
+
+
+def _weave(clay: Clay) -> Field:
+    """Threads over and under: one lit across, the next along."""
+    period = max(0.11, 3.4 * clay.pixel)
+    u, v = clay.x / period, clay.y / period
+    column, row = np.floor(u), np.floor(v)
+    fu, fv = u - column - 0.5, v - row - 0.5
+    even = (column + row) - 2.0 * np.floor((column + row) * 0.5)
+    thread = np.where(even > 0.5, fu * fu, fv * fv)
+    return 1.22 - 2.3 * thread - 0.14 * even

@@ -1,0 +1,134 @@
+"""Painting a scene: the place, the shadows, then every thing from the farthest to the nearest, then the camera."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float32, UInt8
+
+from saccade.world.catalogue import COLOURS, KINDS
+from saccade.world.render import creatures, household, outdoors, solids
+from saccade.world.render.backdrop import backdrop, grid
+from saccade.world.render.clay import Clay
+from saccade.world.render.light import Light, light_of
+from saccade.world.render.materials import shade
+from saccade.world.render.noise import grain
+from saccade.world.render.sdf import Field
+from saccade.world.scene import Scene, Thing
+
+MODELS: dict[str, Callable[[Clay, str], None]] = {
+    **{name: getattr(solids, name) for name in ("cube", "ball", "cone", "cylinder", "pyramid", "star", "ring")},
+    **{name: getattr(household, name) for name in ("mug", "lamp", "table", "basket", "hat", "key")},
+    **{name: getattr(outdoors, name) for name in ("mushroom", "tree", "house", "car", "boat", "fish")},
+    **{name: getattr(creatures, name) for name in ("duck", "cat", "dog", "horse", "bear", "robot")},
+}
+NOISE = 0.011  # of the sensor, in display units of 0..1 for the largest of 255 steps × 2
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What a camera sees of a scene, and which pixel belongs to which thing."""
+
+    image: UInt8[np.ndarray, "row column 3"]
+    masks: Bool[np.ndarray, "thing row column"]  # the visible part
+    boxes: Float32[np.ndarray, "thing 4"]  # xyxy in 0..1, of the visible part; zeros if nothing is
+
+
+def render(scene: Scene, size: int = 128) -> Picture:
+    """Draw the scene `size` pixels wide. The same scene gives the same bytes on every machine."""
+    light = light_of(scene)
+    canvas = backdrop(scene, light, size)
+    owners = np.zeros((size, size), np.uint8)
+    containers = {r.object for r in scene.relations if r.predicate == "inside"}
+    lifted = {r.subject for r in scene.relations if r.predicate in ("on", "inside")}
+    lifted |= {r.object for r in scene.relations if r.predicate == "holding"}
+    for i, thing in enumerate(scene.things):
+        if i not in lifted:
+            _cast_shadow(canvas, thing, light, size)
+    steps = [(thing.depth, i, False) for i, thing in enumerate(scene.things)]
+    steps += [(scene.things[i].depth + 0.002, i, True) for i in containers]  # the inner wall, behind what is inside
+    for _, i, inner in sorted(steps, key=lambda step: (-step[0], step[1])):
+        thing = scene.things[i]
+        _paint(canvas, owners, scene, thing, i, light, size, inner=inner)
+    masks = owners[None] == np.arange(1, len(scene.things) + 1, dtype=np.uint8)[:, None, None]
+    return Picture(_expose(canvas, scene.seed, size), masks, _tight_boxes(masks, size))
+
+
+def _window(thing: Thing, size: int, margin: float) -> tuple[slice, slice]:
+    half = thing.height * (KINDS[thing.kind].width / 2 + margin)
+    left, right = int((thing.x - half) * size) - 2, int((thing.x + half) * size) + 3
+    top, bottom = (
+        int((thing.y - thing.height * (1 + margin)) * size) - 2,
+        int((thing.y + 0.04 * thing.height) * size) + 3,
+    )
+    return slice(max(top, 0), min(bottom, size)), slice(max(left, 0), min(right, size))
+
+
+def _clay(thing: Thing, window: tuple[slice, slice], size: int) -> Clay:
+    x, y = grid(size)
+    local_x = (x[window] - thing.x) * (thing.facing / thing.height)
+    local_y = (thing.y - y[window]) * (1.0 / thing.height)
+    return Clay(local_x, local_y, 1.0 / (size * thing.height))
+
+
+def _paint(
+    canvas: Field, owners: np.ndarray, scene: Scene, thing: Thing, i: int, light: Light, size: int, inner: bool
+) -> None:
+    window = _window(thing, size, 0.12)
+    clay = _clay(thing, window, size)
+    if inner:
+        household.basket_back(clay)
+    else:
+        MODELS[thing.kind](clay, thing.pose)
+    r, g, b = (round(v / 255, 4) ** 2 for v in COLOURS[thing.colour])
+    behind = canvas[(slice(None), *window)]
+    colour, alpha = shade(clay, (r, g, b), thing.material, light, thing.facing, behind, scene.seed + 131 * i)
+    for c in range(3):
+        behind[c] += (colour[c] - behind[c]) * alpha
+    owners[window][alpha > 0.5] = i + 1
+
+
+def _cast_shadow(canvas: Field, thing: Thing, light: Light, size: int) -> None:
+    """A soft patch on the ground: dark at the foot, drawn out away from the light."""
+    half = thing.height * KINDS[thing.kind].width * 0.5
+    reach = thing.height * 0.55
+    side = -1.0 if light.direction[0] > 0 else 1.0
+    x, y = grid(size)
+    rows = slice(
+        max(int((thing.y - 0.3 * thing.height) * size), 0), min(int((thing.y + 0.3 * thing.height) * size), size)
+    )
+    cols = slice(max(int((thing.x - half - reach) * size) - 4, 0), min(int((thing.x + half + reach) * size) + 4, size))
+    px, py = x[rows, cols] - thing.x, y[rows, cols] - thing.y
+    dark: Field | None = None
+    for shift, rx, ry, weight in (
+        (0.0, half * 0.95, 0.1 * thing.height, 0.75),
+        (side * reach * 0.55, half + reach * 0.35, 0.14 * thing.height, light.shadow),
+    ):
+        ex, ey = (px - shift) / rx, (py + 0.02 * thing.height) / ry
+        soft = np.clip(1.0 - np.sqrt(ex * ex + ey * ey), 0.0, 1.0)
+        soft = 1.0 - soft * soft * (3.0 - 2.0 * soft) * weight
+        dark = soft if dark is None else dark * soft
+    assert dark is not None
+    canvas[:, rows, cols] *= dark
+
+
+def _expose(canvas: Field, seed: int, size: int) -> UInt8[np.ndarray, "row column 3"]:
+    """Linear light to display values (a square root is near enough to a camera's curve), darker corners, grain."""
+    x, y = grid(size)
+    vignette = 1.03 - 0.22 * ((x - 0.5) * (x - 0.5) + (y - 0.5) * (y - 0.5))
+    display = np.sqrt(np.clip(canvas, 0.0, 1.0)) * vignette
+    noise = grain(seed, 3 * size * size).reshape(3, size, size).astype(np.float32)
+    display = display * 255.0 + noise * (NOISE * 255.0 / 100.0) + 0.5
+    return np.ascontiguousarray(np.clip(display, 0.0, 255.0).astype(np.uint8).transpose(1, 2, 0))
+
+
+def _tight_boxes(masks: Bool[np.ndarray, "thing row column"], size: int) -> Float32[np.ndarray, "thing 4"]:
+    boxes = np.zeros((len(masks), 4), np.float32)
+    rows, columns = masks.any(axis=2), masks.any(axis=1)
+    for i in range(len(masks)):
+        down, across = np.flatnonzero(rows[i]), np.flatnonzero(columns[i])
+        if len(down):
+            boxes[i] = across[0] / size, down[0] / size, (across[-1] + 1) / size, (down[-1] + 1) / size
+    return boxes

@@ -1,0 +1,174 @@
+"""A world on disk: one Arrow file a split, memory-mapped, and a manifest that says what belongs there."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Bool, Float32, UInt8
+
+from saccade.config import from_dict
+from saccade.errors import SaccadeError, explain_os_errors
+from saccade.files import read_json, sha256
+from saccade.world.config import GENERATOR, SPLITS, WorldConfig
+from saccade.world.scene import Caption, Relation, Scene
+
+
+class Row(NamedTuple):
+    """One picture as it is stored."""
+
+    id: str
+    group: int
+    scene: str  # JSON
+    captions: str  # JSON
+    boxes: bytes  # float32 [thing, 4]
+    owners: bytes  # uint8 [row, column], compressed: 0 is background, n is thing n - 1
+    image: bytes  # uint8 [row, column, 3]
+
+
+class Triplet(NamedTuple):
+    """A relation with where its two things are."""
+
+    relation: Relation
+    subject_box: Float32[np.ndarray, 4]
+    object_box: Float32[np.ndarray, 4]
+
+
+_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("group", pa.int32()),
+        ("scene", pa.string()),
+        ("captions", pa.string()),
+        ("boxes", pa.binary()),
+        ("owners", pa.binary()),
+        ("image", pa.binary()),
+    ]
+)
+
+
+class RowWriter:
+    """Appends rows to an Arrow file."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self._schema = _SCHEMA.with_metadata({"size": str(size)})
+        self._writer = pa.ipc.new_file(str(path), self._schema)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        columns = [pa.array(column, kind.type) for column, kind in zip(zip(*rows, strict=True), _SCHEMA, strict=True)]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+    def __enter__(self) -> RowWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+
+class Split:
+    """Pictures 0 … n - 1 with everything known about them, read on demand."""
+
+    def __init__(self, name: str, path: Path, size: int) -> None:
+        self.name, self.path, self.size = name, path, size
+        with explain_os_errors(path, "read"):
+            try:
+                self._table: Any = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+            except pa.ArrowInvalid as error:
+                raise SaccadeError(f"{path} is not a whole Arrow file: make the world again") from error
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(self._table.column("id").to_pylist())
+
+    @cached_property
+    def groups(self) -> np.ndarray:
+        """int32 [picture]: twins have the same number, every other picture one of its own."""
+        return np.asarray(self._table.column("group").to_numpy())
+
+    def _cell(self, column: str, i: int) -> Any:
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"{self.name} has {len(self)} pictures, there is no picture {i}")
+        return self._table.column(column)[i % len(self)]
+
+    def scene(self, i: int) -> Scene:
+        return Scene.from_json(json.loads(self._cell("scene", i).as_py()))
+
+    def captions(self, i: int) -> tuple[Caption, ...]:
+        return tuple(Caption.from_json(c) for c in json.loads(self._cell("captions", i).as_py()))
+
+    def image(self, i: int) -> UInt8[np.ndarray, "row column 3"]:
+        """Read-only, straight from the mapped file."""
+        return np.frombuffer(self._cell("image", i).as_buffer(), np.uint8).reshape(self.size, self.size, 3)
+
+    def boxes(self, i: int) -> Float32[np.ndarray, "thing 4"]:
+        """xyxy in 0..1, of what can be seen of each thing (zeros if nothing can)."""
+        return np.frombuffer(self._cell("boxes", i).as_buffer(), np.float32).reshape(-1, 4)
+
+    def masks(self, i: int) -> Bool[np.ndarray, "thing row column"]:
+        """What can be seen of each thing."""
+        owners = np.frombuffer(zlib.decompress(self._cell("owners", i).as_py()), np.uint8).reshape(self.size, self.size)
+        return owners[None] == np.arange(1, len(self.boxes(i)) + 1, dtype=np.uint8)[:, None, None]
+
+    def triplets(self, i: int) -> tuple[Triplet, ...]:
+        boxes = self.boxes(i)
+        return tuple(Triplet(r, boxes[r.subject], boxes[r.object]) for r in self.scene(i).relations)
+
+
+class World:
+    """Splits by name, and the configuration they were made from."""
+
+    splits: tuple[str, ...] = SPLITS
+
+    def __init__(self, folder: Path, config: WorldConfig, splits: dict[str, Split]) -> None:
+        self.folder, self.config, self._splits = folder, config, splits
+
+    def split(self, name: str) -> Split:
+        if name not in self._splits:
+            raise SaccadeError(f'a world has no split "{name}": there are {", ".join(SPLITS)}')
+        return self._splits[name]
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{name} {len(split)}" for name, split in self._splits.items())
+        return f"World({self.folder}: {counts})"
+
+
+def open_world(folder: Path | str, check: bool = False) -> World:
+    """Open what `make_world` made. With `check`, every byte is compared with the manifest's checksums."""
+    folder = Path(folder)
+    path = folder / "manifest.json"
+    if not path.is_file():
+        raise SaccadeError(f"{folder} holds no world: manifest.json is missing (`saccade world make` makes one)")
+    manifest = read_json(path)
+    if not isinstance(manifest, dict) or manifest.get("format") != "saccade world":
+        raise SaccadeError(f"{path} is not the manifest of a world")
+    if manifest.get("generator") != GENERATOR:
+        raise SaccadeError(
+            f"{folder} was made by generator version {manifest.get('generator')}, this is version {GENERATOR}: "
+            "make the world again"
+        )
+    config = from_dict(WorldConfig, manifest.get("config", {}), where=f"{path}: config")
+    splits = {}
+    for name in SPLITS:
+        file = folder / f"{name}.arrow"
+        known = manifest.get("files", {}).get(file.name)
+        if not isinstance(known, dict):
+            raise SaccadeError(f"{path} does not list {file.name}")
+        if not file.is_file():
+            raise SaccadeError(f"{file} is missing: make the world again")
+        if file.stat().st_size != known.get("bytes"):
+            raise SaccadeError(
+                f"{file} has {file.stat().st_size} bytes, {known.get('bytes')} were written: it is corrupt"
+            )
+        if check and sha256(file) != known.get("sha256"):
+            raise SaccadeError(f"{file} differs from what was written (checksum): it is corrupt, make the world again")
+        splits[name] = Split(name, file, config.size)
+    return World(folder, config, splits)
