@@ -88,7 +88,7 @@ def first_sentence(text: str) -> str:
 
 
 def metavar(parameter: Any) -> str:
-    return str(parameter.metavar or parameter.name.upper())
+    return re.sub(r"^\[|\]?(\.\.\.)?$", "", parameter.metavar or parameter.name.upper())  # "[KEY=VALUE]..." has its own
 
 
 def argument_usage(parameter: Any) -> str:
