@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import time
 from io import StringIO
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def test_tensorboard_shows_each_step_once_after_a_resume(tmp_path: Path) -> None
         for step in range(start + 1, stop):
             log.write(step, 1, "train", 0.0, {"loss": start + step / 10})
         log.close()
+        time.sleep(1.1)  # TensorBoard orders its files by the second of their making
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     shown = {event.step: event.value for event in events.Scalars("train/loss")}

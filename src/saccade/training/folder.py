@@ -7,10 +7,10 @@ import platform
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from saccade.errors import SaccadeError, explain_os_errors
@@ -86,12 +86,15 @@ class RunFolder:
 
 def environment(device: torch.device, world_size: int) -> dict[str, Any]:
     """What a result may depend on beside the settings."""
-    packages = ("torch", "numpy", "lightning-fabric", "safetensors")
+    from lightning_fabric.__version__ import version as fabric_version  # late: it takes seconds to import
+
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {
         "saccade": __version__,
         "python": platform.python_version(),
-        **{package: metadata.version(package) for package in packages},
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "lightning-fabric": fabric_version,
         "platform": platform.platform(),
         "device": f"{device.type} ({name})",
         "world_size": world_size,

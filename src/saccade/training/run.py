@@ -1,0 +1,95 @@
+"""A training run from its settings: data, vocabulary, model and task are put together and handed to the trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from saccade.config import from_dict, load_yaml, override, save_yaml, to_dict, update
+from saccade.data import CaptionedImages, DataConfig, open_split
+from saccade.errors import SaccadeError
+from saccade.language import Vocabulary
+from saccade.models import Matcher, entry
+from saccade.tasks import MatchingConfig, MatchingTask
+from saccade.training.config import MAY_CHANGE, TrainerConfig, differing_key
+from saccade.training.folder import RunFolder
+from saccade.training.trainer import FitResult, Trainer
+
+CONFIG = "config.yaml"
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything a run depends on; saved as config.yaml in the run folder."""
+
+    system: str = "scan"
+    model: Any = None  # the system's own Config
+    data: DataConfig = field(default_factory=DataConfig)
+    task: MatchingConfig = field(default_factory=MatchingConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+
+
+def recipe(system: str, data: str) -> dict[str, Any] | None:
+    """The settings that Saccade ships for a system on a data set, if it has some."""
+    with resources.as_file(resources.files("saccade") / "recipes" / f"{system}-{data}.yaml") as path:
+        return load_yaml(path) if path.exists() else None
+
+
+def run_config(system: str, words: Sequence[str] = (), file: Path | None = None) -> RunConfig:
+    """The paper's defaults, then the recipe for this data set, then a YAML file, then `key=value` words."""
+    paper = RunConfig(system, entry(system).model.Config())
+    given = load_yaml(file) if file else {}
+    if given.pop("system", system) != system:
+        raise SaccadeError(f"{file} is for another system than {system}")
+
+    def with_given(config: RunConfig) -> RunConfig:
+        return override(update(config, given, str(file)), words)
+
+    shipped = recipe(system, with_given(paper).data.name)
+    return with_given(update(paper, shipped, "the recipe") if shipped else paper)
+
+
+def load_run_config(folder: Path | str) -> RunConfig:
+    """The settings of a run folder."""
+    path = Path(folder) / CONFIG
+    if not path.exists():
+        raise SaccadeError(f"{folder} is no run folder: it has no {CONFIG}")
+    values = load_yaml(path)
+    system = str(values.get("system"))
+    settings: type[Any] = entry(system).model.Config
+    config = RunConfig(system, from_dict(settings, values.pop("model", {}), "model"))
+    return update(config, values, str(path))
+
+
+def matching_parts(config: RunConfig, train: CaptionedImages, dev: CaptionedImages) -> tuple[Matcher, MatchingTask]:
+    """A fresh model and its task. The same seed gives the same weights."""
+    from saccade.training.seeds import seed_everything
+
+    vocabulary = Vocabulary.build(train.texts, config.task.min_count)
+    settings = config.model
+    if "region_dim" in {f.name for f in fields(settings)}:
+        settings = replace(settings, region_dim=train.images.dim)
+    seed_everything(config.trainer.seed)
+    model = entry(config.system).model(settings, vocabulary, train.eye)
+    assert isinstance(model, Matcher)
+    return model, MatchingTask(train, dev, vocabulary, config.task)
+
+
+def train_run(config: RunConfig, folder: Path | str, resume: bool = False, console: Console | None = None) -> FitResult:
+    """Train into a run folder (config.yaml, metrics.csv, best/, last/ …); see `docs/training.md`."""
+    folder = Path(folder)
+    RunFolder(folder).check(resume)
+    if resume and (folder / CONFIG).exists():
+        changed = differing_key(to_dict(load_run_config(folder)), to_dict(config), MAY_CHANGE)
+        if changed:
+            raise SaccadeError(f"{folder} was started with another {changed}; only the length of a run may change")
+    train, dev = (open_split(config.data, split) for split in (config.data.train_split, config.data.dev_split))
+    model, task = matching_parts(config, train, dev)
+    save_yaml(config, folder / CONFIG)
+    trainer = Trainer(config.trainer, folder, console, {"system": config.system, "words": len(model.vocabulary)})
+    return trainer.fit(model, task, resume)
