@@ -5,4 +5,17 @@ from saccade.interop.checkpoint import read_checkpoint
 from saccade.interop.scan import import_scan
 from saccade.interop.verification import Case, Stage, as_json, names, verify
 
-__all__ = ["Case", "Stage", "as_json", "import_scan", "names", "read_checkpoint", "verify", "verify_recall", "verify_scan"]
+IMPORTERS = {"scan": import_scan}  # official checkpoint and vocabulary → model
+
+__all__ = [
+    "IMPORTERS",
+    "Case",
+    "Stage",
+    "as_json",
+    "import_scan",
+    "names",
+    "read_checkpoint",
+    "verify",
+    "verify_recall",
+    "verify_scan",
+]

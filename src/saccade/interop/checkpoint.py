@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import pickle
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,9 @@ def read_checkpoint(path: Path | str) -> dict[str, Any]:
         with torch.serialization.safe_globals(ALLOWED):
             checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        if "Unsupported global" in str(error) or "Unsupported class" in str(error):
-            name = str(error).split("GLOBAL ")[-1].split(" ")[0]
-            raise SaccadeError(f"{path} is refused: it wants to run {name}, which is not plain data") from error
+        wanted = re.search(r"GLOBAL (\S+)", str(error))
+        if wanted:
+            raise SaccadeError(f"{path} is refused: it wants to run {wanted[1]}, which is not plain data") from error
         raise SaccadeError(f"{path} is no PyTorch checkpoint, or it is damaged") from error
     except (RuntimeError, EOFError, ValueError, KeyError, OSError, AttributeError, IndexError, TypeError) as error:
         raise SaccadeError(f"{path} is no PyTorch checkpoint, or it is damaged or cut short") from error
@@ -39,7 +40,9 @@ def read_checkpoint(path: Path | str) -> dict[str, Any]:
 def need(checkpoint: Mapping[str, Any], key: str, kind: type | tuple[type, ...], path: Path | str) -> Any:
     """A field of a checkpoint, or a sentence on what is missing."""
     if key not in checkpoint:
-        raise SaccadeError(f'{path} is not the expected checkpoint: it has no "{key}" (it has {", ".join(map(str, checkpoint))})')
+        raise SaccadeError(
+            f'{path} is not the expected checkpoint: it has no "{key}" (it has {", ".join(map(str, checkpoint))})'
+        )
     if not isinstance(checkpoint[key], kind):
         raise SaccadeError(f'{path}: "{key}" is a {type(checkpoint[key]).__name__}')
     return checkpoint[key]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from saccade.errors import SaccadeError
 from saccade.interop.checkpoint import need, read_checkpoint, state_dict
@@ -80,11 +80,15 @@ def import_scan(path: Path | str, vocabulary: Vocabulary | None = None) -> Scan:
     if "fc.weight_g" in regions:  # old and new PyTorch shape a scalar differently
         regions["fc.weight_g"] = regions["fc.weight_g"].reshape(())
     try:
-        model.regions.load_state_dict({k: v for k, v in regions.items() if k in wanted})  # the official code drops others
+        model.regions.load_state_dict(
+            {k: v for k, v in regions.items() if k in wanted}
+        )  # the official code drops others
         model.words.load_state_dict(words)
     except RuntimeError as error:
-        raise SaccadeError(f"{path}: the weights do not fit the options: {str(error).splitlines()[-1].strip()}") from error
-    return cast(Scan, model.eval())
+        raise SaccadeError(
+            f"{path}: the weights do not fit the options: {str(error).splitlines()[-1].strip()}"
+        ) from error
+    return model.eval()
 
 
 def our_parameter(official: str) -> str:

@@ -95,7 +95,8 @@ def verify(name: str, folder: Path | str) -> Iterator[Case]:
     folder = Path(folder)
     if name not in _verifiers:
         raise SaccadeError(
-            f'there is nothing to verify under the name "{name}"{did_you_mean(name, _verifiers)} (there are: {", ".join(names())})'
+            f'there is nothing to verify under the name "{name}"{did_you_mean(name, _verifiers)} '
+            f"(there are: {', '.join(names())})"
         )
     if not folder.is_dir():
         raise SaccadeError(f"{folder} is not a folder of golden cases")

@@ -37,7 +37,7 @@ def _verify_case(case: Case) -> Case:
     if "fold5_results" in case.stored:
         count = len(case.stored["fold5_results"])
         images = np.split(np.arange(len(similarity)), count)
-        rows = np.array([_fold(similarity[:, owner_in(owner, part)][part], names) for part in images])
+        rows = np.array([_fold(similarity[np.ix_(part, np.isin(owner, part))], names) for part in images])
         mean = rows.mean(axis=0)
         stored |= {
             "fold5_results": rows,
@@ -52,10 +52,6 @@ def _verify_case(case: Case) -> Case:
         if key in case.stored:
             case.compare(key, np.asarray(value), TOLERANCE)
     return case
-
-
-def owner_in(owner: np.ndarray, part: np.ndarray) -> np.ndarray:
-    return np.isin(owner, part)
 
 
 def _fold(similarity: np.ndarray, names: list[str]) -> list[float]:

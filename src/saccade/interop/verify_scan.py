@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from saccade.batch import ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.errors import SaccadeError
+from saccade.interop.checkpoint import read_checkpoint
 from saccade.interop.scan import NORMALISERS, PARTS, POOLS, QUERIES, import_scan, our_parameter
 from saccade.interop.verification import Case, load_arrays, verifier
 from saccade.language import Vocabulary
@@ -45,7 +47,9 @@ def verify_scan(folder: Path) -> Iterator[Case]:
 
 def _verify_case(case: Case, model: Scan, checkpoint: Path) -> Case:
     features = torch.from_numpy(case.take("images"))
-    images = RegionBatch(features, torch.ones(features.shape[:2], dtype=torch.bool), torch.zeros(*features.shape[:2], 4))
+    images = RegionBatch(
+        features, torch.ones(features.shape[:2], dtype=torch.bool), torch.zeros(*features.shape[:2], 4)
+    )
     tokens, lengths = torch.from_numpy(case.take("captions")), torch.from_numpy(case.take("lengths"))
     texts = TextBatch(tokens, torch.arange(tokens.shape[1]) < lengths[:, None])
     pairs = [torch.from_numpy(case.take(f"batch_{side}_idx")) for side in ("img", "cap")]
@@ -166,12 +170,10 @@ def _norm(gradients: dict[str, Tensor], name: str) -> float:
     return float(torch.stack([g.double().norm() for g in chosen]).norm())
 
 
-def _options(checkpoint: Path) -> dict[str, object]:
-    from saccade.interop.checkpoint import read_checkpoint
-
+def _options(checkpoint: Path) -> dict[str, Any]:
     options = read_checkpoint(checkpoint)["opt"]
     return options if isinstance(options, dict) else vars(options)
 
 
 def _margin(checkpoint: Path) -> float:
-    return float(_options(checkpoint).get("margin", 0.2))  # type: ignore[arg-type]
+    return float(_options(checkpoint).get("margin", 0.2))

@@ -28,10 +28,7 @@ class Ranks:
 
 
 def ranks(similarity: Float[np.ndarray, "image text"], image_of_text: Int[np.ndarray, " text"]) -> Ranks:
-    if similarity.ndim != 2 or similarity.shape[1] != len(image_of_text):
-        raise SaccadeError(f"{len(image_of_text)} texts need a similarity table of as many columns, not {similarity.shape}")
-    if not np.isfinite(similarity).all():
-        raise SaccadeError("the similarity table holds values that are not finite")
+    _check(similarity, image_of_text)
     images, texts = similarity.shape
     own = image_of_text[None, :] == np.arange(images)[:, None]  # [image, text]
     if not own.any(axis=1).all():
@@ -41,6 +38,15 @@ def ranks(similarity: Float[np.ndarray, "image text"], image_of_text: Int[np.nda
     right = similarity[image_of_text, np.arange(texts)]
     text_to_image = ((similarity >= right[None, :]) & ~own).sum(axis=0)
     return Ranks(image_to_text, text_to_image, similarity.argmax(axis=1), similarity.argmax(axis=0))
+
+
+def _check(similarity: Float[np.ndarray, "image text"], image_of_text: Int[np.ndarray, " text"]) -> None:
+    if similarity.ndim != 2 or similarity.shape[1] != len(image_of_text):
+        raise SaccadeError(
+            f"{len(image_of_text)} texts need a similarity table of as many columns, not {similarity.shape}"
+        )
+    if not np.isfinite(similarity).all():
+        raise SaccadeError("the similarity table holds values that are not finite")
 
 
 def summary(found: Int[np.ndarray, " query"], cutoffs: Sequence[int] = CUTOFFS) -> dict[str, float]:
@@ -57,6 +63,7 @@ def recall(
 ) -> dict[str, float]:
     """`i2t_r1` … `t2i_meanr` and `rsum`; with folds, the pictures are cut into that many parts and figures averaged."""
     images = len(similarity)
+    _check(similarity, image_of_text)
     if folds < 1 or images % folds:
         raise SaccadeError(f"{images} pictures cannot be cut into {folds} folds of equal size")
     results = []

@@ -82,7 +82,7 @@ def attention(
     scores = torch.bmm(context, queries.transpose(1, 2))[:, :, None]  # [pair, part, 1, query]
     match, weights = _match(scores, norm[:, None], query_mask[:, None], context_mask, gram, form)
     pooled = pool(match, query_mask[:, None], form.pool, form.pool_sharpness)
-    return weights[:, :, 0], match[:, 0].masked_fill(~query_mask, 0.0), pooled[:, 0]
+    return weights[:, :, 0] * query_mask[:, None], match[:, 0] * query_mask, pooled[:, 0]
 
 
 def pool(

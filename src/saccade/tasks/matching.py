@@ -24,7 +24,9 @@ class MatchingConfig:
 
     margin: float = 0.2
     negatives: Negatives = "hardest"
-    siblings: bool = True  # another caption of the same picture in a batch counts as a negative, as in the official code
+    siblings: bool = (
+        True  # another caption of the same picture in a batch counts as a negative, as in the official code
+    )
     min_count: int = 4  # words seen less often in training are unknown words
     eval_batch: int = 256  # pictures or sentences encoded at once
 

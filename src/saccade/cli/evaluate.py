@@ -1,0 +1,73 @@
+"""`saccade eval`: recall@K both ways, for one model or several averaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from saccade.errors import SaccadeError
+
+
+def evaluate(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Run or model folders, and KEY=VALUE words.")],
+    split: Annotated[str | None, typer.Option(help="Which split; the run's test split if not given.")] = None,
+    folds: Annotated[int, typer.Option(help="Cut the pictures into so many folds and average (COCO 1K: 5).")] = 1,
+    ensemble: Annotated[bool, typer.Option("--ensemble", help="Also average the models' similarities.")] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file too.")] = None,
+) -> None:
+    """Recall@1, 5, 10 from pictures to texts and from texts to pictures, beside chance.
+
+    The data are those of the first run unless KEY=VALUE words say otherwise (data=precomp root=f30k_precomp).
+
+    Example: saccade eval runs/scan runs/vse --split hard
+    """
+    from saccade.config import override
+    from saccade.data import DataConfig, open_split
+    from saccade.files import write_json
+    from saccade.metrics import chance, recall
+    from saccade.models import Matcher, load_model
+    from saccade.tasks import similarity_table
+    from saccade.training.run import CONFIG, load_run_config
+
+    folders, words = [m for m in models if "=" not in m], [m for m in models if "=" in m]
+    if not folders:
+        raise SaccadeError("name at least one run or model folder to evaluate")
+    has_run = (Path(folders[0]) / CONFIG).exists()
+    config = override(
+        load_run_config(folders[0]).data if has_run else DataConfig(), [w.removeprefix("data.") for w in words]
+    )
+    data = open_split(config, split or config.test_split)
+    rows: dict[str, dict[str, float]] = {"chance": chance(data.image_of_text, len(data.images))}
+    tables = []
+    for folder in folders:
+        model = load_model(folder, Matcher).to(device)
+        if (known := getattr(model.config, "region_dim", data.images.dim)) != data.images.dim:
+            raise SaccadeError(f"{folder} reads features of {known} numbers, {data.name} has {data.images.dim}")
+        tables.append(similarity_table(model, data))
+        rows[folder] = recall(tables[-1], data.image_of_text, folds)
+    if ensemble and len(tables) > 1:
+        rows["ensemble"] = recall(np.mean(tables, axis=0), data.image_of_text, folds)
+    Console().print(_table(f"{data.name}/{data.split}: {len(data.images)} pictures, {len(data.texts)} texts", rows))
+    if json_file:
+        write_json(json_file, {"data": data.name, "split": data.split, "folds": folds, "results": rows})
+
+
+def _table(title: str, rows: dict[str, dict[str, float]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("model")
+    columns = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)] + ["rsum"]
+    for column in columns:
+        way, _, figure = column.partition("_")
+        arrow = {"i2t": "picture→text ", "t2i": "text→picture "}.get(way, "")
+        table.add_column(
+            f"{arrow}{figure or way}".replace("r1", "R@1").replace("R@10", "R@10").replace("r5", "R@5"), justify="right"
+        )
+    for name, figures in rows.items():
+        table.add_row(name, *(f"{figures[c]:.1f}" for c in columns))
+    return table

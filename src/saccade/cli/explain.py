@@ -1,0 +1,31 @@
+"""`saccade explain`: why a picture fits a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def explain(
+    picture: Annotated[Path, typer.Argument(help="A picture file.")],
+    text: Annotated[str, typer.Argument(help="The sentence.")],
+    model: Annotated[str, typer.Option("--model", "-m", help="A run or model folder.")] = "runs/scan",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to draw it: .png, .jpg, .webp, or .html.")] = Path(
+        "why.png"
+    ),
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Draw which part of the picture each word found.
+
+    Example: saccade explain scene.png "a red cube left of a blue ball" --model runs/scan -o why.png
+    """
+    from saccade.api import load
+    from saccade.cli.score import report_unknown
+
+    matcher = load(model, device)
+    report_unknown(matcher.model.vocabulary.unknown, [text])
+    explanation = matcher.explain(picture, text)
+    explanation.save(out)
+    typer.echo(f"score {explanation.score:.3f}; the picture is in {out}")

@@ -1,0 +1,54 @@
+"""`saccade score`: pictures against sentences."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from saccade.errors import SaccadeError
+
+
+def score(
+    pictures: Annotated[list[Path], typer.Argument(help="Picture files, or folders of them.")],
+    text: Annotated[list[str], typer.Option("--text", "-t", help="A sentence; may be given several times.")],
+    model: Annotated[str, typer.Option("--model", "-m", help="A run or model folder.")] = "runs/scan",
+    top: Annotated[int, typer.Option(help="Show at most so many pictures, best for the first sentence first.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """How well each picture fits each sentence.
+
+    Example: saccade score photos/ -t "a red cube left of a blue ball" --model runs/scan
+    """
+    from saccade.api import load
+    from saccade.vision.pictures import find_pictures
+
+    files = [f for p in pictures for f in (find_pictures(p) if p.is_dir() else [p])]
+    if not text:
+        raise SaccadeError('give at least one sentence with --text "…"')
+    matcher = load(model, device)
+    report_unknown(matcher.model.vocabulary.unknown, text)
+    scores = matcher.score(files, text)
+    order = scores[:, 0].argsort()[::-1][:top]
+    if as_json:
+        typer.echo(json.dumps([{"picture": str(files[i]), "scores": scores[i].tolist()} for i in order]))
+        return
+    table = Table()
+    table.add_column("picture")
+    for sentence in text:
+        table.add_column(sentence, justify="right", overflow="fold")
+    for i in order:
+        table.add_row(str(files[i]), *(f"{s:.3f}" for s in scores[i]))
+    Console().print(table)
+
+
+def report_unknown(unknown: object, texts: list[str]) -> None:
+    """Say on standard error which words the model has never seen."""
+    words = sorted({w for text in texts for w in unknown(text)})  # type: ignore[operator]
+    if words:
+        typer.echo(f"note: the model does not know {', '.join(words)}", err=True)

@@ -1,0 +1,66 @@
+"""`saccade train` and `saccade models`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from saccade.errors import SaccadeError
+
+
+def models() -> None:
+    """List the systems: name, task, paper and venue."""
+    from saccade.models import entries
+
+    table = Table(title="Models", title_justify="left")
+    for heading in ("name", "task", "paper", "venue"):
+        table.add_column(heading)
+    for entry in entries():
+        table.add_row(entry.name, entry.task, entry.title, entry.venue)
+    Console().print(table)
+
+
+def train(
+    system: Annotated[str | None, typer.Argument(help="Which model, e.g. scan; `saccade models` lists them.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. data=world dim=256 epochs=10.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The run folder; runs/SYSTEM if not given.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A YAML file of settings; KEY=VALUE words go over it.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the settings and leave.")] = False,
+) -> None:
+    """Train a model into a run folder.
+
+    Settings are the paper's unless Saccade has a recipe for the data set; a KEY is a name (dim, epochs, margin) or a
+    path (model.dim, trainer.seed). A killed run goes on with --resume and ends as if it had never stopped.
+
+    Example: saccade train scan data=world epochs=10 --out runs/scan
+    """
+    from saccade.config import override, to_dict
+    from saccade.training.run import load_run_config, recipe, run_config, train_run
+
+    console = Console()
+    if resume is not None:
+        words = [*([system] if system and "=" in system else []), *(settings or [])]
+        run, out = override(load_run_config(resume), words), resume
+    elif system is None:
+        raise SaccadeError("name a model to train, e.g. `saccade train scan data=world`; `saccade models` lists them")
+    else:
+        run = run_config(system, settings or [], config)
+        out = out or Path("runs") / system
+    if show:
+        import yaml
+
+        console.out(yaml.safe_dump(to_dict(run), sort_keys=False), end="", highlight=False)
+        return
+    shipped = "the recipe for it" if recipe(run.system, run.data.name) else "the paper's settings"
+    console.print(f"training {run.system} on {run.data.name} with {shipped}, into {out}", highlight=False)
+    result = train_run(run, out, resume is not None, console)
+    best = ", ".join(f"{k} {v:.1f}" for k, v in result.best.items() if k == "rsum" or k.endswith("_r1"))
+    console.print(f"best at step {result.best_step}: {best} ({result.seconds:.0f} s in all)", highlight=False)
+    console.print(f"next: saccade eval {out}", highlight=False)

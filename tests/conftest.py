@@ -1,0 +1,64 @@
+"""What tests share: small batches with padding, a small vocabulary, and a cache of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from saccade.batch import RegionBatch, TextBatch
+from saccade.language import Vocabulary
+
+WORDS = (
+    "a",
+    "red",
+    "blue",
+    "green",
+    "cube",
+    "ball",
+    "cone",
+    "left",
+    "right",
+    "of",
+    "the",
+    "on",
+    "is",
+    "small",
+    "large",
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests neither see nor fill the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SACCADE_CACHE", str(tmp_path_factory.getbasetemp().parent / "saccade-cache"))
+        yield
+
+
+@pytest.fixture
+def golden() -> Path:
+    return Path(__file__).parent / "golden"
+
+
+@pytest.fixture
+def vocabulary() -> Vocabulary:
+    return Vocabulary(("<pad>", "<start>", "<end>", "<unk>", *WORDS, "and"))
+
+
+@pytest.fixture
+def toy_images() -> RegionBatch:
+    """Four pictures of 5, 2, 1 and 4 regions, 12-d."""
+    draw = torch.Generator().manual_seed(0)
+    counts = (5, 2, 1, 4)
+    boxes = [torch.rand(n, 4, generator=draw).sort(dim=1).values[:, [0, 1, 2, 3]] for n in counts]
+    return RegionBatch.of([torch.randn(n, 12, generator=draw) for n in counts], boxes, [f"p{i}" for i in range(4)])
+
+
+@pytest.fixture
+def toy_texts(vocabulary: Vocabulary) -> TextBatch:
+    return vocabulary.batch(
+        ["a red cube", "the small blue ball is left of a cone", "green", "a cube on the large ball and a zebra"]
+    )

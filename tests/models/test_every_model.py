@@ -1,0 +1,195 @@
+"""One sweep takes every model of the registry through what all models must do."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from saccade.batch import RegionBatch, TextBatch, stack
+from saccade.errors import SaccadeError
+from saccade.files import read_json, write_json
+from saccade.language import Vocabulary
+from saccade.models import Matcher, Scan, ScanConfig, Vse, VseConfig, entries, load_model
+from saccade.nn import triplet_loss
+
+SMALL = {"region_dim": 12, "word_dim": 7, "dim": 10}
+SWITCHES: dict[str, list[dict[str, Any]]] = {
+    "scan": [
+        {},
+        {"queries": "regions", "sharpness": 4.0, "pool_sharpness": 5.0},
+        {"pool": "mean"},
+        {"queries": "regions", "pool": "max", "normaliser": "softmax"},
+        {"attention": "max", "pool": "sum"},
+        {"bidirectional": False, "layers": 2, "region_encoder": "weight_norm", "slope": 0.0},
+        {"unit_regions": False, "unit_words": False, "normaliser": "l1"},
+    ],
+    "vse": [{}, {"text_pool": "mean", "bidirectional": True}],
+}
+CASES = [
+    pytest.param(entry.name, switches, id=f"{entry.name}-{'-'.join(map(str, switches.values())) or 'paper'}")
+    for entry in entries()
+    for switches in SWITCHES[entry.name]
+]
+
+
+def build(name: str, switches: dict[str, Any], vocabulary: Vocabulary) -> Matcher:
+    torch.manual_seed(1)
+    model = next(e.model for e in entries() if e.name == name)
+    sizes = {k: v for k, v in SMALL.items() if k in {f.name for f in fields(model.Config)}}
+    built = model(replace(model.Config(), **sizes, **switches), vocabulary, "world")
+    assert isinstance(built, Matcher)
+    return built
+
+
+def test_every_registered_model_is_swept() -> None:
+    assert {e.name for e in entries()} == set(SWITCHES)
+
+
+@pytest.mark.parametrize(("name", "switches"), CASES)
+class TestEveryMatcher:
+    def test_scores_every_pair_and_gradients_reach_every_parameter(
+        self, name: str, switches: dict[str, Any], vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
+    ) -> None:
+        model = build(name, switches, vocabulary)
+        similarity = model(toy_images, toy_texts)
+        assert similarity.shape == (4, 4)
+        assert similarity.isfinite().all()
+        triplet_loss(similarity, margin=3.0, negatives="all").backward()
+        silent = [k for k, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+        assert not silent
+
+    def test_padding_never_changes_a_similarity(
+        self, name: str, switches: dict[str, Any], vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
+    ) -> None:
+        model = build(name, switches, vocabulary).double().eval()
+        images, texts = toy_images.to(dtype=torch.float64), toy_texts
+        torch.testing.assert_close(model(images.pad(7), texts.pad(5)), model(images, texts), rtol=0, atol=1e-12)
+
+    def test_one_picture_and_one_sentence_score_as_in_the_batch(
+        self, name: str, switches: dict[str, Any], vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
+    ) -> None:
+        model = build(name, switches, vocabulary).double().eval()
+        images = toy_images.to(dtype=torch.float64)
+        whole = model(images, toy_texts)
+        for i, j in ((0, 1), (2, 2), (3, 0)):
+            torch.testing.assert_close(model(images.select([i]), toy_texts.select([j]))[0, 0], whole[i, j])
+
+    def test_alignment_is_a_distribution_and_its_score_the_similarity(
+        self, name: str, switches: dict[str, Any], vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
+    ) -> None:
+        model = build(name, switches, vocabulary).double().eval()
+        images, texts = model.encode_images(toy_images.to(dtype=torch.float64)), model.encode_texts(toy_texts)
+        alignment = model.align(images, texts)
+        assert alignment.weights.shape == (4, toy_texts.tokens.shape[1], toy_images.mask.shape[1])
+        torch.testing.assert_close(alignment.score, model.similarity(images, texts).diagonal())
+        words_ask = switches.get("queries", "words") == "words"
+        asked = alignment.weights.sum(dim=2 if words_ask else 1)
+        real = toy_texts.mask if words_ask else toy_images.mask
+        torch.testing.assert_close(asked[real], torch.ones_like(asked[real]))
+        assert (alignment.weights * ~toy_images.mask[:, None]).abs().max() == 0
+
+    def test_saved_and_loaded_it_scores_the_same(
+        self,
+        name: str,
+        switches: dict[str, Any],
+        vocabulary: Vocabulary,
+        toy_images: RegionBatch,
+        toy_texts: TextBatch,
+        tmp_path: Path,
+    ) -> None:
+        model = build(name, switches, vocabulary).eval()
+        model.save_pretrained(tmp_path / "model")
+        for loaded in (load_model(tmp_path / "model"), type(model).from_pretrained(str(tmp_path / "model"))):
+            assert type(loaded) is type(model)
+            assert loaded.config == model.config
+            assert loaded.vocabulary == vocabulary
+            assert loaded.eye == "world"
+            assert torch.equal(loaded(toy_images, toy_texts), model(toy_images, toy_texts))
+        assert {p.name for p in (tmp_path / "model").iterdir()} == {
+            "config.json",
+            "model.safetensors",
+            "vocabulary.json",
+            "README.md",
+        }
+
+    def test_a_seed_fixes_everything(
+        self, name: str, switches: dict[str, Any], vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
+    ) -> None:
+        first, second = (build(name, switches, vocabulary)(toy_images, toy_texts) for _ in range(2))
+        assert torch.equal(first, second)
+
+    def test_codes_can_be_made_in_parts(
+        self, name: str, switches: dict[str, Any], vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
+    ) -> None:
+        model = build(name, switches, vocabulary).double().eval()
+        images = toy_images.to(dtype=torch.float64)
+        parts = stack([model.encode_images(images.select([0])), model.encode_images(images.select([1, 2, 3]))])
+        texts = stack([model.encode_texts(toy_texts.select([i])) for i in range(4)])
+        torch.testing.assert_close(model.similarity(parts, texts), model(images, toy_texts))
+
+
+def test_sum_max_is_equation_9(vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch) -> None:
+    """Σ over words of the best region's cosine, from the definition."""
+    model = build("scan", {"attention": "max", "pool": "sum"}, vocabulary).double()
+    images, texts = model.encode_images(toy_images.to(dtype=torch.float64)), model.encode_texts(toy_texts)
+    for i in range(4):
+        for t in range(4):
+            cosine = texts.words[t][texts.mask[t]] @ images.regions[i][images.mask[i]].T
+            torch.testing.assert_close(model.similarity(images, texts)[i, t], cosine.max(dim=1).values.sum())
+
+
+class TestBadModelFolders:
+    @pytest.fixture
+    def folder(self, vocabulary: Vocabulary, tmp_path: Path) -> Path:
+        build("scan", {}, vocabulary).save_pretrained(tmp_path / "scan")
+        return tmp_path / "scan"
+
+    def test_another_model(self, folder: Path) -> None:
+        with pytest.raises(SaccadeError, match="holds a scan model, a vse was asked for"):
+            Vse.from_pretrained(str(folder))
+
+    def test_weights_of_another_configuration(self, folder: Path, vocabulary: Vocabulary) -> None:
+        other = Scan(ScanConfig(**{**SMALL, "dim": 6}), vocabulary)
+        other.save_pretrained(folder.parent / "other")
+        (folder.parent / "other" / "model.safetensors").replace(folder / "model.safetensors")
+        with pytest.raises(SaccadeError, match=r"model\.safetensors is not for this scan configuration"):
+            load_model(folder)
+
+    def test_weights_cut_short(self, folder: Path) -> None:
+        weights = folder / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:200])
+        with pytest.raises(SaccadeError, match="damaged or cut short"):
+            load_model(folder)
+
+    def test_a_pickle_in_place_of_weights(self, folder: Path, vocabulary: Vocabulary) -> None:
+        torch.save(Vse(VseConfig(**SMALL), vocabulary).state_dict(), folder / "model.safetensors")
+        with pytest.raises(SaccadeError, match="damaged or cut short"):
+            load_model(folder)
+
+    def test_an_unknown_setting(self, folder: Path) -> None:
+        described = read_json(folder / "config.json")
+        described["config"]["sharpnes"] = 3.0
+        write_json(folder / "config.json", described)
+        with pytest.raises(SaccadeError, match=r'no setting ".*sharpnes"; did you mean "sharpness"'):
+            load_model(folder)
+
+    def test_no_model_at_all(self, tmp_path: Path) -> None:
+        with pytest.raises(SaccadeError, match="is no model folder"):
+            load_model(tmp_path)
+
+    def test_missing_weights(self, folder: Path) -> None:
+        (folder / "model.safetensors").unlink()
+        with pytest.raises(SaccadeError, match="does not exist"):
+            load_model(folder)
+
+    def test_a_missing_parameter(self, folder: Path) -> None:
+        state = safetensors.torch.load_file(folder / "model.safetensors")
+        del state["regions.fc.bias"]
+        safetensors.torch.save_file(state, folder / "model.safetensors")
+        with pytest.raises(SaccadeError, match=r"regions\.fc\.bias is missing in the file"):
+            load_model(folder)
