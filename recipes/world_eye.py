@@ -10,7 +10,6 @@ held-out compositions. It writes world_eye.safetensors and world_eye.json: confi
 from __future__ import annotations
 
 import platform
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -24,17 +23,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from saccade.errors import SaccadeError
+from saccade.files import read_json, read_text, write_text
 from saccade.vision.backbone import fold, parameter_count
 from saccade.vision.eye import WEIGHTS, Eye
 from saccade.vision.eye_config import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, EyeConfig
 from saccade.vision.eye_network import EyeNetwork
 from saccade.vision.eye_training import UNKNOWN, LabelledPictures, eye_figures, eye_loss
-from saccade.world import WorldConfig, make_world
+from saccade.world import Split, World, WorldConfig, make_world
 from saccade.world.catalogue import BACKGROUNDS, COLOURS, KINDS, LIGHTINGS, MATERIALS, SIZES
 
 console = Console()
+COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 POSES = ("still", "running", "holding", "pushing", "sitting")
 FACINGS = ("left", "right")
+SMALLEST = 0.025  # of a side: a sliver of three pixels behind another thing is not asked for
 SHOWS_FACING = frozenset(k for k, v in KINDS.items() if v.roles & {"creature", "mover", "mount"}) | {"fish"}
 
 
@@ -51,7 +53,13 @@ def world_eye_config() -> EyeConfig:
     )
 
 
-def labelled(split: Any, config: EyeConfig) -> LabelledPictures:
+def draw_world(config: WorldConfig, workers: int | None) -> World:
+    with Progress(*COLUMNS, console=console) as progress:
+        bar = progress.add_task("drawing the world", total=None)
+        return make_world(config, workers=workers, progress=lambda n, all: progress.update(bar, completed=n, total=all))
+
+
+def labelled(split: Split, config: EyeConfig) -> LabelledPictures:
     """A split of the world as tensors: every picture in memory once, as bytes."""
     scenes = [split.scene(i) for i in range(len(split))]
     most = max((len(s.things) for s in scenes), default=1) or 1
@@ -63,7 +71,7 @@ def labelled(split: Any, config: EyeConfig) -> LabelledPictures:
     number = {name: {label: i for i, label in enumerate(labels)} for name, labels in config.labels.items()}
     for i, scene in enumerate(scenes):
         found = split.boxes(i)
-        usable = (found[:, 2:] - found[:, :2] > 0.01).all(axis=1)  # what is wholly hidden has no box
+        usable = (found[:, 2:] - found[:, :2] > SMALLEST).all(axis=1)  # what is hidden has no box to find
         boxes[i, : len(found)], real[i, : len(found)] = found, usable
         for j, thing in enumerate(scene.things):
             for k, attribute in enumerate(REGION_ATTRIBUTES):
@@ -82,7 +90,7 @@ def teach(
 ) -> list[float]:
     """Train in place; returns the mean loss of each epoch."""
     network.to(device=device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
-    pictures = pictures.to(device)
+    pictures, kind = pictures.to(device), torch.device(device).type
     decayed = [p for p in network.parameters() if p.ndim > 1]
     plain = [p for p in network.parameters() if p.ndim <= 1]
     groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": 0.02}, {"params": plain, "weight_decay": 0.0}]
@@ -90,15 +98,14 @@ def teach(
     optimiser = torch.optim.AdamW(groups, lr=rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=epochs * steps, pct_start=0.15)
     means: list[float] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
+    with Progress(*COLUMNS, console=console) as progress:
         bar = progress.add_task("teaching the eye", total=epochs * steps)
         for _ in range(epochs):
             order = torch.randperm(len(pictures), device=device)
             total = torch.zeros((), device=device)
             for step in range(steps):
                 batch = pictures.select(order[step * batch_size : (step + 1) * batch_size])
-                with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+                with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
                     loss = torch.stack(list(eye_loss(network, batch).values())).sum()
                 optimiser.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -121,14 +128,20 @@ def main(
     device: Annotated[str, typer.Option(help="cuda or cpu.")] = "cuda" if torch.cuda.is_available() else "cpu",
     workers: Annotated[int | None, typer.Option(help="Processes that draw the world; all cores unless told.")] = None,
     out: Annotated[Path, typer.Option(help="Where world_eye.safetensors and world_eye.json go.")] = WEIGHTS,
+    docs: Annotated[Path | None, typer.Option(help="A page to write the figures into, e.g. docs/vision.md.")] = None,
+    report_only: Annotated[bool, typer.Option(help="Train nothing: only write the figures into --docs.")] = False,
 ) -> None:
     """Make a world, teach an eye to find and name what is in it, test it, and keep it."""
+    if report_only:
+        report(out, docs)
+        return
     started = time.perf_counter()
     torch.manual_seed(seed)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     config = world_eye_config()
     console.print(f"making a world of {pictures} pictures (seed {seed})")
-    world = make_world(WorldConfig(pictures=pictures, seed=seed, captions=1, hard_groups=0), workers=workers)
+    drawn = WorldConfig(pictures=pictures, seed=seed, captions=1, twins=0.0, hard_groups=0, novel=pictures // 20)
+    world = draw_world(drawn, workers)
     splits = {name: labelled(world.split(name), config) for name in ("train", "test", "novel")}
     made = time.perf_counter()
     network = EyeNetwork(config)
@@ -144,12 +157,57 @@ def main(
         "pictures": {name: len(split) for name, split in splits.items()},
         "loss": [round(loss, 4) for loss in losses],
         "seconds": {"world": round(made - started, 1), "training": round(taught - made, 1)},
-        "machine": torch.cuda.get_device_name() if device == "cuda" else f"CPU, {platform.machine()}",
-        "command": "python recipes/world_eye.py " + shlex.join(sys.argv[1:]),
+        "machine": torch.cuda.get_device_name() if device.startswith("cuda") else f"CPU, {platform.machine()}",
+        "command": f"python recipes/world_eye.py --pictures {pictures} --epochs {epochs} --batch-size {batch_size} "
+        f"--rate {rate} --seed {seed} --device {device}",
     }
     Eye(network.to("cpu")).save(out, facts)
     console.print(_table(figures))
+    report(out, docs)
     console.print(f"wrote {out / 'world_eye.safetensors'} after {time.perf_counter() - started:.0f} s")
+
+
+def report(out: Path, docs: Path | None) -> None:
+    """Put the figures kept beside the weights into a page, between its two comment lines."""
+    if docs is None:
+        return
+    facts = read_json(out / "world_eye.json")
+    if "figures" not in facts:
+        raise SaccadeError(f"{out / 'world_eye.json'} holds no figures: train the eye first")
+    page = read_text(docs)
+    start, end = "<!-- figures:", "<!-- end of figures -->"
+    if start not in page or end not in page:
+        raise SaccadeError(f'{docs} has no lines "{start} … -->" and "{end}" to write between')
+    head, _, rest = page.partition(start)
+    first_line, tail = rest.partition("\n")[0], rest.partition(end)[2]
+    write_text(docs, f"{head}{start}{first_line}\n\n{markdown(facts)}\n{end}{tail}")
+
+
+def markdown(facts: dict[str, Any]) -> str:
+    names = list(facts["figures"])
+    counts = facts["pictures"]
+    meaning = {
+        "recall": "things that a proposal overlaps by ≥ 0.5",
+        "overlap": "mean IoU of those",
+        "precision": "proposals that match a thing",
+        "proposals": "proposals a picture",
+        "all_four": "kind, colour, size and material all right",
+    }
+    lines = [
+        f"`{facts['command']}`: {counts['train']} pictures, {len(facts['loss'])} epochs, "
+        f"{facts['seconds']['training']:.0f} s on {facts['machine']}. "
+        f"Tested on pictures never taught (one training run): "
+        + ", ".join(f"{counts[n]} of `{n}`" for n in names)
+        + ". Attributes are read from the best proposal of each thing that was found.",
+        "",
+        "| | " + " | ".join(names) + " |",
+        "|---" * (len(names) + 1) + "|",
+    ]
+    for key in facts["figures"][names[0]]:
+        values = [facts["figures"][n].get(key, float("nan")) for n in names]
+        shown = [f"{v:.2f}" if key in ("proposals", "overlap") else f"{100 * v:.1f} %" for v in values]
+        lines.append(f"| {meaning.get(key, key)} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
 
 
 def _table(figures: dict[str, dict[str, float]]) -> Table:

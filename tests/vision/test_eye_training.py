@@ -45,7 +45,7 @@ def test_a_few_steps_find_and_name_most_rectangles(
     torch.manual_seed(0)
     optimiser = torch.optim.AdamW(tiny_network.parameters(), lr=1e-2)
     losses = []
-    for step in range(72):
+    for step in range(60):
         batch = rectangles.labelled.select(torch.arange(32) + 32 * (step % 3))
         loss = torch.stack(list(eye_loss(tiny_network, batch).values())).sum()
         optimiser.zero_grad()

@@ -6,6 +6,8 @@ which changes no output and makes seeing on a CPU a third quicker.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
@@ -42,8 +44,16 @@ class Residual(nn.Module):
         return functional.relu(maps + self.second(self.first(maps)))
 
 
+class Maps(NamedTuple):
+    """What the backbone makes of a batch of pictures."""
+
+    joined: Float[Tensor, "image dim row column"]  # stride 4, every level in it
+    detail: Float[Tensor, "image stem row2 column2"]  # stride 2, the first level: grain and edges of small things
+    context: Float[Tensor, "image coarse"]  # the mean of the last level: place and light of the whole picture
+
+
 class Backbone(nn.Module):
-    """Pictures to one joined map of stride 4, and a vector for the whole picture from the coarsest level."""
+    """Pictures to maps. Half of the world's things are below 20 pixels, hence the fine strides."""
 
     def __init__(self, channels: tuple[int, ...], dim: int) -> None:
         super().__init__()
@@ -55,16 +65,15 @@ class Backbone(nn.Module):
         self.join = nn.ModuleList(Convolution(c, dim, kernel=1, rectify=False) for c in (fine, middle, coarse))
         self.smooth = Convolution(dim, dim)
 
-    def forward(
-        self, pictures: Float[Tensor, "image 3 height width"]
-    ) -> tuple[Float[Tensor, "image channel row column"], Float[Tensor, "image coarse"]]:
-        fine = self.fine(self.stem(pictures))
+    def forward(self, pictures: Float[Tensor, "image 3 height width"]) -> Maps:
+        detail = self.stem(pictures)
+        fine = self.fine(detail)
         middle = self.middle(fine)
         coarse = self.coarse(middle)
         joined = self.join[2](coarse)
         for lateral, level in ((self.join[1], middle), (self.join[0], fine)):
             joined = lateral(level) + functional.interpolate(joined, size=level.shape[-2:], mode="nearest")
-        return self.smooth(functional.relu(joined)), coarse.mean(dim=(2, 3))
+        return Maps(self.smooth(functional.relu(joined)), detail, coarse.mean(dim=(2, 3)))
 
 
 def fold(module: nn.Module) -> None:

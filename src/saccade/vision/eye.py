@@ -151,7 +151,7 @@ class Eye:
             yield len(part), self._regions(torch.from_numpy(pixels), given)
 
     def _regions(self, pixels: Tensor, given: list[Tensor] | None) -> _Seen:
-        maps, context = self.network.backbone(normalise(pixels.to(self.device)))
+        maps = self.network.backbone(normalise(pixels.to(self.device)))
         if given is not None:
             boxes = torch.cat(given).to(self.device)
             counts = torch.tensor([len(g) for g in given], device=self.device)
@@ -159,14 +159,14 @@ class Eye:
             scores = torch.ones(len(boxes), device=self.device)
         else:
             c = self.config
-            heat, around = self.network.proposals(maps)
+            heat, around = self.network.proposals(maps.joined)
             found, score, real = propose(heat, around, c.proposals, c.score_threshold, c.nms_threshold)
             whole = torch.tensor(WHOLE, device=self.device).expand(len(found), 1, 4)
             kept = torch.cat([real, torch.ones_like(real[:, :1])], dim=1)
             boxes = torch.cat([found, whole], dim=1)[kept]
             scores = torch.cat([score, torch.ones_like(score[:, :1])], dim=1)[kept]
             image_index = kept.nonzero()[:, 0]
-        appearance = self.network.appearance(maps, context, boxes, image_index)
+        appearance = self.network.appearance(maps, boxes, image_index)
         return _Seen(appearance, boxes, scores, image_index, whole=given is None)
 
 

@@ -14,7 +14,7 @@ class EyeConfig:
     """The sizes of the network, how it proposes, and the labels of each attribute."""
 
     picture_size: int = 128  # pictures are stretched to this square
-    channels: tuple[int, ...] = (24, 48, 112, 160)  # at strides 2, 4, 8, 16
+    channels: tuple[int, ...] = (16, 48, 96, 160)  # at strides 2, 4, 8, 16
     map_dim: int = 64
     roi_size: int = 7
     roi_dim: int = 96

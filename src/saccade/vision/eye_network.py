@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saccade.vision.backbone import Backbone, Convolution
+from saccade.vision.backbone import Backbone, Convolution, Maps
 from saccade.vision.eye_config import GEOMETRY_DIM, EyeConfig
 from saccade.vision.proposals import ProposalHead
 from saccade.vision.roi import roi_bilinear
@@ -31,14 +31,14 @@ class EyeNetwork(nn.Module):
 
     def appearance(
         self,
-        maps: Float[Tensor, "image channel row column"],
-        context: Float[Tensor, "image coarse"],
+        maps: Maps,
         boxes: Float[Tensor, "region 4"],
         image_index: Int[Tensor, " region"],
     ) -> Float[Tensor, "region appearance"]:
-        with torch.autocast(maps.device.type, enabled=False):  # a box's place in half precision would be cells off
-            inside = roi_bilinear(maps.float(), boxes, image_index, self.config.roi_size)
-            vector: Tensor = self.regions(inside, context.float()[image_index], geometry(boxes))
+        with torch.autocast(boxes.device.type, enabled=False):  # a box's place in half precision would be cells off
+            levels = (maps.joined, maps.detail)
+            inside = [roi_bilinear(level.float(), boxes, image_index, self.config.roi_size) for level in levels]
+            vector: Tensor = self.regions(torch.cat(inside, dim=1), maps.context.float()[image_index], geometry(boxes))
         return vector
 
     def classify(self, appearance: Float[Tensor, "region appearance"]) -> dict[str, Float[Tensor, "region label"]]:
@@ -60,7 +60,7 @@ class RegionHead(nn.Module):
     def __init__(self, config: EyeConfig) -> None:
         super().__init__()
         cells = (config.roi_size + 1) // 2
-        self.look = Convolution(config.map_dim, config.roi_dim, stride=2)
+        self.look = Convolution(config.map_dim + config.channels[0], config.roi_dim, stride=2)
         self.inside = nn.Linear(config.roi_dim * cells * cells, config.hidden)
         self.around = nn.Linear(config.channels[-1] + GEOMETRY_DIM, config.hidden)
         self.out = nn.Linear(config.hidden, config.appearance_dim)

@@ -77,8 +77,8 @@ def match(
 def eye_loss(network: EyeNetwork, batch: LabelledPictures) -> dict[str, Float[Tensor, ""]]:
     """The parts of the loss: heat and boxes of the proposals, and each attribute on jittered and proposed boxes."""
     pixels, batch = augment(batch)
-    maps, context = network.backbone(pixels.contiguous(memory_format=torch.channels_last))
-    heat, around = network.proposals(maps)
+    maps = network.backbone(pixels.contiguous(memory_format=torch.channels_last))
+    heat, around = network.proposals(maps.joined)
     heat_loss, box_loss = proposal_loss(heat, around, batch.boxes, batch.real)
     losses = {"heat": heat_loss, "boxes": 2 * box_loss}
 
@@ -88,11 +88,11 @@ def eye_loss(network: EyeNetwork, batch: LabelledPictures) -> dict[str, Float[Te
         hit = overlap >= MATCH
     image, thing = batch.real.nonzero(as_tuple=True)
     hit_image = hit.nonzero()[:, 0]
-    whole = torch.tensor(WHOLE, device=maps.device).expand(len(batch), 4)
+    whole = torch.tensor(WHOLE, device=heat.device).expand(len(batch), 4)
     boxes = torch.cat([jitter(batch.boxes[image, thing]), proposed[hit], whole])
-    index = torch.cat([image, hit_image, torch.arange(len(batch), device=maps.device)])
+    index = torch.cat([image, hit_image, torch.arange(len(batch), device=heat.device)])
     named = torch.cat([batch.things[image, thing], batch.things[hit_image, owner[hit]]])  # [region, attribute]
-    logits = network.classify(network.appearance(maps, context, boxes, index))
+    logits = network.classify(network.appearance(maps, boxes, index))
     for i, attribute in enumerate(REGION_ATTRIBUTES):
         if attribute in logits:
             losses[attribute] = _cross_entropy(logits[attribute][: len(named)], named[:, i])
@@ -127,9 +127,9 @@ def eye_figures(network: EyeNetwork, pictures: LabelledPictures, batch_size: int
             torch.arange(start, min(start + batch_size, len(pictures)), device=pictures.pixels.device)
         )
         batch = batch.to(device)
-        maps, context = network.backbone(normalise(batch.pixels).contiguous(memory_format=torch.channels_last))
+        maps = network.backbone(normalise(batch.pixels).contiguous(memory_format=torch.channels_last))
         c = network.config
-        heat, around = network.proposals(maps)
+        heat, around = network.proposals(maps.joined)
         found, _, kept = propose(heat, around, c.proposals, c.score_threshold, c.nms_threshold)
         overlap = iou(batch.boxes, found).masked_fill(~kept[:, None, :], -1.0)
         best, which = overlap.max(dim=2)  # [image, thing]
@@ -143,7 +143,7 @@ def eye_figures(network: EyeNetwork, pictures: LabelledPictures, batch_size: int
         whole = torch.tensor(WHOLE, device=device).expand(len(batch), 4)
         boxes = torch.cat([found[image, which[hit]], whole])
         index = torch.cat([image, torch.arange(len(batch), device=device)])
-        logits = network.classify(network.appearance(maps, context, boxes, index))
+        logits = network.classify(network.appearance(maps, boxes, index))
         four = torch.ones(len(image), dtype=torch.bool, device=device)
         targets = {a: batch.things[..., i][hit] for i, a in enumerate(REGION_ATTRIBUTES)}
         targets |= {a: batch.places[:, i] for i, a in enumerate(PICTURE_ATTRIBUTES)}
@@ -165,6 +165,6 @@ def eye_figures(network: EyeNetwork, pictures: LabelledPictures, batch_size: int
         "overlap": sums["overlap"] / max(sums["found"], 1),
         "precision": sums["hits"] / max(sums["proposals"], 1),
         "proposals": sums["proposals"] / len(pictures),
-        **{name: a / b for name, (a, b) in right.items() if b},
+        **{name: a / max(b, 1) for name, (a, b) in right.items() if name in network.classifiers},
         "all_four": sums["all_four"] / max(sums["found"], 1),
     }
