@@ -1,4 +1,4 @@
-"""The built-in world: seeded scenes of toys, their pictures, captions and relations, with the truth about all of them."""
+"""The built-in world: seeded scenes of toys, with pictures, captions, relations and the truth about all of them."""
 
 from saccade.world.config import GENERATOR, WorldConfig
 from saccade.world.make import make_world

@@ -73,7 +73,7 @@ MATERIALS = ("rubber", "metal", "wood", "cloth", "glass")
 BACKGROUNDS = ("meadow", "beach", "room", "snow", "street")
 LIGHTINGS = ("noon", "sunset", "night", "overcast")
 
-MEDIUM_CUBE = 0.19  # height in the picture, nearest to the viewer
+MEDIUM_CUBE = 0.225  # height in the picture, nearest to the viewer
 
 SPATIAL = ("left of", "right of", "in front of", "behind", "next to", "on", "under")
 ACTS = ("inside", "holding", "wearing", "riding", "chasing", "pushing", "looking at")

@@ -9,7 +9,7 @@ from saccade.world.catalogue import COLOURS, KINDS, possible
 from saccade.world.dice import seed_of
 from saccade.world.scene import Relation, Thing
 
-HELD_OUT_ACTS = ("on", "inside", "holding", "riding", "chasing", "pushing")
+HELD_OUT_ACTS = ("on", "holding", "riding", "chasing", "pushing")
 
 _COLOURS = tuple(COLOURS)
 

@@ -168,7 +168,7 @@ class _Writer:
     # Forms of sentence
 
     def _empty(self) -> None:
-        forms = (
+        forms: tuple[str, ...] = (
             "there is nothing to see",
             "an empty scene",
             "nothing is",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from saccade.world.dice import seed_of
+import zlib
 
 NOUNS: dict[str, tuple[str, ...]] = {
     "cube": ("cube", "block"),
@@ -117,5 +117,5 @@ def word_for(value: str, options: tuple[str, ...], seed: int) -> str:
 
     It depends on the value, never on which thing has it: swapping two things' colours keeps a sentence's words.
     """
-    roll = seed_of(seed, value) % (2 * len(options))
+    roll = zlib.crc32(f"{seed}/{value}".encode()) % (2 * len(options))
     return options[roll] if roll < len(options) else options[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 from saccade.world.catalogue import BACKGROUNDS, COLOURS, KINDS, LIGHTINGS, MATERIALS, SIZES, kinds_with, possible
 from saccade.world.compositions import HELD_OUT_COLOURS, held_out_acts, is_novel
@@ -27,7 +28,7 @@ ACT_SIZES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "on": (("small", "medium"), ("medium", "large")),
     "inside": (("small", "medium"), ("medium", "large")),
     "holding": (("medium", "large"), ("small",)),
-    "wearing": (("medium", "large"), ("small",)),
+    "wearing": (("medium", "large"), ("small", "medium")),
     "riding": (("small",), ("medium", "large")),
     "chasing": (("small", "medium"), ("small", "medium")),
     "pushing": (("small", "medium"), ("small", "medium")),
@@ -87,11 +88,11 @@ def _cast(dice: Dice, count: int, novel: bool) -> tuple[list[Thing], list[Relati
             things.append(_identity(dice, _another_kind(dice, things)))
     crowd = 3 if count <= 3 else 2 if count <= 5 else 1
     large = 0
-    for i, thing in enumerate(things):  # a crowd of large things would hide each other
-        if thing.size == "large":
+    for i, member in enumerate(things):  # a crowd of large things would hide each other
+        if member.size == "large":
             large += 1
             if large > crowd:
-                things[i] = replace(thing, size=dice.pick(("small", "medium")))
+                things[i] = replace(member, size=dice.pick(("small", "medium")))
     return things, acts
 
 
@@ -105,19 +106,31 @@ def _identity(dice: Dice, kind: str, sizes: tuple[str, ...] = _SIZES) -> Thing:
     return Thing(kind, colour, dice.pick(sizes), dice.pick(MATERIALS), facing=dice.pick((-1, 1)))
 
 
+@cache
+def _subjects(predicate: str) -> tuple[str, ...]:
+    return tuple(k for k in _KINDS if _objects(k, predicate))
+
+
+@cache
+def _objects(subject: str, predicate: str) -> tuple[str, ...]:
+    return tuple(k for k in _KINDS if possible(subject, predicate, k))
+
+
 def _add_act(
     dice: Dice, things: list[Thing], acts: list[Relation], predicate: str, subject: str = "", thing: str = ""
 ) -> None:
     """Two things and what the first does to the second, with sizes that let it be seen."""
-    subject = subject or dice.pick([k for k in _KINDS if any(possible(k, predicate, o) for o in _KINDS)])
+    subject = subject or dice.pick(_subjects(predicate))
     if predicate == "on" and not thing:  # a ride or a worn hat is sampled as such
         thing = dice.pick(kinds_with("support"))
         subject = dice.pick(kinds_with("stackable"))
-    thing = thing or dice.pick([k for k in _KINDS if possible(subject, predicate, k)])
+    thing = thing or dice.pick(_objects(subject, predicate))
     first, second = ACT_SIZES[predicate]
     a, b = _identity(dice, subject, first), _identity(dice, thing, second)
     if predicate == "inside" and b.size == "medium":
         a = replace(a, size="small")
+    if predicate == "wearing":  # a hat fits one size up
+        b = replace(b, size="small" if a.size == "medium" else "medium")
     at = len(things)
     things += [a, b]
     acts.append(Relation(at, predicate, at + 1))

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="attr-defined"
 """A world on disk: one Arrow file a split, memory-mapped, and a manifest that says what belongs there."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
+import pyarrow as pa  # declares no exports, hence the first line
 from jaxtyping import Bool, Float32, UInt8
 
 from saccade.config import from_dict
@@ -116,7 +117,7 @@ class Split:
     def masks(self, i: int) -> Bool[np.ndarray, "thing row column"]:
         """What can be seen of each thing."""
         owners = np.frombuffer(zlib.decompress(self._cell("owners", i).as_py()), np.uint8).reshape(self.size, self.size)
-        return owners[None] == np.arange(1, len(self.boxes(i)) + 1, dtype=np.uint8)[:, None, None]
+        return np.equal(owners[None], np.arange(1, len(self.boxes(i)) + 1, dtype=np.uint8)[:, None, None])
 
     def triplets(self, i: int) -> tuple[Triplet, ...]:
         boxes = self.boxes(i)

@@ -69,7 +69,9 @@ def make_twin(scene: Scene, dice: Dice, name: str, hidden: float) -> tuple[Scene
 def _suits(act: Relation, things: Sequence[Thing]) -> bool:
     a, b = things[act.subject], things[act.object]
     first, second = ACT_SIZES[act.predicate]
-    if act.predicate == "inside" and a.size == b.size:
+    if act.predicate in ("inside", "wearing") and a.size == b.size:
+        return False
+    if act.predicate == "wearing" and {a.size, b.size} == {"small", "large"}:
         return False
     return possible(a.kind, act.predicate, b.kind) and a.size in first and b.size in second
 

@@ -9,7 +9,7 @@ import numpy as np
 from saccade.world.dice import Dice
 from saccade.world.render.light import Light, Rgb
 from saccade.world.render.noise import clouds, look, tile
-from saccade.world.render.sdf import Field
+from saccade.world.render.sdf import Field, clamp
 from saccade.world.scene import Scene
 
 
@@ -26,7 +26,7 @@ def backdrop(scene: Scene, light: Light, size: int) -> Field:
     dice = Dice("backdrop", scene.seed)
     out = np.empty((3, size, size), np.float32)
     offset = float(dice.below(512))
-    split = int(round(scene.horizon * size))
+    split = round(scene.horizon * size)
     _above(scene, dice, out[:, :split], x[:split], y[:split], offset)
     _ground(scene, dice, light, out[:, split:], x[split:], y[split:], offset)
     _clutter(scene, dice, out, size)
@@ -58,7 +58,7 @@ def _above(scene: Scene, dice: Dice, out: Field, x: Field, y: Field, offset: flo
     low, high, cloud = _SKIES[scene.lighting]
     _fill(out, high, low, height * height)
     cover = look(clouds(), x * 150.0 + offset, y * 420.0 + offset * 3.0)
-    thick = np.clip((cover - (0.0 if scene.lighting == "overcast" else 0.12)) * 3.0, 0.0, 1.0) * (1.0 - height * 0.5)
+    thick = clamp((cover - (0.0 if scene.lighting == "overcast" else 0.12)) * 3.0, 0.0, 1.0) * (1.0 - height * 0.5)
     for c in range(3):
         out[c] += (cloud[c] - out[c]) * thick
     if scene.lighting == "night":
@@ -72,13 +72,13 @@ def _above(scene: Scene, dice: Dice, out: Field, x: Field, y: Field, offset: flo
         ridges = ((0.42, 0.4, (0.5, 0.56, 0.68)), (0.16, 0.16, (0.66, 0.71, 0.8)))
     else:
         ridges = ()
-        sea = np.clip((height - 0.7) * 60.0, 0.0, 1.0)
+        sea = clamp((height - 0.7) * 60.0, 0.0, 1.0)
         glint = look(tile(4), x * 90.0 + offset, y * 700.0)
         for c, blue in enumerate((0.05, 0.26, 0.42)):
-            out[c] += (blue * bright * (1.0 + 0.4 * glint) + 0.2 * low[c] * np.clip(glint, 0.0, 1.0) - out[c]) * sea
+            out[c] += (blue * bright * (1.0 + 0.4 * glint) + 0.2 * low[c] * clamp(glint, 0.0, 1.0) - out[c]) * sea
     for n, (rise, rough, tone) in enumerate(ridges):
         line = look(clouds(), x * (110.0 + 60 * n) + offset * (n + 2), x * 0.0 + 31.0 * n + offset)
-        hill = np.clip((height - (1.0 - rise) - rough * line) * scene.horizon / (y[1, 0] - y[0, 0]), 0.0, 1.0)
+        hill = clamp((height - (1.0 - rise) - rough * line) * scene.horizon / (y[1, 0] - y[0, 0]), 0.0, 1.0)
         for c in range(3):
             out[c] += (tone[c] * bright - out[c]) * hill
 
@@ -95,7 +95,7 @@ def _wall(scene: Scene, dice: Dice, out: Field, x: Field, height: Field) -> None
     stripe = np.where(stripe - np.floor(stripe) < 0.5, 1.0, 0.86)
     side = x if scene.light_from > 0 else 1.0 - x
     glow = _INSIDE[scene.lighting] * (0.62 + 0.45 * side) * (0.8 + 0.2 * height)
-    board = np.clip((height - 0.9) * 60.0, 0.0, 1.0)
+    board = clamp((height - 0.9) * 60.0, 0.0, 1.0)
     for c in range(3):
         out[c] = (tone[c] * stripe * (1.0 - board) + 0.7 * board) * glow
 
@@ -105,9 +105,8 @@ def _bricks(scene: Scene, dice: Dice, out: Field, x: Field, y: Field, offset: fl
     shift = (row - 2.0 * np.floor(row * 0.5)) * 0.5
     along = x * 9.0 + shift + offset
     column = np.floor(along)
-    joint = np.maximum(np.abs(along - column - 0.5) * 0.23, np.abs((scene.horizon - y) * 26.0 - row - 0.5) * 0.5)
-    mortar = np.clip((joint - 0.098) * 0.0 + (np.abs(along - column - 0.5) - 0.44) * 20.0, 0.0, 1.0)
-    mortar = np.maximum(mortar, np.clip((np.abs((scene.horizon - y) * 26.0 - row - 0.5) - 0.38) * 9.0, 0.0, 1.0))
+    mortar = clamp((np.abs(along - column - 0.5) - 0.44) * 20.0, 0.0, 1.0)
+    mortar = np.maximum(mortar, clamp((np.abs((scene.horizon - y) * 26.0 - row - 0.5) - 0.38) * 9.0, 0.0, 1.0))
     tone = 0.85 + 0.3 * look(tile(4), column * 37.0 + offset, row * 53.0) + 0.1 * look(tile(2), x * 512.0, y * 512.0)
     side = x if scene.light_from > 0 else 1.0 - x
     glow = _INSIDE[scene.lighting] * (0.6 + 0.4 * side)
@@ -129,7 +128,7 @@ def _ground(scene: Scene, dice: Dice, light: Light, out: Field, x: Field, y: Fie
     below = y - scene.horizon
     far = 0.16 / (below + 0.06)  # distance: large at the horizon
     u, v = (x - 0.5) * far, far
-    near = np.clip(below * 4.0, 0.12, 1.0)
+    near = clamp(below * 4.0, 0.12, 1.0)
     coarse = look(clouds(), u * 260.0 + offset, v * 420.0 + offset)
     fine = look(tile(2), u * 900.0 + offset, v * 900.0)
     if scene.background == "meadow":
@@ -147,7 +146,7 @@ def _ground(scene: Scene, dice: Dice, light: Light, out: Field, x: Field, y: Fie
         fibre = look(tile(4), u * 900.0 + column * 61.0, v * 90.0)
         tone = look(tile(8), column * 83.0 + offset, np.floor(cross) * 67.0)
         share = 0.45 + 0.28 * tone + 0.25 * fibre * near
-        share = share * np.clip(seam / far * 16.0 + 0.35, 0.0, 1.0)
+        share = share * clamp(seam / far * 16.0 + 0.35, 0.0, 1.0)
     elif scene.background == "snow":
         share = 0.7 + 0.45 * coarse + 0.14 * fine * near
         share = share + np.where(fine > 0.9, 0.35, 0.0) * near
@@ -156,8 +155,8 @@ def _ground(scene: Scene, dice: Dice, light: Light, out: Field, x: Field, y: Fie
         cu, cv = np.floor(flag), np.floor(row)
         joint = np.minimum(0.5 - np.abs(flag - cu - 0.5), 0.5 - np.abs(row - cv - 0.5))
         tone = look(tile(4), cu * 29.0 + offset, cv * 47.0)
-        share = (0.5 + 0.3 * tone + 0.3 * fine * near) * np.clip(joint / far * 14.0 + 0.3, 0.0, 1.0)
-    share = np.clip(share, 0.0, 1.3)
+        share = (0.5 + 0.3 * tone + 0.3 * fine * near) * clamp(joint / far * 14.0 + 0.3, 0.0, 1.0)
+    share = clamp(share, 0.0, 1.3)
     low, high = _GROUNDS[scene.background]
     _fill(out, low, high, share)
     side = x if scene.light_from > 0 else 1.0 - x
@@ -193,7 +192,7 @@ def _clutter(scene: Scene, dice: Dice, out: Field, size: int) -> None:
         px = gx[top:bottom, left:right] - cx
         py = gy[top:bottom, left:right] - cy + lean * px * 0.6
         distance = np.sqrt((px / rx) * (px / rx) + (py / ry) * (py / ry)) - 1.0
-        alpha = np.clip(0.5 - distance * ry * size, 0.0, 1.0) * 0.85
+        alpha = clamp(0.5 - distance * ry * size, 0.0, 1.0) * 0.85
         for c in range(3):
             window = out[c, top:bottom, left:right]
             window += (tone[c] * bright - window) * alpha

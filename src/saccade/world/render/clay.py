@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from saccade.world.render.sdf import Field
+from saccade.world.render.sdf import Field, clamp
 
 Ink = tuple[float, float, float]
 
@@ -27,12 +27,12 @@ class Clay:
     def __init__(self, x: Field, y: Field, pixel: float) -> None:
         self.x, self.y, self.pixel = x, y, pixel
         shape = x.shape
-        self.cover = np.zeros(shape, np.float32)
-        self.nx = np.zeros(shape, np.float32)
-        self.ny = np.zeros(shape, np.float32)
-        self.nz = np.ones(shape, np.float32)
-        self.tint = np.ones(shape, np.float32)  # brightness of the own colour
-        self.inked = np.zeros(shape, np.float32)  # share that is not of the own colour
+        self.cover: Field = np.zeros(shape, np.float32)
+        self.nx: Field = np.zeros(shape, np.float32)
+        self.ny: Field = np.zeros(shape, np.float32)
+        self.nz: Field = np.ones(shape, np.float32)
+        self.tint: Field = np.ones(shape, np.float32)  # brightness of the own colour
+        self.inked: Field = np.zeros(shape, np.float32)  # share that is not of the own colour
         self.ink: Field | None = None  # float32 [3, row, column]
 
     def add(
@@ -45,7 +45,7 @@ class Clay:
         faint: float = 1.0,
     ) -> None:
         """Lay a part over what is there. It swells from its edge over a width of `bulge`, unless `normal` is given."""
-        alpha = np.clip(0.5 - shape / self.pixel, 0.0, 1.0)
+        alpha = clamp(0.5 - shape / self.pixel, 0.0, 1.0)
         if faint != 1.0:
             alpha = alpha * faint
         keep = 1.0 - alpha
@@ -68,7 +68,7 @@ class Clay:
 
     def _swell(self, shape: Field, bulge: float) -> Normal:
         """A rounded cross-section: at the edge the surface faces outward, `bulge` inside it faces the viewer."""
-        edge = np.clip(1.0 + shape / bulge, 0.0, 1.0)
+        edge = clamp(1.0 + shape / bulge, 0.0, 1.0)
         gx, gy = np.zeros_like(shape), np.zeros_like(shape)
         scale = 0.5 / self.pixel
         gx[:, 1:-1] = (shape[:, 2:] - shape[:, :-2]) * scale

@@ -42,7 +42,10 @@ def table(clay: Clay, pose: str) -> None:
 
 def basket_back(clay: Clay) -> None:
     """The inner wall, painted before what lies in the basket."""
-    clay.add(sdf.ellipse(clay.x, clay.y, 0, 0.76, 0.69, 0.2), tint=0.32, normal=(0.0, 0.2, 0.9))
+    x, y = clay.x, clay.y
+    hole = sdf.ellipse(x, y, 0, 0.76, 0.68, 0.2)
+    clay.add(hole, tint=0.32, normal=(0.0, 0.2, 0.9))
+    clay.add(sdf.both(np.abs(hole + 0.03) - 0.04, 0.74 - y), bulge=0.045, tint=0.8)
 
 
 def basket(clay: Clay, pose: str) -> None:
@@ -65,12 +68,6 @@ def basket(clay: Clay, pose: str) -> None:
     rim = np.abs(sdf.ellipse(x, y, 0, 0.76, 0.66, 0.19)) - 0.04
     rim = sdf.both(rim, y - 0.76)
     clay.add(rim, bulge=0.045, tint=1.05)
-
-
-def basket_rim(clay: Clay) -> None:
-    """The far rim, behind what lies in the basket."""
-    rim = sdf.both(np.abs(sdf.ellipse(clay.x, clay.y, 0, 0.76, 0.66, 0.19)) - 0.04, 0.74 - clay.y)
-    clay.add(rim, bulge=0.045, tint=0.85)
 
 
 def hat(clay: Clay, pose: str) -> None:

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from saccade.world.render.clay import Clay
 from saccade.world.render.light import Light
 from saccade.world.render.noise import clouds, look, tile
-from saccade.world.render.sdf import Field
+from saccade.world.render.sdf import Field, clamp
 
 
 def shade(
     clay: Clay, colour: tuple[float, float, float], material: str, light: Light, facing: int, behind: Field, seed: int
 ) -> tuple[Field, Field]:
-    """Linear colour [3, row, column] and opacity [row, column] of the thing in its window; `behind` shines through glass."""
+    """Linear colour [3, row, column] and opacity [row, column] of the thing; `behind` shows through glass."""
     nx, ny, nz = clay.nx * float(facing), clay.ny, clay.nz
     lx, ly, lz = light.direction
     lit = nx * lx + ny * ly + nz * lz
     sun = np.maximum(lit, 0.0)
     # Less of the sky reaches what faces down or is near the ground.
-    sky = (0.72 + 0.28 * ny) * (0.7 + 0.3 * np.clip(clay.y * 2.5, 0.0, 1.0))
+    sky = (0.72 + 0.28 * ny) * (0.7 + 0.3 * clamp(clay.y * 2.5, 0.0, 1.0))
     # Blinn: the half-way direction between light and viewer, raised to the 32nd by squaring.
     hx, hy, hz = lx, ly, lz + 1.0
-    half = 1.0 / (hx * hx + hy * hy + hz * hz) ** 0.5
+    half = 1.0 / math.sqrt(hx * hx + hy * hy + hz * hz)
     gloss = np.maximum((nx * hx + ny * hy + nz * hz) * half, 0.0)
     gloss4 = gloss * gloss
     gloss4 = gloss4 * gloss4
     gloss32 = gloss4 * gloss4
     gloss32 = gloss32 * gloss32
     gloss32 = gloss32 * gloss32
-    rim = 1.0 - np.clip(nz, 0.0, 1.0)
+    rim = 1.0 - clamp(nz, 0.0, 1.0)
     rim = rim * rim
     texture = clay.tint
-    alpha = clay.cover
     shine: Field | None = None
     out = np.empty((3, *nx.shape), np.float32)
 
@@ -43,18 +44,18 @@ def shade(
         texture = texture * _weave(clay)
         sun = sun * 0.8 + 0.1
     elif material == "rubber":
-        texture = texture * (1.0 + 0.05 * look(tile(2), clay.x / clay.pixel * 2.0 + seed, clay.y / clay.pixel * 2.0))
+        texture = texture * (
+            1.0 + 0.05 * look(tile(2), clay.x / clay.pixel * 2.0 + seed % 397, clay.y / clay.pixel * 2.0)
+        )
         shine = 0.05 * gloss4
     elif material == "metal":
         up = 2.0 * nz * ny  # of the mirrored direction: sky above, a dark horizon, ground below
-        mirror = np.where(up > 0.0, 0.5 + 1.1 * up, 0.12 - 0.35 * up) + 0.25 * np.clip(
-            np.abs(up - 0.12) * 8.0, 0.0, 1.0
-        )
+        mirror = np.where(up > 0.0, 0.5 + 1.1 * up, 0.12 - 0.35 * up) + 0.25 * clamp(np.abs(up - 0.12) * 8.0, 0.0, 1.0)
         shine = 1.1 * gloss32 * gloss4 + 0.05
+        mirror = mirror + 0.55 * _streak(clay, 0.2, 0.16) * nz
     elif material == "glass":
-        shine = 1.3 * gloss32 * gloss32 + 0.3 * rim
+        shine = 1.3 * gloss32 * gloss32 + 0.3 * rim + 0.2 * (_streak(clay, 0.3, 0.09) + _streak(clay, 0.56, 0.04))
 
-    clear = clay.cover * (1.0 - clay.inked) if material == "glass" else None
     for c in range(3):
         albedo = colour[c] * texture
         if material == "wood":
@@ -69,14 +70,14 @@ def shade(
             body = albedo * (light.sun[c] * sun + light.sky[c] * sky)
         if material == "glass":
             through = behind[c] * (0.14 + 0.86 * colour[c]) * (0.95 - 0.45 * rim)
-            body = through * 0.62 + body * (0.36 + 0.5 * rim)
+            body = through * 0.55 + body * (0.46 + 0.45 * rim)
         if shine is not None:
             body = body + shine * (light.sun[c] * 0.9 + light.sky[c] * 0.3)
         if clay.ink is not None:
             ink = clay.ink[c] * (light.sun[c] * sun + light.sky[c] * sky) + 0.25 * gloss32 * light.sun[c]
             body = body + (ink - body) * clay.inked
         out[c] = body
-    return out, alpha if clear is None else alpha
+    return out, clay.cover
 
 
 def _wood(clay: Clay, seed: int) -> Field:
@@ -98,3 +99,9 @@ def _weave(clay: Clay) -> Field:
     even = (column + row) - 2.0 * np.floor((column + row) * 0.5)
     thread = np.where(even > 0.5, fu * fu, fv * fv)
     return 1.22 - 2.3 * thread - 0.14 * even
+
+
+def _streak(clay: Clay, at: float, wide: float) -> Field:
+    """A slanting reflection, as of a window: it gives flat faces their polish."""
+    slant = clay.y - 0.55 * clay.x - at
+    return np.maximum(1.0 - np.abs(slant) / wide, 0.0)

@@ -33,7 +33,8 @@ def clouds() -> Field:
 
 def look(texture: Field, u: Field, v: Field) -> Field:
     """The texture at (u, v) in its pixels, wrapped."""
-    return texture[np.floor(v).astype(np.int32) & (SIDE - 1), np.floor(u).astype(np.int32) & (SIDE - 1)]
+    found: Field = texture[np.floor(v).astype(np.int32) & (SIDE - 1), np.floor(u).astype(np.int32) & (SIDE - 1)]
+    return found
 
 
 def grain(seed: int, count: int) -> np.ndarray:

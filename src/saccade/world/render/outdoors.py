@@ -15,7 +15,9 @@ def mushroom(clay: Clay, pose: str) -> None:
     clay.add(stem, bulge=0.18, ink=CREAM)
     clay.add(sdf.ellipse(x, y, 0, 0.47, 0.47, 0.1), tint=0.4, bulge=0.08)
     cap = sdf.both(sdf.ellipse(x, y, 0, 0.46, 0.52, 0.53), 0.44 - y)
-    clay.add(sdf.melt(cap, sdf.ellipse(x, y, 0, 0.48, 0.5, 0.08), 0.05), bulge=0.42)
+    nx, ny = sdf.clamp(x / 0.56, -1.0, 1.0), sdf.clamp((y - 0.42) / 0.6, -0.2, 1.0)
+    nz = np.sqrt(np.maximum(1.0 - nx * nx - ny * ny, 0.05))
+    clay.add(sdf.union(cap, sdf.ellipse(x, y, 0, 0.46, 0.515, 0.06)), normal=(nx, ny, nz))
     for cx, cy, r in ((-0.24, 0.64, 0.085), (0.08, 0.8, 0.1), (0.3, 0.58, 0.075), (0.0, 0.57, 0.06)):
         clay.add(sdf.ellipse(x, y, cx, cy, r, r * 0.85), ink=WHITE, normal=(cx, cy - 0.3, 0.8))
 
@@ -27,7 +29,7 @@ def tree(clay: Clay, pose: str) -> None:
         tier = sdf.polygon(x, y, [(-wide, base), (0, base - 0.05), (wide, base), (0, tip)]) - 0.012
         across = x / np.maximum(wide * (tip - y) / (tip - base) + 0.02, 0.03)
         nx, _, nz = turned(across * 0.9)
-        shade = 0.35 * np.clip((y - base) / (tip - base), 0.0, 1.0)
+        shade = 0.35 * sdf.clamp((y - base) / (tip - base), 0.0, 1.0)
         clay.add(tier, normal=(nx, shade, nz), tint=0.82 + 0.2 * base)
 
 
@@ -80,6 +82,7 @@ def fish(clay: Clay, pose: str) -> None:
     clay.add(sdf.union(tail, fin, belly), tint=0.62, bulge=0.08)
     clay.add(sdf.ellipse(x, y, 0.16, 0.45, 0.57, 0.36), bulge=0.36)
     clay.add(sdf.ellipse(x, y, 0.08, 0.36, 0.13, 0.08), tint=0.62, bulge=0.06)
-    clay.add(np.abs(sdf.circle(x, y, 0.62, 0.45, 0.28)) - 0.015, tint=0.5, bulge=0.03, faint=0.8)
+    gill = sdf.both(np.abs(sdf.circle(x, y, 0.62, 0.45, 0.28)) - 0.015, np.maximum(x - 0.45, np.abs(y - 0.45) - 0.2))
+    clay.add(gill, tint=0.5, bulge=0.03, faint=0.8)
     clay.add(sdf.circle(x, y, 0.5, 0.55, 0.085), ink=WHITE, normal=(0.2, 0.2, 0.9))
     clay.add(sdf.circle(x, y, 0.52, 0.55, 0.045), ink=DARK, bulge=0.05)

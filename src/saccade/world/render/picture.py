@@ -15,7 +15,7 @@ from saccade.world.render.clay import Clay
 from saccade.world.render.light import Light, light_of
 from saccade.world.render.materials import shade
 from saccade.world.render.noise import grain
-from saccade.world.render.sdf import Field
+from saccade.world.render.sdf import Field, clamp
 from saccade.world.scene import Scene, Thing
 
 MODELS: dict[str, Callable[[Clay, str], None]] = {
@@ -41,14 +41,14 @@ def render(scene: Scene, size: int = 128) -> Picture:
     light = light_of(scene)
     canvas = backdrop(scene, light, size)
     owners = np.zeros((size, size), np.uint8)
-    containers = {r.object for r in scene.relations if r.predicate == "inside"}
     lifted = {r.subject for r in scene.relations if r.predicate in ("on", "inside")}
     lifted |= {r.object for r in scene.relations if r.predicate == "holding"}
     for i, thing in enumerate(scene.things):
         if i not in lifted:
             _cast_shadow(canvas, thing, light, size)
     steps = [(thing.depth, i, False) for i, thing in enumerate(scene.things)]
-    steps += [(scene.things[i].depth + 0.002, i, True) for i in containers]  # the inner wall, behind what is inside
+    # A basket's inner wall comes before what is inside it, its outer wall after.
+    steps += [(thing.depth + 0.002, i, True) for i, thing in enumerate(scene.things) if thing.kind == "basket"]
     for _, i, inner in sorted(steps, key=lambda step: (-step[0], step[1])):
         thing = scene.things[i]
         _paint(canvas, owners, scene, thing, i, light, size, inner=inner)
@@ -82,8 +82,8 @@ def _paint(
         household.basket_back(clay)
     else:
         MODELS[thing.kind](clay, thing.pose)
-    r, g, b = (round(v / 255, 4) ** 2 for v in COLOURS[thing.colour])
-    behind = canvas[(slice(None), *window)]
+    r, g, b = (v * v / 65025 for v in COLOURS[thing.colour])  # linear light
+    behind = canvas[:, window[0], window[1]]
     colour, alpha = shade(clay, (r, g, b), thing.material, light, thing.facing, behind, scene.seed + 131 * i)
     for c in range(3):
         behind[c] += (colour[c] - behind[c]) * alpha
@@ -107,7 +107,7 @@ def _cast_shadow(canvas: Field, thing: Thing, light: Light, size: int) -> None:
         (side * reach * 0.55, half + reach * 0.35, 0.14 * thing.height, light.shadow),
     ):
         ex, ey = (px - shift) / rx, (py + 0.02 * thing.height) / ry
-        soft = np.clip(1.0 - np.sqrt(ex * ex + ey * ey), 0.0, 1.0)
+        soft = clamp(1.0 - np.sqrt(ex * ex + ey * ey), 0.0, 1.0)
         soft = 1.0 - soft * soft * (3.0 - 2.0 * soft) * weight
         dark = soft if dark is None else dark * soft
     assert dark is not None
@@ -118,15 +118,15 @@ def _expose(canvas: Field, seed: int, size: int) -> UInt8[np.ndarray, "row colum
     """Linear light to display values (a square root is near enough to a camera's curve), darker corners, grain."""
     x, y = grid(size)
     vignette = 1.03 - 0.22 * ((x - 0.5) * (x - 0.5) + (y - 0.5) * (y - 0.5))
-    display = np.sqrt(np.clip(canvas, 0.0, 1.0)) * vignette
+    display = np.sqrt(clamp(canvas, 0.0, 1.0)) * vignette
     noise = grain(seed, 3 * size * size).reshape(3, size, size).astype(np.float32)
     display = display * 255.0 + noise * (NOISE * 255.0 / 100.0) + 0.5
-    return np.ascontiguousarray(np.clip(display, 0.0, 255.0).astype(np.uint8).transpose(1, 2, 0))
+    return np.ascontiguousarray(clamp(display, 0.0, 255.0).astype(np.uint8).transpose(1, 2, 0))
 
 
 def _tight_boxes(masks: Bool[np.ndarray, "thing row column"], size: int) -> Float32[np.ndarray, "thing 4"]:
     boxes = np.zeros((len(masks), 4), np.float32)
-    rows, columns = masks.any(axis=2), masks.any(axis=1)
+    rows, columns = np.any(masks, axis=2), np.any(masks, axis=1)
     for i in range(len(masks)):
         down, across = np.flatnonzero(rows[i]), np.flatnonzero(columns[i])
         if len(down):

@@ -6,7 +6,7 @@ import numpy as np
 
 from saccade.world.render import sdf
 from saccade.world.render.clay import Clay, Normal
-from saccade.world.render.sdf import Field
+from saccade.world.render.sdf import Field, clamp
 
 # Cosine and sine of 90° + 36° n, written out so that no machine's library decides them.
 _COS = (0.0, -0.587785, -0.951057, -0.951057, -0.587785, 0.0, 0.587785, 0.951057, 0.951057, 0.587785)
@@ -15,7 +15,7 @@ _SIN = (1.0, 0.809017, 0.309017, -0.309017, -0.809017, -1.0, -0.809017, -0.30901
 
 def turned(across: Field, up: float = 0.15) -> Normal:
     """The surface of an upright round body, `across` from -1 at its left edge to 1 at its right."""
-    nx = np.clip(across, -0.98, 0.98)
+    nx = clamp(across, -0.98, 0.98)
     return nx, up, np.sqrt(1.0 - nx * nx)
 
 

@@ -1,0 +1,148 @@
+"""`saccade world`: make the built-in world, look at it, and count what is in it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from saccade.config import override
+from saccade.errors import SaccadeError
+from saccade.files import atomic_file
+
+app = typer.Typer(help="Make and look at the built-in world of toys.", no_args_is_help=True)
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Argument(help="Settings as key=value: pictures, seed, size, captions, twins, hard_groups, novel."),
+]
+Folder = Annotated[
+    Path | None, typer.Argument(help="A folder made by `saccade world make`; the default world if not given.")
+]
+
+
+@app.command()
+def make(
+    settings: Settings = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder to write; the cache folder if not given.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; as many as there are cores if not given. The world is the same.")
+    ] = None,
+) -> None:
+    """Make a world: pictures, captions, boxes, masks and relations, all from one seed.
+
+    A world made before with the same settings is found in the cache and not made again.
+
+    Example: saccade world make pictures=5000 seed=1 --out worlds/five-thousand
+    """
+    from saccade.world import WorldConfig, make_world
+
+    console = Console()
+    config = override(WorldConfig(), settings or [])
+    columns = (
+        TextColumn("painting"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    started = time.perf_counter()
+    made = 0
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=sum(config.counts().values()), rate="")
+
+        def tell(done: int, total: int) -> None:
+            nonlocal made
+            made = done
+            rate = 60 * done / (time.perf_counter() - started)
+            bar.update(task, completed=done, total=total, rate=f"{rate:,.0f} pictures/min")
+
+        world = make_world(config, out, workers, tell)
+    seconds = time.perf_counter() - started
+    console.print(_counts(world))
+    if made:
+        console.print(f"{made:,} pictures in {seconds:.1f} s: {60 * made / seconds:,.0f} a minute")
+    else:
+        console.print("made before, found whole")
+    console.print(str(world.folder), soft_wrap=True)
+
+
+@app.command()
+def show(
+    folder: Folder = None,
+    split: Annotated[str, typer.Option(help="train, dev, test, hard (twins side by side) or novel.")] = "test",
+    count: Annotated[int, typer.Option(help="How many pictures.")] = 12,
+    start: Annotated[int, typer.Option(help="The first picture.")] = 0,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The PNG to write.")] = Path("sheet.png"),
+    redraw: Annotated[
+        bool, typer.Option("--redraw", help="Draw the scenes anew at the sheet's resolution, not the stored pixels.")
+    ] = False,
+) -> None:
+    """Draw a contact sheet: pictures with boxes, captions with each phrase in the colour of its box.
+
+    Example: saccade world show --split hard --count 8 --out twins.png
+    """
+    from saccade.world.sheet import contact_sheet
+
+    console = Console()
+    world = _open(folder, console)
+    part = world.split(split)
+    indices = range(start, min(start + count, len(part)))
+    if not indices:
+        raise SaccadeError(f"{split} has {len(part)} pictures: none from {start} on")
+    sheet = contact_sheet(part, indices, f"The world, split “{split}”", redraw=redraw)
+    with atomic_file(out) as temporary:
+        sheet.save(temporary, format="PNG", optimize=True)
+    console.print(f"{len(indices)} pictures of {split} on {out}", soft_wrap=True)
+
+
+@app.command()
+def info(
+    folder: Folder = None,
+    check: Annotated[bool, typer.Option("--check", help="Compare every byte with the checksums.")] = False,
+) -> None:
+    """Count what a world holds: pictures, things, relations, words.
+
+    Example: saccade world info worlds/five-thousand --check
+    """
+    from saccade.world import open_world
+    from saccade.world.census import census
+
+    console = Console()
+    world = _open(folder, console)
+    if check:
+        open_world(world.folder, check=True)
+        console.print("every byte is as written")
+    console.print(_counts(world))
+    table = Table("of", "different", "the most frequent", box=None, pad_edge=False)
+    for name, counts in census(world).items():
+        most = ", ".join(f"{word} {n:,}" for word, n in counts.most_common(6))
+        table.add_row(name, f"{len(counts):,}", most)
+    console.print(table)
+    console.print(str(world.folder), soft_wrap=True)
+
+
+def _open(folder: Path | None, console: Console):  # type: ignore[no-untyped-def]  # World, imported only when needed
+    from saccade.world import WorldConfig, make_world, open_world
+
+    if folder is not None:
+        return open_world(folder)
+    config = WorldConfig()
+    if not (config.folder() / "manifest.json").is_file():
+        console.print("making the default world first (once) …")
+    return make_world(config)
+
+
+def _counts(world) -> Table:  # type: ignore[no-untyped-def]
+    table = Table("split", "pictures", "captions", box=None, pad_edge=False)
+    for name in world.splits:
+        split = world.split(name)
+        table.add_row(name, f"{len(split):,}", f"{len(split) * world.config.captions:,}")
+    return table
