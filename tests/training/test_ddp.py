@@ -21,7 +21,7 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     for name in ("LOCAL_RANK", "NODE_RANK", "MASTER_PORT"):
         environment.pop(name, None)
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, str(script), str(tmp_path)], env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     zero, one = (torch.load(tmp_path / f"rank{rank}.pt") for rank in range(2))
