@@ -52,7 +52,8 @@ def settle(things: Sequence[Thing], acts: Sequence[Relation]) -> tuple[Thing, ..
         elif act.predicate == "on":
             placed[act.subject] = _lift(a, b, b.x, b.y - b.height * kind_b.top, -0.002)
         elif act.predicate == "inside":
-            placed[act.subject] = _lift(a, b, b.x, b.y - b.height * 0.42, 0.001)
+            high = drawn_height(a, b.depth)  # a small thing lies high, so that most of it shows over the rim
+            placed[act.subject] = _lift(a, b, b.x, b.y - max(0.3 * b.height, 0.6 * b.height - 0.3 * high), 0.001)
         elif act.predicate == "riding" and kind_b.seat:
             x = b.x + b.facing * kind_b.seat[0] * b.height
             placed[act.subject] = replace(

@@ -28,7 +28,7 @@ class Look:
     gap: int = 22
     margin: int = 34
     text: int = 13
-    lines: int = 7  # room for captions under a picture
+    lines: int = 8  # room for captions under a picture
 
 
 @cache

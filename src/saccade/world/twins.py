@@ -56,6 +56,8 @@ def make_twin(scene: Scene, dice: Dice, name: str, hidden: float) -> tuple[Scene
         a, b = scene.things[i], scene.things[j]
         if any(getattr(a, name) == getattr(b, name) for name in swap[:1]):
             continue
+        if swap == ("material",) and (scene.lighting == "night" or "small" in (a.size, b.size)):
+            continue  # too little to see it by
         things = rebind(scene.things, i, j, swap)
         if is_novel(things, acts) or not all(_suits(act, things) for act in acts):
             continue

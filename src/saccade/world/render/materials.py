@@ -50,9 +50,9 @@ def shade(
         shine = 0.05 * gloss4
     elif material == "metal":
         up = 2.0 * nz * ny  # of the mirrored direction: sky above, a dark horizon, ground below
-        mirror = np.where(up > 0.0, 0.5 + 1.1 * up, 0.12 - 0.35 * up) + 0.25 * clamp(np.abs(up - 0.12) * 8.0, 0.0, 1.0)
+        mirror = np.where(up > 0.0, 0.28 + 0.8 * up, 0.06 - 0.26 * up) + 0.2 * clamp(np.abs(up - 0.12) * 8.0, 0.0, 1.0)
         shine = 1.1 * gloss32 * gloss4 + 0.05
-        mirror = mirror + 0.55 * _streak(clay, 0.2, 0.16) * nz
+        mirror = mirror + 0.4 * _streak(clay, 0.2, 0.16) * nz
     elif material == "glass":
         shine = 1.3 * gloss32 * gloss32 + 0.3 * rim + 0.2 * (_streak(clay, 0.3, 0.09) + _streak(clay, 0.56, 0.04))
 
