@@ -60,12 +60,10 @@ def attended_similarity(
     kept = len(queries) * len(context) * queries.shape[1] * context.shape[1] * queries.element_size() * _SAVED
     with torch.autocast(queries.device.type, enabled=False):
         inputs = _prepare(queries, query_mask, context, context_mask, product_dtype)
-        if needs_grad and kept <= budget:  # one tile, of which autograd may keep everything
+        if needs_grad and kept <= budget:  # autograd may keep everything
             vectors, norm, others, gram = inputs
-            everything = torch.arange(max(len(vectors), len(others)), device=vectors.device)
-            asking = _Group(everything[: len(vectors)], vectors, norm, query_mask, False)
-            asked = _Group(everything[: len(others)], others, gram, context_mask, False)
-            return _similarity_of_groups(asking, asked, form).T
+            side = _side(gram, budget // _TEMPORARIES)
+            return _table(_groups(vectors, norm, query_mask, side), _groups(others, gram, context_mask, side), form)
         result: Tensor = _Tiled.apply(*inputs, query_mask, context_mask, form, budget)  # type: ignore[no-untyped-call]
         return result
 
@@ -193,8 +191,16 @@ def _similarity_of_groups(queries: _Group, context: _Group, form: AttentionForm)
     return pool(match, queries.mask, form.pool, form.pool_sharpness)
 
 
+def _table(queries: list[_Group], context: list[_Group], form: AttentionForm) -> Float[Tensor, "item other"]:
+    """Tile after tile, then back into the items' own order."""
+    rows = [torch.cat([_similarity_of_groups(asking, asked, form) for asked in context]) for asking in queries]
+    sorted_table = torch.cat(rows, dim=1).T
+    item, other = (torch.cat([group.index for group in groups]).argsort() for groups in (queries, context))
+    return sorted_table[item][:, other]
+
+
 class _Tiled(torch.autograd.Function):
-    """Tile after tile; nothing of a tile is kept, it is computed again when its gradient is wanted."""
+    """Nothing of a tile is kept for the backward pass: it is computed again when its gradient is wanted."""
 
     @staticmethod
     def forward(
@@ -211,12 +217,7 @@ class _Tiled(torch.autograd.Function):
         ctx.save_for_backward(queries, norm, context, gram, query_mask, context_mask)
         ctx.options = form, budget
         side = _side(gram, budget // _TEMPORARIES)
-        context_groups = _groups(context, gram, context_mask, side)
-        result = gram.new_empty(len(queries), len(context))
-        for asking in _groups(queries, norm, query_mask, side):
-            for asked in context_groups:
-                result[asking.index[:, None], asked.index] = _similarity_of_groups(asking, asked, form).T
-        return result
+        return _table(_groups(queries, norm, query_mask, side), _groups(context, gram, context_mask, side), form)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
