@@ -36,6 +36,7 @@ class Focus:
     first: int
     second: int
     attributes: tuple[str, ...]
+    only: bool = False  # say just these of the two, whatever else would tell them apart
 
 
 def caption_scene(scene: Scene, dice: Dice, count: int, given: Sequence[Caption] = ()) -> tuple[Caption, ...]:
@@ -63,6 +64,9 @@ def caption_of(sentence: Sentence, distractor: str | None) -> Caption:
 def draw_plan(scene: Scene, dice: Dice, focus: Focus | None = None) -> Plan:
     """Something to say of the scene; with a focus, something that says which of the two has which attribute."""
     seed = dice.below(1 << 30)
+    if focus and "kind" in focus.attributes:  # the nouns tell already: both get the same few attributes
+        few = tuple(a for a, p in (("colour", 0.8), ("size", 0.15), ("material", 0.3)) if dice.chance(p))
+        focus = replace(focus, attributes=few, only=True)
     place, light, opening = dice.chance(0.2), dice.chance(0.1), dice.chance(0.2)
     if scene.background in ("room", "street"):
         light = light and scene.lighting == "night"  # elsewhere there is no sky to tell the weather by
@@ -159,7 +163,7 @@ def _mention(scene: Scene, i: int, dice: Dice, focus: Focus | None, say: str = "
     chances = {"colour": 0.72, "size": 0.22, "material": 0.28}
     said = {name for name, p in chances.items() if dice.chance(p)} | ({say} if say else set())
     if focus and i in (focus.first, focus.second):
-        said |= set(focus.attributes) - {"kind"}
+        said = set(focus.attributes) if focus.only else said | set(focus.attributes)
     thing = scene.things[i]
     if thing.size == "medium" and not focus and dice.chance(0.7):
         said.discard("size")  # what is of ordinary size is seldom said to be
@@ -171,7 +175,7 @@ def _mention(scene: Scene, i: int, dice: Dice, focus: Focus | None, say: str = "
             if n != i and t.kind == thing.kind and all(getattr(t, a) == getattr(thing, a) for a in said)
         ]
 
-    if dice.chance(0.85):
+    if dice.chance(0.85) and not (focus and focus.only and i in (focus.first, focus.second)):
         for name in dice.shuffled(("colour", "material", "size")):
             if any(getattr(t, name) != getattr(thing, name) for t in rivals()):
                 said.add(name)

@@ -11,7 +11,7 @@ from saccade.config import to_dict
 from saccade.errors import SaccadeError
 from saccade.files import cache_folder
 
-GENERATOR = 2  # raised whenever the same configuration would give another picture or sentence
+GENERATOR = 4  # raised whenever the same configuration would give another picture or sentence
 
 SPLITS = ("train", "dev", "test", "hard", "novel")
 

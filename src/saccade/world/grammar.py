@@ -109,10 +109,11 @@ class _Writer:
         said = mention.attributes - bare
         several = len(mention.things) > 1
         noun = word_for(thing.kind, NOUNS[thing.kind], seed)
-        again = at in self.said  # a second mention needs no attributes to be understood
+        again = at in self.said
+        alike = sum(self.things[m.things[0]].kind == thing.kind for m in self.plan.mentions) > 1
         words: list[str] = []
         tail = ""
-        if not again:
+        if not again or alike:  # a second mention needs its attributes only where the noun alone would not do
             if "size" in said:
                 words.append(word_for(thing.size, SIZE_WORDS[thing.size], seed))
             if "colour" in said:

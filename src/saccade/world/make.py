@@ -89,7 +89,7 @@ def _orders(config: WorldConfig, split: str) -> list[Order]:
 
 def _fulfil(orders: list[Order], workers: int | None) -> Iterator[list[Row]]:
     """The orders' rows, in order. Every group has a seed of its own, so the workers' number changes nothing."""
-    count = min(workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2, len(orders))
+    count = min(workers or _cores(), len(orders))
     if count <= 1:
         yield from map(make_rows, orders)
         return
@@ -107,6 +107,11 @@ def _fulfil(orders: list[Order], workers: int | None) -> Iterator[list[Row]]:
         raise SaccadeError("a process making pictures was ended from outside (out of memory?)") from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _cores() -> int:
+    """Those this process may use, which in a container can be fewer than there are."""
+    return len(os.sched_getaffinity(0)) if sys.platform.startswith("linux") else os.cpu_count() or 1
 
 
 def make_rows(order: Order) -> list[Row]:
