@@ -36,7 +36,7 @@ class Plain(torch.nn.Module):
 class Quiet(ToyTask):
     """No noise, so that the ranks together do what one process does."""
 
-    def loss(self, model: Any, batch: Any) -> tuple[torch.Tensor, dict[str, float]]:
+    def loss(self, model: Any, batch: Any, step: int) -> tuple[torch.Tensor, dict[str, float]]:
         logits = model.classify(batch.values)
         return torch.nn.functional.cross_entropy(logits, batch.labels), {}
 

@@ -36,9 +36,9 @@ class Reporting(ToyTask):
         super().__init__()
         self.steps = steps
 
-    def loss(self, model: nn.Module, batch: Points) -> tuple[Tensor, dict[str, float]]:
+    def loss(self, model: nn.Module, batch: Points, step: int) -> tuple[Tensor, dict[str, float]]:
         self.steps.send("step")
-        return super().loss(model, batch)
+        return super().loss(model, batch, step)
 
 
 def train(folder: Path, steps: Connection, fatal_operation: int = 0, die_in_save: int = 0) -> None:

@@ -53,7 +53,7 @@ def test_training_equals_a_loop_written_by_hand(tmp_path: Path) -> None:
     for step in range(24):
         optimiser.param_groups[0]["lr"] = 1e-2 * 0.5 ** (step // 8)
         optimiser.zero_grad()
-        task.loss(other, task.batch(sampler.indices(step)))[0].backward()
+        task.loss(other, task.batch(sampler.indices(step)), step)[0].backward()
         nn.utils.clip_grad_norm_(other.parameters(), 0.3)
         optimiser.step()
     assert same_weights(model.state_dict(), other.state_dict())
@@ -126,9 +126,9 @@ def test_bf16_runs_the_loss_and_the_evaluation_under_autocast_and_keeps_float32_
     seen = set()
 
     class Watching(ToyTask):
-        def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, dict[str, float]]:
+        def loss(self, model: nn.Module, batch: Any, step: int) -> tuple[Tensor, dict[str, float]]:
             seen.add(model.classify(batch.values).dtype)  # type: ignore[operator]
-            return super().loss(model, batch)
+            return super().loss(model, batch, step)
 
         def evaluate(self, model: nn.Module) -> dict[str, float]:
             seen.add(model.classify(self.values).dtype)  # type: ignore[operator]
@@ -144,8 +144,8 @@ def test_a_loss_or_gradient_that_is_not_finite_stops_the_run_and_saves_nothing(t
     class Breaking(ToyTask):
         count = 0
 
-        def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, dict[str, float]]:
-            loss, figures = super().loss(model, batch)
+        def loss(self, model: nn.Module, batch: Any, step: int) -> tuple[Tensor, dict[str, float]]:
+            loss, figures = super().loss(model, batch, step)
             self.count += 1
             if self.count == 13:
                 zero = (loss - loss.detach()).clamp(min=0)

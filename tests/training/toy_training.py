@@ -60,7 +60,7 @@ class ToyTask:
     def batch(self, indices: Sequence[int]) -> Points:
         return Points(self.values[list(indices)], self.labels[list(indices)])
 
-    def loss(self, model: nn.Module, batch: Points) -> tuple[Tensor, dict[str, float]]:
+    def loss(self, model: nn.Module, batch: Points, step: int) -> tuple[Tensor, dict[str, float]]:
         noise = float(np.random.normal()) + random.gauss(0, 1)  # noqa: NPY002
         logits = model.classify(batch.values + 0.01 * noise)  # type: ignore[operator]
         loss = nn.functional.cross_entropy(logits, batch.labels)

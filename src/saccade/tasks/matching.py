@@ -24,6 +24,7 @@ class MatchingConfig:
 
     margin: float = 0.2
     negatives: Negatives = "hardest"
+    gentle_steps: int = 0  # so many first steps learn from all negatives: the hardest alone can stall a fresh model
     siblings: bool = (
         True  # another caption of the same picture in a batch counts as a negative, as in the official code
     )
@@ -52,10 +53,11 @@ class MatchingTask:
         texts = type(texts)(texts.tokens[:, :longest], texts.mask[:, :longest], texts.words)
         return PairBatch(self.train.images.batch(images.tolist()), texts, torch.as_tensor(images))
 
-    def loss(self, model: nn.Module, batch: PairBatch) -> tuple[Tensor, dict[str, float]]:
+    def loss(self, model: nn.Module, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
         similarity = model(batch.images, batch.texts)
+        negatives = "all" if step < self.config.gentle_steps else self.config.negatives
         same = None if self.config.siblings else batch.image_index[:, None] == batch.image_index[None, :]
-        return triplet_loss(similarity, self.config.margin, self.config.negatives, same), {}
+        return triplet_loss(similarity, self.config.margin, negatives, same), {}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         assert isinstance(model, Matcher)

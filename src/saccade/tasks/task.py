@@ -26,8 +26,8 @@ class Task(Protocol):
         """
         ...
 
-    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, dict[str, float]]:
-        """The scalar to minimise, and further figures to log."""
+    def loss(self, model: nn.Module, batch: Any, step: int) -> tuple[Tensor, dict[str, float]]:
+        """The scalar to minimise at this step (counted from 0 over the whole run), and further figures to log."""
         ...
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:

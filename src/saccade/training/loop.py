@@ -108,7 +108,7 @@ class Loop:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         batch = self.fabric.to_device(batch)
-        loss, own = self._module(lambda model: self.task.loss(model, batch))
+        loss, own = self._module(lambda model: self.task.loss(model, batch, step))
         figures = {"loss": loss.item(), **{name: float(value) for name, value in own.items()}}
         figures = mean_over_ranks(self.fabric, figures)
         if not math.isfinite(figures["loss"]):
