@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from saccade.errors import SaccadeError
+from saccade.metrics import CUTOFFS
 
 
 def evaluate(
@@ -28,20 +29,18 @@ def evaluate(
     Example: saccade eval runs/scan runs/vse --split hard
     """
     from saccade.config import override
-    from saccade.data import DataConfig, open_split
+    from saccade.data import open_split
     from saccade.files import write_json
     from saccade.metrics import chance, recall
     from saccade.models import Matcher, load_model
     from saccade.tasks import similarity_table
-    from saccade.training.run import CONFIG, load_run_config
+    from saccade.training.run import CONFIG, RunConfig, load_run_config
 
     folders, words = [m for m in models if "=" not in m], [m for m in models if "=" in m]
     if not folders:
         raise SaccadeError("name at least one run or model folder to evaluate")
-    has_run = (Path(folders[0]) / CONFIG).exists()
-    config = override(
-        load_run_config(folders[0]).data if has_run else DataConfig(), [w.removeprefix("data.") for w in words]
-    )
+    run = load_run_config(folders[0]) if (Path(folders[0]) / CONFIG).exists() else RunConfig()
+    config = override(run, words).data
     data = open_split(config, split or config.test_split)
     rows: dict[str, dict[str, float]] = {"chance": chance(data.image_of_text, len(data.images))}
     tables = []
@@ -60,14 +59,13 @@ def evaluate(
 
 def _table(title: str, rows: dict[str, dict[str, float]]) -> Table:
     table = Table(title=title, title_justify="left")
-    table.add_column("model")
-    columns = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)] + ["rsum"]
-    for column in columns:
-        way, _, figure = column.partition("_")
-        arrow = {"i2t": "picture→text ", "t2i": "text→picture "}.get(way, "")
-        table.add_column(
-            f"{arrow}{figure or way}".replace("r1", "R@1").replace("R@10", "R@10").replace("r5", "R@5"), justify="right"
-        )
+    table.add_column("model", overflow="fold")
+    headings = {"i2t": "picture→text", "t2i": "text→picture"}
+    for heading in headings.values():
+        for k in CUTOFFS:
+            table.add_column(f"{heading}\nR@{k}" if k == CUTOFFS[0] else f"\nR@{k}", justify="right", no_wrap=True)
+    table.add_column("\nrsum", justify="right")
     for name, figures in rows.items():
-        table.add_row(name, *(f"{figures[c]:.1f}" for c in columns))
+        recalls = [figures[f"{way}_r{k}"] for way in headings for k in CUTOFFS]
+        table.add_row(name, *(f"{value:.1f}" for value in (*recalls, figures["rsum"])))
     return table

@@ -25,7 +25,7 @@ def explain(
     from saccade.cli.score import report_unknown
 
     matcher = load(model, device)
-    report_unknown(matcher.model.vocabulary.unknown, [text])
+    report_unknown(matcher.model.vocabulary, [text])
     explanation = matcher.explain(picture, text)
     explanation.save(out)
     typer.echo(f"score {explanation.score:.3f}; the picture is in {out}")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from saccade.errors import SaccadeError
+
+if TYPE_CHECKING:
+    from saccade.language import Vocabulary
 
 
 def score(
@@ -32,7 +35,7 @@ def score(
     if not text:
         raise SaccadeError('give at least one sentence with --text "…"')
     matcher = load(model, device)
-    report_unknown(matcher.model.vocabulary.unknown, text)
+    report_unknown(matcher.model.vocabulary, text)
     scores = matcher.score(files, text)
     order = scores[:, 0].argsort()[::-1][:top]
     if as_json:
@@ -47,8 +50,8 @@ def score(
     Console().print(table)
 
 
-def report_unknown(unknown: object, texts: list[str]) -> None:
-    """Say on standard error which words the model has never seen."""
-    words = sorted({w for text in texts for w in unknown(text)})  # type: ignore[operator]
+def report_unknown(vocabulary: Vocabulary, texts: list[str]) -> None:
+    """Say on standard error which words the model has never seen; refuse a sentence of only such words."""
+    words = sorted({word for text in texts for word in vocabulary.check(text)})
     if words:
         typer.echo(f"note: the model does not know {', '.join(words)}", err=True)
