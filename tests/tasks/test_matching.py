@@ -1,0 +1,125 @@
+"""Matching: the loss by hand, batches of true pairs, and a small training run that beats chance and its ablation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from saccade.batch import RegionBatch
+from saccade.data import CaptionedImages
+from saccade.language import Vocabulary
+from saccade.metrics import chance, recall
+from saccade.models import Matcher, Scan, ScanConfig, Vse, VseConfig, load_model
+from saccade.nn import triplet_loss
+from saccade.tasks import MatchingConfig, MatchingTask, similarity_table
+from saccade.training import Trainer, TrainerConfig, seed_everything
+
+COLOURS, KINDS = ("red", "green", "blue", "black"), ("cube", "ball", "cone", "ring")
+
+
+def test_the_triplet_losses_by_hand() -> None:
+    similarity = torch.tensor([[0.5, 0.6, 0.1], [0.2, 0.9, 0.85], [0.45, 0.3, 0.4]])
+    captions = [[0.3, 0.0], [0.0, 0.15], [0.25, 0.1]]  # [0.2 + S_ij − S_ii]₊ by row
+    images = [[0.0, 0.15], [0.0, 0.0], [0.0, 0.65]]  # [0.2 + S_ij − S_jj]₊ by column
+    assert float(triplet_loss(similarity, 0.2, "all")) == pytest.approx(sum(map(sum, captions + images)))
+    assert float(triplet_loss(similarity, 0.2, "hardest")) == pytest.approx(sum(map(max, captions + images)))
+
+
+def test_a_sibling_caption_is_no_negative_when_told_so() -> None:
+    similarity = torch.tensor([[0.5, 0.9], [0.9, 0.5]])
+    same = torch.ones(2, 2, dtype=torch.bool)
+    assert float(triplet_loss(similarity, 0.2, "hardest", same)) == 0.0
+    assert float(triplet_loss(similarity, 0.2, "hardest")) == pytest.approx(2 * 0.6 + 2 * 0.6)
+
+
+class Bindings:
+    """Pictures of two things as two regions, each its colour beside its kind: twins have the same mean."""
+
+    dim = 8  # four colours, four kinds
+
+    def __init__(self, things: Sequence[tuple[tuple[int, int], ...]]) -> None:
+        self.things = things
+        self.ids = tuple(map(str, range(len(things))))
+
+    def __len__(self) -> int:
+        return len(self.things)
+
+    def batch(self, indices: Sequence[int]) -> RegionBatch:
+        features = []
+        for i in indices:
+            rows = np.random.default_rng(i).normal(scale=0.1, size=(2, self.dim)).astype(np.float32)
+            for row, (colour, kind) in zip(rows, self.things[i], strict=True):
+                row[[colour, 4 + kind]] += 1
+            features.append(rows)
+        return RegionBatch.of(features, [np.tile(np.float32([0, 0, 1, 1]), (2, 1))] * len(indices))
+
+
+def bindings(seed: int, count: int) -> CaptionedImages:
+    """Twins side by side: "a red cube and a blue ball", then "a blue cube and a red ball"."""
+    rng = np.random.default_rng(seed)
+    things = []
+    for _ in range(count // 2):
+        (c1, c2), (k1, k2) = (rng.choice(4, 2, replace=False) for _ in range(2))
+        things += [((c1, k1), (c2, k2)), ((c2, k1), (c1, k2))]
+    texts = [" and ".join(f"a {COLOURS[c]} {KINDS[k]}" for c, k in pair) for pair in things]
+    return CaptionedImages("bindings", "train", Bindings(things), tuple(texts), np.arange(count))
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[CaptionedImages, CaptionedImages]:
+    return bindings(0, 400), bindings(1, 40)
+
+
+def train(model: Matcher, data: tuple[CaptionedImages, CaptionedImages], folder: Path) -> dict[str, float]:
+    task = MatchingTask(*data, model.vocabulary, MatchingConfig(siblings=False, gentle_steps=30))
+    config = TrainerConfig(epochs=12, batch_size=40, learning_rate=5e-3, schedule="constant", accelerator="cpu")
+    Trainer(config, folder, Console(quiet=True)).fit(model, task)
+    best = load_model(folder, Matcher)
+    return recall(similarity_table(best, data[1]), data[1].image_of_text)
+
+
+def test_scan_learns_bindings_that_a_pooled_model_cannot(
+    data: tuple[CaptionedImages, CaptionedImages], tmp_path: Path
+) -> None:
+    vocabulary = Vocabulary.build(data[0].texts, 1)
+    seed_everything(0)
+    scan = train(Scan(ScanConfig(8, 16, 32, pool="mean"), vocabulary), data, tmp_path / "scan")
+    seed_everything(0)
+    pooled = train(Vse(VseConfig(8, 16, 32), vocabulary), data, tmp_path / "vse")
+    at_random = chance(data[1].image_of_text, 40)
+    assert pooled["t2i_r1"] > 3 * at_random["t2i_r1"]
+    assert scan["t2i_r1"] > pooled["t2i_r1"] + 20
+    assert scan["i2t_r1"] > pooled["i2t_r1"] + 20
+
+
+def test_the_loss_falls_and_evaluation_leaves_the_mode_alone(data: tuple[CaptionedImages, CaptionedImages]) -> None:
+    vocabulary = Vocabulary.build(data[0].texts, 1)
+    seed_everything(0)
+    model = Vse(VseConfig(8, 16, 32), vocabulary).train()
+    task = MatchingTask(*data, vocabulary, MatchingConfig(negatives="all"))
+    optimiser = torch.optim.Adam(model.parameters(), 5e-3)
+    losses = []
+    for step in range(30):
+        loss, _ = task.loss(model, task.batch(range(step % 5 * 40, step % 5 * 40 + 40)), step)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert np.mean(losses[-5:]) < 0.6 * np.mean(losses[:5])
+    task.evaluate(model)
+    assert model.training
+
+
+def test_a_batch_holds_true_pairs_without_needless_padding(data: tuple[CaptionedImages, CaptionedImages]) -> None:
+    train_data, _ = data
+    task = MatchingTask(*data, Vocabulary.build(train_data.texts, 1), MatchingConfig())
+    batch = task.batch([3, 0, 8])
+    assert batch.image_index.tolist() == [3, 0, 8]
+    torch.testing.assert_close(batch.images.features, train_data.images.batch([3, 0, 8]).features)
+    assert [" ".join(w[1:-1]) for w in batch.texts.words] == [train_data.texts[i] for i in (3, 0, 8)]
+    assert batch.texts.mask.any(dim=0).all()
