@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from saccade.explain import Stage
 
 MARK = "demo.json"  # says that a folder is a demo's, so that the next one may replace what is in it
+QUICK = ("dim=128", "learning_rate=4e-3", "negatives=all", "epochs=6")  # a minute's training, the same for both
 SYSTEMS = {"scan": "SCAN", "vse": "Pooled cosine (VSE++)"}
 
 
@@ -63,20 +64,22 @@ def demo(
     Example: saccade demo --out demo
     """
     from saccade.cli.demo_report import Trained, write_report
+    from saccade.cli.side_by_side import Job, train_side_by_side
     from saccade.data import DataConfig, open_split
     from saccade.files import write_json
     from saccade.models import Matcher, load_model
     from saccade.tasks import similarity_table
-    from saccade.training.run import run_config, train_run
+    from saccade.training.run import run_config
     from saccade.version import __version__
     from saccade.world import WorldConfig, make_world
 
     console = Console()
-    words = ["data=world", f"data.pictures={pictures}", f"data.seed={seed}", f"trainer.seed={seed}", *(settings or [])]
+    words = ["data=world", f"data.pictures={pictures}", f"data.seed={seed}", f"trainer.seed={seed}"]
+    words += [*QUICK, *(settings or [])]
     runs = {system: run_config(system, words) for system in SYSTEMS}  # a misspelt setting is told before any work
     make_room(out)
     write_json(out / MARK, {"saccade": __version__, "pictures": pictures, "seed": seed, "settings": settings or []})
-    clock = Clock(console, 6)
+    clock = Clock(console, 5)
     start = time.perf_counter()
 
     world_config = WorldConfig(pictures=pictures, seed=seed)
@@ -91,13 +94,15 @@ def demo(
         data = DataConfig("world", pictures=pictures, seed=seed)
         splits = {name: open_split(data, name) for name in ("train", "dev", "test", "hard")}
 
-    trained = []
-    for system, label in SYSTEMS.items():
-        folder = out / "models" / system
-        captions = f"{len(splits['train'].texts):,} captions, {runs[system].trainer.epochs} epochs"
-        with clock.stage(f"Train {label}", captions):
-            train_run(runs[system], folder, console=console if console.is_terminal else Console(quiet=True))
-        trained.append(Trained(system, label, folder, load_model(folder, Matcher)))
+    texts, epochs = len(splits["train"].texts), runs["scan"].trainer.epochs
+    folders = {system: out / "models" / system for system in SYSTEMS}
+    with clock.stage(f"Train {' and '.join(SYSTEMS.values())}", f"{texts:,} captions, {epochs} epochs, side by side"):
+        steps = epochs * (texts // runs["scan"].trainer.batch_size)
+        train_side_by_side([Job(runs[name], folders[name], SYSTEMS[name], steps) for name in SYSTEMS], console)
+    trained = [
+        Trained(system, label, folders[system], load_model(folders[system], Matcher))
+        for system, label in SYSTEMS.items()
+    ]
     with clock.stage("Evaluate", "every sentence with every picture"):
         for one in trained:
             one.tables.update({name: similarity_table(one.model, splits[name]) for name in ("test", "hard")})
