@@ -96,14 +96,14 @@ def demo(
 
     texts, epochs = len(splits["train"].texts), runs["scan"].trainer.epochs
     folders = {system: out / "models" / system for system in SYSTEMS}
-    with clock.stage(f"Train {' and '.join(SYSTEMS.values())}", f"{texts:,} captions, {epochs} epochs, side by side"):
+    with clock.stage("Training", f"SCAN and a pooled baseline side by side, {texts:,} captions, {epochs} epochs"):
         steps = epochs * (texts // runs["scan"].trainer.batch_size)
         train_side_by_side([Job(runs[name], folders[name], SYSTEMS[name], steps) for name in SYSTEMS], console)
     trained = [
         Trained(system, label, folders[system], load_model(folders[system], Matcher))
         for system, label in SYSTEMS.items()
     ]
-    with clock.stage("Evaluate", "every sentence with every picture"):
+    with clock.stage("Evaluation", "every sentence with every picture"):
         for one in trained:
             one.tables.update({name: similarity_table(one.model, splits[name]) for name in ("test", "hard")})
     with clock.stage("Report", "ten searches, six pairs of twins, drawn at random"):

@@ -18,7 +18,7 @@ _FUNCTION = (
     "a an the this that these those some any each every its it he she they his her their there here and or but nor as "
     "of to in on at by with from for into onto is are was were be been being am has have had do does did can could "
     "will would who whom which what while where when than then so not no "
-    "i you we me us my your our see seen n't 's 'm 'd 'll 're 've"
+    "i you we me us my your our see seen image photo shows n't 's 'm 'd 'll 're 've"
 )
 FUNCTION_WORDS = frozenset(_FUNCTION.split())
 SAME_PLACE = 0.5  # two boxes that overlap this much (intersection over union) are one place to the eye

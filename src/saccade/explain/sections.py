@@ -169,7 +169,8 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 .results{margin:1rem 0 .6rem;font-size:.93rem;min-width:100%}
 .results th,.results td{padding:.42rem .45rem;text-align:right;white-space:nowrap;font-weight:400}
 .results thead th{color:var(--soft);font-size:.85rem}
-.results thead tr:first-child th{text-align:left;padding-bottom:0;color:var(--ink)}
+.results thead tr:first-child th{text-align:left;vertical-align:bottom;padding-bottom:0;color:var(--ink);
+line-height:1.3;white-space:normal}
 .results tbody tr{border-top:1px solid var(--rule)}
 .results tbody th{text-align:left;font-weight:500}
 .results .first{padding-left:1.4rem}
@@ -198,10 +199,10 @@ margin-top:1.4rem}
 .twin th[scope=row]{text-align:left;color:var(--soft);padding-left:1rem}
 .said th{text-align:left;padding:.5rem 0 .1rem;border-top:1px solid var(--rule);line-height:1.35}
 .tick{color:var(--right);font-weight:700}.cross{color:var(--wrong);font-weight:700}
-.commands{display:grid;grid-template-columns:auto 1fr;gap:.5rem 2rem;margin:1rem 0}
-.commands dd{margin:0;color:var(--soft)}
-.commands code{background:var(--panel);padding:.15rem .5rem;border-radius:.35rem}
+.commands dt{margin-top:1rem;overflow-wrap:anywhere}
+.commands dd{margin:.25rem 0 0;color:var(--soft)}
+.commands code{background:var(--panel);padding:.15rem .5rem;border-radius:.35rem;
+box-decoration-break:clone;-webkit-box-decoration-break:clone}
 footer{margin-top:3rem}
-@media (max-width:720px){.found{grid-template-columns:repeat(3,1fr)}.commands{grid-template-columns:1fr}
-.commands dd{margin-bottom:.6rem}}
+@media (max-width:720px){.found{grid-template-columns:repeat(3,1fr)}}
 """
