@@ -1,0 +1,58 @@
+"""`SentenceGru` is `nn.GRU` with the same parameters: states and gradients must agree to rounding."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from saccade.nn.recurrent import SentenceGru
+
+LENGTHS = torch.tensor([3, 9, 1, 9, 4])
+
+
+def pair(layers: int, bidirectional: bool) -> tuple[nn.GRU, SentenceGru]:
+    torch.manual_seed(0)
+    theirs = nn.GRU(7, 5, layers, batch_first=True, bidirectional=bidirectional).double()
+    ours = SentenceGru(7, 5, layers, bidirectional).double()
+    ours.load_state_dict(theirs.state_dict())
+    return theirs, ours
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_states_and_gradients_are_those_of_pytorch(layers: int, bidirectional: bool) -> None:
+    theirs, ours = pair(layers, bidirectional)
+    one = torch.randn(5, 11, 7, dtype=torch.double, requires_grad=True)
+    other = one.detach().clone().requires_grad_()
+    packed = pack_padded_sequence(one, LENGTHS, batch_first=True, enforce_sorted=False)
+    expected = pad_packed_sequence(theirs(packed)[0], batch_first=True, total_length=11)[0]
+    states = ours(other, LENGTHS)
+    torch.testing.assert_close(states, expected)
+    pull = torch.randn_like(expected)
+    (expected * pull).sum().backward()
+    (states * pull).sum().backward()
+    torch.testing.assert_close(other.grad, one.grad)
+    for (name, parameter), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, wanted.grad, msg=lambda m, name=name: f"{name}: {m}")
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    _, ours = pair(1, True)
+    inputs = torch.randn(3, 4, 7, dtype=torch.double, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: ours(x, torch.tensor([2, 4, 1])), (inputs,))
+
+
+def test_padding_is_zero_and_never_read() -> None:
+    _, ours = pair(1, True)
+    inputs = torch.randn(5, 9, 7, dtype=torch.double)
+    states = ours(inputs, LENGTHS)
+    beyond = torch.arange(9)[None, :] >= LENGTHS[:, None]
+    assert states[beyond].abs().max() == 0
+    torch.testing.assert_close(ours(inputs.masked_fill(beyond[..., None], float("nan")), LENGTHS), states)
+
+
+def test_one_sentence_of_one_word() -> None:
+    _, ours = pair(1, True)
+    assert ours(torch.randn(1, 1, 7, dtype=torch.double), torch.tensor([1])).shape == (1, 1, 10)
