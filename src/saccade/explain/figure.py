@@ -145,7 +145,7 @@ def _places(explanation: Explanation, places: tuple[Place, ...]) -> str:
         boxes += _rect(place.box, 3.5 + 2 * strength, 1.0, "rim")
         boxes += _rect(place.box, 1.0 + 1.5 * strength, 0.5 + 0.5 * strength, f"c{hue}")
         text, _ = fit(label(explanation, place), 13, 0.7 * _NOMINAL, smallest=13)
-        plate = round(width(text, 13)) + 20, 22
+        plate = round(1.2 * width(text, 13)) + 18, 22  # readers' fonts differ: room for a wide one
         x, y = free_spot(pixels(place.box, stage), plate, stage, taken)
         taken.append((x, y, x + plate[0], y + plate[1]))
         tags += (
