@@ -71,13 +71,14 @@ def write_report(
     report = Report(
         title="Found by a sentence, and why",
         lead=f"Saccade made a world of {sum(world.config.counts().values()):,} small pictures, looked at each as a "
-        "handful of regions, and learnt from captions which word goes with which region. No word was ever told where "
-        "to look: the maps below are what the model found by itself.",
+        "handful of regions (with an eye that was taught beforehand to find and describe things), and learnt from "
+        "captions which word goes with which region. No word was ever told where to look: the maps below are what the "
+        "model found by itself.",
         highlights=(
             (f"{figures[first]:.0f} %", f"of hard sentences find their picture first, before its twin, with {first}"),
             (f"{figures[second]:.0f} %", f"with one vector per picture: {second}"),
             (f"{preferred[first]:.0f} : {preferred[second]:.0f}", "per cent of twins told apart; a coin gets 50"),
-            (f"{seconds / 60:.1f} min", "from nothing to this page"),
+            (f"{seconds / 60:.1f} min", "all stages below; what the cache held from before is not counted"),
         ),
         stages=tuple(stages),
         results=results,
@@ -85,7 +86,7 @@ def write_report(
         twins=tuple(_twin(pair, trained, splits["hard"], world.split("hard")) for pair in _drawn_twins(world, rng)),
         commands=_commands(out, queries[0]),
         foot=f"Written by saccade demo, version {__version__}, {world.config.pictures:,} pictures, seed {seed}. "
-        "Searches and twins are drawn at random, not chosen.",
+        "Searches are drawn at random from the test sentences about two things or more, twins from all pairs.",
     )
     path = report.save(out / "report.html")
     summary = (
