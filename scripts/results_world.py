@@ -9,7 +9,6 @@ the order of the pictures changes. Runs are kept in --runs and taken up again if
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +26,7 @@ VARIANTS = {
     "pooled cosine (VSE++)": ("vse", []),
     "Sum-Max, text→image (eq. 9)": ("scan", ["attention=max", "pool=sum"]),
     "SCAN, text→image": ("scan", []),
-    "SCAN, image→text": ("scan", ["queries=regions", "sharpness=4"]),
+    "SCAN, image→text": ("scan", ["queries=regions"]),
 }
 ENSEMBLE = "SCAN, both averaged"
 SPLITS = {"test": "test", "hard": "hard twins", "novel": "novel compositions"}
@@ -98,7 +97,8 @@ def main() -> None:
     counts = ", ".join(
         f"{name} {len(splits[s].images)} pictures / {len(splits[s].texts)} texts" for s, name in SPLITS.items()
     )
-    command = f"python scripts/results_world.py {' '.join(sys.argv[1:])}".strip()
+    words = " ".join(["", *arguments.settings])
+    command = f"python scripts/results_world.py --seeds {arguments.seeds} --device {arguments.device}{words}"
     page = f"""# SCAN on the world
 
 Recall@1 in percent both ways, and the sum of the six recalls (rsum, at most 600): mean ± standard deviation over

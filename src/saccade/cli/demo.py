@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from saccade.explain import Stage
 
 MARK = "demo.json"  # says that a folder is a demo's, so that the next one may replace what is in it
-QUICK = ("dim=128", "learning_rate=4e-3", "negatives=all", "epochs=6")  # a minute's training, the same for both
 SYSTEMS = {"scan": "SCAN", "vse": "Pooled cosine (VSE++)"}
 
 
@@ -75,7 +74,7 @@ def demo(
 
     console = Console()
     words = ["data=world", f"data.pictures={pictures}", f"data.seed={seed}", f"trainer.seed={seed}"]
-    words += [*QUICK, *(settings or [])]
+    words += settings or []
     runs = {system: run_config(system, words) for system in SYSTEMS}  # a misspelt setting is told before any work
     make_room(out)
     write_json(out / MARK, {"saccade": __version__, "pictures": pictures, "seed": seed, "settings": settings or []})

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from saccade.batch import RegionBatch, TextBatch
+from saccade.nn.recurrent import SentenceGru
 
 
 def unit(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
@@ -66,14 +66,10 @@ class WordEncoder(nn.Module):
         self.normalise = normalise
         self.embed = nn.Embedding(vocabulary, word_dim)
         nn.init.uniform_(self.embed.weight, -0.1, 0.1)
-        self.rnn = nn.GRU(word_dim, dim, layers, batch_first=True, bidirectional=bidirectional)
+        self.rnn = SentenceGru(word_dim, dim, layers, bidirectional)
 
     def forward(self, texts: TextBatch) -> Float[Tensor, "text word dim"]:
-        width = texts.tokens.shape[1]
-        packed = pack_padded_sequence(
-            self.embed(texts.tokens), texts.lengths.cpu(), batch_first=True, enforce_sorted=False
-        )
-        states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=width)
+        states: Tensor = self.rnn(self.embed(texts.tokens), texts.lengths)
         if self.rnn.bidirectional:
             forward, backward = states.chunk(2, dim=-1)
             states = (forward + backward) / 2
