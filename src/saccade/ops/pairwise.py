@@ -15,7 +15,8 @@ and backward. `ops/pairwise_reference.py` computes the same from the definition,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -29,9 +30,9 @@ Choice = Literal["attend", "max"]
 
 DEFAULT_BUDGET = 256 << 20
 EPSILON = 1e-8
-_TEMPORARIES = 5  # score-sized tensors alive at once in a tile's forward pass
+_TEMPORARIES = 3  # score-sized tensors alive at once in a tile's forward pass
 _SAVED = 12  # score-sized tensors that autograd keeps for a tile's backward pass
-_CPU_TILE = 2 << 20  # bytes of scores per tile: what stays in a core's cache is quickest
+_CPU_TILE = 4 << 20  # bytes of scores per tile on a CPU: large enough for the product, small enough for the cache
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,12 @@ def attended_similarity(
     needs_grad = torch.is_grad_enabled() and (queries.requires_grad or context.requires_grad)
     kept = len(queries) * len(context) * queries.shape[1] * context.shape[1] * queries.element_size() * _SAVED
     with torch.autocast(queries.device.type, enabled=False):
-        inputs = _prepare(queries, query_mask, context, context_mask, product_dtype)
         if needs_grad and kept <= budget:  # autograd may keep everything
-            vectors, norm, others, gram = inputs
-            side = _side(gram, budget // _TEMPORARIES)
-            return _table(_groups(vectors, norm, query_mask, side), _groups(others, gram, context_mask, side), form)
-        result: Tensor = _Tiled.apply(*inputs, query_mask, context_mask, form, budget)  # type: ignore[no-untyped-call]
+            side = _side(queries, budget // _TEMPORARIES)
+            asking = _groups(queries, query_mask, side, _norms, product_dtype)
+            return _table(asking, _groups(context, context_mask, side, _gram, product_dtype), form)
+        arguments = (queries, query_mask, context, context_mask, form, budget, product_dtype)
+        result: Tensor = _Tiled.apply(*arguments)  # type: ignore[no-untyped-call]
         return result
 
 
@@ -76,23 +77,24 @@ def attention(
     form: AttentionForm,
 ) -> tuple[Float[Tensor, "pair part query"], Float[Tensor, "pair query"], Float[Tensor, " pair"]]:
     """For matched pairs: the weights α, each query's R and the pooled similarity."""
-    queries, norm, context, gram = _prepare(queries, query_mask, context, context_mask, queries.dtype)
-    scores = torch.bmm(context, queries.transpose(1, 2))[:, :, None]  # [pair, part, 1, query]
-    match, weights = _match(scores, norm[:, None], query_mask[:, None], context_mask, gram, form)
-    pooled = pool(match, query_mask[:, None], form.pool, form.pool_sharpness)
-    return weights[:, :, 0] * query_mask[:, None], match[:, 0] * query_mask, pooled[:, 0]
+    queries, context = queries * query_mask[:, :, None], context * context_mask[:, :, None]
+    scores = torch.bmm(context, queries.transpose(1, 2))[..., None]  # [pair, part, query, 1]
+    norm, gram, mask = _norms(queries)[..., None], _gram(context), query_mask[..., None]
+    match, weights = _match(scores, norm, mask, context_mask, gram, form)
+    pooled = pool(match, mask, form.pool, form.pool_sharpness, dim=-2)
+    return weights[..., 0] * query_mask[:, None], match[..., 0] * query_mask, pooled[..., 0]
 
 
 def pool(
-    match: Float[Tensor, "*items query"], mask: Bool[Tensor, "*items query"], how: Pool, sharpness: float = 1.0
-) -> Float[Tensor, "*items"]:
-    """Sum up the real queries' matches (eq. 5–8 of SCAN)."""
+    match: Float[Tensor, "*items"], mask: Bool[Tensor, "*items"], how: Pool, sharpness: float = 1.0, dim: int = -1
+) -> Float[Tensor, "*pooled"]:
+    """Sum up the real queries' matches along an axis (eq. 5–8 of SCAN)."""
     if how == "logsumexp":
-        return torch.logsumexp((match * sharpness).masked_fill(~mask, -torch.inf), dim=-1) / sharpness
+        return torch.logsumexp((match * sharpness).masked_fill(~mask, -torch.inf), dim=dim) / sharpness
     if how == "max":
-        return match.masked_fill(~mask, -torch.inf).amax(dim=-1)
-    total = (match * mask).sum(dim=-1)
-    return total if how == "sum" else total / mask.sum(dim=-1).clamp(min=1)
+        return match.masked_fill(~mask, -torch.inf).amax(dim=dim)
+    total = (match * mask).sum(dim=dim)
+    return total if how == "sum" else total / mask.sum(dim=dim).clamp(min=1)
 
 
 def _product_dtype(like: Tensor) -> torch.dtype:
@@ -102,20 +104,18 @@ def _product_dtype(like: Tensor) -> torch.dtype:
     return reduced if torch.is_autocast_enabled(device) else like.dtype
 
 
-def _prepare(
-    queries: Tensor, query_mask: Tensor, context: Tensor, context_mask: Tensor, product_dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What tiles share: padding set to zero, the queries' norms, the context's Gram matrices."""
-    queries, context = queries * query_mask[:, :, None], context * context_mask[:, :, None]
-    norm: Tensor = torch.linalg.vector_norm(queries, dim=-1)
-    context = context.to(product_dtype)
-    gram = torch.bmm(context, context.transpose(1, 2)).to(queries.dtype)
-    return queries.to(product_dtype), norm, context, gram
+def _norms(queries: Float[Tensor, "item query dim"]) -> Float[Tensor, "item query"]:
+    norms: Tensor = torch.linalg.vector_norm(queries, dim=-1)
+    return norms
+
+
+def _gram(context: Float[Tensor, "other part dim"]) -> Float[Tensor, "other part part"]:
+    return torch.bmm(context, context.transpose(1, 2))
 
 
 def _sharpen(
-    scores: Float[Tensor, "other part item query"], query_mask: Bool[Tensor, "*other item query"], form: AttentionForm
-) -> Float[Tensor, "other part item query"]:
+    scores: Float[Tensor, "other part query item"], query_mask: Bool[Tensor, "*other query item"], form: AttentionForm
+) -> Float[Tensor, "other part query item"]:
     """λ₁ s' of eq. 1–3, normalised over the queries of one item for a fixed context vector.
 
     Padded queries have score 0 and so add nothing to a norm.
@@ -123,24 +123,31 @@ def _sharpen(
     name = form.normaliser
     if name == "softmax":
         masked = scores.masked_fill(~query_mask.unsqueeze(-3), torch.finfo(scores.dtype).min)
-        return masked.softmax(dim=-1) * form.sharpness
-    if name.startswith("clipped"):
-        scores = F.leaky_relu(scores, form.slope)
-    if name.endswith(("l1", "l2")):
-        size: Tensor = torch.linalg.vector_norm(scores, ord=int(name[-1]), dim=-1, keepdim=True)
-        return scores * (form.sharpness / (size + EPSILON))
-    return scores * form.sharpness
+        return masked.softmax(dim=-2) * form.sharpness
+    clipped = F.leaky_relu(scores, form.slope) if name.startswith("clipped") else scores
+    if not name.endswith(("l1", "l2")):
+        return clipped * form.sharpness
+    if name.endswith("l1"):
+        size = clipped.abs().sum(dim=-2, keepdim=True)
+    else:  # the clamp gives √0 a gradient of 0
+        size = clipped.square().sum(dim=-2, keepdim=True).clamp(min=1e-30).sqrt()
+    return torch.mul(clipped, form.sharpness / (size + EPSILON), out=_reuse(clipped) if clipped is not scores else None)
+
+
+def _reuse(buffer: Tensor) -> Tensor | None:
+    """Where no gradient is wanted, results take the place of what is not needed any more: half the memory traffic."""
+    return None if torch.is_grad_enabled() else buffer
 
 
 def _match(
-    scores: Float[Tensor, "other part item query"],
-    query_norm: Float[Tensor, "*other item query"],
-    query_mask: Bool[Tensor, "*other item query"],
+    scores: Float[Tensor, "other part query item"],
+    query_norm: Float[Tensor, "*other query item"],
+    query_mask: Bool[Tensor, "*other query item"],
     context_mask: Bool[Tensor, "other part"],
     gram: Float[Tensor, "other part part"],
     form: AttentionForm,
     whole: bool = False,  # no context vector is padding
-) -> tuple[Float[Tensor, "other item query"], Float[Tensor, "other part item query"]]:
+) -> tuple[Float[Tensor, "other query item"], Float[Tensor, "other part query item"]]:
     """R_j of eq. 4 and the weights α, from the raw scores and the Gram matrix."""
     present = context_mask[:, :, None, None]
     if form.choice == "max":
@@ -150,53 +157,76 @@ def _match(
     sharp = _sharpen(scores, query_mask, form)
     if not whole:
         sharp = sharp.masked_fill(~present, torch.finfo(scores.dtype).min)
-    weights = sharp.softmax(dim=1)
-    found = (weights * scores).sum(dim=1)  # q · a; padded context has score 0
-    flat = weights.flatten(2)  # [other, part, item·query]
-    squared = (flat * torch.bmm(gram, flat)).sum(dim=1).view_as(found)  # |a|² = αᵀGα
+    weights = torch.softmax(sharp, dim=1, out=_reuse(sharp))
+    found = torch.mul(weights, scores, out=_reuse(scores)).sum(dim=1)  # q · a; padded context has score 0
+    flat = weights.flatten(2)  # [other, part, query·item]
+    turned = torch.bmm(gram, flat, out=_reuse(scores.flatten(2)))  # G α
+    squared = torch.mul(flat, turned, out=_reuse(turned)).sum(dim=1).view_as(found)  # |a|² = αᵀGα
     size = query_norm * squared.clamp(min=EPSILON**2).sqrt()
     return found / size.clamp(min=EPSILON), weights
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Some items of one side, of similar length, cut to the longest of them."""
+    """Some items of one side, of similar length, cut to the longest of them; padding is zero."""
 
     index: Int[Tensor, " item"]
-    vectors: Float[Tensor, "item part dim"]
+    vectors: Float[Tensor, "item part dim"]  # in the precision of the matrix product
     size: Float[Tensor, "item part"] | Float[Tensor, "item part part"]  # queries: norms; context: Gram matrices
     mask: Bool[Tensor, "item part"]
     whole: bool  # nothing in it is padding
 
 
-def _groups(vectors: Tensor, size: Tensor, mask: Tensor, limit: int) -> list[_Group]:
+Measure = Callable[[Tensor], Tensor]
+
+
+def _group(index: Tensor, vectors: Tensor, mask: Tensor, whole: bool, measure: Measure, dtype: torch.dtype) -> _Group:
+    if not whole:
+        vectors = vectors * mask[:, :, None]
+    return _Group(index, vectors.to(dtype), measure(vectors), mask, whole)
+
+
+def _groups(vectors: Tensor, mask: Tensor, limit: int, measure: Measure, dtype: torch.dtype) -> list[_Group]:
     """Items sorted by length, so that little is padding, in groups of at most `limit` vectors (or a single item)."""
     places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
     ordered, order = (mask * places).amax(dim=1).sort(descending=True, stable=True)  # the last real part counts
     lengths, groups, start = ordered.tolist(), [], 0
+    in_order = bool(lengths) and lengths[0] == lengths[-1]  # all of one length: nothing to move
     while start < len(lengths):
         longest = max(1, lengths[start])
-        index = order[start : start + max(1, limit // longest)]
-        cut = mask[index, :longest]
-        sizes = size[index, :longest] if size.ndim == 2 else size[index, :longest, :longest]
-        groups.append(_Group(index, vectors[index, :longest], sizes, cut, bool(cut.all())))
+        stop = start + max(1, limit // longest)
+        index = order[start:stop]
+        chosen = slice(start, stop) if in_order else index
+        cut = mask[chosen, :longest]
+        groups.append(_group(index, vectors[chosen, :longest], cut, bool(cut.all()), measure, dtype))
         start += len(index)
     return groups
 
 
-def _similarity_of_groups(queries: _Group, context: _Group, form: AttentionForm) -> Float[Tensor, "other item"]:
-    scores = torch.mm(context.vectors.flatten(0, 1), queries.vectors.flatten(0, 1).T).to(queries.size.dtype)
-    scores = scores.view(*context.mask.shape, *queries.mask.shape)  # [other, part, item, query]
-    match, _ = _match(scores, queries.size, queries.mask, context.mask, context.size, form, context.whole)
-    return pool(match, queries.mask, form.pool, form.pool_sharpness)
+def _match_of_groups(asking: Tensor, queries: _Group, context: _Group, form: AttentionForm) -> Tensor:
+    """R of every query of every pair [other, query, item]; `asking` holds the query vectors, position by position.
+
+    With the items innermost, sums over an item's queries run along memory.
+    """
+    scores = torch.mm(context.vectors.flatten(0, 1), asking.T).to(queries.size.dtype)
+    scores = scores.view(*context.mask.shape, *queries.mask.T.shape)  # [other, part, query, item]
+    return _match(scores, queries.size.T, queries.mask.T, context.mask, context.size, form, context.whole)[0]
+
+
+def _positions(queries: _Group) -> Float[Tensor, "query*item dim"]:
+    """All first queries, then all second queries, …"""
+    return queries.vectors.transpose(0, 1).flatten(0, 1)
 
 
 def _table(queries: list[_Group], context: list[_Group], form: AttentionForm) -> Float[Tensor, "item other"]:
     """Tile after tile, then back into the items' own order."""
-    rows = [torch.cat([_similarity_of_groups(asking, asked, form) for asked in context]) for asking in queries]
-    sorted_table = torch.cat(rows, dim=1).T
+    columns = []
+    for group in queries:
+        asking = _positions(group)
+        match = torch.cat([_match_of_groups(asking, group, asked, form) for asked in context])
+        columns.append(pool(match, group.mask.T, form.pool, form.pool_sharpness, dim=-2))
     item, other = (torch.cat([group.index for group in groups]).argsort() for groups in (queries, context))
-    return sorted_table[item][:, other]
+    return torch.cat(columns, dim=1).T[item][:, other]
 
 
 class _Tiled(torch.autograd.Function):
@@ -206,49 +236,41 @@ class _Tiled(torch.autograd.Function):
     def forward(
         ctx: Any,
         queries: Tensor,
-        norm: Tensor,
-        context: Tensor,
-        gram: Tensor,
         query_mask: Tensor,
+        context: Tensor,
         context_mask: Tensor,
         form: AttentionForm,
         budget: int,
+        product_dtype: torch.dtype,
     ) -> Tensor:
-        ctx.save_for_backward(queries, norm, context, gram, query_mask, context_mask)
-        ctx.options = form, budget
-        side = _side(gram, budget // _TEMPORARIES)
-        return _table(_groups(queries, norm, query_mask, side), _groups(context, gram, context_mask, side), form)
+        ctx.save_for_backward(queries, query_mask, context, context_mask)
+        ctx.options = form, budget, product_dtype
+        side = _side(queries, budget // _TEMPORARIES)
+        asking = _groups(queries, query_mask, side, _norms, product_dtype)
+        return _table(asking, _groups(context, context_mask, side, _gram, product_dtype), form)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        queries, norm, context, gram, query_mask, context_mask = ctx.saved_tensors
-        form, budget = ctx.options
-        side = _side(gram, budget // _SAVED)
-        into = [torch.zeros_like(value) for value in (queries, norm, context, gram)]
-        context_groups = _groups(context, gram, context_mask, side)
-        for asking in _groups(queries, norm, query_mask, side):
+        queries, query_mask, context, context_mask = ctx.saved_tensors
+        form, budget, product_dtype = ctx.options
+        side = _side(queries, budget // _SAVED)
+        into_queries, into_context = torch.zeros_like(queries), torch.zeros_like(context)
+        context_groups = _groups(context, context_mask, side, _gram, queries.dtype)
+        for asking in _groups(queries, query_mask, side, _norms, queries.dtype):
             for asked in context_groups:
+                leaves = [group.vectors.detach().requires_grad_() for group in (asking, asked)]
                 with torch.enable_grad():
-                    asking_again, asked_again = _with_grad(asking), _with_grad(asked)
-                    similarity = _similarity_of_groups(asking_again, asked_again, form)
-                found = torch.autograd.grad(
-                    similarity,
-                    (asking_again.vectors, asking_again.size, asked_again.vectors, asked_again.size),
-                    gradient[asking.index[:, None], asked.index].T,
-                    allow_unused=True,  # the Sum-Max baselines use neither norms nor Gram matrices
-                )
-                for whole, part, index in zip(into, found, [asking.index] * 2 + [asked.index] * 2, strict=True):
-                    if part is not None:
-                        cut = part.shape[1]
-                        if whole.ndim == 3 and part.shape[2] != whole.shape[2]:  # a Gram matrix, cut both ways
-                            whole[index, :cut, :cut] += part
-                        else:
-                            whole[index, :cut] += part
-        return (*into, None, None, None, None)
-
-
-def _with_grad(group: _Group) -> _Group:
-    return replace(group, vectors=group.vectors.detach().requires_grad_(), size=group.size.detach().requires_grad_())
+                    again, other = (
+                        _group(group.index, leaf, group.mask, group.whole, measure, product_dtype)
+                        for group, leaf, measure in zip((asking, asked), leaves, (_norms, _gram), strict=True)
+                    )
+                    match = _match_of_groups(_positions(again), again, other, form)
+                    similarity = pool(match, again.mask.T, form.pool, form.pool_sharpness, dim=-2)
+                wanted = gradient[asking.index[:, None], asked.index].T
+                found = torch.autograd.grad(similarity, leaves, wanted)
+                into_queries[asking.index, : found[0].shape[1]] += found[0]
+                into_context[asked.index, : found[1].shape[1]] += found[1]
+        return into_queries, None, into_context, None, None, None, None
 
 
 def _side(like: Tensor, tile_bytes: int) -> int:
