@@ -32,7 +32,7 @@ DEFAULT_BUDGET = 256 << 20
 EPSILON = 1e-8
 _TEMPORARIES = 3  # score-sized tensors alive at once in a tile's forward pass
 _SAVED = 12  # score-sized tensors that autograd keeps for a tile's backward pass
-_CPU_TILE = 4 << 20  # bytes of scores per tile on a CPU: large enough for the product, small enough for the cache
+_CPU_TILE = 7 << 20  # bytes of scores per tile on a CPU: large enough for the product, small enough for the cache
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ def attended_similarity(
     kept = len(queries) * len(context) * queries.shape[1] * context.shape[1] * queries.element_size() * _SAVED
     with torch.autocast(queries.device.type, enabled=False):
         if needs_grad and kept <= budget:  # autograd may keep everything
-            side = _side(queries, budget // _TEMPORARIES)
-            asking = _groups(queries, query_mask, side, _norms, product_dtype)
-            return _table(asking, _groups(context, context_mask, side, _gram, product_dtype), form)
+            wide, tall = _sides(query_mask, context_mask, queries.element_size(), budget // _TEMPORARIES)
+            asking = _groups(queries, query_mask, wide, _norms, product_dtype)
+            return _table(asking, _groups(context, context_mask, tall, _gram, product_dtype), form)
         arguments = (queries, query_mask, context, context_mask, form, budget, product_dtype)
         result: Tensor = _Tiled.apply(*arguments)  # type: ignore[no-untyped-call]
         return result
@@ -245,18 +245,18 @@ class _Tiled(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(queries, query_mask, context, context_mask)
         ctx.options = form, budget, product_dtype
-        side = _side(queries, budget // _TEMPORARIES)
-        asking = _groups(queries, query_mask, side, _norms, product_dtype)
-        return _table(asking, _groups(context, context_mask, side, _gram, product_dtype), form)
+        wide, tall = _sides(query_mask, context_mask, queries.element_size(), budget // _TEMPORARIES)
+        asking = _groups(queries, query_mask, wide, _norms, product_dtype)
+        return _table(asking, _groups(context, context_mask, tall, _gram, product_dtype), form)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         queries, query_mask, context, context_mask = ctx.saved_tensors
         form, budget, product_dtype = ctx.options
-        side = _side(queries, budget // _SAVED)
+        wide, tall = _sides(query_mask, context_mask, queries.element_size(), budget // _SAVED)
         into_queries, into_context = torch.zeros_like(queries), torch.zeros_like(context)
-        context_groups = _groups(context, context_mask, side, _gram, queries.dtype)
-        for asking in _groups(queries, query_mask, side, _norms, queries.dtype):
+        context_groups = _groups(context, context_mask, tall, _gram, queries.dtype)
+        for asking in _groups(queries, query_mask, wide, _norms, queries.dtype):
             for asked in context_groups:
                 leaves = [group.vectors.detach().requires_grad_() for group in (asking, asked)]
                 with torch.enable_grad():
@@ -273,8 +273,10 @@ class _Tiled(torch.autograd.Function):
         return into_queries, None, into_context, None, None, None, None
 
 
-def _side(like: Tensor, tile_bytes: int) -> int:
-    """How many vectors a square tile of scores may have on a side."""
-    if like.device.type == "cpu":
+def _sides(query_mask: Tensor, context_mask: Tensor, element_size: int, tile_bytes: int) -> tuple[int, int]:
+    """How many query and context vectors a tile of scores may have; ragged items go in smaller groups: less padding."""
+    if query_mask.device.type == "cpu":
         tile_bytes = min(tile_bytes, _CPU_TILE)
-    return max(1, int((tile_bytes / like.element_size()) ** 0.5))
+    side = (tile_bytes / element_size) ** 0.5
+    stretch = 3.0 ** (0.5 * (float(query_mask.all()) - float(context_mask.all())))
+    return max(1, int(side * stretch)), max(1, int(side / stretch))
