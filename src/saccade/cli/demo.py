@@ -85,7 +85,7 @@ def demo(
     counts = world_config.counts()
     with (
         clock.stage("World", f"{sum(counts.values()):,} pictures of toys, five captions each"),
-        Progress(console=console, transient=True) as progress,
+        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
         task = progress.add_task("painting", total=sum(counts.values()))
         world = make_world(world_config, progress=lambda done, _: progress.update(task, completed=done))

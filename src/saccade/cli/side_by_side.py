@@ -37,7 +37,7 @@ class Job:
 
 def train_side_by_side(jobs: Sequence[Job], console: Console) -> None:
     """Train every job into its run folder; what a job refuses is raised here, and the others are ended."""
-    with Progress(console=console, transient=True) as progress:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bars = [progress.add_task(job.label, total=job.steps) for job in jobs]
 
         def show() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from saccade.data.records import CaptionedImages
@@ -41,7 +42,8 @@ def open_world(split: str, root: Path | None = None, seed: int = 0, pictures: in
     if pictures < 1:
         raise SaccadeError(f"a world of {pictures} pictures is empty: give pictures=2000 or so")
     config = WorldConfig(pictures=pictures, seed=seed)
-    with Progress(transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         world = make_world(config, root, progress=_bar(progress, "making the world"))
         part = world.split(split)
         eye = load_eye("world")
