@@ -17,12 +17,12 @@ TORCH := torch==2.13.0
 say = echo "── $(1)"
 took = echo "   $$SECONDS s"
 
-demo: $(INSTALLED)  ## see the idea work: make a world, train SCAN on it, search it, show why (about 3 minutes)
+demo: $(INSTALLED)  ## see the idea work: make a world, train SCAN on it, search it, show why (about 2 minutes)
 	@$(call say,demo: a world of pictures → features → SCAN and a baseline → demo/report.html); \
 	$(BIN)/saccade demo --out demo; $(took)
 	@echo "── open demo/report.html in a browser"
 
-test: lint  ## check style and types, then run the tests (about 6 minutes)
+test: lint  ## check style and types, then run the tests (about 2 minutes)
 	@$(call say,pytest on two cores); OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations 5; $(took)
 
 lint: $(INSTALLED)  ## ruff and mypy

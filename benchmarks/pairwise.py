@@ -1,6 +1,6 @@
 """All-pairs attended similarity against the per-caption loop of the official SCAN algorithm, in one run.
 
-    python benchmarks/pairwise.py [--threads 2] [--json FILE]
+    python benchmarks/pairwise.py [--threads 2] [--page FILE]
 
 The loop is written again from the description of the official code: for each caption, the regions of all pictures are
 attended with two batched products, and the attended vectors are compared with the words. Ratios are of the best of
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -116,28 +116,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--json", help="also write the figures to this file")
+    parser.add_argument("--page", help="also write what is printed to this Markdown file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    rows = [compare(f"{d}, forward, 64 × 320", 64, 320, False, arguments.repeats) for d in FORMS]
-    rows += [compare(f"{d}, forward + backward, 64 × 64", 64, 64, True, arguments.repeats) for d in FORMS]
-    print(f"36 regions, 1,024 dimensions, float32, {arguments.threads} threads, best of {arguments.repeats}")
-    for row in rows:
-        print(
-            f"{row['case']:42} loop {row['loop_s']:7.3f} s   ours {row['ours_s']:7.3f} s   "
-            f"{row['ratio']:5.1f}× faster   max difference {row['difference']:.1e}"
-        )
-    print(f"\ngrowth of the resident peak, of which the temporaries may take the stated budget of {BUDGET >> 20} MiB")
-    grown = []
+    lines: list[str] = []
+
+    def tell(line: str) -> None:
+        print(line, flush=True)
+        lines.append(line)
+
+    tell(f"36 regions, 1,024 dimensions, float32, {arguments.threads} threads, best of {arguments.repeats}")
+    for images, texts, backward in ((64, 320, False), (64, 64, True)):
+        for direction in FORMS:
+            name = f"{direction}, {'forward + backward' if backward else 'forward'}, {images} × {texts}"
+            row = compare(name, images, texts, backward, arguments.repeats)
+            tell(
+                f"{name:42} loop {row['loop_s']:7.3f} s   ours {row['ours_s']:7.3f} s   "
+                f"{row['ratio']:5.1f}× faster   max difference {row['difference']:.1e}"
+            )
+    tell(f"\ngrowth of the resident peak, of which the temporaries may take the stated budget of {BUDGET >> 20} MiB")
     for images, texts, backward in ((256, 1280, False), (512, 2560, False), (128, 640, True), (256, 1280, True)):
         case = f"{'forward + backward' if backward else 'forward'}, {images} × {texts:,}"
-        peak = peak_growth(images, texts, backward)
-        untiled = images * texts * 36 * 18 * 4
-        grown.append({"case": case, "peak": peak, "untiled_scores": untiled})
-        print(f"{case:42} {peak / 2**20:6.0f} MiB   (one untiled tensor of scores: {untiled / 2**20:6,.0f} MiB)")
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"rows": rows, "memory": grown, "budget_bytes": BUDGET}, file, indent=2)
+        peak, untiled = peak_growth(images, texts, backward), images * texts * 36 * 18 * 4
+        tell(f"{case:42} {peak / 2**20:6.0f} MiB   (one untiled tensor of scores: {untiled / 2**20:6,.0f} MiB)")
+    if arguments.page:
+        heading = "# All pairs, against the per-caption loop\n\nMade by `python benchmarks/pairwise.py --page FILE`."
+        Path(arguments.page).write_text(
+            heading + "\n\n```text\n" + "\n".join(lines) + "\n```\n\nThe peak holds, beside the temporaries, copies of "
+            "the inputs without padding, the table, and on the way back the gradients.\n",
+            encoding="utf-8",
+        )
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def demo(
 
     Makes pictures with captions, turns them into regions, trains SCAN and a pooled baseline, measures both on ordinary
     pictures and on hard twins (the same words bound otherwise), and writes a page to look at: OUT/report.html. Takes
-    about three minutes on two cores and needs no network.
+    about two minutes on two cores and needs no network.
 
     Example: saccade demo --out demo
     """
