@@ -1,5 +1,6 @@
 """The hot operators, each with a plain reference to check it against."""
 
+import saccade.batch  # noqa: F401  takes the process's first square root, which may be wrong
 from saccade.ops.pairwise import (
     DEFAULT_BUDGET,
     AttentionForm,
