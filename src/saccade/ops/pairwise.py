@@ -56,15 +56,12 @@ def attended_similarity(
     budget: int = DEFAULT_BUDGET,
 ) -> Float[Tensor, "item other"]:
     """The similarity of every query item with every context item; temporaries take at most about `budget` bytes."""
-    product_dtype = _product_dtype(queries)
+    arguments = (queries, query_mask, context, context_mask, form, budget, _product_dtype(queries))
     needs_grad = torch.is_grad_enabled() and (queries.requires_grad or context.requires_grad)
     kept = len(queries) * len(context) * queries.shape[1] * context.shape[1] * queries.element_size() * _SAVED
     with torch.autocast(queries.device.type, enabled=False):
         if needs_grad and kept <= budget:  # autograd may keep everything
-            wide, tall = _sides(query_mask, context_mask, queries.element_size(), budget // _TEMPORARIES)
-            asking = _groups(queries, query_mask, wide, _norms, product_dtype)
-            return _table(asking, _groups(context, context_mask, tall, _gram, product_dtype), form)
-        arguments = (queries, query_mask, context, context_mask, form, budget, product_dtype)
+            return _table(*arguments)
         result: Tensor = _Tiled.apply(*arguments)  # type: ignore[no-untyped-call]
         return result
 
@@ -203,14 +200,14 @@ def _groups(vectors: Tensor, mask: Tensor, limit: int, measure: Measure, dtype: 
     return groups
 
 
-def _match_of_groups(asking: Tensor, queries: _Group, context: _Group, form: AttentionForm) -> Tensor:
-    """R of every query of every pair [other, query, item]; `asking` holds the query vectors, position by position.
-
-    With the items innermost, sums over an item's queries run along memory.
-    """
+def _similarity_of_groups(
+    asking: Float[Tensor, "query*item dim"], queries: _Group, context: _Group, form: AttentionForm
+) -> Float[Tensor, "other item"]:
+    """One tile. `asking` holds the queries position by position: with the items innermost, sums run along memory."""
     scores = torch.mm(context.vectors.flatten(0, 1), asking.T).to(queries.size.dtype)
     scores = scores.view(*context.mask.shape, *queries.mask.T.shape)  # [other, part, query, item]
-    return _match(scores, queries.size.T, queries.mask.T, context.mask, context.size, form, context.whole)[0]
+    match, _ = _match(scores, queries.size.T, queries.mask.T, context.mask, context.size, form, context.whole)
+    return pool(match, queries.mask.T, form.pool, form.pool_sharpness, dim=-2)
 
 
 def _positions(queries: _Group) -> Float[Tensor, "query*item dim"]:
@@ -218,14 +215,24 @@ def _positions(queries: _Group) -> Float[Tensor, "query*item dim"]:
     return queries.vectors.transpose(0, 1).flatten(0, 1)
 
 
-def _table(queries: list[_Group], context: list[_Group], form: AttentionForm) -> Float[Tensor, "item other"]:
+def _table(
+    queries: Tensor,
+    query_mask: Tensor,
+    context: Tensor,
+    context_mask: Tensor,
+    form: AttentionForm,
+    budget: int,
+    product_dtype: torch.dtype,
+) -> Float[Tensor, "item other"]:
     """Tile after tile, then back into the items' own order."""
+    wide, tall = _sides(query_mask, context_mask, queries.element_size(), budget // _TEMPORARIES)
+    query_groups = _groups(queries, query_mask, wide, _norms, product_dtype)
+    context_groups = _groups(context, context_mask, tall, _gram, product_dtype)
     columns = []
-    for group in queries:
+    for group in query_groups:
         asking = _positions(group)
-        match = torch.cat([_match_of_groups(asking, group, asked, form) for asked in context])
-        columns.append(pool(match, group.mask.T, form.pool, form.pool_sharpness, dim=-2))
-    item, other = (torch.cat([group.index for group in groups]).argsort() for groups in (queries, context))
+        columns.append(torch.cat([_similarity_of_groups(asking, group, asked, form) for asked in context_groups]))
+    item, other = (torch.cat([group.index for group in groups]).argsort() for groups in (query_groups, context_groups))
     return torch.cat(columns, dim=1).T[item][:, other]
 
 
@@ -245,9 +252,7 @@ class _Tiled(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(queries, query_mask, context, context_mask)
         ctx.options = form, budget, product_dtype
-        wide, tall = _sides(query_mask, context_mask, queries.element_size(), budget // _TEMPORARIES)
-        asking = _groups(queries, query_mask, wide, _norms, product_dtype)
-        return _table(asking, _groups(context, context_mask, tall, _gram, product_dtype), form)
+        return _table(queries, query_mask, context, context_mask, form, budget, product_dtype)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -264,8 +269,7 @@ class _Tiled(torch.autograd.Function):
                         _group(group.index, leaf, group.mask, group.whole, measure, product_dtype)
                         for group, leaf, measure in zip((asking, asked), leaves, (_norms, _gram), strict=True)
                     )
-                    match = _match_of_groups(_positions(again), again, other, form)
-                    similarity = pool(match, again.mask.T, form.pool, form.pool_sharpness, dim=-2)
+                    similarity = _similarity_of_groups(_positions(again), again, other, form)
                 wanted = gradient[asking.index[:, None], asked.index].T
                 found = torch.autograd.grad(similarity, leaves, wanted)
                 into_queries[asking.index, : found[0].shape[1]] += found[0]
