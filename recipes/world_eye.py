@@ -24,11 +24,11 @@ from rich.table import Table
 
 from saccade.errors import SaccadeError
 from saccade.files import read_json, read_text, write_text
-from saccade.vision.backbone import fold, parameter_count
-from saccade.vision.eye import WEIGHTS, Eye
-from saccade.vision.eye_config import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, EyeConfig
-from saccade.vision.eye_network import EyeNetwork
-from saccade.vision.eye_training import UNKNOWN, LabelledPictures, eye_figures, eye_loss
+from saccade.vision.world_backbone import fold, parameter_count
+from saccade.vision.world_eye import WEIGHTS, WorldEye
+from saccade.vision.world_eye_config import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, EyeConfig
+from saccade.vision.world_eye_network import EyeNetwork
+from saccade.vision.world_eye_training import UNKNOWN, LabelledPictures, eye_figures, eye_loss
 from saccade.world import Split, World, WorldConfig, make_world
 from saccade.world.catalogue import BACKGROUNDS, COLOURS, KINDS, LIGHTINGS, MATERIALS, SIZES
 
@@ -161,7 +161,7 @@ def main(
         "command": f"python recipes/world_eye.py --pictures {pictures} --epochs {epochs} --batch-size {batch_size} "
         f"--rate {rate} --seed {seed} --device {device}",
     }
-    Eye(network.to("cpu")).save(out, facts)
+    WorldEye(network.to("cpu")).save(out, facts)
     console.print(_table(figures))
     report(out, docs)
     console.print(f"wrote {out / 'world_eye.safetensors'} after {time.perf_counter() - started:.0f} s")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 Self = TypeVar("Self", bound="Batch")
@@ -77,16 +77,24 @@ class RegionBatch(Batch):
     mask: Bool[Tensor, "image region"]
     boxes: Float[Tensor, "image region 4"]  # x1, y1, x2, y2 in 0..1
     ids: tuple[str, ...] = ()
+    scores: Float[Tensor, "image region"] | None = None  # how sure the eye was of each region
 
     def pad(self, count: int) -> RegionBatch:
         """The same pictures with `count` more padding regions."""
         return replace(
-            self, features=_pad(self.features, count), mask=_pad(self.mask, count), boxes=_pad(self.boxes, count)
+            self,
+            features=_pad(self.features, count),
+            mask=_pad(self.mask, count),
+            boxes=_pad(self.boxes, count),
+            scores=None if self.scores is None else _pad(self.scores, count),
         )
 
     @staticmethod
     def of(
-        features: Sequence[np.ndarray | Tensor], boxes: Sequence[np.ndarray | Tensor], ids: Sequence[str] = ()
+        features: Sequence[np.ndarray | Tensor],
+        boxes: Sequence[np.ndarray | Tensor],
+        ids: Sequence[str] = (),
+        scores: Sequence[np.ndarray | Tensor] | None = None,
     ) -> RegionBatch:
         """Pad ragged pictures ([region, dim] and [region, 4] each) into one batch."""
         size = max((len(f) for f in features), default=0)
@@ -100,7 +108,20 @@ class RegionBatch(Batch):
             padded[i, : len(f)] = torch.as_tensor(f)
             padded_boxes[i, : len(f)] = torch.as_tensor(b)
             mask[i, : len(f)] = True
-        return RegionBatch(padded, mask, padded_boxes, tuple(ids))
+        padded_scores = None
+        if scores is not None:
+            padded_scores = torch.zeros(len(features), size)
+            for i, s in enumerate(scores):
+                padded_scores[i, : len(s)] = torch.as_tensor(s)
+        return RegionBatch(padded, mask, padded_boxes, tuple(ids), padded_scores)
+
+
+@dataclass(frozen=True)
+class PictureBatch(Batch):
+    """Pictures as pixels, for models that train their own eye."""
+
+    pixels: UInt8[Tensor, "image height width 3"]
+    ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -135,7 +156,7 @@ class TextBatch(Batch):
 class PairBatch(Batch):
     """Matched pairs: picture p is described by sentence p."""
 
-    images: RegionBatch
+    images: RegionBatch | PictureBatch
     texts: TextBatch
     image_index: Int[Tensor, " pair"]  # which picture of the data set: two captions of one picture share it
 

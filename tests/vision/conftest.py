@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.vision.eye_config import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, EyeConfig
-from saccade.vision.eye_network import EyeNetwork
-from saccade.vision.eye_training import UNKNOWN, LabelledPictures
+from saccade.vision.world_eye_config import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, EyeConfig
+from saccade.vision.world_eye_network import EyeNetwork
+from saccade.vision.world_eye_training import UNKNOWN, LabelledPictures
 
 COLOURS = {"red": (210, 40, 40), "green": (40, 170, 60), "blue": (40, 80, 210)}
 TINY = EyeConfig(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from saccade.vision import load_eye
+from saccade.vision.world_eye import load_world_eye
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "world_eye.py"
 
@@ -46,7 +46,7 @@ def test_the_recipe_runs_from_world_to_weights(
     assert facts["pictures"]["train"] == 48
     assert {"recall", "overlap", "kind", "colour", "size", "material", "all_four"} <= set(facts["figures"]["test"])
     assert facts["command"].startswith("python recipes/world_eye.py")
-    assert load_eye("world", tmp_path / "weights").config == small
+    assert load_world_eye(tmp_path / "weights").config == small
     lines = page.read_text().splitlines()
     assert lines[:2] + lines[-2:] == ["before", "<!-- figures: x -->", "<!-- end of figures -->", "after"]
     assert any(line.startswith("| kind |") for line in lines)
@@ -54,5 +54,5 @@ def test_the_recipe_runs_from_world_to_weights(
 
 
 def test_labels_of_the_eye_cover_the_world(recipe: dict[str, Any]) -> None:
-    labels = load_eye("world").config.labels
+    labels = load_world_eye().config.labels
     assert labels == recipe["world_eye_config"]().labels

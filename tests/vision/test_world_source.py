@@ -15,13 +15,13 @@ from saccade.data.store import FeatureStore
 from saccade.data.world import see_split
 from saccade.errors import SaccadeError
 from saccade.vision import load_eye
-from saccade.vision.eye import Eye
-from saccade.vision.eye_network import EyeNetwork
+from saccade.vision.world_eye import WorldEye
+from saccade.vision.world_eye_network import EyeNetwork
 from saccade.world import WorldConfig
 
 
 def test_a_split_is_seen_once_and_kept(tiny_network: EyeNetwork, rectangles: Any, tmp_path: Path) -> None:
-    eye = Eye(tiny_network)
+    eye = WorldEye(tiny_network)
     store = see_split(rectangles, eye, tmp_path / "train")
     assert list(store.ids) == rectangles.ids
     seen, kept = eye.see(list(rectangles.pixels)), store.batch(range(len(rectangles)))
@@ -34,7 +34,7 @@ def test_a_split_is_seen_once_and_kept(tiny_network: EyeNetwork, rectangles: Any
 def test_an_interrupted_seeing_goes_on_where_it_was(
     tiny_network: EyeNetwork, rectangles: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eye = Eye(tiny_network)
+    eye = WorldEye(tiny_network)
     see, seen = eye.see, 0
 
     def fail_later(images: Any, **options: Any) -> Any:

@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from jaxtyping import Float32
 
-from saccade.batch import RegionBatch
+from saccade.batch import PictureBatch, RegionBatch
 from saccade.errors import SaccadeError
+
+
+class ImageSource(Protocol):
+    """Pictures read on demand (never loaded whole), as regions or as pixels."""
+
+    @property
+    def ids(self) -> Sequence[str]: ...
+
+    def __len__(self) -> int: ...
+
+    def batch(self, indices: Sequence[int]) -> RegionBatch | PictureBatch: ...
 
 
 class RegionSource(Protocol):
@@ -50,3 +63,38 @@ class CaptionedImages:
         for text, image in enumerate(self.image_of_text.tolist()):
             owned[image].append(text)
         return tuple(map(tuple, owned))
+
+
+@dataclass(frozen=True)
+class CaptionedPhotos:
+    """One split that nothing has looked at yet: picture files, sentences, and which picture each describes.
+
+    `open_split` lets the eye `data.eye` see them, once, into the cache; or gives pixels when the eye itself is trained.
+    """
+
+    name: str
+    split: str
+    ids: tuple[str, ...]
+    paths: tuple[Path, ...]
+    texts: tuple[str, ...]
+    image_of_text: np.ndarray  # int64 [text]: position in `paths`
+    sizes: tuple[tuple[int, int], ...] = ()  # (width, height) of the originals, where the files were made smaller
+
+    def __post_init__(self) -> None:
+        if len(self.ids) != len(self.paths) or (self.sizes and len(self.sizes) != len(self.paths)):
+            raise SaccadeError(f"{self.name}/{self.split}: {len(self.paths)} pictures but {len(self.ids)} ids")
+        if len(self.texts) != len(self.image_of_text):
+            raise SaccadeError(f"{self.name}/{self.split}: {len(self.texts)} texts, {len(self.image_of_text)} owners")
+
+
+@dataclass(frozen=True)
+class BoxedPicture:
+    """A picture file with named boxes: what a region detector learns from, whatever data set it came from."""
+
+    id: str
+    path: Path
+    width: int  # pixels of the original
+    height: int
+    boxes: Float32[np.ndarray, "thing 4"]  # x1, y1, x2, y2 in 0..1
+    names: tuple[str, ...]  # what each box holds: "dog"
+    attributes: tuple[tuple[str, ...], ...]  # what it is like: ("brown", "wet"); may be empty

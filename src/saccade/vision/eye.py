@@ -1,39 +1,35 @@
-"""The eye: pictures in, regions out. `load_eye("world").see(pictures)` is all that a model's user needs.
+"""What an eye is: pictures in, regions out. `load_eye("grid").see(pictures)` is all that a model's user needs.
 
-The regions of a picture are its proposals, best first, and the whole picture as the last region: words that belong to
-no thing (the beach, the night) have somewhere to look, and a picture of nothing still has a region.
+An eye has a name that builds it again, `KIND` or `KIND:ARGUMENT`: the name is what a feature store and a trained model
+keep, so that new pictures are seen the same way. A kind is one module with `open_eye(argument)` and a row in `KINDS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import nn
 
 from saccade.batch import RegionBatch
-from saccade.config import from_dict, to_dict
 from saccade.errors import SaccadeError, did_you_mean
-from saccade.files import atomic_file, read_json, sha256, write_json
-from saccade.vision.backbone import fold, normalise
-from saccade.vision.boxes import WHOLE, check_boxes
-from saccade.vision.eye_config import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, EyeConfig
-from saccade.vision.eye_network import EyeNetwork
-from saccade.vision.pictures import Picture, as_array, name_of
-from saccade.vision.proposals import propose
+from saccade.vision.pictures import Picture
 
-WEIGHTS = Path(__file__).parent / "weights"
+KINDS = {  # imported when first asked for
+    "world": "saccade.vision.world_eye",
+    "grid": "saccade.vision.grid",
+    "bottomup": "saccade.vision.bottomup",
+    "detr": "saccade.vision.detr",
+}
 
 
 @dataclass(frozen=True)
 class RegionDescription:
-    """What the eye names in one region: attribute → label, and how sure it is of each."""
+    """What an eye names in one region: attribute → label, and how sure it is of each."""
 
     box: tuple[float, float, float, float]  # x1, y1, x2, y2 in 0..1
     score: float  # how sure it is that something is there; 1 for boxes that were given and for the whole picture
@@ -43,38 +39,18 @@ class RegionDescription:
     @property
     def text(self) -> str:
         """One line: `large red metal cube`, or for the whole picture `beach, sunset`."""
-        words = [self.labels[name] for name in ("size", "colour", "material", "kind") if name in self.labels]
+        order = ("size", "attribute", "colour", "material", "kind")
+        words = [self.labels[name] for name in order if name in self.labels]
         return " ".join(words) if words else ", ".join(self.labels.values())
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """One batch of pictures after the network: regions in flat order, picture by picture."""
+class Eye(ABC):
+    """A network that looks at pictures. Subclasses say how; this says what their users may count on."""
 
-    appearance: Float[Tensor, "region appearance"]
-    boxes: Float[Tensor, "region 4"]
-    scores: Float[Tensor, " region"]
-    image_index: Int[Tensor, " region"]
-    whole: bool  # whether the last region of each picture is the picture
-
-
-class Eye:
-    """A trained region network. Weights are kept in float16 and used in float32."""
-
-    def __init__(self, network: EyeNetwork, name: str = "world", digest: str = "") -> None:
-        fold(network)
-        self.network: EyeNetwork = network.eval().requires_grad_(False)
-        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.name = name
-        self.digest = digest  # of the weights file: what the features of a picture depend on
-
-    @property
-    def config(self) -> EyeConfig:
-        return self.network.config
-
-    @property
-    def dim(self) -> int:
-        return self.config.dim
+    name: str  # what `load_eye` takes
+    digest: str  # of all that the features of a picture depend on: weights and settings
+    dim: int  # of a region's vector
+    network: nn.Module
 
     @property
     def device(self) -> torch.device:
@@ -84,116 +60,27 @@ class Eye:
         self.network.to(device)
         return self
 
+    @abstractmethod
     def see(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
     ) -> RegionBatch:
         """Region vectors of pictures: paths, Pillow images or arrays, of any size and mode.
 
-        Without `boxes`: the eye's own proposals, at most `config.proposals`, and the whole picture as the last region.
-        With `boxes` (one array [region, 4] in 0..1 a picture): exactly those regions. Paths become the batch's ids.
+        Without `boxes`: the regions the eye finds. With `boxes` (one array [region, 4] in 0..1 a picture): exactly
+        those. Paths become the batch's ids; `scores` are how sure the eye is of each region, where it can tell.
         """
-        features: list[Tensor] = []
-        places: list[Tensor] = []
-        for count, seen in self._look(images, boxes, batch_size):
-            sizes = torch.bincount(seen.image_index, minlength=count).tolist()
-            vectors = self.network.vectors(seen.appearance, seen.boxes)
-            features += torch.split(vectors.cpu(), sizes)
-            places += torch.split(seen.boxes.cpu(), sizes)
-        ids = tuple(map(str, images)) if all(isinstance(i, str | Path) for i in images) else ()
-        return RegionBatch.of(features, places, ids)
 
     def describe(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
     ) -> list[list[RegionDescription]]:
         """What the eye would call each region `see` returns, picture by picture."""
-        found: list[list[RegionDescription]] = []
-        for count, seen in self._look(images, boxes, batch_size):
-            named = {k: v.softmax(dim=1).max(dim=1) for k, v in self.network.classify(seen.appearance).items()}
-            owners = seen.image_index.tolist()
-            batch: list[list[RegionDescription]] = [[] for _ in range(count)]
-            for i, owner in enumerate(owners):
-                is_whole = seen.whole and (i + 1 == len(owners) or owners[i + 1] != owner)
-                names = [n for n in (PICTURE_ATTRIBUTES if is_whole else REGION_ATTRIBUTES) if n in named]
-                x1, y1, x2, y2 = seen.boxes[i].tolist()
-                batch[owner].append(
-                    RegionDescription(
-                        (x1, y1, x2, y2),
-                        float(seen.scores[i]),
-                        {n: self.config.labels[n][int(named[n].indices[i])] for n in names},
-                        {n: float(named[n].values[i]) for n in names},
-                    )
-                )
-            found += batch
-        return found
-
-    def save(self, folder: Path | str, facts: dict[str, object] | None = None) -> None:
-        """Write `<name>_eye.safetensors` and `<name>_eye.json` (config, and `facts` such as test figures)."""
-        stem = Path(folder) / f"{self.name}_eye"
-        state = {k: v.to("cpu", torch.float16).contiguous() for k, v in self.network.state_dict().items()}
-        with atomic_file(stem.with_suffix(".safetensors")) as temporary:
-            save_file(state, temporary)
-        self.digest = sha256(stem.with_suffix(".safetensors"))
-        write_json(stem.with_suffix(".json"), {"config": to_dict(self.config), "sha256": self.digest, **(facts or {})})
-
-    @torch.inference_mode()
-    def _look(
-        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None, batch_size: int
-    ) -> Iterator[tuple[int, _Seen]]:
-        if boxes is not None and len(boxes) != len(images):
-            raise SaccadeError(f"{len(images)} pictures but {len(boxes)} arrays of boxes: one for each is needed")
-        for start in range(0, len(images), batch_size):
-            part = range(start, min(start + batch_size, len(images)))
-            size = self.config.picture_size
-            pixels = np.stack([as_array(images[i], name_of(images[i], i), size) for i in part])
-            given = None
-            if boxes is not None:
-                given = [check_boxes(boxes[i], name_of(images[i], i)) for i in part]
-            yield len(part), self._regions(torch.from_numpy(pixels), given)
-
-    def _regions(self, pixels: Tensor, given: list[Tensor] | None) -> _Seen:
-        maps = self.network.backbone(normalise(pixels.to(self.device)))
-        if given is not None:
-            boxes = torch.cat(given).to(self.device)
-            counts = torch.tensor([len(g) for g in given], device=self.device)
-            image_index = torch.arange(len(given), device=self.device).repeat_interleave(counts)
-            scores = torch.ones(len(boxes), device=self.device)
-        else:
-            c = self.config
-            heat, around = self.network.proposals(maps.joined)
-            found, score, real = propose(heat, around, c.proposals, c.score_threshold, c.nms_threshold)
-            whole = torch.tensor(WHOLE, device=self.device).expand(len(found), 1, 4)
-            kept = torch.cat([real, torch.ones_like(real[:, :1])], dim=1)
-            boxes = torch.cat([found, whole], dim=1)[kept]
-            scores = torch.cat([score, torch.ones_like(score[:, :1])], dim=1)[kept]
-            image_index = kept.nonzero()[:, 0]
-        appearance = self.network.appearance(maps, boxes, image_index)
-        return _Seen(appearance, boxes, scores, image_index, whole=given is None)
+        raise SaccadeError(f'the eye "{self.name}" finds regions but has no names for them')
 
 
-def eye_names() -> list[str]:
-    """The eyes that come with the package."""
-    return sorted(p.name.removesuffix("_eye.safetensors") for p in WEIGHTS.glob("*_eye.safetensors"))
-
-
-def load_eye(name: str = "world", folder: Path | str = WEIGHTS, device: torch.device | str = "cpu") -> Eye:
-    """An eye by name, from the package or from the folder a recipe wrote it to."""
-    weights, facts = Path(folder) / f"{name}_eye.safetensors", Path(folder) / f"{name}_eye.json"
-    if not weights.exists() or not facts.exists():
-        if Path(folder) == WEIGHTS and name != "world":
-            raise SaccadeError(
-                f'there is no eye "{name}"{did_you_mean(name, eye_names())} (there are: {", ".join(eye_names())})'
-            )
-        missing = facts if weights.exists() else weights
-        raise SaccadeError(f'{missing} is missing: the eye "{name}" is trained by `python recipes/{name}_eye.py`')
-    values = read_json(facts)
-    if not isinstance(values, dict) or not isinstance(values.get("config"), dict):
-        raise SaccadeError(f'{facts} must hold a "config", as written by recipes/{name}_eye.py')
-    network = EyeNetwork(from_dict(EyeConfig, values["config"], where=f"{facts.name}: config"))
-    fold(network)
-    try:
-        network.load_state_dict({k: v.float() for k, v in load_file(weights).items()})
-    except SafetensorError as error:
-        raise SaccadeError(f"{weights} is damaged or cut short: {error}") from error
-    except RuntimeError as error:
-        raise SaccadeError(f"{weights} does not fit the network that {facts.name} describes") from error
-    return Eye(network, name, sha256(weights)).to(device)
+def load_eye(name: str = "world", device: torch.device | str = "cpu") -> Eye:
+    """An eye by name: `world`, `grid`, `grid:efficientnet-lite2`, `bottomup`, `detr:HUB/NAME` …"""
+    kind, _, argument = name.partition(":")
+    if kind not in KINDS:
+        raise SaccadeError(f'there is no eye "{name}"{did_you_mean(kind, KINDS)} (there are: {", ".join(KINDS)})')
+    eye: Eye = importlib.import_module(KINDS[kind]).open_eye(argument)
+    return eye.to(device)

@@ -111,3 +111,8 @@ def _check_array(array: np.ndarray, where: str) -> np.ndarray:
     if array.shape[2] == 4:
         return np.asarray(to_rgb(Image.fromarray(array)))
     return np.repeat(array, 3, axis=2) if array.shape[2] == 1 else array
+
+
+def ids_of(pictures: Sequence[Picture]) -> tuple[str, ...]:
+    """Their paths, if all are paths: pictures from memory have no ids."""
+    return tuple(map(str, pictures)) if all(isinstance(p, str | Path) for p in pictures) else ()

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from saccade.vision.eye_config import REGION_ATTRIBUTES
-from saccade.vision.eye_network import EyeNetwork
-from saccade.vision.eye_training import augment, eye_figures, eye_loss, jitter
+from saccade.vision.world_eye_config import REGION_ATTRIBUTES
+from saccade.vision.world_eye_network import EyeNetwork
+from saccade.vision.world_eye_training import augment, eye_figures, eye_loss, jitter
 
 
 def test_mirroring_moves_boxes_and_turns_what_faces(rectangles: Any) -> None:

@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saccade.vision.backbone import Convolution
 from saccade.vision.boxes import area, clip, nms, paired_iou, valid
+from saccade.vision.world_backbone import Convolution
 
 START = -4.0  # the heat before training: a thing is rare
 

@@ -14,26 +14,26 @@ from PIL import Image
 
 from saccade.errors import SaccadeError
 from saccade.vision import load_eye
-from saccade.vision.backbone import fold, normalise
-from saccade.vision.eye import WEIGHTS, Eye
-from saccade.vision.eye_config import REGION_ATTRIBUTES
-from saccade.vision.eye_network import EyeNetwork, geometry
+from saccade.vision.world_backbone import fold, normalise
+from saccade.vision.world_eye import WEIGHTS, WorldEye, load_world_eye
+from saccade.vision.world_eye_config import REGION_ATTRIBUTES
+from saccade.vision.world_eye_network import EyeNetwork, geometry
 
 
 @pytest.fixture
-def eye(tiny_network: EyeNetwork) -> Eye:
+def eye(tiny_network: EyeNetwork) -> WorldEye:
     torch.nn.init.normal_(tiny_network.proposals.predict.weight, std=0.3)  # untrained, but it proposes something
     with torch.no_grad():
         tiny_network.proposals.predict.bias[0] = 0.0
-    return Eye(tiny_network)
+    return WorldEye(tiny_network)
 
 
 @pytest.fixture(scope="module")
-def shipped() -> Eye:
-    return load_eye("world")
+def shipped() -> WorldEye:
+    return load_world_eye()
 
 
-def test_seen_regions_end_with_the_whole_picture(eye: Eye, rectangles: Any) -> None:
+def test_seen_regions_end_with_the_whole_picture(eye: WorldEye, rectangles: Any) -> None:
     seen = eye.see(list(rectangles.pixels[:7]), batch_size=3)
     counts = seen.mask.sum(dim=1)
     assert seen.features.shape == (7, int(counts.max()), eye.dim)
@@ -47,20 +47,20 @@ def test_seen_regions_end_with_the_whole_picture(eye: Eye, rectangles: Any) -> N
     assert ((real >= 0) & (real <= 1)).all()
 
 
-def test_a_picture_looks_the_same_in_any_batch(eye: Eye, rectangles: Any) -> None:
+def test_a_picture_looks_the_same_in_any_batch(eye: WorldEye, rectangles: Any) -> None:
     together, alone = eye.see(list(rectangles.pixels[:5])), eye.see([rectangles.pixels[3]])
     count = int(alone.mask.sum())
     assert int(together.mask[3].sum()) == count
     torch.testing.assert_close(together.features[3, :count], alone.features[0], atol=1e-4, rtol=1e-4)
 
 
-def test_given_boxes_are_the_regions(eye: Eye, rectangles: Any) -> None:
+def test_given_boxes_are_the_regions(eye: WorldEye, rectangles: Any) -> None:
     seen = eye.see(list(rectangles.pixels[:6]), boxes=rectangles.found[:6])
     assert seen.mask.sum(dim=1).tolist() == [len(b) for b in rectangles.found[:6]]
     torch.testing.assert_close(seen.boxes[seen.mask], torch.from_numpy(np.concatenate(rectangles.found[:6])))
 
 
-def test_paths_arrays_and_pillow_images_of_any_mode_look_alike(eye: Eye, rectangles: Any, tmp_path: Path) -> None:
+def test_paths_arrays_and_pillow_images_of_any_mode_look_alike(eye: WorldEye, rectangles: Any, tmp_path: Path) -> None:
     image = Image.fromarray(rectangles.pixels[0])
     image.save(tmp_path / "one.png")
     image.convert("RGBA").save(tmp_path / "two.png")
@@ -72,7 +72,7 @@ def test_paths_arrays_and_pillow_images_of_any_mode_look_alike(eye: Eye, rectang
         assert eye.see([image.resize((300, 41)).convert(mode)]).features.isfinite().all()
 
 
-def test_both_parts_of_a_vector_have_like_spread(eye: Eye, rectangles: Any) -> None:
+def test_both_parts_of_a_vector_have_like_spread(eye: WorldEye, rectangles: Any) -> None:
     seen = eye.see(list(rectangles.pixels), boxes=rectangles.found)
     vectors = seen.features[seen.mask]
     appearance, place = vectors[:, :-8], vectors[:, -8:]
@@ -81,7 +81,7 @@ def test_both_parts_of_a_vector_have_like_spread(eye: Eye, rectangles: Any) -> N
     assert 0.5 < float(place.square().mean().sqrt()) < 4
 
 
-def test_descriptions_go_with_the_regions(eye: Eye, rectangles: Any) -> None:
+def test_descriptions_go_with_the_regions(eye: WorldEye, rectangles: Any) -> None:
     pictures = list(rectangles.pixels[:4])
     seen, said = eye.see(pictures), eye.describe(pictures)
     assert [len(s) for s in said] == seen.mask.sum(dim=1).tolist()
@@ -109,9 +109,9 @@ def test_folding_changes_no_output(tiny_network: EyeNetwork, rectangles: Any) ->
     torch.testing.assert_close(after, before, atol=1e-4, rtol=1e-4)
 
 
-def test_saved_and_loaded_it_sees_the_same(eye: Eye, rectangles: Any, tmp_path: Path) -> None:
+def test_saved_and_loaded_it_sees_the_same(eye: WorldEye, rectangles: Any, tmp_path: Path) -> None:
     eye.save(tmp_path, {"figures": {"recall": 0.5}})
-    first, again = load_eye("world", tmp_path), load_eye("world", tmp_path)
+    first, again = load_world_eye(tmp_path), load_world_eye(tmp_path)
     assert first.config == eye.config
     assert first.digest == eye.digest == json.loads((tmp_path / "world_eye.json").read_text())["sha256"]
     pictures = list(rectangles.pixels[:4])
@@ -120,18 +120,18 @@ def test_saved_and_loaded_it_sees_the_same(eye: Eye, rectangles: Any, tmp_path: 
     torch.testing.assert_close(first.see(pictures, rectangles.found[:4]).features, given, atol=0.05, rtol=0)  # float16
 
 
-def test_no_pictures_give_an_empty_batch(eye: Eye) -> None:
+def test_no_pictures_give_an_empty_batch(eye: WorldEye) -> None:
     assert len(eye.see([])) == 0
 
 
-def test_wrong_boxes_are_named(eye: Eye, rectangles: Any) -> None:
+def test_wrong_boxes_are_named(eye: WorldEye, rectangles: Any) -> None:
     with pytest.raises(SaccadeError, match="2 pictures but 1 arrays of boxes"):
         eye.see(list(rectangles.pixels[:2]), boxes=rectangles.found[:1])
     with pytest.raises(SaccadeError, match=r"picture 1: box 0 is"):
         eye.see(list(rectangles.pixels[:2]), boxes=[np.array([[0, 0, 1, 1]]), np.array([[0, 0, 64, 64]])])
 
 
-def test_the_shipped_eye_keeps_its_promises(shipped: Eye, rectangles: Any) -> None:
+def test_the_shipped_eye_keeps_its_promises(shipped: WorldEye, rectangles: Any) -> None:
     files = [WEIGHTS / "world_eye.safetensors", WEIGHTS / "world_eye.json"]
     assert sum(f.stat().st_size for f in files) <= 5 * 2**20
     assert json.loads(files[1].read_text())["sha256"] == shipped.digest
@@ -147,19 +147,19 @@ def test_missing_and_damaged_eyes_are_named(tmp_path: Path) -> None:
     with pytest.raises(SaccadeError, match=r'there is no eye "wrold"; did you mean "world"\?'):
         load_eye("wrold")
     with pytest.raises(SaccadeError, match=r"world_eye.safetensors is missing: .* recipes/world_eye.py"):
-        load_eye("world", tmp_path)
+        load_world_eye(tmp_path)
     for name in ("world_eye.safetensors", "world_eye.json"):
         shutil.copy(WEIGHTS / name, tmp_path)
     weights = tmp_path / "world_eye.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(SaccadeError, match="damaged or cut short"):
-        load_eye("world", tmp_path)
+        load_world_eye(tmp_path)
     shutil.copy(WEIGHTS / "world_eye.safetensors", tmp_path)
     facts = json.loads((tmp_path / "world_eye.json").read_text())
     facts["config"]["hidden"] = 7
     (tmp_path / "world_eye.json").write_text(json.dumps(facts))
     with pytest.raises(SaccadeError, match="does not fit the network"):
-        load_eye("world", tmp_path)
+        load_world_eye(tmp_path)
     (tmp_path / "world_eye.json").write_text("[]")
     with pytest.raises(SaccadeError, match='must hold a "config"'):
-        load_eye("world", tmp_path)
+        load_world_eye(tmp_path)

@@ -12,11 +12,11 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 from torch.nn import functional
 
-from saccade.vision.backbone import normalise
 from saccade.vision.boxes import WHOLE, clip, iou
-from saccade.vision.eye_config import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES
-from saccade.vision.eye_network import EyeNetwork
-from saccade.vision.proposals import peaks, proposal_loss, propose
+from saccade.vision.world_backbone import normalise
+from saccade.vision.world_eye_config import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES
+from saccade.vision.world_eye_network import EyeNetwork
+from saccade.vision.world_proposals import peaks, proposal_loss, propose
 
 UNKNOWN = -1  # the label of what a thing does not have, or does not show
 MATCH = 0.5  # a region is a thing's if they overlap by this much

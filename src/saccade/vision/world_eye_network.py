@@ -12,10 +12,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saccade.vision.backbone import Backbone, Convolution, Maps
-from saccade.vision.eye_config import GEOMETRY_DIM, EyeConfig
-from saccade.vision.proposals import ProposalHead
 from saccade.vision.roi import roi_bilinear
+from saccade.vision.world_backbone import Backbone, Convolution, Maps
+from saccade.vision.world_eye_config import GEOMETRY_DIM, EyeConfig
+from saccade.vision.world_proposals import ProposalHead
 
 
 class EyeNetwork(nn.Module):
