@@ -43,6 +43,12 @@ def golden() -> Path:
     return Path(__file__).parent / "golden"
 
 
+@pytest.fixture(scope="session")
+def photos() -> list[Path]:
+    """The freely licensed photographs of the repository, in name order; `photos/annotations.jsonl` describes them."""
+    return sorted((Path(__file__).parents[1] / "photos").glob("*.jpg"))
+
+
 @pytest.fixture
 def vocabulary() -> Vocabulary:
     return Vocabulary(("<pad>", "<start>", "<end>", "<unk>", *WORDS, "and"))
