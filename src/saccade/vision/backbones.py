@@ -42,6 +42,9 @@ class Backbone(nn.Module, ABC):
     ) -> tuple[Float[Tensor, "image channel row column"], ...]:
         """One map for each of `strides`."""
 
+    def fold_normalisation(self) -> None:
+        """Make batch normalisation, as it is in eval mode, part of the convolutions, where a backbone has any."""
+
 
 def load_backbone(name: str, pretrained: bool = True) -> Backbone:
     """A backbone by name, in eval mode; without `pretrained` its weights are random and no file is needed."""
