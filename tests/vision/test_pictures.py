@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+import warnings
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -107,17 +109,36 @@ def test_damaged_bytes_inside_a_png_are_named(tmp_path: Path) -> None:
         open_picture(path)
 
 
-def test_a_decompression_bomb_is_refused_before_it_unpacks(tmp_path: Path) -> None:
+def write_bomb(path: Path, side: int) -> Path:
+    """A PNG of a few bytes that says it has side × side pixels."""
+
     def chunk(name: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
-    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
-    path = tmp_path / "bomb.png"
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     path.write_bytes(
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
     )
+    return path
+
+
+@pytest.mark.parametrize("side", [10_000, 60_000])  # Pillow only warns of the first
+def test_a_decompression_bomb_is_refused_before_it_unpacks(side: int, tmp_path: Path) -> None:
     with pytest.raises(SaccadeError, match=r"bomb\.png unpacks to more than \d+ million pixels"):
-        open_picture(path)
+        open_picture(write_bomb(tmp_path / "bomb.png", side))
+
+
+def test_a_bomb_is_refused_in_every_thread(tmp_path: Path) -> None:
+    bomb, filters = write_bomb(tmp_path / "bomb.png", 10_000), list(warnings.filters)
+
+    def refused(_: int) -> bool:
+        with pytest.raises(SaccadeError) as error:
+            open_picture(bomb)
+        return "unpacks to more than" in str(error.value)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(refused, range(400)))
+    assert warnings.filters == filters
 
 
 def test_a_folder_is_searched_in_name_order(tmp_path: Path) -> None:

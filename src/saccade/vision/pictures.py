@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from saccade.errors import SaccadeError, explain_os_errors
 
 Picture: TypeAlias = "str | Path | Image.Image | np.ndarray"
 
+_warnings = threading.Lock()  # Python's filters of warnings belong to all threads: one at a time may change them
+
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"})
 
 
@@ -27,11 +30,12 @@ def open_picture(path: Path | str) -> Image.Image:
         if path.stat().st_size == 0:
             raise SaccadeError(f"{path} is empty, a picture was expected")
     try:
-        with warnings.catch_warnings():
+        with _warnings, warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as image:
-                image.load()
-                return to_rgb(ImageOps.exif_transpose(image))
+            opened = Image.open(path)  # reads the header only
+        with opened as image:
+            image.load()
+            return to_rgb(ImageOps.exif_transpose(image))
     except UnidentifiedImageError as error:
         raise SaccadeError(f"{path} is not a picture (PNG, JPEG, WebP, … were expected)") from error
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
