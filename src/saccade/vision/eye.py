@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import UInt8
 from torch import nn
 
 from saccade.batch import RegionBatch
 from saccade.errors import SaccadeError, did_you_mean
-from saccade.vision.pictures import Picture
+from saccade.vision.pictures import Picture, as_array
 
 KINDS = {  # imported when first asked for
     "world": "saccade.vision.world_eye",
@@ -51,6 +52,7 @@ class Eye(ABC):
     digest: str  # of all that the features of a picture depend on: weights and settings
     dim: int  # of a region's vector
     network: nn.Module
+    picture_size: int | None = None  # the side of the square it stretches pictures to; None: it keeps their shape
 
     @property
     def device(self) -> torch.device:
@@ -59,6 +61,14 @@ class Eye(ABC):
     def to(self, device: torch.device | str) -> Eye:
         self.network.to(device)
         return self
+
+    def prepare(self, picture: Picture, where: str = "the picture") -> UInt8[np.ndarray, "row column 3"]:
+        """What `see` does first with each picture: `see` takes the result as it takes the picture, and sees the same.
+
+        It is small and it may be made in another thread, so that many pictures can wait in memory for the network. An
+        eye that shrinks pictures in its own way says so here.
+        """
+        return as_array(picture, where, self.picture_size)
 
     @abstractmethod
     def see(

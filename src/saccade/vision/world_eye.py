@@ -23,7 +23,7 @@ from saccade.errors import SaccadeError
 from saccade.files import atomic_file, read_json, sha256, write_json
 from saccade.vision.boxes import WHOLE, check_boxes
 from saccade.vision.eye import Eye, RegionDescription
-from saccade.vision.pictures import Picture, as_array, ids_of, name_of
+from saccade.vision.pictures import Picture, ids_of, name_of
 from saccade.vision.world_backbone import fold, normalise
 from saccade.vision.world_eye_config import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, EyeConfig
 from saccade.vision.world_eye_network import EyeNetwork
@@ -53,6 +53,7 @@ class WorldEye(Eye):
         self.name = name
         self.digest = digest  # of the weights file
         self.dim = network.config.dim
+        self.picture_size = network.config.picture_size
 
     @property
     def config(self) -> EyeConfig:
@@ -114,8 +115,7 @@ class WorldEye(Eye):
             raise SaccadeError(f"{len(images)} pictures but {len(boxes)} arrays of boxes: one for each is needed")
         for start in range(0, len(images), batch_size):
             part = range(start, min(start + batch_size, len(images)))
-            size = self.config.picture_size
-            pixels = np.stack([as_array(images[i], name_of(images[i], i), size) for i in part])
+            pixels = np.stack([self.prepare(images[i], name_of(images[i], i)) for i in part])
             given = None
             if boxes is not None:
                 given = [check_boxes(boxes[i], name_of(images[i], i)) for i in part]
