@@ -20,6 +20,7 @@ MODULES = {  # imported when first asked for, so that reading one format never n
     "precomp": "saccade.data.precomp",
     "store": "saccade.data.captioned_store",
     "karpathy": "saccade.data.karpathy",
+    "flickr8k": "saccade.data.flickr8k",
 }
 _sources: dict[str, Open] = {}
 
