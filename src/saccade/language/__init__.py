@@ -1,6 +1,7 @@
-"""Sentences: tokenising and vocabularies."""
+"""Sentences: tokenising, vocabularies and word vectors."""
 
 from saccade.language.tokenise import tokenise
+from saccade.language.vectors import WordVectors, load_vectors
 from saccade.language.vocabulary import Vocabulary
 
-__all__ = ["Vocabulary", "tokenise"]
+__all__ = ["Vocabulary", "WordVectors", "load_vectors", "tokenise"]

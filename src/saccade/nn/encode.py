@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.batch import RegionBatch, TextBatch
+from saccade.errors import SaccadeError
 from saccade.nn.recurrent import SentenceGru
 
 
@@ -67,6 +68,14 @@ class WordEncoder(nn.Module):
         self.embed = nn.Embedding(vocabulary, word_dim)
         nn.init.uniform_(self.embed.weight, -0.1, 0.1)
         self.rnn = SentenceGru(word_dim, dim, layers, bidirectional)
+
+    @torch.no_grad()
+    def set_vectors(self, matrix: Float[Tensor, "word width"], rows: Int64[Tensor, " word"]) -> None:
+        """Start these words from known vectors, which fill the first columns; further columns keep their start."""
+        width, word_dim = matrix.shape[1], self.embed.embedding_dim
+        if width > word_dim:
+            raise SaccadeError(f"word vectors of {width} numbers do not fit into word_dim={word_dim}: make it {width}")
+        self.embed.weight[rows, :width] = matrix.to(self.embed.weight)
 
     def forward(self, texts: TextBatch) -> Float[Tensor, "text word dim"]:
         states: Tensor = self.rnn(self.embed(texts.tokens), texts.lengths)

@@ -29,6 +29,7 @@ class MatchingConfig:
         True  # another caption of the same picture in a batch counts as a negative, as in the official code
     )
     min_count: int = 4  # words seen less often in training are unknown words
+    vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 256  # pictures or sentences encoded at once
 
 

