@@ -1,0 +1,193 @@
+"""The grid eye: the regions of a picture are the cells of a backbone's map, or of that map averaged to coarser grids.
+
+Nothing is proposed and nothing can be missed; a thing may lie across cells, and how many there are does not depend on
+the picture. Several grids in one set (`/7+3+1`) give things of several sizes one region that holds them.
+
+The name says all: `grid`, `grid:efficientnet-lite2`, `grid:efficientnet-lite0@288/7+3+1`,
+`grid:hf:microsoft/resnet-50`; `#-2` after the backbone takes its last map but one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+from torch.nn import functional
+
+from saccade.batch import PictureBatch, RegionBatch, stack
+from saccade.errors import SaccadeError
+from saccade.vision.backbones import load_backbone
+from saccade.vision.boxes import check_boxes
+from saccade.vision.eye import Eye
+from saccade.vision.pictures import Picture, as_array, ids_of, name_of
+from saccade.vision.roi import roi_bilinear
+
+SMALLEST, LARGEST = 16, 4096  # sides of a picture, in pixels
+ROI_POINTS = 7  # a given box is read at so many points a side
+
+
+@dataclass(frozen=True)
+class GridConfig:
+    """Which map, of which pictures, cut how."""
+
+    backbone: str = "efficientnet-lite0"
+    size: int | None = None  # pictures are stretched to this square; None: what the backbone was trained on
+    level: int = -1  # which of the backbone's maps, fine to coarse
+    cells: tuple[int, ...] = (0,)  # n: a grid of n × n; 0: the map's own cells
+
+    def __post_init__(self) -> None:
+        if not self.backbone:
+            raise SaccadeError("a grid needs the name of a backbone, such as efficientnet-lite0")
+        if self.size is not None and not SMALLEST <= self.size <= LARGEST:
+            raise SaccadeError(f"the pictures of a grid must be {SMALLEST} to {LARGEST} pixels wide, not {self.size}")
+        if not -100 < self.level < 100:
+            raise SaccadeError(f"the level of a grid numbers the backbone's maps, -1 the last: {self.level} is none")
+        if not self.cells or not all(0 <= n <= 64 for n in self.cells):
+            raise SaccadeError(f"the cells of a grid must be numbers from 0 to 64, not {list(self.cells)}")
+
+    @property
+    def name(self) -> str:
+        """What `load_eye` takes."""
+        cells = "+".join(map(str, self.cells))
+        brief = self.backbone
+        brief += f"#{self.level}" if self.level != -1 else ""
+        brief += f"@{self.size}" if self.size is not None else ""
+        brief += f"/{cells}" if self.cells != (0,) else ""
+        if self == GridConfig():
+            return "grid"
+        if _parts(brief) != (self.backbone, self.size, self.level, self.cells):  # of a folder called net@224, say
+            return f"grid:{self.backbone}#{self.level}@{self.size or 0}/{cells}"
+        return f"grid:{brief}"
+
+
+def grid_config(argument: str = "") -> GridConfig:
+    """Read `BACKBONE#LEVEL@SIZE/CELLS`, of which every part may be left out; `@0` is the backbone's own size."""
+    return GridConfig(*_parts(argument))
+
+
+def _parts(argument: str) -> tuple[str, int | None, int, tuple[int, ...]]:
+    pattern = r"(.*?)(?:#(-?[0-9]{1,2}))?(?:@([0-9]{1,6}))?(?:/([0-9]{1,3}(?:\+[0-9]{1,3})*))?"
+    found = re.fullmatch(pattern, argument, re.DOTALL)
+    assert found is not None, "every part may be left out, and the first takes anything"
+    backbone, level, size, cells = found.groups()
+    numbers = tuple(int(n) for n in (cells or "0").split("+"))
+    return backbone or GridConfig.backbone, int(size or 0) or None, int(level or -1), numbers
+
+
+class GridNetwork(nn.Module):
+    """Pixels to the vectors of all cells; the gradient reaches the backbone."""
+
+    def __init__(self, config: GridConfig | None = None, pretrained: bool = True) -> None:
+        super().__init__()
+        self.config = config or GridConfig()
+        self.backbone = load_backbone(self.config.backbone, pretrained)
+        self.size = self.config.size or self.backbone.size
+        maps = len(self.backbone.channels)
+        if not -maps <= self.config.level < maps:
+            raise SaccadeError(
+                f'the backbone "{self.config.backbone}" has {maps} maps, #{-maps} to #{maps - 1}; '
+                f"there is no #{self.config.level}"
+            )
+        self.dim = self.backbone.channels[self.config.level]
+
+    def forward(self, pictures: PictureBatch) -> RegionBatch:
+        """Every cell of every grid, row by row, one grid after the other."""
+        found = self.map(pictures.pixels)
+        grids = [functional.adaptive_avg_pool2d(found, n) if n else found for n in self.config.cells]
+        features = torch.cat([grid.flatten(2) for grid in grids], dim=2).transpose(1, 2)
+        rows, columns = found.shape[-2:]
+        boxes = torch.cat([cell_boxes(rows, columns, n) for n in self.config.cells]).to(found.device)
+        mask = torch.ones(features.shape[:2], dtype=torch.bool, device=found.device)
+        return RegionBatch(features, mask, boxes.expand(len(features), -1, -1), pictures.ids)
+
+    def map(self, pixels: UInt8[Tensor, "image height width 3"]) -> Float[Tensor, "image dim row column"]:
+        """The chosen map of pictures of any size."""
+        maps = self.backbone(self.backbone.normalise(stretch(pixels, self.size)))
+        found: Tensor = maps[self.config.level]
+        return found
+
+
+class GridEye(Eye):
+    """A grid network made ready to look: it takes the network over, folds and freezes it."""
+
+    def __init__(self, network: GridNetwork) -> None:
+        self.name = network.config.name
+        self.digest = _digest(network)  # before folding, which rounds
+        self.dim = network.dim
+        network.backbone.fold_normalisation()
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.network: GridNetwork = network.eval().requires_grad_(False)
+
+    @property
+    def config(self) -> GridConfig:
+        return self.network.config
+
+    @torch.inference_mode()
+    def see(
+        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
+    ) -> RegionBatch:
+        """Without `boxes`: the cells. With them: the mean of the map inside each box."""
+        if boxes is not None and len(boxes) != len(images):
+            raise SaccadeError(f"{len(images)} pictures but {len(boxes)} arrays of boxes: one for each is needed")
+        ids = ids_of(images)
+        parts: list[RegionBatch] = []
+        for start in range(0, len(images), batch_size):
+            part = range(start, min(start + batch_size, len(images)))
+            arrays = [as_array(images[i], name_of(images[i], i), self.network.size) for i in part]
+            pixels = torch.from_numpy(np.stack(arrays)).to(self.device)
+            if boxes is None:
+                seen = self.network(PictureBatch(pixels, ids[start : part.stop]))
+                parts.append(seen.to("cpu", torch.float32))
+            else:
+                given = [check_boxes(boxes[i], name_of(images[i], i)) for i in part]
+                parts.append(RegionBatch.of(self._inside(pixels, given), given, ids[start : part.stop]))
+        return stack(parts) if parts else RegionBatch.of([], [])
+
+    def _inside(self, pixels: Tensor, boxes: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        counts = [len(b) for b in boxes]
+        image_index = torch.arange(len(boxes)).repeat_interleave(torch.tensor(counts)).to(self.device)
+        read = roi_bilinear(
+            self.network.map(pixels).float(), torch.cat(list(boxes)).to(self.device), image_index, ROI_POINTS
+        )
+        return torch.split(read.mean(dim=(2, 3)).cpu(), counts)
+
+
+def open_eye(argument: str = "") -> GridEye:
+    return GridEye(GridNetwork(grid_config(argument)))
+
+
+def stretch(pixels: UInt8[Tensor, "image height width 3"], size: int) -> UInt8[Tensor, "image size size 3"]:
+    """Pictures as squares, averaged where they shrink, as Pillow does it."""
+    if pixels.shape[1:3] == (size, size):
+        return pixels
+    floats = pixels.permute(0, 3, 1, 2).float()
+    resized = functional.interpolate(floats, (size, size), mode="bilinear", antialias=True)
+    return resized.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
+
+
+def cell_boxes(rows: int, columns: int, cells: int = 0) -> Float[Tensor, "cell 4"]:
+    """Where the cells of a grid lie, row by row. Adaptive pooling of 7 cells to 3 makes windows that overlap."""
+
+    def windows(side: int) -> list[tuple[float, float]]:
+        n = cells or side
+        return [(i * side // n / side, -(-(i + 1) * side // n) / side) for i in range(n)]
+
+    return torch.tensor([(x1, y1, x2, y2) for y1, y2 in windows(rows) for x1, x2 in windows(columns)])
+
+
+def _digest(network: GridNetwork) -> str:
+    """Of the weights and of all settings that change a feature; where the weights came from does not."""
+    level = network.config.level % len(network.backbone.channels)
+    settings = [type(network.backbone).__name__, network.size, level, list(network.config.cells)]
+    digest = hashlib.sha256(json.dumps(settings).encode())
+    for name, value in sorted(network.backbone.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
