@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from saccade.cli import data, demo, evaluate, explain, official, score, train, world
+from saccade.cli import data, demo, evaluate, explain, official, score, see, train, world
 from saccade.errors import SaccadeError
 from saccade.version import __version__
 
@@ -28,6 +28,7 @@ app.command("train", rich_help_panel="Models")(train.train)
 app.command("eval", rich_help_panel="Models")(evaluate.evaluate)
 app.command("score", rich_help_panel="Use a model")(score.score)
 app.command("explain", rich_help_panel="Use a model")(explain.explain)
+app.command("see", rich_help_panel="Use a model")(see.see)
 app.command("import", rich_help_panel="Official checkpoints")(official.import_checkpoint)
 app.command("verify", rich_help_panel="Official checkpoints")(official.verify_folder)
 

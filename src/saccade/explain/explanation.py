@@ -14,10 +14,9 @@ from PIL import Image
 
 from saccade.batch import Alignment
 from saccade.errors import SaccadeError
+from saccade.explain.drawing import check_format, save_drawing
 from saccade.explain.heat import spread
-from saccade.files import atomic_file
 
-_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 _SPECIAL = ("<pad>", "<start>", "<end>")  # <unk> never appears here: words are kept as written
 
 
@@ -68,18 +67,11 @@ class Explanation:
     def save(self, path: Path | str) -> Path:
         """Write the strip (.png, .jpg, .webp) or an interactive page (.html); the file is whole or absent."""
         path = Path(path)
-        suffix = path.suffix.lower()
-        if suffix == ".html":
+        if check_format(path, "an explanation", (".html",)) == ".html":
             from saccade.explain.gallery import write_gallery
 
             return write_gallery([self], path, self.title or "Why this picture")
-        if suffix not in _FORMATS:
-            known = ", ".join([*_FORMATS, ".html"])
-            raise SaccadeError(f"{path}: an explanation is saved as one of {known}, not {suffix or 'a bare name'}")
-        drawn = self.picture()
-        with atomic_file(path) as temporary:
-            drawn.save(temporary, format=_FORMATS[suffix], dpi=(192, 192), compress_level=2, quality=90)
-        return path
+        return save_drawing(self.picture(), path, "an explanation")
 
     @staticmethod
     def from_alignment(

@@ -1,0 +1,174 @@
+"""`saccade see`: what an eye finds in a photo."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from saccade.explain.regions import RegionPicture
+    from saccade.vision import Eye
+
+BATCH = 16  # photos of any size in memory at a time
+ONE, MANY = 2400, 800  # the longer side of a photo kept for its drawing: on its own, on a sheet
+
+
+def see(
+    photos: Annotated[list[Path], typer.Argument(metavar="PHOTO...", help="Photos, or folders of them.")],
+    eye: Annotated[
+        str,
+        typer.Option(
+            "--eye",
+            "-e",
+            help="Who looks: bottomup (names things and what they are like), grid (equal cells, no names), world (the "
+            "toys of `saccade world`), or detr:HUB/NAME for a detector of transformers.",
+        ),
+    ] = "bottomup",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Where to draw it: .png, .jpg or .webp; several photos become one contact sheet. [default: "
+            "regions.png, or no picture with --json]",
+            show_default=False,
+        ),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="How many regions of a photo get a label and a row, the surest first; the others are thin lines. 0 "
+            "is all. [default: 12, on a contact sheet 6]",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of a table: all regions, or the best --top.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Draw and list the regions an eye finds in your photos: what it is, how sure the eye is, where in pixels.
+
+    Example: saccade see holiday.jpg --eye bottomup -o regions.png
+    """
+    from saccade.errors import explain_os_errors
+    from saccade.explain.contact_sheet import MOST, NAMED, save_sheet
+    from saccade.explain.drawing import check_format
+    from saccade.vision import find_pictures, load_eye
+
+    if out is None and not as_json:
+        out = Path("regions.png")
+    if out is not None:
+        check_format(out, "a picture of regions")
+    files = [f for p in photos for f in (find_pictures(p) if p.is_dir() else [p])]
+    for file in files:  # told before an eye is loaded
+        with explain_os_errors(file, "read"):
+            file.stat()
+    seen = look(load_eye(eye, device), files)
+    if out is not None:
+        if len(seen) == 1:
+            seen[0].drawing.save(out, top)
+        else:
+            save_sheet([photo.drawing for photo in seen[:MOST]], out, top)
+    if as_json:
+        facts = [photo.facts(eye, 0 if top is None else top) for photo in seen]
+        typer.echo(json.dumps(facts, ensure_ascii=False))
+    else:
+        console = Console()
+        for photo in seen:
+            console.print(photo.table(NAMED if top is None and len(seen) > 1 and photo.drawing.labels else top))
+    if out is not None:
+        some = f" (the first {MOST} of {len(seen)} photos)" if len(seen) > MOST else ""
+        typer.echo(f"the picture is in {out}{some}", err=as_json)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A photo file, its size in pixels, and what was found in it."""
+
+    file: Path
+    width: int
+    height: int
+    drawing: RegionPicture  # of the photo made smaller, so that a folder of large ones fits into memory
+
+    def regions(self, top: int | None) -> list[dict[str, Any]]:
+        """Each region with its number, label, score and box in pixels, the surest first."""
+        labels, scores = self.drawing.labels, self.drawing.scores
+        boxes = self.drawing.boxes * (self.width, self.height, self.width, self.height)
+        return [
+            {
+                "region": i + 1,
+                "label": labels[i] if labels else None,
+                "score": None if scores is None else round(float(scores[i]), 4),
+                "box": [round(float(v), 1) for v in boxes[i]],
+            }
+            for i in self.drawing.best(top)
+        ]
+
+    def facts(self, eye: str, top: int | None) -> dict[str, Any]:
+        """The photo as JSON."""
+        size = {"width": self.width, "height": self.height}
+        return {"photo": str(self.file), "eye": eye, **size, "regions": self.regions(top)}
+
+    def table(self, top: int | None) -> Table:
+        regions = self.regions(top)
+        title = Text(f"{self.file.name}  {self.width} × {self.height}", "bold")
+        table = Table(title=title, title_justify="left")
+        table.add_column("region", justify="right")
+        if self.drawing.labels:
+            table.add_column("label", overflow="fold")
+        if self.drawing.scores is not None:
+            table.add_column("score", justify="right")
+        table.add_column("box: x1, y1, x2, y2", justify="right")
+        for region in regions:
+            cells = [str(region["region"])]
+            cells += [escape(region["label"])] if self.drawing.labels else []
+            cells += [f"{region['score']:.2f}"] if self.drawing.scores is not None else []
+            table.add_row(*cells, ", ".join(f"{v:.0f}" for v in region["box"]))
+        if len(regions) < len(self.drawing.boxes):
+            table.caption = f"and {len(self.drawing.boxes) - len(regions)} more (--top 0 shows all)"
+        return table
+
+
+def look(eye: Eye, files: list[Path]) -> list[Seen]:
+    """What the eye finds in each photo; an eye without names gives regions without labels."""
+    import numpy as np
+    from rich.progress import track
+
+    from saccade.explain.contact_sheet import MOST
+    from saccade.explain.regions import RegionPicture
+    from saccade.vision import Eye, open_picture
+
+    names_things = type(eye).describe is not Eye.describe
+    found: list[Seen] = []
+    starts = range(0, len(files), BATCH)
+    for start in track(starts, "looking", console=Console(stderr=True), transient=True, disable=len(starts) < 2):
+        pictures = [open_picture(file) for file in files[start : start + BATCH]]
+        scores: list[np.ndarray | None]
+        if names_things:
+            named = eye.describe(pictures)
+            boxes = [np.array([r.box for r in regions]).reshape(-1, 4) for regions in named]
+            labels = [tuple(r.text for r in regions) for regions in named]
+            scores = [np.array([r.score for r in regions]) for regions in named]
+        else:
+            batch = eye.see(pictures)
+            real = [mask.nonzero()[:, 0] for mask in batch.mask]
+            boxes = [batch.boxes[i][r].double().numpy() for i, r in enumerate(real)]
+            labels = [() for _ in pictures]
+            scores = [None if batch.scores is None else batch.scores[i][r].double().numpy() for i, r in enumerate(real)]
+        for i, picture in enumerate(pictures):
+            width, height = picture.size
+            side = ONE if len(files) == 1 else (MANY if start + i < MOST else 1)  # what no sheet will show
+            picture.thumbnail((side, side))
+            drawing = RegionPicture(np.asarray(picture), boxes[i], labels[i], scores[i], files[start + i].name)
+            found.append(Seen(files[start + i], width, height, drawing))
+    return found
