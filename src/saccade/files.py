@@ -7,12 +7,17 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from saccade.errors import SaccadeError, explain_os_errors
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
@@ -67,6 +72,42 @@ def _swap(new: Path, path: Path) -> None:
         raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def only_one(folder: Path | str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Let one process at a time work on a folder; the others wait, and `waiting` is called if this one must."""
+    folder = Path(folder)
+    path = folder.parent / f".{folder.name}.lock"
+    if fcntl is None:
+        yield
+        return
+    with explain_os_errors(folder, "write"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = _lock(path, waiting)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # while it is still ours
+        os.close(handle)  # which lets go of it, as a kill does
+
+
+def _lock(path: Path, waiting: Callable[[], None] | None) -> int:
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting is not None:
+                waiting()
+                waiting = None
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                return handle
+        except FileNotFoundError:
+            pass
+        os.close(handle)  # whoever had it has removed the file we waited for: another may hold a new one
 
 
 def write_text(path: Path | str, text: str) -> None:

@@ -6,8 +6,8 @@ Splits: train, dev, test, hard (groups of pictures that differ in one binding on
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,15 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
+from saccade.data.extract import extract
 from saccade.data.records import CaptionedImages
 from saccade.data.sources import source
-from saccade.data.store import FeatureStore, StoreWriter
-from saccade.errors import SaccadeError, did_you_mean, explain_os_errors
+from saccade.data.store import FeatureStore
+from saccade.errors import SaccadeError, did_you_mean
 from saccade.files import cache_folder
 from saccade.vision import Eye, load_eye
 from saccade.world import WorldConfig, make_world
 from saccade.world.config import SPLITS
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 BATCH = 64  # pictures seen at once
 
@@ -71,39 +67,13 @@ def see_split(part: Any, eye: Eye, folder: Path, progress: Progress | None = Non
     A run that was killed goes on where it was; a finished store is only opened.
     """
     ids = list(part.ids)
-    tell = _bar(progress, "seeing its pictures")
-    with only_one(folder):
-        if (folder / "manifest.json").exists():
-            store = FeatureStore.open(folder)
-            if list(store.ids) == ids:
-                return store
-        _see_rest(part, ids, eye, folder, tell)
-    return FeatureStore.open(folder)
-
-
-def _see_rest(part: Any, ids: list[str], eye: Eye, folder: Path, tell: Callable[[int, int], None]) -> None:
-    with StoreWriter(folder, eye.dim, "float16", eye=eye.name) as writer:
-        todo = [i for i, id in enumerate(ids) if id not in writer.done]
-        for start in range(0, len(todo), BATCH):
-            batch = todo[start : start + BATCH]
-            images = [part.image(i) for i in batch]
-            seen = eye.see(images, batch_size=BATCH)
-            for row, i in enumerate(batch):
-                kept = seen.mask[row]
-                height, width = images[row].shape[:2]
-                writer.append(ids[i], seen.features[row, kept].numpy(), seen.boxes[row, kept].numpy(), width, height)
-            tell(len(writer.done), len(ids))
-
-
-@contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Let one process at a time work on a folder: of several that train on one world, the first sees it for all."""
-    with explain_os_errors(folder, "write"):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / f".{folder.name}.lock").open("w") as file:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)  # let go when the file is closed, also by a kill
-            yield
+    if (folder / "manifest.json").exists() and list((store := FeatureStore.open(folder)).ids) == ids:
+        return store
+    pictures = [(id, partial(part.image, i)) for i, id in enumerate(ids)]
+    found = extract(pictures, eye, folder, batch_size=BATCH, progress=_bar(progress, "seeing its pictures"))
+    if found.broken:
+        raise SaccadeError(f"{folder}: {found.broken[0].reason}")
+    return found.store
 
 
 def _bar(progress: Progress | None, title: str) -> Callable[[int, int], None]:
