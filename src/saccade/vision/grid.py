@@ -121,6 +121,7 @@ class GridEye(Eye):
         self.name = network.config.name
         self.digest = _digest(network)  # before folding, which rounds
         self.dim = network.dim
+        self.picture_size = network.size
         network.backbone.fold_normalisation()
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.network: GridNetwork = network.eval().requires_grad_(False)
