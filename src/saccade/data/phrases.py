@@ -1,0 +1,244 @@
+"""The thing and its attributes in an English noun phrase, without a tagger: "two young men" is a man, young.
+
+Phrases that annotators marked ("a brown and white dog", "a set of stairs") are short and regular: the name is the last
+noun before whatever follows it, what stands before it describes it. `docs/data/photos.md` says how often that is right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from saccade.data.adjectives import (
+    ADJECTIVES,
+    BEFORE_NOUN_ONLY,
+    COLOUR_WORDS,
+    SHADES,
+    SPELLINGS,
+    UNSAID_WORDS,
+    word_table,
+)
+
+# "a group of people" shows people, "the side of a building" a building; but "a glass of water" shows a glass
+PARTITIVES = word_table(
+    """
+    set group couple pair bunch lot lots piece pieces crowd number line row rows pile body pack herd flock team kind
+    type sort variety series array mass mob gathering trio gang block bit side sides edge top end bottom back front
+    middle part rest inside outside surface corner base center section length stretch view closeup close-up shot image
+    closeups members member range expanse assortment collection swarm clump cluster bundle strand patch chunk stack
+    shore bank midst area cloud half all some one two three several many most each any none full spray groups pairs
+    teams crowds assembly caravan procession huddle dozen dozens hundreds thousands
+    """
+)
+NAMELESS = word_table(  # pronouns, and words that name no class of things
+    """
+    it them they he she him her his hers their theirs its himself herself itself themselves each other others another
+    one ones two three four five six seven eight nine ten some all both many few several someone something anyone
+    anything everyone everything nothing somebody nobody this that these those who which what whom whose you we us i
+    me my each-other group pair bunch lot lots thing things stuff item items object objects number side sides top
+    bottom back front middle edge end center part area view background foreground distance inside outside outdoors
+    indoors kind type sort way style own rest first second third left right same first-place look midair air none up
+    down piece pieces line row set half next
+    """
+)
+SKIPPED = word_table(  # they stand before a noun and describe nothing
+    """
+    a an the this that these those his her its their my your our one two three four five six seven eight nine ten
+    eleven twelve some several many few both all another other each every no any more most very lots other's same
+    different various multiple numerous only first second third fellow opposing opposite what appears to be is are
+    looks like about
+    """
+)
+ENDS_NOUN = word_table(  # what follows describes the thing by another thing
+    """
+    in on with at from by for to near under over behind beside above below between through into onto across along
+    against around inside wearing holding carrying riding dressed who that which while as wears up down off out during
+    is are was being has containing featuring made filled covered
+    """
+)
+COMPOUNDS = {
+    ("hot", "dog"): "hot dog", ("ice", "cream"): "ice cream", ("t", "shirt"): "t-shirt", ("tee", "shirt"): "t-shirt",
+    ("skate", "board"): "skateboard", ("snow", "board"): "snowboard", ("surf", "board"): "surfboard",
+    ("foot", "ball"): "football", ("basket", "ball"): "basketball", ("base", "ball"): "baseball",
+    ("volley", "ball"): "volleyball", ("soft", "ball"): "softball", ("cell", "phone"): "cellphone",
+    ("sun", "glasses"): "sunglasses", ("life", "jacket"): "life jacket", ("life", "vest"): "life jacket",
+    ("parking", "lot"): "parking lot", ("polar", "bear"): "polar bear", ("teddy", "bear"): "teddy bear",
+    ("wet", "suit"): "wetsuit", ("bathing", "suit"): "swimsuit", ("swim", "suit"): "swimsuit",
+    ("traffic", "light"): "traffic light", ("stop", "sign"): "stop sign", ("tank", "top"): "tank top",
+    ("swim", "trunks"): "swim trunks", ("swimming", "trunks"): "swim trunks", ("fire", "hydrant"): "fire hydrant",
+    ("roller", "coaster"): "roller coaster", ("merry", "go-round"): "merry-go-round", ("swimming", "pool"): "pool",
+    ("back", "pack"): "backpack", ("motor", "cycle"): "motorcycle", ("motor", "bike"): "motorbike",
+    ("pit", "bull"): "pitbull", ("stuffed", "animal"): "stuffed animal", ("wheel", "chair"): "wheelchair",
+    ("hula", "hoop"): "hula hoop", ("hard", "hat"): "hard hat", ("dirt", "bike"): "dirt bike",
+}  # fmt: skip
+IRREGULAR = {
+    "men": "man", "women": "woman", "children": "child", "people": "person", "peoples": "person", "persons": "person",
+    "couple": "person", "couples": "person", "clothing": "clothes",
+    "feet": "foot", "teeth": "tooth", "geese": "goose", "mice": "mouse", "oxen": "ox", "leaves": "leaf",
+    "wolves": "wolf", "knives": "knife", "scarves": "scarf", "headscarves": "headscarf", "loaves": "loaf",
+    "shelves": "shelf", "calves": "calf", "hooves": "hoof", "halves": "half", "wives": "wife", "shoes": "shoe",
+    "horseshoes": "horseshoe", "snowshoes": "snowshoe", "canoes": "canoe", "toes": "toe", "hoes": "hoe",
+    "cookies": "cookie", "movies": "movie", "hoodies": "hoodie", "floaties": "floatie", "rookies": "rookie",
+    "zombies": "zombie", "collies": "collie", "goalies": "goalie", "birdies": "birdie", "veggies": "veggie",
+    "buses": "bus", "busses": "bus", "gases": "gas", "huskies": "husky", "axes": "axe", "ties": "tie", "pies": "pie",
+    "skis": "ski", "horses": "horse", "houses": "house", "noses": "nose", "roses": "rose", "vases": "vase",
+    "hoses": "hose", "nurses": "nurse", "purses": "purse", "bases": "base", "cases": "case", "suitcases": "suitcase",
+    "blouses": "blouse", "bruises": "bruise", "greenhouses": "greenhouse", "briefcases": "briefcase",
+    "lenses": "lens", "aches": "ache", "caches": "cache", "pitches": "pitch", "policemen": "policeman",
+    "firemen": "fireman", "waves": "wave", "gloves": "glove", "sleeves": "sleeve", "caves": "cave", "olives": "olive",
+    "sleds": "sled", "seadoos": "seadoo", "mustaches": "mustache", "moustaches": "mustache", "headaches": "headache",
+    "tee-shirt": "t-shirt", "tshirt": "t-shirt", "tshirts": "t-shirt", "t-shirts": "t-shirt", "grey": "gray",
+    "cell-phone": "cellphone", "sun-glasses": "sunglasses", "ladie": "lady", "fireworks": "firework",
+}  # fmt: skip
+ONE_FORM = word_table(  # the same for one and many, never singular, or an -s that is no plural
+    """
+    glasses sunglasses goggles jeans pants shorts trousers scissors stairs clothes headphones overalls pajamas tights
+    binoculars trunks bleachers canvas lens gas christmas rapids woods series species stilts khakis leggings suspenders
+    sweatpants earphones earbuds remains rollerblades dreadlocks pigtails chopsticks underpants texas
+    """
+)
+
+
+@dataclass(frozen=True)
+class NounPhrase:
+    """What a phrase names, in the singular, and what it says of it."""
+
+    name: str | None
+    attributes: tuple[str, ...] = ()
+
+
+def read_phrase(words: Sequence[str]) -> NounPhrase:
+    """Name None where no thing can be told: pronouns, colours alone, "a man and a woman"."""
+    return _read(tuple(words))
+
+
+@lru_cache(maxsize=1 << 16)
+def _read(words: tuple[str, ...]) -> NounPhrase:
+    words = tuple(_clean(words))
+    described: list[str] = []
+    while "of" in words:
+        place = words.index("of")
+        before, after = words[:place], words[place + 1 :]
+        if not after or (before and before[-1] not in PARTITIVES):
+            words = before
+            break
+        described += [w for w in before[:-1] if w in COLOUR_WORDS]
+        words = after
+    if words[:1] == ("no",):  # "no shirt" is not to be seen
+        return NounPhrase(None)
+    stop = next((n for n, word in enumerate(words) if n and word in ENDS_NOUN), len(words))
+    parts = [_trailing_first(part) for part in _conjuncts(words[:stop])]
+    names = [_noun(part) for part in parts]
+    named = [n for n, name in enumerate(names) if name is not None]
+    modifiers = [word for part in parts for word in _before_noun(part)]
+    attributes = tuple(dict.fromkeys([*described, *_attributes(modifiers)]))
+    if not named:
+        return NounPhrase(None, attributes)
+    if len({names[n] for n in named}) > 1:
+        return NounPhrase(None)
+    if len(named) > 1:  # "a black dog and a white dog": two things, and which is which cannot be told
+        return NounPhrase(names[named[0]])
+    return NounPhrase(names[named[0]], attributes)
+
+
+def chain_name(phrases: Iterable[NounPhrase]) -> NounPhrase | None:
+    """What several people call the same thing: the name most of them use (of equals, the first), and all they said."""
+    phrases = [phrase for phrase in phrases if phrase.name is not None]
+    if not phrases:
+        return None
+    name, _ = Counter(phrase.name for phrase in phrases).most_common(1)[0]
+    return NounPhrase(name, tuple(dict.fromkeys(a for phrase in phrases for a in phrase.attributes)))
+
+
+@lru_cache(maxsize=1 << 14)
+def singular(noun: str) -> str:
+    """dogs → dog, children → child, glasses → glasses."""
+    if noun in IRREGULAR:
+        return IRREGULAR[noun]
+    if noun in ONE_FORM or len(noun) < 4 or not noun.endswith("s") or noun.endswith(("ss", "us", "is", "'s")):
+        return noun
+    if noun.endswith("men"):
+        return noun[:-2] + "an"
+    if noun.endswith("ies") and len(noun) > 4:
+        return noun[:-3] + "y"
+    if noun.endswith(("sses", "shes", "ches", "xes", "zzes", "oes")):
+        return noun[:-2]
+    return noun[:-1]
+
+
+def _clean(words: Sequence[str]) -> Iterable[str]:
+    for word in words:
+        word = word.lower().replace("’", "'").strip('"`.!?;:()[]#*') or ","
+        if word == "," or not re.search(r"[a-z]", word):
+            yield "," if word == "," else "one"  # "2 dogs": a number describes nothing
+            continue
+        if word.endswith("-hair"):
+            yield from (SPELLINGS.get(part, part) for part in word.split("-"))
+            continue
+        word = SPELLINGS.get(word, word)
+        parts = re.split(r"-and-|/", word)
+        if len(parts) > 1 and all(SPELLINGS.get(p, p) in ADJECTIVES for p in parts):  # black-and-white
+            yield from (SPELLINGS.get(p, p) for p in parts)
+        else:
+            yield re.sub(r"-colou?red$", "", word) if word.endswith("ored") and word not in ADJECTIVES else word
+
+
+def _conjuncts(words: Sequence[str]) -> list[list[str]]:
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word in ("and", "or", ",", "&"):
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def _trailing_first(words: list[str]) -> list[str]:
+    """ "his mouth open" as "open his mouth": what follows a noun describes it like what comes before."""
+    end = len(words)
+    while end and (
+        words[end - 1] in ADJECTIVES - BEFORE_NOUN_ONLY or words[end - 1] in ("outdoors", "indoors", "outside")
+    ):
+        end -= 1
+    return words[end:] + words[:end] if 0 < end < len(words) and _noun(words[:end]) is not None else words
+
+
+def _noun(words: list[str]) -> str | None:
+    """The name at the end of some words, or None where they only describe ("brown" in "brown and white dog")."""
+    words = [word for word in words if word != "'s"]
+    if not words:
+        return None
+    if tuple(words[-2:]) in COMPOUNDS:
+        return COMPOUNDS[tuple(words[-2:])]  # type: ignore[index]
+    last = words[-1].removesuffix("'")
+    if len(words) > 1 and (words[-2], singular(last)) in COMPOUNDS:
+        return COMPOUNDS[words[-2], singular(last)]
+    thing = last in BEFORE_NOUN_ONLY and (last not in COLOUR_WORDS or words[0] in SKIPPED)  # "an orange", "wood"
+    if last in ADJECTIVES and not thing:
+        return None
+    described = last in ("area", "top") and words[-2:-1] and words[-2] in ADJECTIVES  # "a wooded area", "a red top"
+    if last in SKIPPED or (last in NAMELESS and not described):
+        return None
+    return singular(last)
+
+
+def _before_noun(words: list[str]) -> list[str]:
+    if _noun(words) is None:
+        return words
+    return words[:-2] if tuple(words[-2:]) in COMPOUNDS else words[:-1]
+
+
+def _attributes(words: list[str]) -> list[str]:
+    if "'s" in words:  # "the woman's red hat": what stands before the owner describes the owner
+        words = words[len(words) - words[::-1].index("'s") :]
+    owners = [n for n, word in enumerate(words) if word.endswith(("'s", "s'"))]
+    words = words[owners[-1] + 1 :] if owners else words
+    found: list[str] = []
+    for n, word in enumerate(words):
+        shade = word in SHADES and any(w in COLOUR_WORDS and w not in SHADES for w in words[n + 1 : n + 2])
+        if word in ADJECTIVES and word not in UNSAID_WORDS and not shade:
+            found.append("wooden" if word == "wood" else word)
+    return found
