@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from saccade.cli import data, demo, evaluate, explain, official, score, see, train, world
+from saccade.cli import data, demo, evaluate, explain, extract, official, score, see, train, world
 from saccade.errors import SaccadeError
 from saccade.version import __version__
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(world.app, name="world", rich_help_panel="Data")
 app.add_typer(data.app, name="data", rich_help_panel="Data")
+app.command("extract", rich_help_panel="Data")(extract.extract)
 app.command("demo", rich_help_panel="Begin here")(demo.demo)
 app.command("models", rich_help_panel="Models")(train.models)
 app.command("train", rich_help_panel="Models")(train.train)

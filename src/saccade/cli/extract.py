@@ -1,0 +1,161 @@
+"""`saccade extract`: from a folder of photos to region features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from saccade.cli.data import NumberType
+from saccade.errors import SaccadeError
+
+if TYPE_CHECKING:
+    from saccade.data.extract import Extraction
+
+SHOWN = 3  # broken pictures named at the end; the file lists all
+
+
+def extract(
+    photos: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PHOTOS...",
+            help="Folders (searched with the folders in them), picture files, or a .txt file with one path a line.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The feature store to write, or to go on with: a folder.")
+    ] = Path("features"),
+    regions: Annotated[
+        str,
+        typer.Option(
+            "--regions",
+            "-r",
+            help="Where a picture's regions come from: bottomup (a detector: things and what they are like), grid "
+            "(equal cells of a backbone's map; grid:efficientnet-lite2 for another), world (the toys of `saccade "
+            "world`), detr:HUB/NAME (a detector of transformers), or a .json file with your own boxes.",
+        ),
+    ] = "bottomup",
+    eye: Annotated[str, typer.Option(help="Who looks at your own boxes, when --regions is a file.")] = "grid",
+    batch_size: Annotated[int, typer.Option(help="Pictures seen at once.", min=1)] = 32,
+    workers: Annotated[int, typer.Option(help="Threads that open pictures ahead of the eye.", min=1)] = 2,
+    device: Annotated[str, typer.Option(help="Where the eye runs: cpu, cuda, cuda:1 …")] = "cpu",
+    dtype: Annotated[NumberType, typer.Option(help="float16 takes half the room of float32.")] = NumberType.float16,
+    captions: Annotated[
+        Path | None,
+        typer.Option(
+            help="Sentences to keep beside the features, so that a model can be trained on them: captions.jsonl, a "
+            "Karpathy dataset*.json, COCO's captions*.json, or lines photo.jpg#0<TAB>sentence."
+        ),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first so many pictures, by name.", min=1)] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Try again what an earlier run found broken.")] = False,
+) -> None:
+    """See photos and keep their region features, with boxes and original sizes, in a feature store.
+
+    Stopped, killed or out of disk: give the same command again and it goes on, to the same bytes. Pictures that cannot
+    be read are passed over and listed in broken.json in the store. A picture is known by its path inside the folder,
+    with its ending: that is what caption files of Flickr8k, Flickr30k and COCO call it.
+
+    Example: saccade extract photos/ -o features --regions grid --captions dataset_flickr8k.json
+    """
+    from saccade.data.box_files import GivenBoxes, read_boxes
+    from saccade.data.caption_files import captions_of
+    from saccade.data.captions import CAPTIONS, write_captions
+    from saccade.data.extract import extract as see
+    from saccade.data.listing import list_pictures
+    from saccade.vision.eye import KINDS, load_eye
+
+    console = Console()
+    pictures = list_pictures(photos, limit)
+    ids = [id for id, _ in pictures]
+    given = GivenBoxes({})
+    own_boxes = regions.lower().endswith((".json", ".json.gz")) and regions.partition(":")[0] not in KINDS
+    if own_boxes:
+        given = read_boxes(Path(regions)).of(ids, Path(regions))
+    sentences = () if captions is None else captions_of(captions, ids)  # told before an hour of seeing
+    looking = load_eye(eye if own_boxes else regions, check_device(device))
+    with _bar(console) as progress:
+        done = see(
+            pictures,
+            looking,
+            out,
+            boxes=given.boxes if own_boxes else None,
+            unit=given.unit,
+            sizes=given.sizes,
+            batch_size=batch_size,
+            workers=workers,
+            dtype=dtype.value,
+            retry=retry,
+            progress=progress,
+            waiting=lambda: typer.echo(f"another process is writing {out}: waiting for it", err=True),
+        )
+    if sentences:
+        write_captions(out / CAPTIONS, [c for c in sentences if c.image in done.store.index])
+    for line in summary(done, out):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def summary(done: Extraction, out: Path) -> Iterator[str]:
+    """What happened: counts and rate, then the first few broken pictures."""
+    from saccade.data.broken import BROKEN
+
+    rate = f" ({done.written / done.seconds:.1f} pictures a second)" if done.written else ""
+    words = [f"{done.written:,} pictures in {done.seconds:.1f} s{rate}"]
+    words += [f"{done.already:,} were there"] if done.already else []
+    words += [f"{len(done.broken):,} broken (listed in {out / BROKEN})"] if done.broken else []
+    yield f"{out}: {', '.join(words)}"
+    yield from (f"  {one.reason}" for one in done.broken[:SHOWN])
+    if len(done.broken) > SHOWN:
+        yield f"  and {len(done.broken) - SHOWN:,} more"
+
+
+def check_device(name: str) -> str:
+    """The name of a device that works here, or a sentence."""
+    import torch
+
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise SaccadeError(
+            f'there is no device "{name}" here ({str(error).splitlines()[0]}): try --device cpu'
+        ) from error
+    return name
+
+
+class _Rate(ProgressColumn):
+    """Pictures a second, of the last while."""
+
+    def render(self, task: Task) -> Text:
+        return Text("–" if task.speed is None else f"{task.speed:.1f} pictures/s", style="progress.data.speed")
+
+
+@contextmanager
+def _bar(console: Console) -> Iterator[Callable[[int, int], None]]:
+    """A bar with rate and time left. Pictures that were there before do not count into the rate."""
+    columns = (TextColumn("seeing"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
+    tasks: list[TaskID] = []
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+
+        def tell(done: int, total: int) -> None:
+            if not tasks:
+                tasks.append(bar.add_task(escape("seeing"), total=total, completed=done))
+            bar.update(tasks[0], completed=done)
+
+        yield tell
