@@ -1,12 +1,14 @@
 """What an eye is: pictures in, regions out. `load_eye("grid").see(pictures)` is all that a model's user needs.
 
-An eye has a name that builds it again, `KIND` or `KIND:ARGUMENT`: the name is what a feature store and a trained model
-keep, so that new pictures are seen the same way. A kind is one module with `open_eye(argument)` and a row in `KINDS`.
+An eye has a name that builds it again, `KIND`, `KIND:ARGUMENT` or `KIND@NUMBER`: the name is what a feature store and
+a trained model keep, so that new pictures are seen the same way. A kind is one module with `open_eye(argument)` and a
+row in `KINDS`.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,9 +90,9 @@ class Eye(ABC):
 
 
 def load_eye(name: str = "world", device: torch.device | str = "cpu") -> Eye:
-    """An eye by name: `world`, `grid`, `grid:efficientnet-lite2`, `bottomup`, `detr:HUB/NAME` …"""
-    kind, _, argument = name.partition(":")
+    """An eye by name: `world`, `grid`, `grid:efficientnet-lite2`, `bottomup@36`, `detr:HUB/NAME` …"""
+    kind = re.split("[:@]", name, maxsplit=1)[0]
     if kind not in KINDS:
         raise SaccadeError(f'there is no eye "{name}"{did_you_mean(kind, KINDS)} (there are: {", ".join(KINDS)})')
-    eye: Eye = importlib.import_module(KINDS[kind]).open_eye(argument)
+    eye: Eye = importlib.import_module(KINDS[kind]).open_eye(name[len(kind) :].removeprefix(":"))
     return eye.to(device)
