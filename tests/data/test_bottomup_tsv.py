@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "bottomup"
 
 
 def test_the_references_file_is_read_exactly() -> None:
-    arrays = np.load(GOLDEN / "decoded.npz")
+    arrays = np.load(GOLDEN / "sample_decoded.npz")
     rows = list(BottomUpTsv(GOLDEN / "sample.tsv").rows())
     assert len(rows) == 3
     for n, row in enumerate(rows):

@@ -49,7 +49,7 @@ def import_checkpoint(
 
 
 def verify_folder(
-    system: Annotated[str, typer.Argument(help="What to verify: scan, recall.")],
+    system: Annotated[str, typer.Argument(help="What to verify: scan, recall, bottomup.")],
     folder: Annotated[Path, typer.Argument(help="A folder of cases: checkpoints with inputs and outputs.")],
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the table to this file too.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Print every stage, not one row per kind of stage.")] = False,

@@ -1,6 +1,6 @@
 """Official checkpoints and what they computed: import them, and verify our models against them."""
 
-from saccade.interop import verify_recall, verify_scan
+from saccade.interop import verify_bottomup, verify_recall, verify_scan
 from saccade.interop.checkpoint import read_checkpoint
 from saccade.interop.scan import import_scan
 from saccade.interop.verification import Case, Stage, as_json, names, verify
@@ -16,6 +16,7 @@ __all__ = [
     "names",
     "read_checkpoint",
     "verify",
+    "verify_bottomup",
     "verify_recall",
     "verify_scan",
 ]

@@ -1,0 +1,49 @@
+"""Anchors: boxes of a few sizes and shapes around every cell of a map, and how a box is written as a change of another.
+
+Sides are fractions of the picture, as boxes are everywhere in Saccade, so the same anchors serve every picture size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+FARTHEST = math.log(1000 / 16)  # how much a side may grow in one change: exp of anything would overflow
+SMALLEST = 1e-4  # of a side, before its logarithm is taken
+
+
+def anchor_boxes(
+    rows: int, columns: int, scales: Sequence[float], ratios: Sequence[float], device: torch.device | str = "cpu"
+) -> Float[Tensor, "anchor 4"]:
+    """Row by row, column by column, one for each scale (√area) and ratio (width/height). They may leave the picture."""
+    scale, ratio = (torch.tensor(tuple(values), device=device, dtype=torch.float32) for values in (scales, ratios))
+    width = (scale[:, None] * ratio.sqrt()).flatten()
+    height = (scale[:, None] / ratio.sqrt()).flatten()
+    y = (torch.arange(rows, device=device) + 0.5) / rows
+    x = (torch.arange(columns, device=device) + 0.5) / columns
+    shape = (rows, columns, len(width))
+    x, y = x[None, :, None].expand(shape), y[:, None, None].expand(shape)
+    return torch.stack([x - width / 2, y - height / 2, x + width / 2, y + height / 2], dim=-1).view(-1, 4)
+
+
+def encode(boxes: Float[Tensor, "*batch 4"], anchors: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch 4"]:
+    """What to change an anchor by to get the box: shift of the middle in units of its sides, log growth of these."""
+    middle, side = _middle_and_side(boxes)
+    anchor_middle, anchor_side = _middle_and_side(anchors)
+    return torch.cat([(middle - anchor_middle) / anchor_side, (side / anchor_side).log()], dim=-1)
+
+
+def decode(changes: Float[Tensor, "*batch 4"], anchors: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch 4"]:
+    """The box that a change makes of an anchor."""
+    anchor_middle, anchor_side = _middle_and_side(anchors)
+    middle = anchor_middle + changes[..., :2] * anchor_side
+    half = anchor_side * changes[..., 2:].clamp(max=FARTHEST).exp() / 2
+    return torch.cat([middle - half, middle + half], dim=-1)
+
+
+def _middle_and_side(boxes: Float[Tensor, "*batch 4"]) -> tuple[Float[Tensor, "*batch 2"], Float[Tensor, "*batch 2"]]:
+    return (boxes[..., :2] + boxes[..., 2:]) / 2, (boxes[..., 2:] - boxes[..., :2]).clamp(min=SMALLEST)

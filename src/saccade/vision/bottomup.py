@@ -1,0 +1,234 @@
+"""Bottom-Up attention (Anderson, He, Buehler, Teney, Johnson, Gould, Zhang; CVPR 2018): regions that a detector finds.
+
+`bottomup` has the weights that come with the package, `bottomup:FOLDER` those that `recipes/bottomup.py` wrote, and
+`@36` at the end asks for that many regions instead of the paper's 10 to 100 (`bottomup@36`, `bottomup:FOLDER@20-50`).
+The picture itself is one more region, the last: words that belong to no thing have somewhere to look.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, UInt8
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from saccade.batch import RegionBatch
+from saccade.config import from_dict, to_dict
+from saccade.errors import SaccadeError
+from saccade.files import atomic_file, read_json, sha256, write_json
+from saccade.vision.bottomup_config import BottomUpConfig
+from saccade.vision.bottomup_network import BottomUpNetwork, DetectorMaps, refine
+from saccade.vision.boxes import WHOLE, check_boxes
+from saccade.vision.eye import Eye, RegionDescription
+from saccade.vision.pictures import Picture, ids_of, name_of
+from saccade.vision.region_sampling import pick
+from saccade.vision.rpn import propose
+from saccade.vision.selection import class_confidence, select
+
+SHIPPED = Path(__file__).parent / "weights" / "bottomup_flickr8k.json"
+FLOOR = 0.01  # class scores below this neither suppress nor count: boxes without any higher stay as they were proposed
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One batch of pictures after the network."""
+
+    vectors: Float[Tensor, "image region dim"]
+    boxes: Float[Tensor, "image region 4"]
+    scores: Float[Tensor, "image region"]
+    real: Bool[Tensor, "image region"]
+    whole: bool  # whether the last real region of each picture is the picture
+
+
+class BottomUpEye(Eye):
+    """A trained detector. Weights are kept in float16 and used in float32."""
+
+    def __init__(self, network: BottomUpNetwork, name: str = "bottomup", weights: str = "") -> None:
+        network.backbone.fold_normalisation()
+        self.network: BottomUpNetwork = network.eval().requires_grad_(False)
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        c = network.config
+        self.name = name
+        self.weights = weights  # digest of the weights file
+        settings = (weights, c.least, c.most, c.confidence, c.class_overlap, c.proposals, c.candidates, c.whole, c.size)
+        self.digest = hashlib.sha256(repr(settings).encode()).hexdigest()
+        self.dim = c.dim
+        self.picture_size = c.size
+
+    @property
+    def config(self) -> BottomUpConfig:
+        return self.network.config
+
+    def see(
+        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
+    ) -> RegionBatch:
+        """Without `boxes`: the regions that the rule selects, boxes refined, and the whole picture as the last."""
+        features: list[Tensor] = []
+        places: list[Tensor] = []
+        scores: list[Tensor] = []
+        for seen in self.look(images, boxes, batch_size):
+            sizes = seen.real.sum(dim=1).tolist()
+            features += torch.split(seen.vectors[seen.real].cpu(), sizes)
+            places += torch.split(seen.boxes[seen.real].cpu(), sizes)
+            scores += torch.split(seen.scores[seen.real].cpu(), sizes)
+        return RegionBatch.of(features, places, ids_of(images), scores)
+
+    def describe(
+        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
+    ) -> list[list[RegionDescription]]:
+        """The class (`kind`) of each region `see` returns, and its best `attribute` if the eye is sure enough of it.
+
+        The whole picture, where it is the last region, is no thing and has no name.
+        """
+        found: list[list[RegionDescription]] = []
+        for seen in self.look(images, boxes, batch_size):
+            sure, label, attribute_sure, attribute = self.names(seen.vectors)
+            for i in range(len(seen.vectors)):
+                count = int(seen.real[i].sum())
+                picture = []
+                for j in range(count):
+                    x1, y1, x2, y2 = seen.boxes[i, j].tolist()
+                    labels: dict[str, str] = {}
+                    confidence: dict[str, float] = {}
+                    if not (seen.whole and j == count - 1):
+                        labels["kind"] = self.config.classes[int(label[i, j]) - 1]
+                        confidence["kind"] = float(sure[i, j])
+                        if float(attribute_sure[i, j]) >= self.config.attribute_confidence:
+                            labels["attribute"] = self.config.attributes[int(attribute[i, j]) - 1]
+                            confidence["attribute"] = float(attribute_sure[i, j])
+                    picture.append(RegionDescription((x1, y1, x2, y2), float(seen.scores[i, j]), labels, confidence))
+                found.append(picture)
+        return found
+
+    def names(self, vectors: Float[Tensor, "*region dim"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of each region: the best class's probability and number (1..), the best attribute's probability and number.
+
+        The background and "none" take their part of the probability but are never the answer.
+        """
+        chances = self.network.name(vectors).classes.softmax(dim=-1)
+        sure, label = chances[..., 1:].max(dim=-1)
+        label = label + 1
+        if not self.config.attributes:
+            return sure, label, torch.zeros_like(sure), torch.zeros_like(label)
+        likely = self.network.describe(vectors, label).softmax(dim=-1)
+        attribute_sure, attribute = likely[..., 1:].max(dim=-1)
+        return sure, label, attribute_sure, attribute + 1
+
+    def save(self, folder: Path | str, facts: dict[str, object] | None = None, stem: str = "bottomup") -> None:
+        """Write `<stem>.safetensors` and `<stem>.json`: config with class and attribute names, and `facts`."""
+        path = Path(folder) / f"{stem}.safetensors"
+        state = {k: v.to("cpu") for k, v in self.network.state_dict().items()}
+        halves = {k: (v.half() if v.is_floating_point() else v).contiguous() for k, v in state.items()}
+        with atomic_file(path) as temporary:
+            save_file(halves, temporary)
+        self.weights = sha256(path)
+        write_json(path.with_suffix(".json"), {"config": to_dict(self.config), "sha256": self.weights, **(facts or {})})
+
+    @torch.inference_mode()
+    def look(
+        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
+    ) -> Iterator[Seen]:
+        """The regions of `batch_size` pictures at a time, padded, on the eye's device."""
+        if boxes is not None and len(boxes) != len(images):
+            raise SaccadeError(f"{len(images)} pictures but {len(boxes)} arrays of boxes: one for each is needed")
+        for start in range(0, len(images), batch_size):
+            part = range(start, min(start + batch_size, len(images)))
+            pixels = np.stack([self.prepare(images[i], name_of(images[i], i)) for i in part])
+            given = None
+            if boxes is not None:
+                given = [check_boxes(boxes[i], name_of(images[i], i)) for i in part]
+            yield self.regions(torch.from_numpy(pixels).to(self.device), given)
+
+    def regions(self, pixels: UInt8[Tensor, "image size size 3"], given: list[Tensor] | None = None) -> Seen:
+        maps = self.network.maps(pixels)
+        if given is not None:
+            boxes = torch.nn.utils.rnn.pad_sequence(given, batch_first=True).to(self.device)
+            counts = torch.tensor([len(g) for g in given], device=self.device)
+            real = torch.arange(boxes.shape[1], device=self.device) < counts[:, None]
+            return Seen(self.network.vectors(maps, boxes), boxes, real.to(boxes.dtype), real, whole=False)
+        boxes, scores, real = self.find(maps)
+        if self.config.whole:
+            boxes, scores, real = _with_whole(boxes, scores, real)
+        return Seen(self.network.vectors(maps, boxes), boxes, scores, real, whole=self.config.whole)
+
+    def find(
+        self, maps: DetectorMaps
+    ) -> tuple[Float[Tensor, "image region 4"], Float[Tensor, "image region"], Bool[Tensor, "image region"]]:
+        """The selection rule on refined proposals: boxes, how sure the eye is of each, and which are there."""
+        c = self.config
+        proposed, _, found = propose(self.network.rpn(maps.joined), c.candidates, c.proposals, c.proposal_overlap)
+        named = self.network.name(self.network.vectors(maps, proposed))
+        boxes = refine(proposed, named.changes)
+        chances = named.classes.softmax(dim=-1) * found[..., None]
+        confidence = class_confidence(boxes, chances, c.class_overlap, floor=FLOOR)
+        order, real = select(confidence, c.confidence, c.least, c.most, found)
+        return pick(boxes, order), pick(confidence, order), real
+
+
+def _with_whole(boxes: Tensor, scores: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The whole picture after the last real region of each picture, sure as can be."""
+    images, device = len(boxes), boxes.device
+    boxes, scores, real = (torch.cat([part, torch.zeros_like(part[:, :1])], dim=1) for part in (boxes, scores, real))
+    picture, last = torch.arange(images, device=device), real.sum(dim=1)
+    boxes[picture, last] = torch.tensor(WHOLE, device=device)
+    scores[picture, last] = 1.0
+    real[picture, last] = True
+    return boxes, scores, real
+
+
+def open_eye(argument: str = "") -> BottomUpEye:
+    """The detector of the package, or of a FOLDER; `@36` or `@10-100` after it sets the number of regions."""
+    path, at, numbers = argument.rpartition("@")
+    if not at or not numbers.replace("-", "", 1).isdigit():
+        path, numbers = argument, ""
+    eye = load_bottomup(Path(path) if path else SHIPPED)
+    name = f"bottomup:{path}" if path else "bottomup"
+    if not numbers:
+        return BottomUpEye(eye.network, name, eye.weights)
+    least, _, most = numbers.partition("-")
+    limits = int(least), int(most or least)
+    if not 1 <= limits[0] <= limits[1]:
+        raise SaccadeError(f'the eye "{name}@{numbers}": regions a picture are a number, or two such as 10-100')
+    config = eye.config
+    eye.network.config = replace(config, least=limits[0], most=limits[1], proposals=max(config.proposals, limits[1]))
+    return BottomUpEye(eye.network, f"{name}@{numbers}", eye.weights)
+
+
+def load_bottomup(path: Path | str = SHIPPED) -> BottomUpEye:
+    """A detector from the folder its recipe wrote to, or from its .json file."""
+    facts = _facts_file(Path(path))
+    weights = facts.with_suffix(".safetensors")
+    if not weights.exists():
+        raise SaccadeError(f"{weights} is missing: a detector is trained by `python recipes/bottomup.py`")
+    values = read_json(facts)
+    if not isinstance(values, dict) or not isinstance(values.get("config"), dict):
+        raise SaccadeError(f'{facts} must hold a "config", as written by recipes/bottomup.py')
+    network = BottomUpNetwork(from_dict(BottomUpConfig, values["config"], where=f"{facts.name}: config"))
+    network.backbone.fold_normalisation()
+    try:
+        state = {k: (v.float() if v.is_floating_point() else v) for k, v in load_file(weights).items()}
+        network.load_state_dict(state)
+    except SafetensorError as error:
+        raise SaccadeError(f"{weights} is damaged or cut short: {error}") from error
+    except RuntimeError as error:
+        raise SaccadeError(f"{weights} does not fit the network that {facts.name} describes") from error
+    return BottomUpEye(network, f"bottomup:{path}", sha256(weights))
+
+
+def _facts_file(path: Path) -> Path:
+    if path.suffix == ".json":
+        if not path.exists():
+            raise SaccadeError(f"{path} is missing: a detector is trained by `python recipes/bottomup.py`")
+        return path
+    found = sorted(path.glob("bottomup*.json"))
+    if len(found) != 1:
+        what = f"{len(found)} detectors ({', '.join(f.name for f in found)})" if found else "no detector"
+        raise SaccadeError(f"{path} holds {what}: one bottomup*.json was expected, as recipes/bottomup.py writes it")
+    return found[0]

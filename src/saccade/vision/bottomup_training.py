@@ -1,0 +1,125 @@
+"""Teaching a bottom-up detector: pictures varied on the device, regions drawn by lot, and the loss of a batch.
+
+No part of a step asks the device for a number, so a GPU never waits. `recipes/bottomup.py` is the loop around it.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int, UInt8
+from torch import Tensor
+from torch.nn import functional
+
+from saccade.vision.anchors import encode
+from saccade.vision.bottomup_network import CHANGE_SCALE, BottomUpNetwork
+from saccade.vision.boxed_pictures import UNKNOWN, BoxedPictures
+from saccade.vision.boxes import area, clip
+from saccade.vision.region_sampling import draw_both, mean_where, overlaps, pick
+from saccade.vision.rpn import ROUNDS, propose, rpn_loss
+
+POSITIVE = 0.5  # a region is a thing's if they overlap by this much, and background otherwise
+REGIONS, POSITIVES = 64, 24  # drawn from a picture, and how many of them may be things
+CANDIDATES, PROPOSALS = 400, 128  # while training
+SEEN = 0.4  # of a thing's box must be left by a crop, or it is no longer there
+NONE_WEIGHT = 0.1  # of a thing without attributes: nobody has said that it has none
+ATTRIBUTE_WEIGHT = 0.5
+
+
+def augment(
+    batch: BoxedPictures, size: int, crop: float = 0.6, colour: float = 0.25
+) -> tuple[UInt8[Tensor, "image size size 3"], BoxedPictures]:
+    """Mirror half of the pictures, cut a window out of half of them, vary light and colour; all at `size` × `size`."""
+    images, device = len(batch), batch.pixels.device
+    chance = torch.rand(5, images, device=device)
+    side = torch.where(chance[:1] < 0.5, crop + (1 - crop) * chance[1:3], torch.ones_like(chance[1:3])).T  # [image, 2]
+    low = (1 - side) * chance[3:5].T
+    mirrored = torch.rand(images, device=device) < 0.5
+
+    steps = (torch.arange(size, device=device, dtype=torch.float32) + 0.5) / size
+    x = low[:, :1] + side[:, :1] * torch.where(mirrored[:, None], 1 - steps, steps)
+    y = low[:, 1:] + side[:, 1:] * steps
+    shape = (images, size, size)
+    points = torch.stack([x[:, None, :].expand(shape), y[:, :, None].expand(shape)], dim=-1) * 2 - 1
+    floats = batch.pixels.permute(0, 3, 1, 2).float()
+    seen = functional.grid_sample(floats, points, padding_mode="border", align_corners=False)
+
+    gain, contrast, saturation = 1 + (torch.rand(3, images, 1, 1, 1, device=device) * 2 - 1) * colour
+    grey = seen.mean(dim=1, keepdim=True)
+    seen = grey + (seen - grey) * saturation
+    middle = seen.mean(dim=(1, 2, 3), keepdim=True)
+    seen = (middle + (seen - middle) * contrast) * gain
+    pixels = seen.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
+
+    moved = (batch.boxes - low.repeat(1, 2)[:, None]) / side.repeat(1, 2)[:, None]
+    x1, y1, x2, y2 = moved.unbind(dim=-1)
+    moved = torch.where(mirrored[:, None, None], torch.stack([1 - x2, y1, 1 - x1, y2], dim=-1), moved)
+    inside = clip(moved)
+    real = batch.real & (area(inside) >= SEEN * area(moved))
+    return pixels, BoxedPictures(pixels, inside, real, batch.labels, batch.attributes)
+
+
+def detector_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = True) -> dict[str, Float[Tensor, ""]]:
+    """The parts of the loss: objectness and boxes of the proposals; classes, boxes and attributes of the regions."""
+    pixels = batch.pixels
+    if vary:
+        pixels, batch = augment(batch, network.config.size)
+    maps = network.maps(pixels)
+    said = network.rpn(maps.joined)
+    truth, real = batch.boxes.float(), batch.real
+    objectness, fit = rpn_loss(said, truth, real)
+
+    with torch.no_grad():
+        proposed, _, found = propose(said, CANDIDATES, PROPOSALS, rounds=ROUNDS)
+        boxes = torch.cat([proposed, jitter(truth), truth], dim=1)
+        there = torch.cat([found, real, real], dim=1)
+        highest, owner = overlaps(boxes, truth, real).max(dim=2) if truth.shape[1] else _nothing(boxes)
+        is_thing = (highest >= POSITIVE) & there
+        position, drawn, positive = draw_both(is_thing, ~is_thing & there, REGIONS, POSITIVES)
+        boxes, owner = pick(boxes, position), pick(owner, position)
+        wanted = torch.where(positive, pick(batch.labels, owner), torch.zeros_like(owner)) if truth.shape[1] else owner
+        change = encode(pick(truth, owner), boxes) / boxes.new_tensor(CHANGE_SCALE) if truth.shape[1] else boxes
+
+    vectors = network.vectors(maps, boxes)
+    named = network.name(vectors)
+    known = drawn & (wanted != UNKNOWN)
+    label = functional.cross_entropy(named.classes.flatten(0, 1), wanted.clamp(min=0).flatten(), reduction="none")
+    misfit = functional.smooth_l1_loss(named.changes, change, reduction="none").sum(dim=-1)
+    losses = {
+        "objectness": objectness,
+        "proposals": fit,
+        "classes": mean_where(label, known.flatten()),
+        "boxes": mean_where(misfit, positive),
+    }
+    if network.config.attributes and truth.shape[1]:
+        described = network.describe(vectors, wanted.clamp(min=0))
+        losses["attributes"] = ATTRIBUTE_WEIGHT * attribute_loss(described, pick(batch.attributes, owner), positive)
+    return losses
+
+
+def attribute_loss(
+    logits: Float[Tensor, "image region attribute"],
+    wanted: Int[Tensor, "image region some"],
+    positive: Bool[Tensor, "image region"],
+) -> Float[Tensor, ""]:
+    """Softmax cross entropy against the mean over a thing's attributes: what drawing one of them gives on average.
+
+    A thing without any is taught "none", lightly: most attributes are merely not mentioned.
+    """
+    listed = wanted != UNKNOWN
+    count = listed.sum(dim=-1)
+    surprise = -logits.log_softmax(dim=-1)
+    of_listed = torch.where(listed, surprise.gather(-1, wanted.clamp(min=0)), surprise.new_zeros(())).sum(dim=-1)
+    each = torch.where(count > 0, of_listed / count.clamp(min=1), surprise[..., 0])
+    weight = torch.where(count > 0, 1.0, NONE_WEIGHT) * positive
+    return (each * weight).sum() / weight.sum().clamp(min=1)
+
+
+def jitter(boxes: Float[Tensor, "image thing 4"], amount: float = 0.15) -> Float[Tensor, "image thing 4"]:
+    """Each side moved by up to `amount` of the box's width or height: a proposal is never exact."""
+    side = (boxes[..., 2:] - boxes[..., :2]).repeat(1, 1, 2)
+    return clip(boxes + side * amount * (torch.rand_like(boxes) * 2 - 1))
+
+
+def _nothing(boxes: Float[Tensor, "image box 4"]) -> tuple[Float[Tensor, "image box"], Int[Tensor, "image box"]]:
+    """No thing in any picture: every box overlaps nothing."""
+    return boxes.new_full(boxes.shape[:2], -1.0), boxes.new_zeros(boxes.shape[:2], dtype=torch.long)

@@ -1,0 +1,115 @@
+"""The region proposal network of Faster R-CNN (Ren, He, Girshick, Sun; NIPS 2015): where is anything at all?
+
+At each cell of a map it says for every anchor how likely a thing fills it, and how to change the anchor into the
+thing's box. It learns from anchors drawn by lot: those that overlap a true box by more than 0.7, or best of all, are
+positive, those below 0.3 with every true box negative, the rest is not asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from saccade.vision.anchors import anchor_boxes, decode, encode
+from saccade.vision.boxes import clip, iou, valid
+from saccade.vision.region_sampling import draw_both, mean_where, overlaps, pick
+
+POSITIVE, NEGATIVE = 0.7, 0.3
+LEAST = 0.2  # an anchor is not a thing's best if it hardly touches it
+DRAWN = 256  # anchors a picture, at most half of them positive
+SMALLEST = 0.01  # of a side: no proposal is thinner
+ROUNDS = 8  # of suppression while training
+
+
+class Said(NamedTuple):
+    """What the network says of every anchor."""
+
+    logits: Float[Tensor, "image anchor"]  # that a thing fills it
+    changes: Float[Tensor, "image anchor 4"]
+    anchors: Float[Tensor, "anchor 4"]
+
+
+class RegionProposals(nn.Module):
+    """Objectness and changes of every anchor of a map."""
+
+    def __init__(self, inputs: int, dim: int, scales: Sequence[float], ratios: Sequence[float]) -> None:
+        super().__init__()
+        self.scales, self.ratios = tuple(scales), tuple(ratios)
+        kinds = len(self.scales) * len(self.ratios)
+        self.look = nn.Conv2d(inputs, dim, 3, padding=1)
+        self.objectness = nn.Conv2d(dim, kinds, 1)
+        self.changes = nn.Conv2d(dim, 4 * kinds, 1)
+        for layer in (self.objectness, self.changes):
+            nn.init.normal_(layer.weight, std=0.01)
+            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+
+    def forward(self, maps: Float[Tensor, "image channel row column"]) -> Said:
+        hidden = functional.relu(self.look(maps))
+        logits = self.objectness(hidden).permute(0, 2, 3, 1).flatten(1).float()
+        changes = self.changes(hidden).permute(0, 2, 3, 1).flatten(1).view(len(maps), -1, 4).float()
+        rows, columns = maps.shape[-2:]
+        return Said(logits, changes, anchor_boxes(rows, columns, self.scales, self.ratios, maps.device))
+
+
+def suppress(
+    boxes: Float[Tensor, "image box 4"], threshold: float, rounds: int | None = None
+) -> Bool[Tensor, "image box"]:
+    """Non-maximum suppression of boxes that stand best first, a round for all boxes at once instead of one a step.
+
+    A box stays unless a better one that itself stays overlaps it. Start with all and apply this until nothing changes:
+    after r rounds every box is right whose chain of suppressors is shorter than r. With `rounds` set there is no
+    asking whether anything changed, which would make the GPU wait.
+    """
+    clash = (iou(boxes, boxes) > threshold).triu(diagonal=1)
+    clash = clash.to(torch.bfloat16 if boxes.is_cuda else torch.float32)
+    kept = torch.ones(boxes.shape[:2], dtype=torch.bool, device=boxes.device)
+    for _ in range(boxes.shape[1] if rounds is None else rounds):
+        before, kept = kept, torch.bmm(kept[:, None].to(clash.dtype), clash)[:, 0] == 0
+        if rounds is None and torch.equal(before, kept):
+            break
+    return kept
+
+
+@torch.no_grad()
+def propose(
+    said: Said,
+    candidates: int,
+    count: int,
+    overlap: float = 0.7,
+    rounds: int | None = None,
+) -> tuple[Float[Tensor, "image proposal 4"], Float[Tensor, "image proposal"], Bool[Tensor, "image proposal"]]:
+    """At most `count` boxes a picture, best first, with their probabilities and which of them are real."""
+    best, place = said.logits.topk(min(candidates, said.logits.shape[1]), dim=1)
+    boxes = clip(decode(pick(said.changes, place), said.anchors[place]))
+    score = torch.where(valid(boxes, SMALLEST), best.sigmoid(), torch.full_like(best, -1.0))
+    score, order = score.sort(dim=1, descending=True, stable=True)
+    boxes = pick(boxes, order)
+    with torch.autocast(boxes.device.type, enabled=False):
+        score = torch.where(suppress(boxes, overlap, rounds), score, torch.full_like(score, -1.0))
+    score, order = score.sort(dim=1, descending=True, stable=True)
+    order, score = order[:, :count], score[:, :count]
+    return pick(boxes, order), score.clamp(min=0), score > 0
+
+
+def rpn_loss(
+    said: Said, truth: Float[Tensor, "image thing 4"], real: Bool[Tensor, "image thing"]
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Cross entropy of the drawn anchors' objectness; smooth L1 of the changes of the positive ones."""
+    with torch.no_grad():
+        overlap = overlaps(said.anchors, truth, real)  # [image, anchor, thing]
+        highest, owner = overlap.max(dim=2)
+        best_of_thing = overlap.amax(dim=1, keepdim=True)
+        is_best = ((overlap >= best_of_thing - 1e-6) & (overlap > LEAST)).any(dim=2)
+        position, drawn, positive = draw_both(
+            (highest > POSITIVE) | is_best, (highest < NEGATIVE) & ~is_best, DRAWN, DRAWN // 2
+        )
+        wanted = encode(pick(truth, pick(owner, position)), said.anchors[position])
+    logits = pick(said.logits, position)
+    objectness = functional.binary_cross_entropy_with_logits(logits, positive.to(logits.dtype), reduction="none")
+    misfit = functional.smooth_l1_loss(pick(said.changes, position), wanted, reduction="none", beta=1 / 9).sum(dim=-1)
+    return mean_where(objectness, drawn), mean_where(misfit, positive)
