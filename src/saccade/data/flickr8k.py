@@ -134,7 +134,7 @@ def _open_published(folder: Path, split: str) -> CaptionedPhotos:
     if not split_of:
         raise SaccadeError(f"{texts_folder / LISTS['train']} is missing: the lists of photos say which split is which")
     photos = PhotoFolder(first_folder(folder, PHOTO_FOLDERS))
-    lost = LOST - photos.names
+    lost = LOST - photos.names.keys()
     listed = [name for name in split_of if name not in lost]
     others = [name for name in texts if name not in split_of and name in photos.names]
     entries = [Photo(name, split_of.get(name, "extra"), texts.get(name, ())) for name in [*listed, *others]]

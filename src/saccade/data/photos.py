@@ -27,31 +27,40 @@ class Photo:
 
 
 class PhotoFolder:
-    """The photos of a folder, listed once: asking for 100,000 of them must not ask the disk 100,000 times."""
+    """The photos of one folder or several, listed once: 100,000 photos must not ask the disk 100,000 times."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        if not folder.is_dir():
-            raise SaccadeError(f"{folder} is not a folder: the photos were expected there")
+    def __init__(self, *folders: Path) -> None:
+        self.folders = folders
+        for folder in folders:
+            if not folder.is_dir():
+                raise SaccadeError(f"{folder} is not a folder: the photos were expected there")
 
     @cached_property
-    def names(self) -> frozenset[str]:
-        with explain_os_errors(self.folder, "read"):
-            return frozenset(entry.name for entry in os.scandir(self.folder))
+    def names(self) -> dict[str, Path]:
+        """Each file's name and the folder it is in."""
+        found: dict[str, Path] = {}
+        for folder in self.folders:
+            with explain_os_errors(folder, "read"):
+                found |= {entry.name: folder for entry in os.scandir(folder)}
+        return found
 
     def path(self, name: str, where: object) -> Path:
         """The photo's path, or a sentence: `where` names the photo, but it is not there."""
         if name not in self.names:
-            raise SaccadeError(f"{self.folder / name} is missing: {where} names it")
-        return self.folder / name
+            raise SaccadeError(f"{self.folders[0] / name} is missing: {where} names it")
+        return self.names[name] / name
 
 
 def chosen_splits(split: str, known: Collection[str], where: object) -> frozenset[str]:
-    """The parts of a split's name: "train+extra" are two. "dev" and "val" mean the same where only one is known."""
+    """The parts of a split's name: "train+extra" are two.
+
+    "dev" and "val" mean the same, and "train" means "train2017", where only the other is known.
+    """
     parts = set()
     for part in split.split("+"):
-        aliases = [part, *VALIDATION] if part in VALIDATION else [part]
-        found = next((alias for alias in aliases if alias in known), None)
+        names = [part, *VALIDATION] if part in VALIDATION else [part]
+        years = [name for name in sorted(known, reverse=True) if name[-4:].isdecimal() and name[:-4] in names]
+        found = next((name for name in [*names, *years] if name in known), None)
         if found is None:
             raise SaccadeError(
                 f'{where} has no split "{part}"{did_you_mean(part, known)} (there are: {", ".join(sorted(known))})'

@@ -59,6 +59,7 @@ ENDS_NOUN = word_table(  # what follows describes the thing by another thing
     is are was being has containing featuring made filled covered
     """
 )
+AFTER_NOUN = (ADJECTIVES - BEFORE_NOUN_ONLY) | {"outdoors", "indoors", "outside"}
 COMPOUNDS = {
     ("hot", "dog"): "hot dog", ("ice", "cream"): "ice cream", ("t", "shirt"): "t-shirt", ("tee", "shirt"): "t-shirt",
     ("skate", "board"): "skateboard", ("snow", "board"): "snowboard", ("surf", "board"): "surfboard",

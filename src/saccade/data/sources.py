@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saccade.data.records import CaptionedImages
+from saccade.data.records import CaptionedImages, CaptionedPhotos
 from saccade.data.subset import first_images
 from saccade.errors import SaccadeError, did_you_mean
 
-Open = Callable[..., CaptionedImages]  # open(split, root, **options)
+Open = Callable[..., CaptionedImages | CaptionedPhotos]  # open(split, root, **options)
 
 MODULES = {  # imported when first asked for, so that reading one format never needs another's code
     "world": "saccade.data.world",
@@ -21,6 +21,9 @@ MODULES = {  # imported when first asked for, so that reading one format never n
     "store": "saccade.data.captioned_store",
     "karpathy": "saccade.data.karpathy",
     "flickr8k": "saccade.data.flickr8k",
+    "flickr30k": "saccade.data.flickr30k",
+    "coco": "saccade.data.coco",
+    "coco_mini": "saccade.data.coco_mini",
 }
 _sources: dict[str, Open] = {}
 
@@ -29,18 +32,23 @@ _sources: dict[str, Open] = {}
 class DataConfig:
     """Which data set, where it lies, and how much of it."""
 
-    name: str = "world"  # world, precomp, store, karpathy
+    name: str = "world"  # a row of MODULES: world, precomp, store, karpathy, flickr8k …
     root: Path | None = None  # the data set's folder; the world needs none
     train_split: str = "train"
     dev_split: str = "dev"
     test_split: str = "test"
     limit: int | None = None  # at most so many pictures of each split
+    eye: str = "grid"  # what sees the photos of data sets that are photos: grid, bottomup, grid:efficientnet-lite2 …
+    language: str = "en"  # of the captions, where a data set has several
     seed: int = 0  # the world's
     pictures: int = 2000  # the world's size
 
 
 def source(name: str) -> Callable[[Open], Open]:
-    """Register `open(split, root, **options) -> CaptionedImages` under a name; options are `seed` and `pictures`."""
+    """Register `open(split, root, **options)` under a name; options are `seed`, `pictures` and `language`.
+
+    It returns CaptionedImages (regions) or CaptionedPhotos, which `open_split` lets an eye see.
+    """
 
     def register(function: Open) -> Open:
         _sources[name] = function
@@ -53,8 +61,23 @@ def source_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys([*MODULES, *_sources]))
 
 
-def open_split(config: DataConfig, split: str) -> CaptionedImages:
-    """One split of a data set, e.g. `open_split(DataConfig("precomp", Path("data/f30k_precomp")), "test")`."""
+def open_split(config: DataConfig, split: str, pixels: int | None = None) -> CaptionedImages:
+    """One split of a data set, e.g. `open_split(DataConfig("precomp", Path("data/f30k_precomp")), "test")`.
+
+    Photos are seen by `config.eye`; with `pixels`, they come as squares of that size for a model that sees for itself.
+    """
+    data = _read_split(config, split)
+    if isinstance(data, CaptionedImages):
+        if pixels is not None:
+            raise SaccadeError(f"data={config.name} holds features, and a model that sees for itself needs photos")
+        return data if config.limit is None else first_images(data, config.limit)
+    from saccade.data.seen import first_photos, pixels_of_photos, see_photos
+
+    photos = data if config.limit is None else first_photos(data, config.limit)
+    return see_photos(photos, config.eye) if pixels is None else pixels_of_photos(photos, pixels)
+
+
+def _read_split(config: DataConfig, split: str) -> CaptionedImages | CaptionedPhotos:
     if config.name not in _sources:
         if config.name not in MODULES:
             raise SaccadeError(
@@ -63,12 +86,11 @@ def open_split(config: DataConfig, split: str) -> CaptionedImages:
             )
         importlib.import_module(MODULES[config.name])
     reader = _sources[config.name]
-    options: dict[str, Any] = {"seed": config.seed, "pictures": config.pictures}
+    options: dict[str, Any] = {"seed": config.seed, "pictures": config.pictures, "language": config.language}
     parameters = inspect.signature(reader).parameters.values()
     if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         options = {k: v for k, v in options.items() if k in {p.name for p in parameters}}
-    data = reader(split, config.root, **options)
-    return data if config.limit is None else first_images(data, config.limit)
+    return reader(split, config.root, **options)
 
 
 def need_root(root: Path | None, name: str, holds: str) -> Path:
