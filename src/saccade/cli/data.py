@@ -15,7 +15,7 @@ from rich.table import Table
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Look at, convert and check features and captions: stores, precomputed arrays, TSV, Karpathy files.",
+    help="Look at, convert and check features and captions: stores, precomputed arrays, TSV, npz, HDF5, LMDB.",
 )
 
 
@@ -32,7 +32,9 @@ class NumberType(str, Enum):
 
 @app.command()
 def info(
-    path: Annotated[Path, typer.Argument(help="A store folder, a precomputed folder, a .tsv or a Karpathy .json.")],
+    path: Annotated[
+        Path, typer.Argument(help="A store, a precomputed folder, a .tsv, .npz files, HDF5, LMDB, a Karpathy .json.")
+    ],
 ) -> None:
     """Say what lies at PATH: its kind (found out by itself), counts, widths, regions, captions, size.
 
@@ -50,7 +52,12 @@ def info(
 
 @app.command()
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="What to read: a store, a precomputed folder, a .tsv.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SRC", help="What to read: a store, a precomputed folder, a .tsv, .npz files, HDF5, LMDB."
+        ),
+    ],
     target: Annotated[Path, typer.Argument(metavar="DST", help="What to write: a folder, or a .tsv file.")],
     to: Annotated[Format, typer.Option(help="The format to write. Only a store keeps everything.")] = Format.store,
     dtype: Annotated[
@@ -62,6 +69,13 @@ def convert(
     captions: Annotated[
         Path | None,
         typer.Option(help="Sentences for features that come without: a Karpathy .json or a captions .jsonl."),
+    ] = None,
+    sizes: Annotated[
+        Path | None,
+        typer.Option(help="Widths and heights, where boxes are in pixels: COCO's annotations .json, or a .tsv table."),
+    ] = None,
+    ids: Annotated[
+        Path | None, typer.Option(help="The pictures' ids in the order of an HDF5 table that has none: .json or .txt.")
     ] = None,
     eye: Annotated[str | None, typer.Option(help="What made the features; kept in the store's manifest.")] = None,
 ) -> None:
@@ -75,7 +89,7 @@ def convert(
     from saccade.data.convert import convert as write
 
     console = Console()
-    collection = open_collection(source, tuple(split or ()), captions)
+    collection = open_collection(source, tuple(split or ()), captions, sizes, ids)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(escape(f"writing {target}"), total=len(collection.pictures))
@@ -88,7 +102,9 @@ def convert(
 
 @app.command()
 def check(
-    path: Annotated[Path, typer.Argument(help="A store folder, a precomputed folder, a .tsv or a Karpathy .json.")],
+    path: Annotated[
+        Path, typer.Argument(help="A store, a precomputed folder, a .tsv, .npz files, HDF5, LMDB, a Karpathy .json.")
+    ],
     most: Annotated[int, typer.Option(help="Stop after so many problems.", min=1)] = 20,
 ) -> None:
     """Read everything at PATH once: checksums, NaN, boxes, UTF-8, counts. Exit code 2 if something is wrong.

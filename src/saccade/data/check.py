@@ -7,8 +7,10 @@ from pathlib import Path
 
 from saccade.data.bottomup_tsv import BottomUpTsv, parse_line
 from saccade.data.captions import CAPTIONS
-from saccade.data.collection import kind_of
+from saccade.data.collection import ARRAYS, kind_of, open_arrays
 from saccade.data.karpathy import read_karpathy
+from saccade.data.picture import PictureSource
+from saccade.data.picture_arrays import UnknownSize
 from saccade.data.precomp import PrecompImages, open_precomp, precomp_splits
 from saccade.data.store import FeatureStore
 from saccade.errors import SaccadeError
@@ -24,6 +26,7 @@ def problems(path: Path) -> Iterator[str]:
         "precomp": _precomp,
         "tsv": _tsv,
         "karpathy": _karpathy,
+        **dict.fromkeys(ARRAYS, _arrays),
     }
     try:
         yield from checks[kind](path)
@@ -53,15 +56,25 @@ def _precomp(path: Path) -> Iterator[str]:
             for number, text in enumerate(data.texts, start=1):
                 if not text:
                     yield f"{path / f'{split}_caps.txt'}, line {number}: the caption is empty"
-            yield from _unreadable(data.images)  # type: ignore[arg-type]
+            assert isinstance(data.images, PrecompImages)
+            yield from _unreadable(data.images)
         except SaccadeError as error:
             yield str(error)
 
 
-def _unreadable(images: PrecompImages) -> Iterator[str]:
+def _arrays(path: Path) -> Iterator[str]:
+    yield from _unreadable(open_arrays(path))
+
+
+def _unreadable(images: PictureSource) -> Iterator[str]:
+    unknown = 0
     for n in range(len(images)):
         try:
             images.get(n)
+        except UnknownSize as error:  # one sentence is enough for what one file mends
+            unknown += 1
+            if unknown == 1:
+                yield str(error)
         except SaccadeError as error:
             yield str(error)
 

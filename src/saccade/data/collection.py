@@ -9,14 +9,20 @@ from typing import Any, Literal
 
 from saccade.data.bottomup_tsv import COLUMNS, BottomUpTsv
 from saccade.data.captions import Caption, read_captions
+from saccade.data.feature_hdf5 import MAGIC, open_hdf5
+from saccade.data.feature_lmdb import LmdbPictures, is_lmdb
+from saccade.data.feature_npz import NpzFolder, is_npz_folder
 from saccade.data.karpathy import karpathy_captions, read_karpathy
 from saccade.data.picture import PictureSource
+from saccade.data.picture_arrays import ArrayPictures
+from saccade.data.picture_sizes import find_sizes, read_sizes
 from saccade.data.precomp import PrecompImages, open_precomp, precomp_splits
 from saccade.data.store import FeatureStore
 from saccade.data.subset import ChainedPictures, RegionSubset
 from saccade.errors import SaccadeError, did_you_mean, explain_os_errors
 
-Kind = Literal["store", "precomp", "tsv", "karpathy"]
+Kind = Literal["store", "precomp", "tsv", "karpathy", "npz", "hdf5", "lmdb"]
+ARRAYS = ("npz", "hdf5", "lmdb")  # kinds that `open_arrays` opens
 
 
 @dataclass(frozen=True)
@@ -38,21 +44,45 @@ def kind_of(path: Path) -> Kind:
             return "store"
         if precomp_splits(path):
             return "precomp"
+        if is_lmdb(path):
+            return "lmdb"
+        if is_npz_folder(path):
+            return "npz"
         raise SaccadeError(
-            f"{path} is neither a feature store (manifest.json) nor a precomputed folder (*_ims.npy, *_caps.txt)"
+            f"{path} is neither a feature store (manifest.json) nor a precomputed folder (*_ims.npy, *_caps.txt), "
+            "an LMDB (data.mdb) or a folder of .npz files"
         )
     with explain_os_errors(path, "read"), path.open("rb") as file:
         start = file.read(4096)
+    if start.startswith(MAGIC):
+        return "hdf5"
+    if is_lmdb(path):
+        return "lmdb"
     if start.lstrip()[:1] == b"{" and path.suffix == ".json":
         return "karpathy"
     if path.suffix == ".tsv" or start.count(b"\t") >= len(COLUMNS) - 2:
         return "tsv"
     raise SaccadeError(
-        f"{path} is of no known kind: a store or precomputed folder, a bottom-up TSV or a Karpathy .json was expected"
+        f"{path} is of no known kind: a store or precomputed folder, a bottom-up TSV or a Karpathy .json was expected, "
+        "or feature files of other tools (.npz, HDF5, LMDB)"
     )
 
 
-def open_collection(path: Path, splits: Sequence[str] = (), captions: Path | None = None) -> Collection:
+def open_arrays(path: Path, sizes: Path | None = None, ids: Path | None = None) -> ArrayPictures:
+    """Feature files of other tools; `sizes` and `ids` are files for what they do not say themselves."""
+    kind, known = kind_of(path), find_sizes(path) if sizes is None else read_sizes(sizes)
+    if kind == "hdf5":
+        return open_hdf5(path, known, ids)
+    return LmdbPictures(path, known) if kind == "lmdb" else NpzFolder(path, known)
+
+
+def open_collection(
+    path: Path,
+    splits: Sequence[str] = (),
+    captions: Path | None = None,
+    sizes: Path | None = None,
+    ids: Path | None = None,
+) -> Collection:
     """Open what lies at `path`, or some splits of it; `captions` is another file of sentences (Karpathy or .jsonl)."""
     kind = kind_of(path)
     found: Collection
@@ -63,6 +93,11 @@ def open_collection(path: Path, splits: Sequence[str] = (), captions: Path | Non
         found = _open_precomp(path, splits)
     elif kind == "tsv":
         found = Collection(kind, path, BottomUpTsv(path))
+    elif kind in ARRAYS:
+        arrays = open_arrays(path, sizes, ids)
+        lost = arrays.boxes.startswith("missing")
+        metadata = {"boxes": "missing, the whole picture stands in"} if lost else {}
+        found = Collection(kind, path, arrays, metadata=metadata)
     else:
         raise SaccadeError(f"{path} holds sentences but no features: give it as --captions beside a feature file")
     sentences = found.captions if captions is None else _captions_for(captions, found.pictures, splits)

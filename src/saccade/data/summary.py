@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from saccade.data.bottomup_tsv import BottomUpTsv
-from saccade.data.collection import kind_of
+from saccade.data.collection import ARRAYS, Kind, kind_of, open_arrays
 from saccade.data.karpathy import read_karpathy
 from saccade.data.precomp import PrecompImages, open_precomp, precomp_splits
 from saccade.data.store import FeatureStore
@@ -31,6 +31,8 @@ def summarise(path: Path) -> tuple[Summary, ...]:
         return (_store(path),)
     if kind == "precomp":
         return tuple(_precomp(path, split) for split in precomp_splits(path))
+    if kind in ARRAYS:
+        return (_arrays(path, kind),)
     return (_tsv(path),) if kind == "tsv" else (_karpathy(path),)
 
 
@@ -80,6 +82,21 @@ def _tsv(path: Path) -> Summary:
         ("size", _bytes(path.stat().st_size)),
     )
     return Summary(f"{path}: bottom-up-attention TSV", rows)
+
+
+def _arrays(path: Path, kind: Kind) -> Summary:
+    pictures = open_arrays(path)
+    first = pictures.arrays(0)
+    titles = {"npz": "one file a picture", "hdf5": "HDF5", "lmdb": "LMDB"}
+    files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
+    rows = (
+        ("pictures", f"{len(pictures):,}, the first is {pictures.ids[0]}"),
+        ("feature width", f"{pictures.dim:,}"),
+        ("of the first picture", ", ".join(f"{k} {list(v.shape)} {v.dtype}" for k, v in first.items())),
+        ("boxes", pictures.boxes),
+        ("size", _bytes(sum(f.stat().st_size for f in files))),
+    )
+    return Summary(f"{path}: {titles[kind]}", rows)
 
 
 def _karpathy(path: Path) -> Summary:
