@@ -7,13 +7,14 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from saccade.data.records import CaptionedImages, CaptionedPhotos
 from saccade.data.subset import first_images
 from saccade.errors import SaccadeError, did_you_mean
 
 Open = Callable[..., CaptionedImages | CaptionedPhotos]  # open(split, root, **options)
+Reader = TypeVar("Reader", bound=Open)
 
 MODULES = {  # imported when first asked for, so that reading one format never needs another's code
     "world": "saccade.data.world",
@@ -44,13 +45,13 @@ class DataConfig:
     pictures: int = 2000  # the world's size
 
 
-def source(name: str) -> Callable[[Open], Open]:
+def source(name: str) -> Callable[[Reader], Reader]:
     """Register `open(split, root, **options)` under a name; options are `seed`, `pictures` and `language`.
 
     It returns CaptionedImages (regions) or CaptionedPhotos, which `open_split` lets an eye see.
     """
 
-    def register(function: Open) -> Open:
+    def register(function: Reader) -> Reader:
         _sources[name] = function
         return function
 
