@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,55 @@ def test_any_row_round_trips(data: st.DataObject) -> None:
     np.testing.assert_array_equal(again.features, row.features)
 
 
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_a_mutated_line_gives_a_picture_or_one_sentence(data: st.DataObject) -> None:
+    line = bytearray(data.draw(st.sampled_from((GOLDEN / "sample.tsv").read_bytes().split(b"\r\n")[:3])))
+    near = 60  # most of a line is base64: change its head and its tail as often as the middle
+    places = st.integers(0, near) | st.integers(len(line) - near, len(line) - 1) | st.integers(0, len(line) - 1)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(places)
+        piece = data.draw(
+            st.binary(max_size=12) | st.sampled_from([b"\t", b"9" * 30, b"\xff", b"=", b"-1", b"1e9", b"\0"])
+        )
+        line[at : at + data.draw(st.integers(0, 12))] = piece
+    try:
+        picture = parse_line(bytes(line), "here, line 1").picture("here, line 1")
+        assert len(picture.boxes) == len(picture.features)
+    except SaccadeError as error:
+        if not str(error).startswith("here, line 1: "):
+            raise
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.binary(max_size=20), min_size=6, max_size=10))
+def test_any_columns_give_a_picture_or_one_sentence(columns: list[bytes]) -> None:
+    with suppress(SaccadeError):
+        parse_line(b"\t".join(columns), "here").picture()
+
+
+def test_lxmerts_ten_columns_give_the_same_pictures_with_scores(tmp_path: Path) -> None:
+    lines = []
+    for row in BottomUpTsv(GOLDEN / "sample.tsv").rows():
+        id, width, height, count, boxes, features = row.line().rstrip().split(b"\t")
+        scores = base64.b64encode(np.linspace(0.2, 1, len(row.boxes), dtype="<f4").tobytes())
+        whole = base64.b64encode(np.arange(len(row.boxes), dtype="<i8").tobytes())
+        more = b"\t".join([whole, scores, whole, scores])
+        lines.append(b"\t".join([id, height, width, more, count, boxes, features]) + b"\n")
+    (tmp_path / "lxmert.tsv").write_bytes(b"".join(lines))
+    ten, six = BottomUpTsv(tmp_path / "lxmert.tsv"), BottomUpTsv(GOLDEN / "sample.tsv")
+    assert ten.ids == six.ids
+    for a, b in zip(ten, six, strict=True):
+        np.testing.assert_array_equal(a.features, b.features)
+        np.testing.assert_array_equal(a.boxes, b.boxes)
+        assert (a.width, a.height) == (b.width, b.height)
+        assert a.scores is not None
+        assert len(a.scores) == len(a.boxes)
+    (tmp_path / "bad.tsv").write_bytes(lines[0].replace(lines[0].split(b"\t")[4], b"AAAA" * 4, 1))
+    with pytest.raises(SaccadeError, match="num_boxes is 10, but there are 3 scores"):
+        next(iter(BottomUpTsv(tmp_path / "bad.tsv")))
+
+
 def _spoil(column: int, value: bytes) -> Callable[[list[bytes]], list[bytes]]:
     def change(columns: list[bytes]) -> list[bytes]:
         columns[column] = value
@@ -104,6 +154,7 @@ def _spoil(column: int, value: bytes) -> Callable[[list[bytes]], list[bytes]]:
         (_spoil(5, b""), "0 numbers of the features column"),
         (_spoil(3, b"many"), "num_boxes is 'many', a whole number"),
         (_spoil(1, b"-3"), "image_w is '-3'"),
+        (_spoil(1, b"9" * 5000), "image_w is '99999999999999999999', a whole number"),
         (_spoil(2, b"0"), "480×0 pixels"),
         (_spoil(0, b""), "image_id is empty"),
         (_spoil(0, b"\xff"), "image_id is not UTF-8"),

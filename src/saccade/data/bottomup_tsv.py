@@ -1,7 +1,8 @@
 """The bottom-up-attention TSV: one picture a line, boxes in pixels and features as base64 of little-endian float32.
 
-Columns, without a header: image_id, image_w, image_h, num_boxes, boxes, features. The reference writes CRLF line ends;
-both kinds are read. Lines are found by byte offset, so any picture can be read without decoding those before it.
+Columns, without a header: image_id, image_w, image_h, num_boxes, boxes, features. LXMERT's ten are read as well.
+The reference writes CRLF line ends; both kinds are read. Lines are found by byte offset, so any picture can be read
+without decoding those before it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from saccade.errors import SaccadeError, explain_os_errors
 from saccade.files import atomic_file
 
 COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
+# LXMERT: img_id, img_h, img_w, objects_id, objects_conf, attrs_id, attrs_conf, num_boxes, boxes, features
+LXMERT = ("image_id", "image_h", "image_w", "", "scores", "", "", "num_boxes", "boxes", "features")
+LAYOUTS = {len(COLUMNS): COLUMNS, len(LXMERT): LXMERT}
 OUTSIDE = 1.0  # pixels by which the reference's proposals may leave the picture after rounding
 
 
@@ -35,6 +39,7 @@ class TsvRow:
     height: int
     boxes: Float32[np.ndarray, "region 4"]  # x1, y1, x2, y2 in pixels of the original
     features: Float32[np.ndarray, "region dim"]
+    scores: Float32[np.ndarray, " region"] | None = None  # LXMERT's objects_conf; not written
 
     def picture(self, where: str = "") -> PictureRegions:
         """The same with boxes in 0..1; what leaves the picture by less than a pixel is clipped."""
@@ -45,7 +50,8 @@ class TsvRow:
         inside = np.clip(self.boxes, 0, size)
         if not np.abs(inside - self.boxes).max(initial=0) <= OUTSIDE:  # not ≤ also catches NaN
             raise SaccadeError(f"{where}: a box leaves the picture of {self.width}×{self.height} pixels")
-        return PictureRegions(self.id, self.features, check_boxes(inside / size, where), self.width, self.height)
+        boxes = check_boxes(inside / size, where)
+        return PictureRegions(self.id, self.features, boxes, self.width, self.height, self.scores)
 
     @staticmethod
     def of(picture: PictureRegions) -> TsvRow:
@@ -119,8 +125,8 @@ class BottomUpTsv:
         for number, line in enumerate(self.lines(), start=1):
             where = f"{self.path}, line {number}"
             columns = _columns(line, where)
-            ids.append(_id(columns[0], where))
-            counts.append(_whole(columns[3], "num_boxes", where))
+            ids.append(_id(columns["image_id"], where))
+            counts.append(_whole(columns, "num_boxes", where))
             offsets.append(offset)
             offset += len(line)
         if not ids:
@@ -141,10 +147,10 @@ def write_tsv(path: Path | str, rows: Iterable[TsvRow]) -> None:
 def parse_line(line: bytes, where: str, dim: int | None = None) -> TsvRow:
     """One line, or a sentence that starts with `where`. `dim` is what the lines before had."""
     columns = _columns(line, where)
-    width, height, count = (_whole(c, name, where) for c, name in zip(columns[1:4], COLUMNS[1:4], strict=True))
+    width, height, count = (_whole(columns, name, where) for name in COLUMNS[1:4])
     if not width or not height:
         raise SaccadeError(f"{where}: the picture is {width}×{height} pixels, a size was expected")
-    boxes, features = _decode(columns[4], "boxes", where), _decode(columns[5], "features", where)
+    boxes, features = _decode(columns, "boxes", where), _decode(columns, "features", where)
     if len(boxes) != 4 * count:
         raise SaccadeError(
             f"{where}: num_boxes is {count}, but the boxes column holds {len(boxes)} numbers, not {4 * count}"
@@ -158,14 +164,18 @@ def parse_line(line: bytes, where: str, dim: int | None = None) -> TsvRow:
     found = len(features) // count if count else dim or 0
     if dim and found != dim:
         raise SaccadeError(f"{where}: features of width {found}, the lines before have {dim}")
-    return TsvRow(_id(columns[0], where), width, height, boxes.reshape(-1, 4), features.reshape(count, found))
+    scores = _decode(columns, "scores", where) if "scores" in columns else None
+    if scores is not None and len(scores) != count:
+        raise SaccadeError(f"{where}: num_boxes is {count}, but there are {len(scores)} scores")
+    id = _id(columns["image_id"], where)
+    return TsvRow(id, width, height, boxes.reshape(-1, 4), features.reshape(count, found), scores)
 
 
-def _columns(line: bytes, where: str) -> list[bytes]:
+def _columns(line: bytes, where: str) -> dict[str, bytes]:
     columns = line.rstrip(b"\r\n").split(b"\t")
-    if len(columns) != len(COLUMNS):
+    if len(columns) not in LAYOUTS:
         raise SaccadeError(f"{where}: {len(columns)} columns, {len(COLUMNS)} were expected ({', '.join(COLUMNS)})")
-    return columns
+    return {name: value for name, value in zip(LAYOUTS[len(columns)], columns, strict=True) if name}
 
 
 def _id(column: bytes, where: str) -> str:
@@ -178,15 +188,17 @@ def _id(column: bytes, where: str) -> str:
     return name
 
 
-def _whole(column: bytes, name: str, where: str) -> int:
-    if not column.isdigit():
+def _whole(columns: dict[str, bytes], name: str, where: str) -> int:
+    column = columns[name]
+    if not column.isdigit() or len(column) > 9:
         raise SaccadeError(
             f"{where}: {name} is {column[:20].decode('utf-8', 'replace')!r}, a whole number was expected"
         )
     return int(column)
 
 
-def _decode(column: bytes, name: str, where: str) -> np.ndarray:
+def _decode(columns: dict[str, bytes], name: str, where: str) -> np.ndarray:
+    column = columns[name]
     try:
         raw = base64.b64decode(column, validate=True)
     except binascii.Error as error:
