@@ -124,7 +124,8 @@ def test_pictures_of_other_sizes_are_stretched_as_pillow_does(tmp_path: Path) ->
 
 def test_folding_and_batching_change_no_feature(eye: GridEye, pictures: list[np.ndarray]) -> None:
     seen = eye.see(pictures, batch_size=2)
-    plain = network()(PictureBatch(torch.from_numpy(np.stack(pictures))))
+    with torch.inference_mode():
+        plain = network()(PictureBatch(torch.from_numpy(np.stack(pictures))))
     torch.testing.assert_close(seen.features, plain.features, rtol=1e-4, atol=1e-5 * float(plain.features.max()))
     assert torch.equal(seen.boxes, plain.boxes)
 

@@ -189,10 +189,14 @@ def _as_sentences(source: str) -> Iterator[None]:
 
 @contextmanager
 def _quietly(transformers: Any) -> Iterator[None]:
-    """Without the reports on weights that a backbone has no use for."""
-    before = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
+    """Without a bar for each model read, and without the reports on weights that a backbone has no use for."""
+    log = transformers.utils.logging
+    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
     try:
         yield
     finally:
-        transformers.logging.set_verbosity(before)
+        log.set_verbosity(verbosity)
+        if bars:
+            log.enable_progress_bar()

