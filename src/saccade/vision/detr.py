@@ -1,0 +1,209 @@
+"""The DETR family (Carion, Massa, Synnaeve, Usunier, Kirillov, Zagoruyko; ECCV 2020): regions that queries ask for.
+
+Any object detector of transformers of that family (DETR, Conditional and Deformable DETR, RT-DETR, YOLOS …), from the
+hub or a folder: `detr:PekingU/rtdetr_r18vd`, `detr:FOLDER`. `@36` at the end asks for that many regions, `@20-50` for
+20 to 50; without it there are 10 to 100, those that score above 0.2. The picture itself is one more region, the last.
+
+A found region's vector is its query's, as the decoder leaves it. These detectors have no RoI pooling: a box that is
+given is read from the encoder's map instead, and so is the whole picture. A map's vectors live in another space than
+the queries', so a feature store should hold one kind or the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+
+from saccade.batch import RegionBatch
+from saccade.errors import SaccadeError
+from saccade.vision.boxes import WHOLE, check_boxes, clip, valid
+from saccade.vision.detr_loading import load_detector
+from saccade.vision.detr_pictures import PictureForm
+from saccade.vision.eye import Eye, RegionDescription
+from saccade.vision.pictures import Picture, as_array, ids_of, name_of
+from saccade.vision.roi import roi_bilinear
+
+CONFIDENCE = 0.2  # a query that is less sure stays out, unless there are too few
+LEAST, MOST = 10, 100
+PIXELS = 8_000_000  # of pictures that go through the network together
+ROI_POINTS = 7  # a given box is read at so many points a side
+STRIDES = (32, 16)  # of an encoder's map: of DETR, and of its dilated variants
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One picture after the network: its regions, best first, then the whole picture, unless boxes were given."""
+
+    vectors: Float[Tensor, "region dim"]
+    boxes: Float[Tensor, "region 4"]
+    scores: Float[Tensor, " region"]
+    classes: Int[Tensor, " region"]  # -1: no name
+
+
+class DetrEye(Eye):
+    """A detector of transformers, made ready to look."""
+
+    def __init__(self, network: Any, form: PictureForm, name: str, least: int = LEAST, most: int = MOST) -> None:
+        self.network: Any = network.eval().requires_grad_(False)
+        self.form = form
+        self.name = name
+        self.least, self.most = least, most
+        self.labels: dict[int, str] = {int(k): str(v) for k, v in network.config.id2label.items()}
+        self.dim = int(getattr(network.config, "d_model", None) or network.config.hidden_size)
+        self.digest = _digest(network, repr((form, least, most, CONFIDENCE)))
+
+    def prepare(self, picture: Picture, where: str = "the picture") -> UInt8[np.ndarray, "row column 3"]:
+        return self.form.resize(as_array(picture, where))
+
+    def see(
+        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
+    ) -> RegionBatch:
+        """Without `boxes`: the queries' boxes, best first, and the whole picture. With them: the encoder's map."""
+        seen = list(self._look(images, boxes, batch_size))
+        parts = [(s.vectors.cpu(), s.boxes.cpu(), s.scores.cpu()) for s in seen]
+        return RegionBatch.of([p[0] for p in parts], [p[1] for p in parts], ids_of(images), [p[2] for p in parts])
+
+    def describe(
+        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
+    ) -> list[list[RegionDescription]]:
+        """The detector's name for each region it finds; the whole picture has none, and neither has a given box."""
+        if boxes is not None:
+            raise SaccadeError(f'the eye "{self.name}" names the regions it finds, not boxes that are given')
+        found = []
+        for seen in self._look(images, None, batch_size):
+            rows = zip(seen.boxes.tolist(), seen.scores.tolist(), seen.classes.tolist(), strict=True)
+            found.append(
+                [
+                    RegionDescription(
+                        (box[0], box[1], box[2], box[3]),
+                        score,
+                        {"kind": self.labels.get(kind, f"class {kind}")} if kind >= 0 else {},
+                        {"kind": score} if kind >= 0 else {},
+                    )
+                    for box, score, kind in rows
+                ]
+            )
+        return found
+
+    @torch.inference_mode()
+    def _look(self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None, batch_size: int) -> Iterator[_Seen]:
+        """Pictures of one size go through the network together: none is padded, so none depends on its neighbours."""
+        if boxes is not None and len(boxes) != len(images):
+            raise SaccadeError(f"{len(images)} pictures but {len(boxes)} arrays of boxes: one for each is needed")
+        for start in range(0, len(images), batch_size):
+            part = range(start, min(start + batch_size, len(images)))
+            arrays = {i: self.prepare(images[i], name_of(images[i], i)) for i in part}
+            given = None if boxes is None else {i: check_boxes(boxes[i], name_of(images[i], i)) for i in part}
+            seen: dict[int, _Seen] = {}
+            for shape in sorted({a.shape for a in arrays.values()}):
+                alike = [i for i in part if arrays[i].shape == shape]
+                step = max(1, PIXELS // (shape[0] * shape[1]))
+                for at in range(0, len(alike), step):
+                    group = alike[at : at + step]
+                    pixels = torch.from_numpy(np.stack([arrays[i] for i in group])).to(self.device)
+                    output = self._run(pixels)
+                    if given is None:
+                        seen.update(zip(group, self._found(output), strict=True))
+                    else:
+                        seen.update(zip(group, self._inside(output, pixels, [given[i] for i in group]), strict=True))
+            yield from (seen[i] for i in part)
+
+    def _run(self, pixels: Tensor) -> Any:
+        output = self.network(pixel_values=self.form.normalise(pixels))
+        if not hasattr(output, "pred_boxes") or not hasattr(output, "last_hidden_state"):
+            kind = type(self.network).__name__
+            raise SaccadeError(f'the eye "{self.name}" is a {kind}, which has no queries with boxes')
+        return output
+
+    def _found(self, output: Any) -> Iterator[_Seen]:
+        logits = output.logits.float()
+        queries = logits.shape[1]
+        vectors = output.last_hidden_state[:, -queries:].float()  # of YOLOS, the tokens after the patches
+        has_nothing = logits.shape[2] == len(self.labels) + 1  # a last class for it; without, each class for itself
+        best = (logits.softmax(dim=-1)[..., :-1] if has_nothing else logits.sigmoid()).max(dim=-1)
+        centre, sides = output.pred_boxes.float().split(2, dim=-1)
+        boxes = clip(torch.cat([centre - sides / 2, centre + sides / 2], dim=-1))
+        memory = self._memory(output)
+        for i in range(len(logits)):
+            scores = torch.where(valid(boxes[i]), best.values[i], -1.0)
+            sure = int((scores > CONFIDENCE).sum())
+            count = min(max(sure, self.least), self.most, int((scores >= 0).sum()))
+            kept = scores.argsort(descending=True, stable=True)[:count]
+            whole = vectors[i] if memory is None else memory[i]
+            yield _Seen(
+                torch.cat([vectors[i][kept], whole.mean(dim=0, keepdim=True)]),
+                torch.cat([boxes[i][kept], boxes.new_tensor([WHOLE])]),
+                torch.cat([scores[kept], scores.new_ones(1)]),
+                torch.cat([best.indices[i][kept], best.indices.new_full((1,), -1)]),
+            )
+
+    def _inside(self, output: Any, pixels: Tensor, given: Sequence[Tensor]) -> Iterator[_Seen]:
+        maps = self._map(output, pixels.shape[1], pixels.shape[2])
+        if maps is None:
+            raise SaccadeError(
+                f'the eye "{self.name}" finds its own regions: its encoder has no single map from which given boxes '
+                "could be read (grid and bottomup take boxes)"
+            )
+        counts = torch.tensor([len(g) for g in given])
+        index = torch.arange(len(given)).repeat_interleave(counts).to(maps.device)
+        boxes = torch.cat(list(given)).to(maps.device)
+        vectors = torch.split(roi_bilinear(maps, boxes, index, ROI_POINTS).mean(dim=(2, 3)), counts.tolist())
+        for vector, place in zip(vectors, given, strict=True):
+            ones = torch.ones(len(place))
+            yield _Seen(vector, place, ones, torch.full((len(place),), -1))
+
+    def _memory(self, output: Any) -> Float[Tensor, "image cell dim"] | None:
+        """What the encoder leaves, cell by cell, where it has the queries' dimension."""
+        left = getattr(output, "encoder_last_hidden_state", None)
+        if isinstance(left, list | tuple):  # RT-DETR: maps, fine to coarse
+            left = left[0].flatten(2).transpose(1, 2)
+        queries = output.logits.shape[1]
+        if left is None and output.last_hidden_state.shape[1] > queries + 1:  # YOLOS: one sequence for all
+            left = output.last_hidden_state[:, 1:-queries]
+        return left.float() if isinstance(left, Tensor) and left.ndim == 3 and left.shape[2] == self.dim else None
+
+    def _map(self, output: Any, height: int, width: int) -> Float[Tensor, "image dim row column"] | None:
+        """The encoder's cells as a map, where they are one."""
+        memory = self._memory(output)
+        if memory is None:
+            return None
+        left = getattr(output, "encoder_last_hidden_state", None)
+        if isinstance(left, list | tuple):
+            shapes = [(left[0].shape[2], left[0].shape[3])]
+        elif left is None:
+            patch = self.network.config.patch_size
+            down, across = (patch, patch) if isinstance(patch, int) else patch
+            shapes = [(height // down, width // across)]
+        else:
+            shapes = [(-(-height // stride), -(-width // stride)) for stride in STRIDES]
+        for rows, columns in shapes:
+            if rows * columns == memory.shape[1]:
+                return memory.transpose(1, 2).reshape(len(memory), -1, rows, columns)
+        return None
+
+
+def open_eye(argument: str = "") -> DetrEye:
+    """`HUB/NAME` or a folder, and how many regions: `facebook/detr-resnet-50@36`."""
+    found = re.fullmatch(r"(.+?)(?:@(\d{1,4})(?:-(\d{1,4}))?)?", argument)
+    if found is None:
+        raise SaccadeError('the eye "detr" needs a detector: detr:HUB/NAME or detr:FOLDER')
+    source, least, most = found[1], int(found[2] or LEAST), int(found[3] or found[2] or MOST)
+    if not 1 <= least <= most:
+        raise SaccadeError(f'"{argument}" asks for {least} to {most} regions: at least 1, and the larger number last')
+    return DetrEye(*load_detector(source), f"detr:{argument}", least, most)
+
+
+def _digest(network: Any, settings: str) -> str:
+    digest = hashlib.sha256(f"{type(network).__name__} {settings}".encode())
+    for name, value in sorted(network.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
