@@ -33,15 +33,21 @@ class NumberType(str, Enum):
 @app.command()
 def info(
     path: Annotated[
-        Path, typer.Argument(help="A store, a precomputed folder, a .tsv, .npz files, HDF5, LMDB, a Karpathy .json.")
+        Path,
+        typer.Argument(help="A store, a precomputed folder, a .tsv, .npz files, HDF5, LMDB, a Karpathy .json, photos."),
     ],
 ) -> None:
     """Say what lies at PATH: its kind (found out by itself), counts, widths, regions, captions, size.
 
     Example: saccade data info data/f30k_precomp
     """
+    from saccade.cli.photo_sets import photo_set_at, show_photo_set
     from saccade.data.summary import summarise
 
+    photo_set = photo_set_at(path, None)
+    if photo_set is not None:
+        show_photo_set(path, photo_set)
+        return
     console = Console()
     for summary in summarise(path):
         table = Table(title=escape(summary.title), title_justify="left", show_header=False)
@@ -103,16 +109,36 @@ def convert(
 @app.command()
 def check(
     path: Annotated[
-        Path, typer.Argument(help="A store, a precomputed folder, a .tsv, .npz files, HDF5, LMDB, a Karpathy .json.")
+        Path,
+        typer.Argument(help="A store, a precomputed folder, a .tsv, .npz files, HDF5, LMDB, a Karpathy .json, photos."),
     ],
     most: Annotated[int, typer.Option(help="Stop after so many problems.", min=1)] = 20,
+    as_: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="NAME",
+            help="The photo data set that PATH should be: flickr8k, flickr30k, coco, coco_mini, visual_genome. Says "
+            "what is missing and where to get it; without it the folder's files tell.",
+        ),
+    ] = None,
+    photos: Annotated[
+        bool, typer.Option("--photos", help="Open every photo of the data set too: about a minute for 10,000.")
+    ] = False,
 ) -> None:
     """Read everything at PATH once: checksums, NaN, boxes, UTF-8, counts. Exit code 2 if something is wrong.
 
     Example: saccade data check features
+
+    Example: saccade data check data/flickr8k --as flickr8k
     """
+    from saccade.cli.photo_sets import photo_set_at, show_photo_set
     from saccade.data.check import problems
 
+    photo_set = photo_set_at(path, as_)
+    if photo_set is not None:
+        show_photo_set(path, photo_set, most, photos)
+        return
     console = Console()
     with console.status(escape(f"reading {path}")):
         found = list(islice(problems(path), most + 1))

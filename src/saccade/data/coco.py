@@ -16,7 +16,7 @@ import numpy as np
 from saccade.data.entry import Entry, as_number, pixel_box
 from saccade.data.flickr30k import karpathy_photos
 from saccade.data.json_items import read_items
-from saccade.data.karpathy import KarpathyImage
+from saccade.data.karpathy import KarpathyImage, read_karpathy
 from saccade.data.lines import find_file
 from saccade.data.photos import Photo, PhotoFolder, captioned_photos, chosen_splits
 from saccade.data.records import BoxedPicture, CaptionedPhotos
@@ -118,6 +118,14 @@ def read_captions_file(path: Path, split: str) -> list[Photo]:
         raise SaccadeError(f'{path} is not a caption file of COCO: it has no "images"')
     _all_known(texts, names, path, "the picture")
     return [Photo(name, split, tuple(texts.get(id, ()))) for id, name in names.items()]
+
+
+def coco_splits(root: Path) -> tuple[str, ...]:
+    """Karpathy's splits where his file is there, else the caption files'."""
+    karpathy = find_file(root, "dataset_coco.json")
+    if karpathy is not None:
+        return tuple(dict.fromkeys(image.split for image in read_karpathy(karpathy)))
+    return tuple(annotation_files(root, "captions"))
 
 
 def annotation_files(root: Path, kind: str) -> dict[str, Path]:

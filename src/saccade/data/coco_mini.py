@@ -50,6 +50,10 @@ def boxed_coco_mini(root: Path, split: str) -> tuple[BoxedPicture, ...]:
     )
 
 
+def coco_mini_splits(root: Path) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(line.photo.split for line in read_coco_lines(root)))
+
+
 def read_coco_lines(root: Path) -> Iterator[CocoLine]:
     path = find_file(root, "annotations.jsonl.gz")
     if path is None:

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from saccade.data.lines import find_file, read_lines, read_table
-from saccade.data.photos import Photo, PhotoFolder, captioned_photos, chosen_splits, first_folder, group_texts
+from saccade.data.photos import (
+    NoCaptions,
+    Photo,
+    PhotoFolder,
+    captioned_photos,
+    chosen_splits,
+    first_folder,
+    group_texts,
+)
 from saccade.data.records import CaptionedPhotos
 from saccade.data.sources import need_root, source
 from saccade.errors import SaccadeError, did_you_mean
@@ -72,6 +80,13 @@ def read_photo_table(folder: Path) -> tuple[TablePhoto, ...]:
     return tuple(photos.values())
 
 
+def flickr8k_splits(folder: Path) -> tuple[str, ...]:
+    """The splits of a folder: those of its table, or as published train, dev and test."""
+    if find_file(folder, "images.tsv.gz") is None:
+        return tuple(LISTS)
+    return tuple(dict.fromkeys(photo.split for photo in read_photo_table(folder)))
+
+
 def _open_tables(folder: Path, split: str, language: str) -> CaptionedPhotos:
     table = read_photo_table(folder)
     path, pairs = _sentences(folder, language)
@@ -79,8 +94,8 @@ def _open_tables(folder: Path, split: str, language: str) -> CaptionedPhotos:
     wanted = chosen_splits(split, {photo.split for photo in table}, folder / "images.tsv.gz")
     for part in sorted(wanted):
         if not any(photo.split == part and photo.name in texts for photo in table):
-            raise SaccadeError(
-                f'{path} has no captions of the split "{part}": the copy that has them is needed to open it'
+            raise NoCaptions(
+                f'{path} has no captions of the split "{part}": to open it, give a root whose files have them'
             )
     photos = [
         Photo(photo.name, photo.split, texts.get(photo.name, ()), (photo.width, photo.height))

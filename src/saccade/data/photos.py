@@ -16,6 +16,14 @@ from saccade.errors import SaccadeError, did_you_mean, explain_os_errors
 VALIDATION = ("dev", "val", "validation")  # three names of one split: whichever a data set has is meant
 
 
+class NoCaptions(SaccadeError):
+    """A split whose sentences are not in the folder: held back by whoever gave it away, which is no fault."""
+
+
+class NoSplit(SaccadeError):
+    """A split that a data set does not have."""
+
+
 @dataclass(frozen=True)
 class Photo:
     """A line of a data set: a photo, the split it belongs to, what was said of it."""
@@ -62,7 +70,7 @@ def chosen_splits(split: str, known: Collection[str], where: object) -> frozense
         years = [name for name in sorted(known, reverse=True) if name[-4:].isdecimal() and name[:-4] in names]
         found = next((name for name in [*names, *years] if name in known), None)
         if found is None:
-            raise SaccadeError(
+            raise NoSplit(
                 f'{where} has no split "{part}"{did_you_mean(part, known)} (there are: {", ".join(sorted(known))})'
             )
         parts.add(found)
