@@ -37,7 +37,7 @@ class GivenBoxes:
         if not any(name in names for name in self.boxes):
             there = f'it names "{next(iter(self.boxes))}"' if self.boxes else "it is empty"
             raise SaccadeError(
-                f'{path} has boxes for none of the {len(ids)} pictures: {there}, one of them is "{ids[0]}"'
+                f'{path} has boxes for none of the {len(ids)} pictures: {there}, the first is "{ids[0]}"'
             )
         sizes = {names.get(name, name): size for name, size in (self.sizes or {}).items()}
         return replace(self, boxes={names.get(name, name): found for name, found in self.boxes.items()}, sizes=sizes)

@@ -26,7 +26,8 @@ from saccade.files import only_one
 from saccade.vision import Eye
 
 SHARD_ROWS = 512  # pictures a shard: what is held in memory before it is written
-REST = 10.0  # seconds between two writings of an unfinished shard: what a kill may cost
+REST = 10.0  # seconds between two writings of an unfinished shard: what a kill may cost …
+PATIENCE = 20  # … or so many times what the last one took, so that a slow disk never costs more than a twentieth
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def _see(
                 begun = time.perf_counter()
                 writer.flush()
                 flushed = time.perf_counter()
-                rest = max(REST, 20 * (flushed - begun))  # a slow disk is not asked more than a twentieth of the time
+                rest = max(REST, PATIENCE * (flushed - begun))
     if progress:
         progress(settled, len(pictures))
     return broken
