@@ -46,9 +46,12 @@ class PictureMatcher:
     @cached_property
     def eye(self) -> Eye:
         from saccade.vision import load_eye
+        from saccade.vision.grid import GridEye
 
         if self._eye is not None:
             return self._eye
+        if self.model.sight is not None:
+            return GridEye(self.model.sight)
         if self.model.eye is None:
             raise SaccadeError(
                 "this model was trained on features whose maker is not known, so it cannot look at pictures: "

@@ -154,11 +154,12 @@ class TextBatch(Batch):
 
 @dataclass(frozen=True)
 class PairBatch(Batch):
-    """Matched pairs: picture p is described by sentence p."""
+    """Pictures and sentences that describe them: sentence t describes picture `owner[t]` of the batch."""
 
     images: RegionBatch | PictureBatch
     texts: TextBatch
-    image_index: Int[Tensor, " pair"]  # which picture of the data set: two captions of one picture share it
+    owner: Int[Tensor, " text"]
+    image_index: Int[Tensor, " image"]  # which picture of the data set: it may be in the batch twice
 
 
 @dataclass(frozen=True)

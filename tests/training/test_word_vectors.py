@@ -24,7 +24,7 @@ def test_known_words_start_from_their_vectors_and_the_note_counts_them(
     given = run_config("scan", [*SETTINGS, f"vectors={tmp_path / 'glove.txt'}"])
     train, dev = (open_split(plain.data, split) for split in ("train", "dev"))
     without, _ = matching_parts(plain, train, dev)
-    model, _ = matching_parts(given, train, dev, Console())
+    model, _ = matching_parts(given, train, dev, console=Console())
     again, _ = matching_parts(given, train, dev)
     words = model.vocabulary.words
     assert f"word vectors: 2 of {len(words) - 4:,} words found, 3 numbers each" in capsys.readouterr().out

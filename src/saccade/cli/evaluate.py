@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -28,30 +27,38 @@ def evaluate(
 
     Example: saccade eval runs/scan runs/vse --split hard
     """
+    from dataclasses import replace
+
     from saccade.config import override
     from saccade.data import open_split
     from saccade.files import write_json
     from saccade.metrics import chance, recall
     from saccade.models import Matcher, load_model
-    from saccade.tasks import similarity_table
+    from saccade.tasks import ensemble_of, similarity_table
     from saccade.training.run import CONFIG, RunConfig, load_run_config
 
     folders, words = [m for m in models if "=" not in m], [m for m in models if "=" in m]
+    for word in [w for w in words if w.startswith("split=")]:  # as good as --split
+        words.remove(word)
+        split = word.removeprefix("split=")
     if not folders:
         raise SaccadeError("name at least one run or model folder to evaluate")
     run = load_run_config(folders[0]) if (Path(folders[0]) / CONFIG).exists() else RunConfig()
     config = override(run, words).data
-    data = open_split(config, split or config.test_split)
-    rows: dict[str, dict[str, float]] = {"chance": chance(data.image_of_text, len(data.images))}
+    rows: dict[str, dict[str, float]] = {}
     tables = []
     for folder in folders:
         model = load_model(folder, Matcher).to(device)
-        if (known := getattr(model.config, "region_dim", data.images.dim)) != data.images.dim:
-            raise SaccadeError(f"{folder} reads features of {known} numbers, {data.name} has {data.images.dim}")
+        sees = model.sight.size if model.sight is not None else None
+        own = replace(config, eye=model.eye or config.eye)  # the model says what saw the photos it learned from
+        data = open_split(own, split or config.test_split, sees)
+        if sees is None and (known := getattr(model.config, "region_dim", data.regions.dim)) != data.regions.dim:
+            raise SaccadeError(f"{folder} reads features of {known} numbers, {data.name} has {data.regions.dim}")
+        rows.setdefault("chance", chance(data.image_of_text, len(data.images)))
         tables.append(similarity_table(model, data))
         rows[folder] = recall(tables[-1], data.image_of_text, folds)
     if ensemble and len(tables) > 1:
-        rows["ensemble"] = recall(np.mean(tables, axis=0), data.image_of_text, folds)
+        rows["ensemble"] = recall(ensemble_of(tables), data.image_of_text, folds)
     Console().print(_table(f"{data.name}/{data.split}: {len(data.images)} pictures, {len(data.texts)} texts", rows))
     if json_file:
         write_json(json_file, {"data": data.name, "split": data.split, "folds": folds, "results": rows})

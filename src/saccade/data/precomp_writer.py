@@ -28,7 +28,7 @@ def write_precomp(
     if not count:
         raise SaccadeError(f"the split {split} has no pictures")
     order = _caption_order(data)
-    regions, dim = len(picture_of(data.images, 0).features), data.images.dim
+    regions, dim = len(picture_of(data.regions, 0).features), data.regions.dim
     if not regions:
         raise SaccadeError(f'picture "{data.images.ids[0]}" has no regions, which the precomputed format cannot say')
     with ExitStack() as stack:  # every file takes its place only when all are written
@@ -43,7 +43,7 @@ def write_precomp(
         _header(sizes, "int32", (count, 2))
         stack.enter_context(explain_os_errors(folder / f"{split}_ims.npy", "write"))
         for i in range(count):
-            picture = picture_of(data.images, i)
+            picture = picture_of(data.regions, i)
             if len(picture.features) != regions:
                 raise SaccadeError(
                     f'picture "{picture.id}" has {len(picture.features)} regions and those before have {regions}: '

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 from jaxtyping import Float32
@@ -46,7 +46,7 @@ class CaptionedImages:
 
     name: str
     split: str
-    images: RegionSource
+    images: ImageSource
     texts: tuple[str, ...]
     image_of_text: np.ndarray  # int64 [text]: position in `images`
     eye: str | None = None  # what made the features, so that a model can be used on new pictures
@@ -56,6 +56,13 @@ class CaptionedImages:
             raise SaccadeError(f"{self.name}/{self.split}: {len(self.texts)} texts, {len(self.image_of_text)} owners")
         if len(self.texts) and int(self.image_of_text.max()) >= len(self.images):
             raise SaccadeError(f"{self.name}/{self.split}: a text belongs to a picture that is not there")
+
+    @property
+    def regions(self) -> RegionSource:
+        """The pictures as regions; a split of pixels has none."""
+        if not hasattr(self.images, "dim"):
+            raise SaccadeError(f"{self.name}/{self.split} holds pixels, regions were expected")
+        return cast(RegionSource, self.images)
 
     @cached_property
     def texts_of_image(self) -> tuple[tuple[int, ...], ...]:

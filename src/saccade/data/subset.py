@@ -79,7 +79,7 @@ def first_images(data: CaptionedImages, count: int) -> CaptionedImages:
     return CaptionedImages(
         name=data.name,
         split=data.split,
-        images=RegionSubset(data.images, range(count)),
+        images=RegionSubset(data.regions, range(count)),
         texts=tuple(data.texts[i] for i in kept),
         image_of_text=data.image_of_text[kept],
         eye=data.eye,

@@ -6,17 +6,15 @@ Splits: train, dev, test, hard (groups of pictures that differ in one binding on
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import Progress, TaskID
 
 from saccade.data.extract import extract
 from saccade.data.records import CaptionedImages
+from saccade.data.seen import progress_bar
 from saccade.data.sources import source
 from saccade.data.store import FeatureStore
 from saccade.errors import SaccadeError, did_you_mean
@@ -38,12 +36,11 @@ def open_world(split: str, root: Path | None = None, seed: int = 0, pictures: in
     if pictures < 1:
         raise SaccadeError(f"a world of {pictures} pictures is empty: give pictures=2000 or so")
     config = WorldConfig(pictures=pictures, seed=seed)
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        world = make_world(config, root, progress=_bar(progress, "making the world"))
-        part = world.split(split)
-        eye = load_eye("world")
-        store = see_split(part, eye, features_folder(config, eye) / split, progress)
+    with progress_bar("making the world") as tell:
+        world = make_world(config, root, progress=tell)
+    part = world.split(split)
+    eye = load_eye("world")
+    store = see_split(part, eye, features_folder(config, eye) / split)
     texts = [[caption.text for caption in part.captions(i)] for i in range(len(part))]
     return CaptionedImages(
         name="world",
@@ -61,7 +58,7 @@ def features_folder(config: WorldConfig, eye: Eye) -> Path:
     return cache_folder() / "features" / hashlib.sha256(facts.encode()).hexdigest()[:16]
 
 
-def see_split(part: Any, eye: Eye, folder: Path, progress: Progress | None = None) -> FeatureStore:
+def see_split(part: Any, eye: Eye, folder: Path) -> FeatureStore:
     """The features of every picture of a split: what is in the store is kept, the rest is seen now.
 
     A run that was killed goes on where it was; a finished store is only opened.
@@ -70,21 +67,8 @@ def see_split(part: Any, eye: Eye, folder: Path, progress: Progress | None = Non
     if (folder / "manifest.json").exists() and list((store := FeatureStore.open(folder)).ids) == ids:
         return store
     pictures = [(id, partial(part.image, i)) for i, id in enumerate(ids)]
-    found = extract(pictures, eye, folder, batch_size=BATCH, progress=_bar(progress, "seeing its pictures"))
+    with progress_bar("seeing its pictures") as tell:
+        found = extract(pictures, eye, folder, batch_size=BATCH, progress=tell)
     if found.broken:
         raise SaccadeError(f"{folder}: {found.broken[0].reason}")
     return found.store
-
-
-def _bar(progress: Progress | None, title: str) -> Callable[[int, int], None]:
-    """A bar that appears when the first progress is told: nothing flickers by when all is in the cache."""
-    tasks: list[TaskID] = []
-
-    def tell(done: int, total: int) -> None:
-        if progress is None:
-            return
-        if not tasks:
-            tasks.append(progress.add_task(title, total=total))
-        progress.update(tasks[0], completed=done)
-
-    return tell

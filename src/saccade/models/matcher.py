@@ -7,7 +7,8 @@ from abc import abstractmethod
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
+from saccade.batch import Alignment, ImageCode, PictureBatch, RegionBatch, TextBatch, TextCode
+from saccade.errors import SaccadeError
 from saccade.models.model import Model
 
 
@@ -28,5 +29,14 @@ class Matcher(Model):
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         """Picture p with sentence p: the weight of every word–region pair."""
 
-    def forward(self, images: RegionBatch, texts: TextBatch) -> Float[Tensor, "image text"]:
-        return self.similarity(self.encode_images(images), self.encode_texts(texts))
+    def see(self, images: RegionBatch | PictureBatch) -> RegionBatch:
+        """Regions as they are; pixels through the model's own eye."""
+        if isinstance(images, RegionBatch):
+            return images
+        if self.sight is None:
+            raise SaccadeError(f"this {self.name} model was trained on regions and has no eye of its own for pixels")
+        regions: RegionBatch = self.sight(images)
+        return regions
+
+    def forward(self, images: RegionBatch | PictureBatch, texts: TextBatch) -> Float[Tensor, "image text"]:
+        return self.similarity(self.encode_images(self.see(images)), self.encode_texts(texts))

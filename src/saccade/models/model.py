@@ -16,6 +16,7 @@ from saccade.files import atomic_file, read_json, write_json, write_text
 from saccade.language import Vocabulary
 from saccade.models.registry import entry
 from saccade.version import __version__
+from saccade.vision.grid import GridNetwork, tunable_grid
 
 CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocabulary.json"
 M = TypeVar("M", bound="Model")
@@ -33,6 +34,14 @@ class Model(nn.Module, PyTorchModelHubMixin):
         self.config = config
         self.vocabulary = vocabulary
         self.eye = eye  # what made the region features it was trained on; needed to use it on new pictures
+        self.sight: GridNetwork | None = None  # an eye of its own, trained with it; its weights are the model's
+        self.sight_rate = 1.0  # how fast that learns, beside the rest
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Weights by how fast they learn, as an optimiser wants them: `factor` multiplies the learning rate."""
+        own = [p for name, p in self.named_parameters() if not name.startswith("sight.")]
+        seen = list(self.sight.parameters()) if self.sight is not None else []
+        return [{"params": own, "factor": 1.0}, {"params": seen, "factor": self.sight_rate}]
 
     def parameter_count(self) -> int:
         return sum(p.numel() for p in self.parameters())
@@ -45,6 +54,8 @@ class Model(nn.Module, PyTorchModelHubMixin):
         self.vocabulary.save(folder / VOCABULARY)
         write_text(folder / "README.md", self._card())
         described = {"model": self.name, "saccade": __version__, "eye": self.eye, "config": to_dict(self.config)}
+        if self.sight is not None:
+            described["sight"] = self.sight.config.name
         write_json(folder / CONFIG, described)
 
     @classmethod
@@ -85,6 +96,8 @@ def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ign
     settings: type[Any] = model_class.Config
     config = from_dict(settings, described.get("config") or {}, f"{folder / CONFIG}: config")
     model = model_class(config, Vocabulary.load(folder / VOCABULARY), described.get("eye"))
+    if described.get("sight") is not None:
+        model.sight = tunable_grid(str(described["sight"]), pretrained=False)
     _load_weights(model, folder / WEIGHTS)
     model.eval()
     return model

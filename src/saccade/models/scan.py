@@ -32,6 +32,7 @@ class ScanConfig:
     region_encoder: Literal["linear", "weight_norm"] = "linear"
     unit_regions: bool = True
     unit_words: bool = True
+    dropout: float = 0.0  # of region features and word vectors in training; none in the paper
     queries: Literal["words", "regions"] = "words"  # words: text→image, regions: image→text
     attention: Choice = "attend"  # max, with pool=sum: the Sum-Max baselines, eq. 9–10
     normaliser: Normaliser = "clipped_l2"
@@ -51,9 +52,17 @@ class Scan(Matcher):
     def __init__(self, config: ScanConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
         super().__init__(config, vocabulary, eye)
         weight_norm = config.region_encoder == "weight_norm"
-        self.regions = RegionEncoder(config.region_dim, config.dim, weight_norm, config.unit_regions)  # eq. 13
+        self.regions = RegionEncoder(
+            config.region_dim, config.dim, weight_norm, config.unit_regions, config.dropout
+        )  # eq. 13
         self.words = WordEncoder(
-            len(vocabulary), config.word_dim, config.dim, config.layers, config.bidirectional, config.unit_words
+            len(vocabulary),
+            config.word_dim,
+            config.dim,
+            config.layers,
+            config.bidirectional,
+            config.unit_words,
+            config.dropout,
         )  # eq. 14–16
         form = AttentionForm(
             config.normaliser, config.sharpness, config.slope, config.attention, config.pool, config.pool_sharpness

@@ -28,6 +28,7 @@ class VseConfig:
     layers: int = 1
     bidirectional: bool = False
     text_pool: Literal["last", "mean"] = "last"
+    dropout: float = 0.0  # of region features and word vectors in training
     sharpness: float = 9.0  # of the word→region picture only; the score does not use it
 
 
@@ -42,9 +43,15 @@ class Vse(Matcher):
 
     def __init__(self, config: VseConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
         super().__init__(config, vocabulary, eye)
-        self.regions = RegionEncoder(config.region_dim, config.dim, normalise=False)
+        self.regions = RegionEncoder(config.region_dim, config.dim, normalise=False, dropout=config.dropout)
         self.words = WordEncoder(
-            len(vocabulary), config.word_dim, config.dim, config.layers, config.bidirectional, normalise=False
+            len(vocabulary),
+            config.word_dim,
+            config.dim,
+            config.layers,
+            config.bidirectional,
+            normalise=False,
+            dropout=config.dropout,
         )
 
     def encode_images(self, images: RegionBatch) -> ImageCode:

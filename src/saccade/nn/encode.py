@@ -35,9 +35,12 @@ class ScalarWeightNorm(nn.Module):
 class RegionEncoder(nn.Module):
     """v = W x + b for every region, of unit length unless `normalise` is off."""
 
-    def __init__(self, region_dim: int, dim: int, weight_norm: bool = False, normalise: bool = True) -> None:
+    def __init__(
+        self, region_dim: int, dim: int, weight_norm: bool = False, normalise: bool = True, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.normalise = normalise
+        self.dropout = nn.Dropout(dropout)
         self.fc: nn.Module
         if weight_norm:
             self.fc = ScalarWeightNorm(region_dim, dim)
@@ -47,7 +50,7 @@ class RegionEncoder(nn.Module):
             nn.init.zeros_(self.fc.bias)
 
     def forward(self, images: RegionBatch) -> Float[Tensor, "image region dim"]:
-        vectors: Tensor = self.fc(images.features)
+        vectors: Tensor = self.fc(self.dropout(images.features))
         return (unit(vectors) if self.normalise else vectors) * images.mask[:, :, None]
 
 
@@ -62,9 +65,11 @@ class WordEncoder(nn.Module):
         layers: int = 1,
         bidirectional: bool = True,
         normalise: bool = True,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.normalise = normalise
+        self.dropout = nn.Dropout(dropout)
         self.embed = nn.Embedding(vocabulary, word_dim)
         nn.init.uniform_(self.embed.weight, -0.1, 0.1)
         self.rnn = SentenceGru(word_dim, dim, layers, bidirectional)
@@ -78,7 +83,7 @@ class WordEncoder(nn.Module):
         self.embed.weight[rows, :width] = matrix.to(self.embed.weight)
 
     def forward(self, texts: TextBatch) -> Float[Tensor, "text word dim"]:
-        states: Tensor = self.rnn(self.embed(texts.tokens), texts.lengths)
+        states: Tensor = self.rnn(self.dropout(self.embed(texts.tokens)), texts.lengths)
         if self.rnn.bidirectional:
             forward, backward = states.chunk(2, dim=-1)
             states = (forward + backward) / 2

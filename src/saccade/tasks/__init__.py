@@ -5,8 +5,17 @@ from saccade.tasks.matching import (
     MatchingTask,
     encode_all_images,
     encode_all_texts,
+    ensemble_of,
     similarity_table,
 )
 from saccade.tasks.task import Task
 
-__all__ = ["MatchingConfig", "MatchingTask", "Task", "encode_all_images", "encode_all_texts", "similarity_table"]
+__all__ = [
+    "MatchingConfig",
+    "MatchingTask",
+    "Task",
+    "encode_all_images",
+    "encode_all_texts",
+    "ensemble_of",
+    "similarity_table",
+]

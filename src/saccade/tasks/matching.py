@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.batch import ImageCode, PairBatch, TextCode, stack
+from saccade.batch import ImageCode, PairBatch, PictureBatch, RegionBatch, TextBatch, TextCode, stack
 from saccade.data.records import CaptionedImages
 from saccade.language import Vocabulary
+from saccade.language.vocabulary import UNKNOWN
 from saccade.metrics import recall
 from saccade.models import Matcher
 from saccade.nn import Negatives, triplet_loss
+from saccade.vision.augment import AugmentConfig, augment
 
 
 @dataclass(frozen=True)
@@ -28,37 +31,64 @@ class MatchingConfig:
     siblings: bool = (
         True  # another caption of the same picture in a batch counts as a negative, as in the official code
     )
+    items: Literal["pairs", "pictures"] = "pairs"  # what a batch counts: pairs, or pictures with all their captions
+    word_dropout: float = 0.0  # the chance of each word of being unknown in training
     min_count: int = 4  # words seen less often in training are unknown words
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 256  # pictures or sentences encoded at once
 
 
 class MatchingTask:
-    """Pairs of a picture and one of its captions; every other caption in the batch is a negative."""
+    """Pictures and captions of theirs in one batch; every caption of another picture in it is a negative."""
 
     selection = "rsum"
 
     def __init__(
-        self, train: CaptionedImages, dev: CaptionedImages, vocabulary: Vocabulary, config: MatchingConfig
+        self,
+        train: CaptionedImages,
+        dev: CaptionedImages,
+        vocabulary: Vocabulary,
+        config: MatchingConfig,
+        augmentation: AugmentConfig | None = None,
     ) -> None:
-        self.train, self.dev, self.config = train, dev, config
+        self.train, self.dev, self.config, self.augmentation = train, dev, config, augmentation
         self.texts = vocabulary.batch(train.texts)  # word ids are small: all sentences at once
 
     def __len__(self) -> int:
-        return len(self.train.texts)
+        return len(self.train.texts) if self.config.items == "pairs" else len(self.train.images)
 
     def batch(self, indices: Sequence[int]) -> PairBatch:
-        images = self.train.image_of_text[list(indices)]
-        texts = self.texts.select(indices)
-        longest = int(texts.lengths.max())
-        texts = type(texts)(texts.tokens[:, :longest], texts.mask[:, :longest], texts.words)
-        return PairBatch(self.train.images.batch(images.tolist()), texts, torch.as_tensor(images))
+        if self.config.items == "pairs":
+            texts, images = list(indices), self.train.image_of_text[list(indices)]
+            owner = torch.arange(len(texts))
+        else:
+            owned = [self.train.texts_of_image[i] for i in indices]
+            texts, images = [text for own in owned for text in own], np.asarray(indices)
+            owner = torch.arange(len(owned)).repeat_interleave(torch.tensor([len(own) for own in owned]))
+        chosen = self.texts.select(texts)
+        longest = int(chosen.lengths.max())
+        chosen = type(chosen)(chosen.tokens[:, :longest], chosen.mask[:, :longest], chosen.words)
+        return PairBatch(self.train.images.batch(images.tolist()), chosen, owner, torch.as_tensor(images))
 
     def loss(self, model: nn.Module, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
-        similarity = model(batch.images, batch.texts)
+        similarity = model(self._vary_images(model, batch.images), self._vary_texts(batch.texts))
         negatives = "all" if step < self.config.gentle_steps else self.config.negatives
-        same = None if self.config.siblings else batch.image_index[:, None] == batch.image_index[None, :]
-        return triplet_loss(similarity, self.config.margin, negatives, same), {}
+        same = None if self.config.siblings else batch.image_index[:, None] == batch.image_index[batch.owner]
+        return triplet_loss(similarity, self.config.margin, negatives, same, batch.owner), {}
+
+    def _vary_images(self, model: nn.Module, images: RegionBatch | PictureBatch) -> RegionBatch | PictureBatch:
+        if self.augmentation is None or not isinstance(images, PictureBatch):
+            return images
+        assert isinstance(model, Matcher)
+        assert model.sight is not None
+        return replace(images, pixels=augment(images.pixels, model.sight.size, self.augmentation))
+
+    def _vary_texts(self, texts: TextBatch) -> TextBatch:
+        """Now and then a word is unknown: a model must not hang on a single one."""
+        if not self.config.word_dropout:
+            return texts
+        lost = torch.rand(texts.tokens.shape, device=texts.tokens.device) < self.config.word_dropout
+        return replace(texts, tokens=texts.tokens.masked_fill(lost & texts.mask, UNKNOWN))
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         assert isinstance(model, Matcher)
@@ -70,7 +100,7 @@ def encode_all_images(model: Matcher, data: CaptionedImages, batch_size: int = 2
     """Every picture of a split, encoded; the codes stay on the model's device."""
     device = next(model.parameters()).device
     parts = [range(i, min(i + batch_size, len(data.images))) for i in range(0, len(data.images), batch_size)]
-    return stack([model.encode_images(data.images.batch(list(part)).to(device)) for part in parts])
+    return stack([model.encode_images(model.see(data.images.batch(list(part)).to(device))) for part in parts])
 
 
 @torch.no_grad()
@@ -90,3 +120,9 @@ def similarity_table(model: Matcher, data: CaptionedImages, batch_size: int = 25
         return model.similarity(images, texts).float().cpu().numpy()
     finally:
         model.train(was_training)
+
+
+def ensemble_of(tables: Sequence[Float[np.ndarray, "image text"]]) -> Float[np.ndarray, "image text"]:
+    """The mean of several models' similarities, each brought to zero mean and unit spread: their scales differ."""
+    scaled = np.stack([(table - table.mean()) / max(float(table.std()), 1e-12) for table in tables])
+    return np.asarray(scaled.mean(axis=0))

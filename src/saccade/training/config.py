@@ -32,6 +32,7 @@ class TrainerConfig:
     decay_every: int = 15  # epochs between two decays, for the step schedule
     decay: float = 0.1  # the factor of each
     warmup_steps: int = 0  # steps over which the learning rate rises from zero
+    average: float = 0.0  # decay of a running average of the weights, which is what is evaluated and saved; 0: none
     clip_norm: float = 2.0  # the largest norm of all gradients together; 0 does not clip
     precision: Precision = "fp32"
     accelerator: str = "auto"  # auto, cpu, cuda, mps
@@ -55,6 +56,7 @@ class TrainerConfig:
         for name in ("prefetch", "seed"):
             _require(name, getattr(self, name), getattr(self, name) >= 0, "zero or more")
         _require("learning_rate", self.learning_rate, self.learning_rate > 0, "more than zero")
+        _require("average", self.average, 0 <= self.average < 1, "at least 0 and less than 1")
         _require("decay", self.decay, 0 < self.decay <= 1, "more than 0 and at most 1")
         known = self.strategy == "auto" or self.strategy.startswith("ddp")
         _require("strategy", self.strategy, known, "auto, ddp or ddp_find_unused_parameters_true")

@@ -14,6 +14,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from saccade.errors import SaccadeError
 from saccade.tasks.task import Task
+from saccade.training.average import RunningAverage
 from saccade.training.checkpoint import Progress, save_checkpoint, save_model
 from saccade.training.config import TrainerConfig
 from saccade.training.display import Display
@@ -31,13 +32,17 @@ Loss = tuple[Tensor, dict[str, float]]
 
 
 def make_optimiser(config: TrainerConfig, model: nn.Module) -> Optimizer:
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    if not weights:
+    """A model may say by `parameter_groups()` that some of its weights learn at another rate (`factor`)."""
+    own: Callable[[], list[dict[str, Any]]] | None = getattr(model, "parameter_groups", None)
+    groups = own() if own is not None else [{"params": model.parameters()}]
+    groups = [{**group, "params": [w for w in group["params"] if w.requires_grad]} for group in groups]
+    groups = [group for group in groups if group["params"]]
+    if not groups:
         raise SaccadeError(f"{type(model).__name__} has no weights to train")
     if config.optimiser == "sgd":
-        return SGD(weights, lr=config.learning_rate, weight_decay=config.weight_decay, momentum=0.9)
+        return SGD(groups, lr=config.learning_rate, weight_decay=config.weight_decay, momentum=0.9)
     kind = Adam if config.optimiser == "adam" else AdamW
-    return kind(weights, lr=config.learning_rate, weight_decay=config.weight_decay)
+    return kind(groups, lr=config.learning_rate, weight_decay=config.weight_decay)
 
 
 class LossModule(nn.Module):
@@ -72,6 +77,12 @@ class Loop:
         self.total_steps = config.steps or config.epochs * sampler.steps_per_epoch
         self.optimiser = make_optimiser(config, model)
         self._module, self._optimiser = fabric.setup(LossModule(model), self.optimiser)
+        self.average = RunningAverage(model, config.average) if config.average else None
+
+    @property
+    def result(self) -> nn.Module:
+        """What is evaluated and saved: the model, or the running average of its weights."""
+        return self.average.model if self.average is not None else self.model
 
     def run(self, progress: Progress, log: RunLog | None, display: Display, clock: Callable[[], float]) -> bool:
         """Train from `progress` to the end, keeping it up to date; True if patience ran out before."""
@@ -106,20 +117,20 @@ class Loop:
         """One step of the optimiser; what comes back is averaged over the ranks."""
         rate = learning_rate(self.config, step, step // self.sampler.steps_per_epoch, self.total_steps)
         for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("factor", 1.0)
         batch = self.fabric.to_device(batch)
         loss, own = self._module(lambda model: self.task.loss(model, batch, step))
-        figures = {"loss": loss.item(), **{name: float(value) for name, value in own.items()}}
+        self.fabric.backward(loss)
+        limit = self.config.clip_norm or math.inf
+        norm = self.fabric.clip_gradients(self._module, self._optimiser, max_norm=limit, error_if_nonfinite=False)
+        assert norm is not None
+        figures = {"loss": loss.item(), **{name: float(value) for name, value in own.items()}}  # waits for the GPU
         figures = mean_over_ranks(self.fabric, figures)
         if not math.isfinite(figures["loss"]):
             raise SaccadeError(
                 f"the loss is {figures['loss']} at step {step + 1} (learning rate {rate:g}): training stopped, "
                 f"{self.folder.path} keeps what it held before"
             )
-        self.fabric.backward(loss)
-        limit = self.config.clip_norm or math.inf
-        norm = self.fabric.clip_gradients(self._module, self._optimiser, max_norm=limit, error_if_nonfinite=False)
-        assert norm is not None
         figures["gradient_norm"] = norm.item()
         if not math.isfinite(figures["gradient_norm"]):
             raise SaccadeError(
@@ -128,6 +139,8 @@ class Loop:
             )
         self._optimiser.step()
         self._optimiser.zero_grad()
+        if self.average is not None:
+            self.average.update(step)
         return {"learning_rate": rate, **figures}
 
     def _sum(self, progress: Progress, figures: dict[str, float]) -> None:
@@ -144,10 +157,10 @@ class Loop:
 
     def _evaluate(self, progress: Progress, epoch: int, log: RunLog | None, display: Display) -> bool:
         """Measure the model on every rank; rank zero's figures count. How often this happens never changes training."""
-        self.model.eval()
+        self.result.eval()
         with kept_random_state(), torch.no_grad(), self.fabric.autocast():
-            metrics = {name: float(value) for name, value in self.task.evaluate(self.model).items()}
-        self.model.train()
+            metrics = {name: float(value) for name, value in self.task.evaluate(self.result).items()}
+        self.result.train()
         if self.fabric.world_size > 1:
             metrics = self.fabric.broadcast(metrics)
         selection = self.task.selection
@@ -170,7 +183,7 @@ class Loop:
     def _save(self, progress: Progress, improved: bool) -> None:
         """The best model first, then the checkpoint that counts it as best."""
         if improved:
-            on_rank_zero(self.fabric, lambda: save_model(self.model, self.folder.best))
+            on_rank_zero(self.fabric, lambda: save_model(self.result, self.folder.best))
         contents = {
             "config": dataclasses.asdict(self.config),
             "items": len(self.task),
@@ -179,4 +192,6 @@ class Loop:
             "optimiser": self.optimiser.state_dict(),
             "random": from_every_rank(self.fabric, random_state()),
         }
+        if self.average is not None:
+            contents["average"] = self.average.model.state_dict()
         on_rank_zero(self.fabric, lambda: save_checkpoint(self.folder.checkpoint, contents, progress))

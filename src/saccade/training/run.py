@@ -20,8 +20,20 @@ from saccade.training.config import MAY_CHANGE, TrainerConfig, differing_key
 from saccade.training.folder import RunFolder
 from saccade.training.trainer import FitResult, Trainer
 from saccade.training.word_vectors import start_words
+from saccade.vision.augment import AugmentConfig
+from saccade.vision.grid import GridNetwork, tunable_grid
 
 CONFIG = "config.yaml"
+
+
+@dataclass(frozen=True)
+class SightConfig:
+    """Whether the eye is trained through the model's own loss, and how."""
+
+    tune: bool = False  # from pixels: the grid eye `data.eye` becomes part of the model
+    frozen: int = 4  # so many of the backbone's first parts stay as they are (EfficientNet-Lite has nine)
+    rate: float = 0.2  # how fast the eye learns, beside the rest of the model
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,7 @@ class RunConfig:
     system: str = "scan"
     model: Any = None  # the system's own Config
     data: DataConfig = field(default_factory=DataConfig)
+    sight: SightConfig = field(default_factory=SightConfig)
     task: MatchingConfig = field(default_factory=MatchingConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
 
@@ -68,23 +81,32 @@ def load_run_config(folder: Path | str) -> RunConfig:
 
 
 def matching_parts(
-    config: RunConfig, train: CaptionedImages, dev: CaptionedImages, console: Console | None = None
+    config: RunConfig,
+    train: CaptionedImages,
+    dev: CaptionedImages,
+    sight: GridNetwork | None = None,
+    console: Console | None = None,
 ) -> tuple[Matcher, MatchingTask]:
     """A fresh model and its task. The same seed gives the same weights."""
     from saccade.training.seeds import seed_everything
 
     vocabulary = Vocabulary.build(train.texts, config.task.min_count)
     settings = config.model
+    region_dim = train.regions.dim if sight is None else sight.dim
     if "region_dim" in {f.name for f in fields(settings)}:
-        settings = replace(settings, region_dim=train.images.dim)
+        settings = replace(settings, region_dim=region_dim)
     seed_everything(config.trainer.seed)
     model = entry(config.system).model(settings, vocabulary, train.eye)
     assert isinstance(model, Matcher)
+    if sight is not None:
+        for part in sight.backbone.parts[: config.sight.frozen]:
+            part.requires_grad_(False)
+        model.sight, model.sight_rate = sight, config.sight.rate
     if config.task.vectors:
         found = start_words(model, config.task.vectors)
         if console is not None:
             console.print(found.describe(), highlight=False)
-    return model, MatchingTask(train, dev, vocabulary, config.task)
+    return model, MatchingTask(train, dev, vocabulary, config.task, config.sight.augment)
 
 
 def train_run(config: RunConfig, folder: Path | str, resume: bool = False, console: Console | None = None) -> FitResult:
@@ -95,8 +117,10 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
         changed = differing_key(to_dict(load_run_config(folder)), to_dict(config), MAY_CHANGE)
         if changed:
             raise SaccadeError(f"{folder} was started with another {changed}; only the length of a run may change")
-    train, dev = (open_split(config.data, split) for split in (config.data.train_split, config.data.dev_split))
-    model, task = matching_parts(config, train, dev, console)
+    sight = tunable_grid(config.data.eye) if config.sight.tune else None
+    splits = (config.data.train_split, config.data.dev_split)
+    train, dev = (open_split(config.data, split, sight.size if sight else None) for split in splits)
+    model, task = matching_parts(config, train, dev, sight, console)
     save_yaml(config, folder / CONFIG)
     trainer = Trainer(config.trainer, folder, console, {"system": config.system, "words": len(model.vocabulary)})
     return trainer.fit(model, task, resume)

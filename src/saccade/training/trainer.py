@@ -56,7 +56,7 @@ class Trainer:
         self.extra = dict(extra or {})
 
     def fit(self, model: nn.Module, task: Task, resume: bool = False) -> FitResult:
-        """Train `model`, which needs `save_pretrained(folder)`, and leave it with its last weights.
+        """Train `model`, which needs `save_pretrained(folder)`, and leave it with its last weights (not averaged).
 
         With `resume`, go on from the folder's checkpoint; if the run was killed before its first one, begin again.
         """
@@ -88,6 +88,8 @@ class Trainer:
         if checkpoint is not None:
             progress = Progress(**checkpoint["progress"])
             loop.optimiser.load_state_dict(checkpoint["optimiser"])
+            if loop.average is not None:
+                load_weights(loop.average.model, checkpoint["average"], folder.checkpoint)
             restore_random_state(checkpoint["random"][fabric.global_rank])
 
         display = Display(
@@ -114,7 +116,7 @@ class Trainer:
         finally:
             if log is not None:
                 log.close()
-        on_rank_zero(fabric, lambda: save_model(model, folder.last))
+        on_rank_zero(fabric, lambda: save_model(loop.result, folder.last))
         return FitResult(
             progress.best, progress.best_step, progress.last, progress.step, progress.seconds, stopped_early=stopped
         )

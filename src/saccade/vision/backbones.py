@@ -42,6 +42,11 @@ class Backbone(nn.Module, ABC):
     ) -> tuple[Float[Tensor, "image channel row column"], ...]:
         """One map for each of `strides`."""
 
+    @property
+    def parts(self) -> tuple[nn.Module, ...]:
+        """The network from its input to its output, in pieces of which the first can be left untrained."""
+        return (self,)
+
     def fold_normalisation(self) -> None:
         """Make batch normalisation, as it is in eval mode, part of the convolutions, where a backbone has any."""
 

@@ -109,6 +109,10 @@ class EfficientNetLite(Backbone):
                 found.append(maps)
         return (*found, self.head(maps))
 
+    @property
+    def parts(self) -> tuple[nn.Module, ...]:
+        return (self.stem, *self.stages, self.head)
+
     def fold_normalisation(self) -> None:
         """Batch normalisation, as it is in eval mode, becomes part of the convolutions: quicker, the same maps."""
         fold(self)

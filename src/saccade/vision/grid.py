@@ -160,6 +160,16 @@ class GridEye(Eye):
         return torch.split(read.mean(dim=(2, 3)).cpu(), counts)
 
 
+def tunable_grid(name: str, pretrained: bool = True) -> GridNetwork:
+    """The network of the grid eye `name`, ready to be trained on: its normalisations folded, so their figures stay."""
+    kind, _, argument = name.partition(":")
+    if kind != "grid":
+        raise SaccadeError(f'the eye "{name}" cannot be trained through a matching loss: only grid eyes can')
+    network = GridNetwork(grid_config(argument), pretrained)
+    network.backbone.fold_normalisation()
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+
 def open_eye(argument: str = "") -> GridEye:
     return GridEye(GridNetwork(grid_config(argument)))
 

@@ -1,0 +1,70 @@
+"""Photos with captions become what models train on: regions an eye saw, kept in the cache, or plain pixels."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from saccade.data.extract import extract
+from saccade.data.pixels import open_pixels, photos_digest
+from saccade.data.records import CaptionedImages, CaptionedPhotos
+from saccade.errors import SaccadeError
+from saccade.files import cache_folder
+from saccade.vision import load_eye
+
+
+def see_photos(photos: CaptionedPhotos, eye_name: str) -> CaptionedImages:
+    """The regions that an eye finds in each photo. What is in the cache is kept, the rest is seen now."""
+    eye = load_eye(eye_name, "cuda" if torch.cuda.is_available() else "cpu")
+    facts = f"{photos_digest(photos)} {eye.digest}"
+    folder = cache_folder() / "features" / hashlib.sha256(facts.encode()).hexdigest()[:16]
+    files = list(zip(photos.ids, photos.paths, strict=True))
+    sizes = dict(zip(photos.ids, photos.sizes, strict=True)) if photos.sizes else None
+    with progress_bar(f"seeing {photos.name}/{photos.split} ({eye.name})") as tell:
+        found = extract(files, eye, folder, sizes=sizes, batch_size=64, workers=8, progress=tell)
+    if found.broken:
+        raise SaccadeError(f"{photos.name}/{photos.split}: {found.broken[0].reason}")
+    return CaptionedImages(photos.name, photos.split, found.store, photos.texts, photos.image_of_text, eye.name)
+
+
+def pixels_of_photos(photos: CaptionedPhotos, size: int) -> CaptionedImages:
+    """The photos as squares of `size` pixels, for a model that sees for itself."""
+    with progress_bar(f"decoding {photos.name}/{photos.split}") as tell:
+        source = open_pixels(photos, size, tell)
+    return CaptionedImages(photos.name, photos.split, source, photos.texts, photos.image_of_text)
+
+
+def first_photos(photos: CaptionedPhotos, limit: int) -> CaptionedPhotos:
+    """At most `limit` photos, with their sentences."""
+    kept = np.flatnonzero(photos.image_of_text < limit)
+    return replace(
+        photos,
+        ids=photos.ids[:limit],
+        paths=photos.paths[:limit],
+        sizes=photos.sizes[:limit],
+        texts=tuple(photos.texts[i] for i in kept),
+        image_of_text=photos.image_of_text[kept],
+    )
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error that appears with the first progress: nothing flickers by when all is in the cache."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        tasks: list[TaskID] = []
+
+        def tell(done: int, total: int) -> None:
+            if not tasks:
+                tasks.append(progress.add_task(title, total=total))
+            progress.update(tasks[0], completed=done)
+
+        yield tell

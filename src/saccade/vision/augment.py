@@ -1,0 +1,60 @@
+"""Pictures seen a little differently each time: cut, mirrored, in another light. On the device, a batch at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+from torch.nn import functional
+
+from saccade.errors import SaccadeError
+
+
+@dataclass(frozen=True)
+class AugmentConfig:
+    """How far a picture may change; 1, 0 and 0 leave it as it is."""
+
+    crop: float = 0.6  # the smallest share of the picture's area that is kept
+    mirror: float = 0.5  # the chance of being turned left to right (captions seldom say which is which)
+    colour: float = 0.3  # how far brightness, contrast and saturation go up or down
+
+    def __post_init__(self) -> None:
+        if not 0 < self.crop <= 1:
+            raise SaccadeError(f"augment.crop must be more than 0 and at most 1, not {self.crop}")
+        if not 0 <= self.mirror <= 1 or not 0 <= self.colour < 1:
+            raise SaccadeError(f"augment.mirror and augment.colour lie in 0..1, not {self.mirror} and {self.colour}")
+
+
+def augment(
+    pixels: UInt8[Tensor, "image height width 3"], size: int, config: AugmentConfig
+) -> UInt8[Tensor, "image size size 3"]:
+    """Cut, mirror and stretch each picture to `size` × `size` in one bilinear reading, then change its colours."""
+    pictures = pixels.permute(0, 3, 1, 2).float()
+    grid = functional.affine_grid(_windows(len(pixels), config, pixels.device), [len(pixels), 3, size, size], False)
+    read = functional.grid_sample(pictures, grid, padding_mode="border", align_corners=False)
+    if config.colour:
+        read = _recolour(read, config.colour)
+    return read.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
+
+
+def _windows(count: int, config: AugmentConfig, device: torch.device) -> Float[Tensor, "image 2 3"]:
+    """An affine map for each picture: a window of random area, shape (up to 1.2 : 1) and place, perhaps mirrored."""
+    share = torch.empty(count, device=device).uniform_(config.crop, 1.0).sqrt()
+    shape = torch.empty(count, device=device).uniform_(-0.1, 0.1).exp()
+    wide, high = (share * shape).clamp(max=1), (share / shape).clamp(max=1)
+    across, down = ((1 - side) * (torch.rand(count, device=device) * 2 - 1) for side in (wide, high))
+    mirrored = torch.where(torch.rand(count, device=device) < config.mirror, -1.0, 1.0)
+    nothing = torch.zeros_like(wide)
+    return torch.stack([wide * mirrored, nothing, across, nothing, high, down], dim=1).view(count, 2, 3)
+
+
+def _recolour(pictures: Float[Tensor, "image 3 row column"], amount: float) -> Float[Tensor, "image 3 row column"]:
+    def around_one() -> Tensor:
+        return torch.empty(len(pictures), 1, 1, 1, device=pictures.device).uniform_(1 - amount, 1 + amount)
+
+    grey = pictures.mean(dim=1, keepdim=True)
+    pictures = grey + (pictures - grey) * around_one()  # saturation
+    mean = pictures.mean(dim=(1, 2, 3), keepdim=True)
+    return (pictures - mean) * around_one() + mean * around_one()  # contrast, brightness
