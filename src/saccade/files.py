@@ -134,6 +134,8 @@ def read_json(path: Path | str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise SaccadeError(f"{path} is not valid JSON: {error.msg} at line {error.lineno}") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
+        raise SaccadeError(f"{path} is not usable JSON: {str(error).splitlines()[0]}") from error
 
 
 def sha256(path: Path | str) -> str:
