@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: demo test lint bench docs lock clean help
+.PHONY: demo demo-photos test lint bench docs lock clean help
 
 PYTHON ?= python3
 VENV := $(or $(SACCADE_VENV),.venv)
@@ -21,6 +21,13 @@ demo: $(INSTALLED)  ## see the idea work: make a world, train SCAN on it, search
 	@$(call say,demo: a world of pictures → features → SCAN and a baseline → demo/report.html); \
 	$(BIN)/saccade demo --out demo; $(took)
 	@echo "── open demo/report.html in a browser"
+
+demo-photos: $(INSTALLED)  ## look at photographs: the regions an eye finds, named and drawn (under a minute)
+	@$(call say,demo-photos: photos/*.jpg → the bottom-up eye → demo/photos.png); \
+	$(BIN)/saccade see photos/*.jpg --eye bottomup --out demo/photos.png; $(took)
+	@$(call say,one of them larger: demo/photo.png); \
+	$(BIN)/saccade see photos/000000423617.jpg --eye bottomup --out demo/photo.png; $(took)
+	@echo "── open demo/photos.png and demo/photo.png; then your own: $(BIN)/saccade see YOUR.jpg"
 
 test: lint  ## check style and types, then run the tests (about 2 minutes)
 	@$(call say,pytest on two cores); OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations 5; $(took)
@@ -45,7 +52,7 @@ clean:  ## remove what the other targets made, the environment included
 	rm -rf .venv build site demo .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the lock file needs Python ≥ 3.11: make PYTHON=python3.11 …")'

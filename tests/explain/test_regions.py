@@ -72,6 +72,8 @@ def test_the_surest_regions_are_named_and_the_whole_picture_beside_them(monkeypa
     labels, _ = laid(photo, monkeypatch, top=2)
     assert [(label.text, label.note) for label in labels] == [("x", "0.90"), ("z", "0.80"), ("v", "")]
     assert len(photo.best(0)) == 5
+    nameless = photo_with(5, boxes=photo.boxes, labels=("", *"wxyz"), scores=photo.scores)
+    assert [label.text for label in laid(nameless, monkeypatch, top=2)[0]] == ["x", "z"]
 
 
 def test_a_named_box_is_drawn_where_it_is_in_its_own_colour() -> None:

@@ -107,7 +107,7 @@ class Seen:
         return [
             {
                 "region": i + 1,
-                "label": labels[i] if labels else None,
+                "label": (labels[i] or None) if labels else None,
                 "score": None if scores is None else round(float(scores[i]), 4),
                 "box": [round(float(v), 1) for v in boxes[i]],
             }
@@ -131,7 +131,7 @@ class Seen:
         table.add_column("box: x1, y1, x2, y2", justify="right")
         for region in regions:
             cells = [str(region["region"])]
-            cells += [escape(region["label"])] if self.drawing.labels else []
+            cells += [escape(region["label"] or "–")] if self.drawing.labels else []
             cells += [f"{region['score']:.2f}"] if self.drawing.scores is not None else []
             table.add_row(*cells, ", ".join(f"{v:.0f}" for v in region["box"]))
         if len(regions) < len(self.drawing.boxes):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,7 @@ class RegionPicture:
         if self.scores is not None and (self.scores.shape != (count,) or not np.isfinite(self.scores).all()):
             raise SaccadeError(f"{count} boxes need {count} finite scores, not {self.scores.shape}")
 
-    @property
+    @cached_property
     def is_whole(self) -> list[bool]:
         """Which regions are the picture itself: they get a label in a corner and no line."""
         return [bool((box[:2] <= 0.005).all() and (box[2:] >= 0.995).all()) for box in self.boxes]
@@ -91,6 +92,7 @@ def draw_regions(photo: RegionPicture, top: int | None = None, size: tuple[int, 
     for i in sorted(parts, key=lambda i: -_area(frames[i])):  # … and the small on top of the large
         thickness = max(2, round((2 if quiet else 5) * scale))
         outline(pen, frames[i], (*rgb(colour_of[i]), 235), thickness, shadow=not quiet)
+    named = [i for i in named if i in colour_of or (photo.labels and photo.labels[i])]  # a nameless whole: no label
     labels = [_label(photo, i, colour_of.get(i, PALE), size, scale, quiet) for i in named]
     _lay(labels, [frames[i] for i in named], [not photo.is_whole[i] for i in named], size, within=quiet)
     for label in labels:
