@@ -81,8 +81,9 @@ def boxed_entities(root: Path, split: str, photos: Path | None = None) -> tuple[
 
     `photos` is the folder of photos, where it is none of the usual ones below `root`.
     """
+    pictures = list(read_entities(root, split))
     folder = PhotoFolder(photos or first_folder(root, PHOTO_FOLDERS))
-    return tuple(boxed_picture(picture, folder.path(picture.id, root)) for picture in read_entities(root, split))
+    return tuple(boxed_picture(picture, folder.path(picture.id, root)) for picture in pictures)
 
 
 def boxed_picture(picture: EntityPicture, path: Path) -> BoxedPicture:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from saccade.data.entry import as_text
 from saccade.data.records import CaptionedPhotos
 from saccade.errors import SaccadeError, did_you_mean, explain_os_errors
 
@@ -85,6 +86,9 @@ def captioned_photos(
     A sentence without a letter or digit (Flickr's crowd left a few lone full stops) says nothing and is left out.
     """
     photos = list(photos)
+    for photo in photos:
+        for text in (photo.name, photo.split, *photo.texts):
+            as_text(text, f"{where}: a text")
     wanted = chosen_splits(split, {photo.split for photo in photos}, where)
     chosen = [photo for photo in photos if photo.split in wanted]
     spoken = [tuple(text for text in photo.texts if speaks(text)) for photo in chosen]

@@ -1,0 +1,173 @@
+"""COCO's captions and boxes: its own files, Karpathy's splits, and the one-line-a-photo layout."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from photo_samples import (
+    COCO_LINE,
+    SENTENCES,
+    coco_folder,
+    coco_values,
+    make_photo,
+    read_or_refuse,
+    spoiled_bytes,
+    spoiled_values,
+    write,
+    write_value,
+)
+
+import saccade.data.json_items
+from saccade.data.coco import boxed_coco, open_coco
+from saccade.data.coco_mini import boxed_coco_mini, open_coco_mini
+from saccade.data.json_items import read_items
+from saccade.data.karpathy import KarpathyImage, Sentence, write_karpathy
+from saccade.errors import SaccadeError
+
+
+def test_captions_of_cocos_own_files(tmp_path: Path) -> None:
+    root = coco_folder(tmp_path)
+    data = open_coco("train", root)  # train2017, the only one there is
+    assert data.ids == ("000000000007.jpg",)
+    assert data.paths == (root / "images" / "train2017" / "000000000007.jpg",)
+    assert data.texts == SENTENCES[:4]
+    assert open_coco("train2017", root).ids == data.ids
+    with pytest.raises(SaccadeError, match='no split "dev"'):
+        open_coco("dev", root)
+
+
+def test_boxes_without_crowds_and_without_empty_ones(tmp_path: Path) -> None:
+    (picture,) = boxed_coco(coco_folder(tmp_path), "train")
+    assert picture.names == ("dog", "sports ball")
+    np.testing.assert_allclose(picture.boxes, [[0.1, 0.1, 0.6, 0.6], [0.7625, 20 / 30, 1, 1]], rtol=1e-6)
+    assert picture.attributes == ((), ())
+    assert (picture.width, picture.height) == (40, 30)
+
+
+def test_karpathys_splits_find_photos_of_either_year(tmp_path: Path) -> None:
+    said = (Sentence("A dog."),)
+    images = [
+        KarpathyImage("COCO_train2014_000000000007.jpg", "train", said, cocoid=7, filepath="train2014"),
+        KarpathyImage("COCO_val2014_000000000008.jpg", "restval", said, cocoid=8, filepath="val2014"),
+        KarpathyImage("COCO_val2014_000000000009.jpg", "val", said, cocoid=9, filepath="val2014"),
+    ]
+    write_karpathy(tmp_path / "dataset_coco.json", images)
+    make_photo(tmp_path / "train2014" / "COCO_train2014_000000000007.jpg")
+    make_photo(tmp_path / "train2017" / "000000000008.jpg")
+    make_photo(tmp_path / "val2014" / "COCO_val2014_000000000009.jpg")
+    data = open_coco("train+restval", tmp_path)
+    assert data.ids == ("COCO_train2014_000000000007.jpg", "000000000008.jpg")
+    assert data.paths[1] == tmp_path / "train2017" / "000000000008.jpg"
+    assert open_coco("dev", tmp_path).ids == ("COCO_val2014_000000000009.jpg",)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"images": [{"id": 7, "file_name": "a.jpg", "width": "w", "height": 3}]}, "images[0]: \"width\" is 'w'"),
+        ({"annotations": [{"image_id": 8, "category_id": 18, "bbox": [0, 0, 1, 1]}]}, "names the picture 8"),
+        ({"annotations": [{"image_id": 7, "category_id": 99, "bbox": [0, 0, 1, 1]}]}, "names the category 99"),
+        ({"annotations": [{"image_id": 7, "category_id": 18, "bbox": [0, 0, 1]}]}, 'annotations[0]: "bbox" has 3'),
+        ({"annotations": [{"image_id": 7, "category_id": 18, "bbox": [30, 0, 30, 9]}]}, "(30, 0, 60, 9) leaves"),
+        ({"annotations": [7]}, "annotations[0] is 7, a mapping was expected"),
+    ],
+)
+def test_a_wrong_field_is_named(tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
+    root = coco_folder(tmp_path)
+    write_value(root / "annotations" / "instances_train2017.json", coco_values() | change)
+    with pytest.raises(SaccadeError, match="instances_train2017.json") as error:
+        boxed_coco(root, "train")
+    assert sentence in str(error.value)
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    root = coco_folder(tmp_path)
+    (root / "images" / "train2017" / "000000000007.jpg").unlink()
+    for read in (open_coco, lambda split, root: boxed_coco(root, split)):
+        with pytest.raises(SaccadeError, match=r"000000000007.jpg is missing"):
+            read("train", root)
+    with pytest.raises(SaccadeError, match="has no captions: COCO is"):
+        open_coco("train", root / "images")
+    with pytest.raises(SaccadeError, match="instances_train2017.json is missing"):
+        boxed_coco(root / "images", "train")
+
+
+def one_line(root: Path, line: Any = COCO_LINE, name: str = "annotations.jsonl.gz") -> Path:
+    make_photo(root / "images" / "1.jpg", 8, 6)
+    write(root / name, json.dumps(line) + "\n")
+    return root
+
+
+@pytest.mark.parametrize("name", ["annotations.jsonl.gz", "annotations.jsonl"])
+def test_one_line_a_photo(tmp_path: Path, name: str) -> None:
+    root = one_line(tmp_path, name=name)
+    data = open_coco_mini("dev", root)
+    assert (data.ids, data.texts, data.sizes) == (("1.jpg",), SENTENCES, ((40, 30),))
+    (picture,) = boxed_coco_mini(root, "val2017")
+    assert picture.names == ("dog",)  # the crowd is left out
+    assert boxed_coco(root, "dev")[0].names == ("dog",)
+
+
+def test_the_photos_of_the_repository_are_readable(photos: list[Path]) -> None:
+    root = photos[0].parent
+    assert set(open_coco_mini("train+dev", root).paths) == set(photos)
+    assert all(picture.names for picture in boxed_coco(root, "train+dev"))
+
+
+def test_items_come_one_by_one_whatever_the_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"a": [1, 23, {"b": "]é,"}, [], "x"], "c": {"d": [1]}, "e": [], "f": 45, "g": [[12]]}
+    path = write(tmp_path / "v.json", json.dumps(values, indent=1, ensure_ascii=False))
+    wanted = [("a", n, v) for n, v in enumerate(values["a"])] + [("c", 0, {"d": [1]}), ("f", 0, 45), ("g", 0, [12])]
+    for chunk in (1, 2, 7, 1 << 20):
+        monkeypatch.setattr(saccade.data.json_items, "CHUNK", chunk)
+        assert list(read_items(path)) == wanted
+    assert list(read_items(write(tmp_path / "l.json.gz", "[1, 2]"))) == [("", 0, 1), ("", 1, 2)]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "[1, 2", "[1 2]", '{"a": [1}', '{"a" 1}', "{1: 2}", "[1] x", "[NaN]", "[" * 9999]
+)
+def test_broken_json_is_named_by_its_place(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SaccadeError, match=r"v\.json"):
+        list(read_items(write(tmp_path / "v.json", text)))
+
+
+@given(
+    st.recursive(st.integers() | st.text(max_size=4) | st.none(), lambda v: st.lists(v) | st.dictionaries(st.text(), v))
+)
+def test_a_list_comes_back_item_by_item(value: Any) -> None:
+    with TemporaryDirectory() as folder:
+        path = write_value(Path(folder) / "v.json", [value, value])
+        assert [item for _, _, item in read_items(path)] == [value, value]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_spoiled_values_are_refused_in_a_sentence(data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        root = coco_folder(Path(folder))
+        for kind in ("captions", "instances"):
+            write_value(root / "annotations" / f"{kind}_train2017.json", data.draw(spoiled_values(coco_values())))
+        read_or_refuse(lambda: open_coco("train", root))
+        read_or_refuse(lambda: boxed_coco(root, "train"))
+        mini = one_line(root / "mini", data.draw(spoiled_values(deepcopy(COCO_LINE))))
+        read_or_refuse(lambda: open_coco_mini("dev", mini))
+        read_or_refuse(lambda: boxed_coco_mini(mini, "dev"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_spoiled_bytes_are_refused_in_a_sentence(data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        root = coco_folder(Path(folder))
+        path = root / "annotations" / "instances_train2017.json"
+        path.write_bytes(data.draw(spoiled_bytes(path.read_bytes())))
+        read_or_refuse(lambda: boxed_coco(root, "train"))

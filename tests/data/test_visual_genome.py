@@ -1,0 +1,103 @@
+"""Visual Genome's four files, one photo an item."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from photo_samples import GENOME, genome_folder, read_or_refuse, spoiled_bytes, spoiled_values, write_value
+
+from saccade.data.visual_genome import boxed_visual_genome, read_regions, read_relations
+from saccade.errors import SaccadeError
+
+
+def test_objects_have_names_attributes_and_boxes_cut_at_the_border(tmp_path: Path) -> None:
+    first, second = boxed_visual_genome(genome_folder(tmp_path))
+    assert first.names == ("dog", "ball")  # the ghost lies beyond the photo
+    assert first.attributes == (("wet",), ())
+    np.testing.assert_allclose(first.boxes, [[0.1, 0.1, 0.6, 0.6], [0.75, 2 / 3, 1, 1]], rtol=1e-6)
+    assert first.path == tmp_path / "VG_100K" / "1.jpg"
+    assert second.path == tmp_path / "VG_100K_2" / "20.jpg"
+
+
+def test_every_twentieth_photo_is_dev(tmp_path: Path) -> None:
+    root = genome_folder(tmp_path)
+    assert [p.id for p in boxed_visual_genome(root, "train")] == ["1"]
+    assert [p.id for p in boxed_visual_genome(root, "val")] == ["20"]
+    with pytest.raises(SaccadeError, match='no split "test"'):
+        boxed_visual_genome(root, "test")
+
+
+def test_objects_without_the_file_of_attributes(tmp_path: Path) -> None:
+    root = genome_folder(tmp_path)
+    (root / "attributes.json").unlink()
+    thing = {"x": 0, "y": 0, "w": 4, "h": 3, "names": ["tree"], "synsets": ["tree.n.01"]}
+    write_value(root / "objects.json", [{"image_id": 1, "objects": [thing]}])
+    (picture,) = boxed_visual_genome(root)
+    assert (picture.names, picture.attributes) == (("tree",), ((),))
+
+
+def test_regions_and_relations(tmp_path: Path) -> None:
+    root = genome_folder(tmp_path)
+    ((image, (region,)),) = read_regions(root)
+    assert (image.id, region.text, region.box.tolist()) == (1, "a wet dog", [0, 0, 0.5, 1])
+    ((_, (relation,)),) = read_relations(root)
+    assert (relation.subject.name, relation.predicate, relation.object.name) == ("dog", "chases", "ball")
+    np.testing.assert_allclose(relation.object.box, [0.75, 2 / 3, 0.875, 25 / 30], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "sentence"),
+    [
+        ("attributes", {}, None),
+        ("attributes", {"a": [1]}, "attributes.json is a mapping, a list of photos was expected"),
+        (
+            "attributes",
+            [{"image_id": 3, "attributes": []}],
+            "attributes.json, [0]: the photo 3 is not in image_data.json",
+        ),
+        ("attributes", [{"image_id": 1}], '[0]: "attributes" is missing, a list was expected'),
+        ("attributes", [{"image_id": 1, "attributes": [{"x": "1"}]}], "[0].attributes[0]: \"x\" is '1', a number"),
+        ("image_data", [{"image_id": 1, "width": 0, "height": 3}], 'image_data.json, [0]: "width" is 0'),
+    ],
+)
+def test_a_wrong_field_is_named(tmp_path: Path, file: str, value: Any, sentence: str | None) -> None:
+    root = genome_folder(tmp_path)
+    write_value(root / f"{file}.json", value)
+    if sentence is None:
+        assert boxed_visual_genome(root) == ()
+        return
+    with pytest.raises(SaccadeError) as error:
+        boxed_visual_genome(root)
+    assert sentence in str(error.value)
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    root = genome_folder(tmp_path)
+    (root / "VG_100K_2" / "20.jpg").unlink()
+    with pytest.raises(SaccadeError, match=r"20\.jpg is missing"):
+        boxed_visual_genome(root)
+    (root / "image_data.json").unlink()
+    with pytest.raises(SaccadeError, match="image_data.json is missing: Visual Genome is"):
+        boxed_visual_genome(root)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_spoiled_files_are_refused_in_a_sentence(data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        root = genome_folder(Path(folder))
+        name = data.draw(st.sampled_from(sorted(GENOME)))
+        path = root / f"{name}.json"
+        if data.draw(st.booleans()):
+            write_value(path, data.draw(spoiled_values(GENOME[name])))
+        else:
+            path.write_bytes(data.draw(spoiled_bytes(path.read_bytes())))
+        read_or_refuse(lambda: boxed_visual_genome(root))
+        read_or_refuse(lambda: list(read_regions(root)))
+        read_or_refuse(lambda: list(read_relations(root)))
