@@ -18,6 +18,7 @@ from saccade.files import (
     atomic_file,
     atomic_folder,
     cache_folder,
+    only_one,
     read_json,
     read_text,
     sha256,
@@ -180,3 +181,36 @@ def test_the_cache_goes_where_the_environment_says(monkeypatch: pytest.MonkeyPat
     assert cache_folder() == Path("/caches/saccade")
     monkeypatch.setenv("SACCADE_CACHE", "/here")
     assert cache_folder() == Path("/here")
+
+
+def test_one_at_a_time_works_on_a_folder_and_no_lock_stays(tmp_path: Path) -> None:
+    waited: list[bool] = []
+    inside, children = tmp_path / "inside", []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            try:
+                for _ in range(20):
+                    with only_one(tmp_path / "new" / "store"):
+                        inside.mkdir()  # fails if somebody else is in here
+                        inside.rmdir()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    with only_one(tmp_path / "new" / "store", waiting=lambda: waited.append(True)):
+        assert not waited
+    assert names(tmp_path / "new") == []
+
+
+def test_whoever_must_wait_is_told_and_a_kill_lets_go(tmp_path: Path) -> None:
+    told, ready = os.pipe()
+    holder = os.fork()
+    if holder == 0:
+        with only_one(tmp_path / "store"):
+            os.write(ready, b"!")
+            signal.pause()
+    os.read(told, 1)
+    with only_one(tmp_path / "store", waiting=lambda: os.kill(holder, signal.SIGKILL)):
+        assert os.waitstatus_to_exitcode(os.waitpid(holder, 0)[1]) == -signal.SIGKILL

@@ -163,6 +163,7 @@ def test_broken_pictures_are_listed_with_reasons_and_tried_again_on_request(tmp_
     mended = extract(photos, CompanyEye(), tmp_path / "s", batch_size=8, retry=True)
     assert (mended.written, len(mended.broken)) == (2, 2)
     assert list(mended.store.ids[-2:]) == ["photo-002.jpg", "photo-005.jpg"]  # rows are only ever added
+    assert list(mended.images.ids) == [id for n, (id, _) in enumerate(photos) if n not in (9, 30)]  # but asked in order
     photos[9][1].write_bytes(good[2])
     save_photos(photos[0][1].parent, 40)
     assert not extract(photos, CompanyEye(), tmp_path / "s", retry=True).broken

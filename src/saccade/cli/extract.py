@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -52,7 +51,10 @@ def extract(
             "world`), detr:HUB/NAME (a detector of transformers), or a .json file with your own boxes.",
         ),
     ] = "bottomup",
-    eye: Annotated[str, typer.Option(help="Who looks at your own boxes, when --regions is a file.")] = "grid",
+    eye: Annotated[
+        str | None,
+        typer.Option(help="Who looks at your own boxes, when --regions is a file. [default: grid]", show_default=False),
+    ] = None,
     batch_size: Annotated[int, typer.Option(help="Pictures seen at once.", min=1)] = 32,
     workers: Annotated[int, typer.Option(help="Threads that open pictures ahead of the eye.", min=1)] = 2,
     device: Annotated[str, typer.Option(help="Where the eye runs: cpu, cuda, cuda:1 …")] = "cpu",
@@ -62,6 +64,13 @@ def extract(
         typer.Option(
             help="Sentences to keep beside the features, so that a model can be trained on them: captions.jsonl, a "
             "Karpathy dataset*.json, COCO's captions*.json, or lines photo.jpg#0<TAB>sentence."
+        ),
+    ] = None,
+    sizes: Annotated[
+        Path | None,
+        typer.Option(
+            help="Sizes of the originals, where the files are made smaller: a table with the columns image, width and "
+            "height (tab-separated, .gz too), or JSON with a list images as COCO has it."
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first so many pictures, by name.", min=1)] = None,
@@ -80,6 +89,7 @@ def extract(
     from saccade.data.captions import CAPTIONS, write_captions
     from saccade.data.extract import extract as see
     from saccade.data.listing import list_pictures
+    from saccade.data.picture_sizes import read_sizes
     from saccade.vision.eye import KINDS, load_eye
 
     console = Console()
@@ -87,18 +97,22 @@ def extract(
     ids = [id for id, _ in pictures]
     given = GivenBoxes({})
     own_boxes = regions.lower().endswith((".json", ".json.gz")) and regions.partition(":")[0] not in KINDS
+    if eye is not None and not own_boxes:
+        raise SaccadeError(f"--eye {eye} goes with a file of boxes; without one, --regions {eye} is what to say")
     if own_boxes:
         given = read_boxes(Path(regions)).of(ids, Path(regions))
+    known = {**(given.sizes or {}), **({} if sizes is None else read_sizes(sizes))}
+    original = {id: size for id in ids if (size := known.get(id) or known.get(Path(id).name)) is not None}
     sentences = () if captions is None else captions_of(captions, ids)  # told before an hour of seeing
-    looking = load_eye(eye if own_boxes else regions, check_device(device))
-    with _bar(console) as progress:
+    looking = load_eye((eye or "grid") if own_boxes else regions, check_device(device))
+    with _bar() as progress:
         done = see(
             pictures,
             looking,
             out,
             boxes=given.boxes if own_boxes else None,
             unit=given.unit,
-            sizes=given.sizes,
+            sizes=original,
             batch_size=batch_size,
             workers=workers,
             dtype=dtype.value,
@@ -147,15 +161,16 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def _bar(console: Console) -> Iterator[Callable[[int, int], None]]:
+def _bar() -> Iterator[Callable[[int, int], None]]:
     """A bar with rate and time left. Pictures that were there before do not count into the rate."""
     columns = (TextColumn("seeing"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
     tasks: list[TaskID] = []
+    console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
 
         def tell(done: int, total: int) -> None:
             if not tasks:
-                tasks.append(bar.add_task(escape("seeing"), total=total, completed=done))
+                tasks.append(bar.add_task("seeing", total=total, completed=done))
             bar.update(tasks[0], completed=done)
 
         yield tell

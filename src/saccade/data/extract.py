@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, KeysView, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,9 @@ import torch
 from saccade.data.broken import BROKEN, Broken, read_broken, write_broken
 from saccade.data.manifest import Manifest
 from saccade.data.prefetch import Opened, Opener, Source, Unit, ahead
+from saccade.data.records import RegionSource
 from saccade.data.store import FeatureStore, StoreWriter
+from saccade.data.subset import RegionSubset
 from saccade.errors import SaccadeError
 from saccade.files import only_one
 from saccade.vision import Eye
@@ -35,6 +37,7 @@ class Extraction:
     """A finished store and how it came about."""
 
     store: FeatureStore
+    images: RegionSource  # of the store, the pictures asked for, in the order asked
     broken: tuple[Broken, ...]  # of the pictures asked for, those that are not in the store
     written: int  # pictures seen by this run
     already: int  # pictures that were there before
@@ -142,7 +145,7 @@ def _append(good: Sequence[Opened], eye: Eye, writer: StoreWriter, batch_size: i
             writer.append(one.id, features, places, one.width, one.height, scores)
 
 
-def _check_ids(pictures: Sequence[tuple[str, Source]]) -> set[str]:
+def _check_ids(pictures: Sequence[tuple[str, Source]]) -> KeysView[str]:
     if not pictures:
         raise SaccadeError("there are no pictures to see")
     first: dict[str, Source] = {}
@@ -150,7 +153,7 @@ def _check_ids(pictures: Sequence[tuple[str, Source]]) -> set[str]:
         if id in first:
             raise SaccadeError(f'two pictures have the name "{id}": {first[id]} and {source}')
         first[id] = source
-    return set(first)
+    return first.keys()
 
 
 def _refuse_other_settings(folder: Path, eye: Eye, dtype: str, facts: Mapping[str, str]) -> None:
@@ -173,7 +176,7 @@ def _refuse_other_settings(folder: Path, eye: Eye, dtype: str, facts: Mapping[st
             raise SaccadeError(f"{folder} was begun with {what}: choose another folder, or remove this one")
 
 
-def _finished(folder: Path, ids: set[str]) -> Extraction | None:
+def _finished(folder: Path, ids: KeysView[str]) -> Extraction | None:
     started = time.perf_counter()
     if not (folder / "manifest.json").exists():
         return None
@@ -185,15 +188,16 @@ def _finished(folder: Path, ids: set[str]) -> Extraction | None:
 
 
 def _report(
-    folder: Path, store: FeatureStore, ids: set[str], broken: Mapping[str, Broken], already: int, started: float
+    folder: Path, store: FeatureStore, ids: KeysView[str], broken: Mapping[str, Broken], already: int, started: float
 ) -> Extraction:
-    done = len(ids & store.index.keys())
+    places = [store.index[id] for id in ids if id in store.index]
     missing = tuple(broken[id] for id in sorted(ids - store.index.keys()))
-    if not done:
+    if not places:
         raise SaccadeError(
             f"none of the {len(ids)} pictures could be read, for one: {missing[0].reason} (all: {folder / BROKEN})"
         )
-    return Extraction(store, missing, done - already, already, time.perf_counter() - started)
+    images = store if places == list(range(len(store))) else RegionSubset(store, places)
+    return Extraction(store, images, missing, len(places) - already, already, time.perf_counter() - started)
 
 
 def _digest(boxes: Mapping[str, np.ndarray], unit: Unit) -> str:
