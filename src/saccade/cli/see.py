@@ -131,7 +131,8 @@ class Seen:
         table.add_column("box: x1, y1, x2, y2", justify="right")
         for region in regions:
             cells = [str(region["region"])]
-            cells += [escape(region["label"] or "–")] if self.drawing.labels else []
+            nameless = "the whole picture" if self.drawing.is_whole[region["region"] - 1] else "–"
+            cells += [escape(region["label"] or nameless)] if self.drawing.labels else []
             cells += [f"{region['score']:.2f}"] if self.drawing.scores is not None else []
             table.add_row(*cells, ", ".join(f"{v:.0f}" for v in region["box"]))
         if len(regions) < len(self.drawing.boxes):

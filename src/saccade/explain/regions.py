@@ -86,9 +86,10 @@ def draw_regions(photo: RegionPicture, top: int | None = None, size: tuple[int, 
     quiet = not photo.labels and (photo.scores is None or len(np.unique(photo.scores)) < 2)  # a grid: all alike
     colour_of = {i: PALE if quiet else COLOURS[rank % len(COLOURS)] for rank, i in enumerate(parts)}
 
+    faint = min(110, 2400 // max(1, len(frames) - len(named)))  # many thin lines together must not veil the photo
     for i, frame in frames.items():  # the rest first, so that the named lie on top
         if i not in colour_of and not photo.is_whole[i]:
-            outline(pen, frame, (255, 255, 255, 110), max(1, round(1.5 * scale)), shadow=False)
+            outline(pen, frame, (255, 255, 255, faint), max(1, round(1.5 * scale)), shadow=False)
     for i in sorted(parts, key=lambda i: -_area(frames[i])):  # … and the small on top of the large
         thickness = max(2, round((2 if quiet else 5) * scale))
         outline(pen, frames[i], (*rgb(colour_of[i]), 235), thickness, shadow=not quiet)
