@@ -83,7 +83,7 @@ def test_karpathys_splits_find_photos_of_either_year(tmp_path: Path) -> None:
 def test_a_wrong_field_is_named(tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
     root = coco_folder(tmp_path)
     write_value(root / "annotations" / "instances_train2017.json", coco_values() | change)
-    with pytest.raises(SaccadeError, match="instances_train2017.json") as error:
+    with pytest.raises(SaccadeError, match=r"instances_train2017.json") as error:
         boxed_coco(root, "train")
     assert sentence in str(error.value)
 
@@ -96,7 +96,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
             read("train", root)
     with pytest.raises(SaccadeError, match="has no captions: COCO is"):
         open_coco("train", root / "images")
-    with pytest.raises(SaccadeError, match="instances_train2017.json is missing"):
+    with pytest.raises(SaccadeError, match=r"instances_train2017.json is missing"):
         boxed_coco(root / "images", "train")
 
 

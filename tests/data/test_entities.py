@@ -118,7 +118,7 @@ def change(path: list[Any], value: Any) -> dict[str, Any]:
     ],
 )
 def test_a_wrong_field_is_named(tmp_path: Path, line: Any, sentence: str) -> None:
-    with pytest.raises(SaccadeError, match="entities.jsonl.gz") as error:
+    with pytest.raises(SaccadeError, match=r"entities.jsonl.gz") as error:
         list(read_entities(lines(tmp_path, line)))
     assert sentence in str(error.value)
 

@@ -35,7 +35,7 @@ def test_splits_add_up_and_val_is_dev(tmp_path: Path) -> None:
 
 
 def test_test_captions_kept_aside_are_asked_for_and_read_where_they_are(tmp_path: Path) -> None:
-    with pytest.raises(NoCaptions, match='captions.tsv.gz has no captions of the split "test"'):
+    with pytest.raises(NoCaptions, match=r'captions.tsv.gz has no captions of the split "test"'):
         open_flickr8k("test", flickr8k_tables(tmp_path / "without"))
     with pytest.raises(NoCaptions):
         open_flickr8k("train+test", tmp_path / "without")
@@ -66,7 +66,7 @@ def test_a_sentence_without_a_word_is_left_out(tmp_path: Path) -> None:
     write_rows(root / "captions.tsv.gz", ("image", "n", "caption"), ("a.jpg", 0, "."), ("a.jpg", 1, "A"))
     assert open_flickr8k("train", root).texts == ("A",)
     write_rows(root / "captions.tsv.gz", ("image", "n", "caption"), ("a.jpg", 0, " ."), ("a.jpg", 1, ""))
-    with pytest.raises(SaccadeError, match="no caption for 1 of 1 photos, for one a.jpg"):
+    with pytest.raises(SaccadeError, match=r"no caption for 1 of 1 photos, for one a\.jpg"):
         open_flickr8k("train", root)
 
 
@@ -135,9 +135,9 @@ def test_a_damaged_or_missing_file_is_named(tmp_path: Path) -> None:
         with pytest.raises(SaccadeError, match=r"captions.tsv.gz(, line \d+)? is not"):
             open_flickr8k("train", root)
     (root / "captions.tsv.gz").unlink()
-    with pytest.raises(SaccadeError, match="captions.tsv.gz is missing: a Flickr8k folder holds images/"):
+    with pytest.raises(SaccadeError, match=r"captions.tsv.gz is missing: a Flickr8k folder holds images/"):
         open_flickr8k("train", root)
-    with pytest.raises(SaccadeError, match="neither images.tsv.gz nor Flickr8k.token.txt"):
+    with pytest.raises(SaccadeError, match=r"neither images.tsv.gz nor Flickr8k.token.txt"):
         open_flickr8k("train", root / "images")
     with pytest.raises(SaccadeError, match="needs a folder: give root=FOLDER"):
         open_flickr8k("train", None)

@@ -83,7 +83,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(SaccadeError, match=r"20\.jpg is missing"):
         boxed_visual_genome(root)
     (root / "image_data.json").unlink()
-    with pytest.raises(SaccadeError, match="image_data.json is missing: Visual Genome is"):
+    with pytest.raises(SaccadeError, match=r"image_data.json is missing: Visual Genome is"):
         boxed_visual_genome(root)
 
 

@@ -1,0 +1,98 @@
+"""`saccade data check` on photo data sets, and the page on bringing one's own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from photo_samples import coco_folder, entities_published, flickr8k_tables, genome_folder, make_photo, write_rows
+from typer.testing import CliRunner, Result
+
+from saccade.cli.data import app
+from saccade.data import sources
+from saccade.data.records import CaptionedPhotos
+from saccade.data.requirements import DATA_SETS, recognise
+from saccade.data.sources import MODULES
+from saccade.errors import SaccadeError
+
+PAGE = Path(__file__).parents[2] / "docs" / "data" / "photos.md"
+
+
+def check(*words: object) -> Result:
+    result = CliRunner().invoke(app, ["check", *map(str, words)], env={"COLUMNS": "200"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_a_whole_data_set_is_counted_and_held_back_captions_are_no_fault(tmp_path: Path) -> None:
+    result = check(flickr8k_tables(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert re.search(r"train\W+1\W+5\W", result.output)
+    assert 'no captions of the split "test"' in result.output
+    assert "not here" in result.output  # Entities and other languages, which are not needed
+    assert "no problems" in result.output
+
+
+def test_an_empty_folder_says_what_belongs_there_and_where_to_get_it(tmp_path: Path) -> None:
+    for data_set in DATA_SETS.values():
+        result = check(tmp_path / "nothing", "--as", data_set.name)
+        assert result.exit_code == 2
+        output = " ".join(result.output.split())
+        assert f"get it from {data_set.layouts[0][0].home or data_set.home}" in output
+        assert data_set.terms in output
+    with pytest.raises(SaccadeError, match='no photo data set "flicker8k"; did you mean "flickr8k"'):
+        check(tmp_path, "--as", "flicker8k")
+
+
+def test_each_data_set_is_recognised_by_its_files(tmp_path: Path, photos: list[Path]) -> None:
+    for name, make in {"flickr8k": flickr8k_tables, "coco": coco_folder, "visual_genome": genome_folder}.items():
+        found = recognise(make(tmp_path / name))
+        assert found is not None
+        assert found.name == name
+        assert check(tmp_path / name).exit_code == 0
+    assert check(photos[0].parent, "--photos").exit_code == 0
+    root = entities_published(tmp_path / "flickr30k")
+    write_rows(root / "results_20130124.token", ("a.jpg#0", "A dog ."))
+    result = check(root)
+    assert result.exit_code == 2
+    assert "has no val.txt (split val): get it from Flickr30k Entities" in result.output
+    assert recognise(tmp_path) is None
+
+
+def test_faults_of_files_and_photos_are_listed(tmp_path: Path) -> None:
+    root = flickr8k_tables(tmp_path)
+    (root / "images" / "b.jpg").write_bytes(b"no photo")
+    assert check(root).exit_code == 0
+    result = check(root, "--photos")
+    assert result.exit_code == 2
+    assert "b.jpg is not a picture" in result.output
+    (root / "images" / "b.jpg").unlink()
+    result = check(root)
+    assert result.exit_code == 2
+    assert "b.jpg is missing" in result.output
+    assert "1 problem" in result.output
+
+
+def test_every_captioned_data_set_can_be_opened_by_name() -> None:
+    assert {name for name, data_set in DATA_SETS.items() if data_set.captioned} <= MODULES.keys()
+
+
+def test_the_reader_of_the_page_works_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_sources", {})
+    code = next(
+        block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "@source" in block
+    )
+    assert len(code.splitlines()) <= 20
+    names: dict[str, object] = {}
+    exec(compile(code.replace("from __future__", "#"), str(PAGE), "exec"), names)
+    make_photo(tmp_path / "photos" / "sea.jpg")
+    rows = [("sea.jpg", "train", "The sea ."), ("sea.jpg", "train", "Waves .")]
+    write_rows(tmp_path / "said.tsv", ("photo", "split", "sentence"), *rows)
+    data = sources._sources["holidays"]("train", tmp_path)
+    assert isinstance(data, CaptionedPhotos)
+    assert (data.ids, data.texts) == (("sea.jpg",), ("The sea .", "Waves ."))
+    write_rows(tmp_path / "said.tsv", ("photo", "split", "sentence"), ("lake.jpg", "train", "A lake ."))
+    with pytest.raises(SaccadeError, match=r"lake.jpg is missing: .*said.tsv names it"):
+        sources._sources["holidays"]("train", tmp_path)
