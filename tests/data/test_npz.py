@@ -13,7 +13,7 @@ import toy_arrays as toy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from test_data_cli import saccade_data
+from test_data_cli import GOLDEN, saccade_data
 
 from saccade.data import FeatureStore
 from saccade.data.feature_npz import NpzFolder
@@ -147,6 +147,10 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     assert "391895.npy is missing" in result.output
     assert "522418.npz is cut short or is not a .npz or .npy file" in result.output
     assert "2 problems" in result.output
+    with pytest.raises(SaccadeError, match=r"in folders of their own: give .*cocobu_att"):
+        saccade_data("info", tmp_path)
+    with pytest.raises(SaccadeError, match=r"--sizes and --ids are for .npz, HDF5 and LMDB files"):
+        saccade_data("convert", GOLDEN / "sample.tsv", tmp_path / "s", "--sizes", tmp_path / "sizes.tsv")
     np.save(folder / "391895.npy", toy.features("391895"))
     with pytest.raises(SaccadeError, match="are the same picture"):
         len(NpzFolder(folder))

@@ -46,6 +46,8 @@ def kind_of(path: Path) -> Kind:
             return "precomp"
         if is_lmdb(path):
             return "lmdb"
+        if parts := sorted(p.name for p in path.glob("*_att*")):
+            raise SaccadeError(f"{path} holds features and boxes in folders of their own: give {path / parts[0]}")
         if is_npz_folder(path):
             return "npz"
         raise SaccadeError(
@@ -85,6 +87,8 @@ def open_collection(
 ) -> Collection:
     """Open what lies at `path`, or some splits of it; `captions` is another file of sentences (Karpathy or .jsonl)."""
     kind = kind_of(path)
+    if (sizes or ids) and kind not in ARRAYS:
+        raise SaccadeError(f"--sizes and --ids are for .npz, HDF5 and LMDB files; {path} needs none")
     found: Collection
     if kind == "store":
         store = FeatureStore.open(path)

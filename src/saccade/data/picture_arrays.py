@@ -30,7 +30,7 @@ FEATURES = ("features", "feat", "x", "z", "image_features", "image_feat", "arr_0
 PIXEL_BOXES = ("bbox", "boxes", "image_bb", "image_bboxes")
 UNIT_BOXES = ("norm_bb", "spatial_features")  # x1, y1, x2, y2 in 0..1, with width and height (and area) after them
 WIDTHS, HEIGHTS = ("image_width", "image_w", "img_w", "width"), ("image_height", "image_h", "img_h", "height")
-SCORES = ("conf", "objects_conf", "scores")
+SCORES = ("conf", "objects_conf", "obj_conf", "scores")
 KNOWN = (*FEATURES, *PIXEL_BOXES, *UNIT_BOXES, *WIDTHS, *HEIGHTS, *SCORES)
 
 OUTSIDE = 1.0  # pixels by which a detector's box may leave the picture and be clipped
