@@ -18,6 +18,11 @@ def unit(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
     return vectors / (length + 1e-8)
 
 
+def at_least_float32(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
+    """Codes leave the mixed-precision part here: lengths and softmaxes in bfloat16 would be off by a percent."""
+    return vectors.float() if vectors.dtype in (torch.bfloat16, torch.float16) else vectors
+
+
 class ScalarWeightNorm(nn.Module):
     """A linear map W = g · U / ‖U‖_F with one scalar g for the whole matrix."""
 
@@ -50,7 +55,7 @@ class RegionEncoder(nn.Module):
             nn.init.zeros_(self.fc.bias)
 
     def forward(self, images: RegionBatch) -> Float[Tensor, "image region dim"]:
-        vectors: Tensor = self.fc(self.dropout(images.features))
+        vectors: Tensor = at_least_float32(self.fc(self.dropout(images.features)))
         return (unit(vectors) if self.normalise else vectors) * images.mask[:, :, None]
 
 
@@ -83,7 +88,7 @@ class WordEncoder(nn.Module):
         self.embed.weight[rows, :width] = matrix.to(self.embed.weight)
 
     def forward(self, texts: TextBatch) -> Float[Tensor, "text word dim"]:
-        states: Tensor = self.rnn(self.dropout(self.embed(texts.tokens)), texts.lengths)
+        states: Tensor = at_least_float32(self.rnn(self.dropout(self.embed(texts.tokens)), texts.lengths))
         if self.rnn.bidirectional:
             forward, backward = states.chunk(2, dim=-1)
             states = (forward + backward) / 2
