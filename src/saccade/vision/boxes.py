@@ -26,9 +26,13 @@ def iou(
     a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"], inclusive: bool = False
 ) -> Float[Tensor, "*batch n m"]:
     """Intersection over union of every box of `a` with every box of `b`; two boxes without area have 0."""
-    low = torch.maximum(a[..., :, None, :2], b[..., None, :, :2])
-    high = torch.minimum(a[..., :, None, 2:], b[..., None, :, 2:])
-    shared = area(torch.cat([low, high], dim=-1), inclusive)
+    width, height = (  # one axis at a time: a table of pairs is large, and this keeps few of them
+        torch.minimum(a[..., :, None, i + 2], b[..., None, :, i + 2])
+        - torch.maximum(a[..., :, None, i], b[..., None, :, i])
+        + float(inclusive)
+        for i in (0, 1)
+    )
+    shared = width.clamp(min=0) * height.clamp(min=0)
     union = area(a, inclusive)[..., :, None] + area(b, inclusive)[..., None, :] - shared
     return torch.where(union > 0, shared / union.clamp(min=torch.finfo(union.dtype).tiny), torch.zeros_like(union))
 
