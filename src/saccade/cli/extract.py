@@ -105,21 +105,25 @@ def extract(
     original = {id: size for id in ids if (size := known.get(id) or known.get(Path(id).name)) is not None}
     sentences = () if captions is None else captions_of(captions, ids)  # told before an hour of seeing
     looking = load_eye((eye or "grid") if own_boxes else regions, check_device(device))
-    with _bar() as progress:
-        done = see(
-            pictures,
-            looking,
-            out,
-            boxes=given.boxes if own_boxes else None,
-            unit=given.unit,
-            sizes=original,
-            batch_size=batch_size,
-            workers=workers,
-            dtype=dtype.value,
-            retry=retry,
-            progress=progress,
-            waiting=lambda: typer.echo(f"another process is writing {out}: waiting for it", err=True),
-        )
+    try:
+        with _bar() as progress:
+            done = see(
+                pictures,
+                looking,
+                out,
+                boxes=given.boxes if own_boxes else None,
+                unit=given.unit,
+                sizes=original,
+                batch_size=batch_size,
+                workers=workers,
+                dtype=dtype.value,
+                retry=retry,
+                progress=progress,
+                waiting=lambda: typer.echo(f"another process is writing {out}: waiting for it", err=True),
+            )
+    except KeyboardInterrupt:
+        typer.echo(f"stopped: the same command goes on with {out}", err=True)
+        raise
     if sentences:
         write_captions(out / CAPTIONS, [c for c in sentences if c.image in done.store.index])
     for line in summary(done, out):
