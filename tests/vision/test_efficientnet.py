@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.errors import SaccadeError
 from saccade.vision import package_weights
 from saccade.vision.backbones import load_backbone
 from saccade.vision.efficientnet import VARIANTS, open_backbone
-from saccade.vision.inverted_residual import pad_same
+from saccade.vision.inverted_residual import convolve_same
 from saccade.vision.package_weights import WeightsFile, find_weights, load_weights
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "efficientnet_lite.json").read_text(encoding="utf-8"))
@@ -57,13 +57,21 @@ def test_any_size_gives_every_map(name: str, height: int, width: int) -> None:
     assert tuple(m.shape[1] for m in maps) == backbone.channels
 
 
-@given(st.integers(1, 70), st.sampled_from([3, 5]), st.integers(1, 3))
-def test_padding_is_tensorflows_same(side: int, kernel: int, stride: int) -> None:
-    padded = pad_same(torch.ones(1, 1, side, side), kernel, stride)[0, 0]
-    assert (padded.shape[0] - kernel) // stride + 1 == math.ceil(side / stride)
-    filled = padded[padded.shape[0] // 2].nonzero().flatten()
-    before, after = int(filled[0]), padded.shape[0] - 1 - int(filled[-1])
-    assert after - before in (0, 1)  # the odd cell of padding lies at the end
+@settings(deadline=None)
+@given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([3, 5]))
+def test_padding_is_tensorflows_same(height: int, width: int, kernel: int) -> None:
+    """⌈side / stride⌉ cells, the odd cell of padding at the end (TensorFlow, tf.nn.convolution)."""
+    conv = torch.nn.Conv2d(1, 2, kernel, 2)
+    maps = torch.randn(1, 1, height, width)
+    sides = []
+    for side in (width, height):
+        total = max((math.ceil(side / 2) - 1) * 2 + kernel - side, 0)
+        sides += [total // 2, total - total // 2]
+    expected = conv(torch.nn.functional.pad(maps, sides))
+    assert expected.shape[-2:] == (math.ceil(height / 2), math.ceil(width / 2))
+    torch.testing.assert_close(convolve_same(maps, conv), expected)
+    meta = convolve_same(maps.to("meta"), conv.to("meta"))  # the way of other devices
+    assert meta.shape == expected.shape
 
 
 def test_layout_and_half_precision_change_little() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -45,6 +45,7 @@ def pictures() -> list[np.ndarray]:
     return [draw.integers(0, 256, (64, 64, 3), dtype=np.uint8) for _ in range(5)]
 
 
+@settings(deadline=None)
 @given(configs)
 def test_the_name_builds_the_same_grid_again(config: GridConfig) -> None:
     kind, _, argument = config.name.partition(":")

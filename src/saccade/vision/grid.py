@@ -30,6 +30,7 @@ from saccade.vision.pictures import Picture, as_array, ids_of, name_of
 from saccade.vision.roi import roi_bilinear
 
 SMALLEST, LARGEST = 16, 4096  # sides of a picture, in pixels
+CPU_BATCH = 8  # more at once is slower there: the widest maps no longer stay in memory that is warm
 ROI_POINTS = 7  # a given box is read at so many points a side
 
 
@@ -137,6 +138,8 @@ class GridEye(Eye):
         """Without `boxes`: the cells. With them: the mean of the map inside each box."""
         if boxes is not None and len(boxes) != len(images):
             raise SaccadeError(f"{len(images)} pictures but {len(boxes)} arrays of boxes: one for each is needed")
+        if self.device.type == "cpu":
+            batch_size = min(batch_size, CPU_BATCH)
         ids = ids_of(images)
         parts: list[RegionBatch] = []
         for start in range(0, len(images), batch_size):

@@ -36,15 +36,14 @@ class Relu6Convolution(nn.Module):
         # Where both paddings agree (stride 1, odd kernel) the convolution pads by itself, which saves a copy.
         self.same = padding == "same" and stride > 1
         around = 0 if self.same else kernel // 2
+        assert not self.same or (stride == 2 and kernel % 2)
         self.conv = nn.Conv2d(inputs, outputs, kernel, stride, around, groups=groups, bias=False)
         self.norm: nn.Module = nn.BatchNorm2d(outputs, eps=eps, momentum=0.01)
         self.rectify = rectify
         nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu" if rectify else "linear")
 
     def forward(self, maps: Float[Tensor, "image channel row column"]) -> Float[Tensor, "image output row2 column2"]:
-        if self.same:
-            maps = pad_same(maps, self.conv.kernel_size[0], self.conv.stride[0])
-        maps = self.norm(self.conv(maps))
+        maps = self.norm(convolve_same(maps, self.conv) if self.same else self.conv(maps))
         return functional.relu6(maps, inplace=True) if self.rectify else maps
 
     def fold(self) -> None:
@@ -81,17 +80,23 @@ class InvertedResidual(nn.Module):
         return found + maps if self.adds else found
 
 
-def pad_same(
-    maps: Float[Tensor, "image channel row column"], kernel: int, stride: int
-) -> Float[Tensor, "image channel row2 column2"]:
-    """Zeros around a map so that a convolution returns ⌈side / stride⌉ cells a side."""
-    (top, bottom), (left, right) = (_around(side, kernel, stride) for side in maps.shape[-2:])
-    return functional.pad(maps, (left, right, top, bottom))
+def convolve_same(
+    maps: Float[Tensor, "image channel row column"], conv: nn.Conv2d
+) -> Float[Tensor, "image output row2 column2"]:
+    """A convolution of stride 2 and odd kernel, without padding of its own, that returns ⌈side / 2⌉ cells a side.
 
-
-def _around(side: int, kernel: int, stride: int) -> tuple[int, int]:
-    total = max((-(-side // stride) - 1) * stride + kernel - side, 0)
-    return total // 2, total - total // 2
+    A side of odd length is padded alike at both ends, one of even length less in front by one. On a CPU that is done by
+    a row of zeros in front of the kernel rather than by a padded copy of the map: the same sums, and two to four
+    times as quick. GPUs have fast kernels for odd sizes only.
+    """
+    even = [1 - side % 2 for side in maps.shape[-2:]]
+    around = conv.kernel_size[0] // 2
+    if maps.device.type == "cpu":
+        kernel = functional.pad(conv.weight, (even[1], 0, even[0], 0))
+        return functional.conv2d(maps, kernel, conv.bias, conv.stride, around, groups=conv.groups)
+    padded = functional.pad(maps, (around - even[1], around, around - even[0], around))
+    found: Tensor = conv(padded)
+    return found
 
 
 def fold(module: nn.Module) -> None:
