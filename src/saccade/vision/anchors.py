@@ -16,16 +16,17 @@ FARTHEST = math.log(1000 / 16)  # how much a side may grow in one change: exp of
 SMALLEST = 1e-4  # of a side, before its logarithm is taken
 
 
-def anchor_boxes(
-    rows: int, columns: int, scales: Sequence[float], ratios: Sequence[float], device: torch.device | str = "cpu"
-) -> Float[Tensor, "anchor 4"]:
-    """Row by row, column by column, one for each scale (√area) and ratio (width/height). They may leave the picture."""
-    scale, ratio = (torch.tensor(tuple(values), device=device, dtype=torch.float32) for values in (scales, ratios))
-    width = (scale[:, None] * ratio.sqrt()).flatten()
-    height = (scale[:, None] / ratio.sqrt()).flatten()
-    y = (torch.arange(rows, device=device) + 0.5) / rows
-    x = (torch.arange(columns, device=device) + 0.5) / columns
-    shape = (rows, columns, len(width))
+def anchor_sides(scales: Sequence[float], ratios: Sequence[float]) -> Float[Tensor, "kind 2"]:
+    """Width and height of one anchor for each scale (√area) and ratio (width/height)."""
+    return torch.tensor([(s * math.sqrt(r), s / math.sqrt(r)) for s in scales for r in ratios], dtype=torch.float32)
+
+
+def anchor_boxes(rows: int, columns: int, sides: Float[Tensor, "kind 2"]) -> Float[Tensor, "anchor 4"]:
+    """One of each kind around each cell's middle, row by row, column by column. They may leave the picture."""
+    width, height = sides.unbind(dim=1)
+    y = (torch.arange(rows, device=sides.device) + 0.5) / rows
+    x = (torch.arange(columns, device=sides.device) + 0.5) / columns
+    shape = (rows, columns, len(sides))
     x, y = x[None, :, None].expand(shape), y[:, None, None].expand(shape)
     return torch.stack([x - width / 2, y - height / 2, x + width / 2, y + height / 2], dim=-1).view(-1, 4)
 

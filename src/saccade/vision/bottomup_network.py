@@ -1,8 +1,8 @@
 """The network of Bottom-Up attention: pictures → maps → proposals, and boxes → vectors → classes, boxes and attributes.
 
 The original is Faster R-CNN on ResNet-101. Here the maps of any backbone from stride 8 on are joined, coarse into fine,
-and a region's vector has two halves: what the joined map shows at 7 × 7 points inside the box, and the mean of the
-backbone's last map under it, which knows more of the kind of thing and less of its place.
+and a region's vector has two halves: what the joined map shows at 7 × 7 points inside the box, told the box's shape
+that those points do not show; and the mean of the backbone's last map under it, which knows more of kinds than places.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saccade.vision.anchors import decode
+from saccade.vision.anchors import decode, encode
 from saccade.vision.backbones import Backbone, load_backbone
 from saccade.vision.bottomup_config import BottomUpConfig
 from saccade.vision.boxes import clip
 from saccade.vision.roi import centre_points
 from saccade.vision.rpn import RegionProposals
+from saccade.vision.world_eye_config import GEOMETRY_DIM
+from saccade.vision.world_eye_network import geometry
 
-CHANGE_SCALE = (0.1, 0.1, 0.2, 0.2)  # a refinement is small: the head's outputs are about 1 for these
+SHIFT, GROWTH = 0.1, 0.2  # a refinement is small: the head's outputs are about 1 for these
 
 
 class DetectorMaps(NamedTuple):
@@ -82,7 +84,13 @@ class BottomUpNetwork(nn.Module):
 
 def refine(boxes: Float[Tensor, "*region 4"], changes: Float[Tensor, "*region 4"]) -> Float[Tensor, "*region 4"]:
     """The boxes as the head would have them, inside the picture."""
-    return clip(decode(changes * changes.new_tensor(CHANGE_SCALE), boxes))
+    return clip(decode(torch.cat([changes[..., :2] * SHIFT, changes[..., 2:] * GROWTH], dim=-1), boxes))
+
+
+def refinement(boxes: Float[Tensor, "*region 4"], truth: Float[Tensor, "*region 4"]) -> Float[Tensor, "*region 4"]:
+    """The changes that would `refine` the boxes to the true ones."""
+    changes = encode(truth, boxes)
+    return torch.cat([changes[..., :2] / SHIFT, changes[..., 2:] / GROWTH], dim=-1)
 
 
 class Join(nn.Module):
@@ -121,14 +129,15 @@ class RegionHead(nn.Module):
         self.look = nn.Conv2d(config.map_dim, config.roi_dim, 3, stride=2, padding=1, bias=False)
         self.norm = nn.GroupNorm(_groups(config.roi_dim), config.roi_dim)
         self.inside = nn.Linear(config.roi_dim * cells * cells, config.dim // 2)
+        self.shape = nn.Linear(GEOMETRY_DIM, config.dim // 2)
         self.under = nn.Linear(coarse, config.dim - config.dim // 2)
 
     def forward(self, maps: DetectorMaps, boxes: Float[Tensor, "image region 4"]) -> Float[Tensor, "image region dim"]:
         images, regions = boxes.shape[:2]
         hidden = functional.relu(self.norm(self.look(points_inside(maps.joined, boxes, self.size))))
-        inside = self.inside(hidden.flatten(1)).view(images, regions, -1)
+        inside = self.inside(hidden.flatten(1)) + self.shape(geometry(boxes.float().flatten(0, 1)))
         under = self.under(mean_under(maps.coarse, boxes))
-        return functional.relu(torch.cat([inside, under], dim=-1)).float()
+        return functional.relu(torch.cat([inside.view(images, regions, -1), under], dim=-1)).float()
 
 
 class AttributeHead(nn.Module):

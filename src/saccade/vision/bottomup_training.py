@@ -10,8 +10,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 from torch.nn import functional
 
-from saccade.vision.anchors import encode
-from saccade.vision.bottomup_network import CHANGE_SCALE, BottomUpNetwork
+from saccade.vision.bottomup_network import BottomUpNetwork, refinement
 from saccade.vision.boxed_pictures import UNKNOWN, BoxedPictures
 from saccade.vision.boxes import area, clip
 from saccade.vision.region_sampling import draw_both, mean_where, overlaps, pick
@@ -19,7 +18,7 @@ from saccade.vision.rpn import ROUNDS, propose, rpn_loss
 
 POSITIVE = 0.5  # a region is a thing's if they overlap by this much, and background otherwise
 REGIONS, POSITIVES = 64, 24  # drawn from a picture, and how many of them may be things
-CANDIDATES, PROPOSALS = 400, 128  # while training
+CANDIDATES, PROPOSALS = 400, 128  # while training, at most
 SEEN = 0.4  # of a thing's box must be left by a crop, or it is no longer there
 NONE_WEIGHT = 0.1  # of a thing without attributes: nobody has said that it has none
 ATTRIBUTE_WEIGHT = 0.5
@@ -60,24 +59,24 @@ def augment(
 
 def detector_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = True) -> dict[str, Float[Tensor, ""]]:
     """The parts of the loss: objectness and boxes of the proposals; classes, boxes and attributes of the regions."""
-    pixels = batch.pixels
+    c, pixels = network.config, batch.pixels
     if vary:
-        pixels, batch = augment(batch, network.config.size)
+        pixels, batch = augment(batch, c.size)
     maps = network.maps(pixels)
     said = network.rpn(maps.joined)
     truth, real = batch.boxes.float(), batch.real
     objectness, fit = rpn_loss(said, truth, real)
 
     with torch.no_grad():
-        proposed, _, found = propose(said, CANDIDATES, PROPOSALS, rounds=ROUNDS)
+        proposed, _, found = propose(said, min(CANDIDATES, c.candidates), min(PROPOSALS, c.proposals), rounds=ROUNDS)
         boxes = torch.cat([proposed, jitter(truth), truth], dim=1)
         there = torch.cat([found, real, real], dim=1)
-        highest, owner = overlaps(boxes, truth, real).max(dim=2) if truth.shape[1] else _nothing(boxes)
+        highest, owner = overlaps(boxes, truth, real).max(dim=2)
         is_thing = (highest >= POSITIVE) & there
         position, drawn, positive = draw_both(is_thing, ~is_thing & there, REGIONS, POSITIVES)
         boxes, owner = pick(boxes, position), pick(owner, position)
-        wanted = torch.where(positive, pick(batch.labels, owner), torch.zeros_like(owner)) if truth.shape[1] else owner
-        change = encode(pick(truth, owner), boxes) / boxes.new_tensor(CHANGE_SCALE) if truth.shape[1] else boxes
+        wanted = torch.where(positive, pick(batch.labels, owner), torch.zeros_like(owner))
+        change = refinement(boxes, pick(truth, owner))
 
     vectors = network.vectors(maps, boxes)
     named = network.name(vectors)
@@ -90,7 +89,7 @@ def detector_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = T
         "classes": mean_where(label, known.flatten()),
         "boxes": mean_where(misfit, positive),
     }
-    if network.config.attributes and truth.shape[1]:
+    if c.attributes:
         described = network.describe(vectors, wanted.clamp(min=0))
         losses["attributes"] = ATTRIBUTE_WEIGHT * attribute_loss(described, pick(batch.attributes, owner), positive)
     return losses
@@ -118,8 +117,3 @@ def jitter(boxes: Float[Tensor, "image thing 4"], amount: float = 0.15) -> Float
     """Each side moved by up to `amount` of the box's width or height: a proposal is never exact."""
     side = (boxes[..., 2:] - boxes[..., :2]).repeat(1, 1, 2)
     return clip(boxes + side * amount * (torch.rand_like(boxes) * 2 - 1))
-
-
-def _nothing(boxes: Float[Tensor, "image box 4"]) -> tuple[Float[Tensor, "image box"], Int[Tensor, "image box"]]:
-    """No thing in any picture: every box overlaps nothing."""
-    return boxes.new_full(boxes.shape[:2], -1.0), boxes.new_zeros(boxes.shape[:2], dtype=torch.long)

@@ -41,7 +41,7 @@ class BoxedPictures:
     """Pictures with what is truly there."""
 
     pixels: UInt8[Tensor, "image height width 3"]
-    boxes: Float[Tensor, "image thing 4"]
+    boxes: Float[Tensor, "image thing 4"]  # padded; room for one at least
     real: Bool[Tensor, "image thing"]
     labels: Int[Tensor, "image thing"]  # 1.. of the classes (0 is the background), or UNKNOWN
     attributes: Int[Tensor, "image thing some"]  # 1.. of the attributes (0 is "none"), or UNKNOWN
@@ -91,7 +91,7 @@ def load_boxed_pictures(
     """All pictures decoded once, stretched to `size` × `size`; of a crowded picture the `most_things` largest boxes."""
     class_number = {name: i for i, name in enumerate(classes, start=1)}
     attribute_number = {name: i for i, name in enumerate(attributes, start=1)}
-    things = min(max((len(p.boxes) for p in pictures), default=0), most_things)
+    things = min(max((len(p.boxes) for p in pictures), default=0), most_things) or 1
     pixels = np.zeros((len(pictures), size, size, 3), dtype=np.uint8)
     boxes = np.zeros((len(pictures), things, 4), dtype=np.float32)
     real = np.zeros((len(pictures), things), dtype=bool)

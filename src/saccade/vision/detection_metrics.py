@@ -151,7 +151,7 @@ class AveragePrecision:
         found, label = pick(found, order), pick(label, order)
         overlap = overlaps(found, batch.boxes, batch.real)
         overlap = overlap.masked_fill(label[..., None] != batch.labels[:, None, :], -1.0)
-        best, owner = overlap.max(dim=2) if overlap.shape[2] else (overlap.new_zeros(label.shape), label)
+        best, owner = overlap.max(dim=2)
         hit = best >= MATCH
         same = (owner[:, :, None] == owner[:, None, :]) & hit[:, :, None] & hit[:, None, :]
         first = ~(same & torch.ones_like(same).tril(diagonal=-1)).any(dim=2)

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saccade.vision.anchors import anchor_boxes, decode, encode
+from saccade.vision.anchors import anchor_boxes, anchor_sides, decode, encode
 from saccade.vision.boxes import clip, iou, valid
 from saccade.vision.region_sampling import draw_both, mean_where, overlaps, pick
 
@@ -39,8 +39,9 @@ class RegionProposals(nn.Module):
 
     def __init__(self, inputs: int, dim: int, scales: Sequence[float], ratios: Sequence[float]) -> None:
         super().__init__()
-        self.scales, self.ratios = tuple(scales), tuple(ratios)
-        kinds = len(self.scales) * len(self.ratios)
+        self.sides: Tensor
+        self.register_buffer("sides", anchor_sides(scales, ratios), persistent=False)
+        kinds = len(self.sides)
         self.look = nn.Conv2d(inputs, dim, 3, padding=1)
         self.objectness = nn.Conv2d(dim, kinds, 1)
         self.changes = nn.Conv2d(dim, 4 * kinds, 1)
@@ -53,7 +54,7 @@ class RegionProposals(nn.Module):
         logits = self.objectness(hidden).permute(0, 2, 3, 1).flatten(1).float()
         changes = self.changes(hidden).permute(0, 2, 3, 1).flatten(1).view(len(maps), -1, 4).float()
         rows, columns = maps.shape[-2:]
-        return Said(logits, changes, anchor_boxes(rows, columns, self.scales, self.ratios, maps.device))
+        return Said(logits, changes, anchor_boxes(rows, columns, self.sides))
 
 
 def suppress(
@@ -89,8 +90,7 @@ def propose(
     score = torch.where(valid(boxes, SMALLEST), best.sigmoid(), torch.full_like(best, -1.0))
     score, order = score.sort(dim=1, descending=True, stable=True)
     boxes = pick(boxes, order)
-    with torch.autocast(boxes.device.type, enabled=False):
-        score = torch.where(suppress(boxes, overlap, rounds), score, torch.full_like(score, -1.0))
+    score = torch.where(suppress(boxes, overlap, rounds), score, torch.full_like(score, -1.0))
     score, order = score.sort(dim=1, descending=True, stable=True)
     order, score = order[:, :count], score[:, :count]
     return pick(boxes, order), score.clamp(min=0), score > 0

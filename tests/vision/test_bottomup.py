@@ -1,0 +1,197 @@
+"""The bottom-up eye: the rule's regions with the picture last, any number on demand, kept and opened again."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_detector import CONFIG, boxed, tiny_detector
+
+from saccade.errors import SaccadeError
+from saccade.vision import load_eye, roi_bilinear
+from saccade.vision.backbones import MODULES
+from saccade.vision.bottomup import BottomUpEye, load_bottomup, open_eye
+from saccade.vision.bottomup_network import mean_under, points_inside
+from saccade.vision.bottomup_training import detector_loss
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "bottomup.py"
+
+
+@pytest.fixture(autouse=True)
+def _tiny_backbone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MODULES, "tiny", "tiny_detector")
+
+
+@pytest.fixture(scope="module")
+def eye(rectangles: Any) -> BottomUpEye:
+    """Taught for a moment, so that it has opinions."""
+    network = tiny_detector().train()
+    optimiser = torch.optim.AdamW(network.parameters(), lr=5e-3)
+    for _ in range(12):
+        loss = torch.stack(list(detector_loss(network, boxed(rectangles).select(slice(0, 16))).values())).sum()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return BottomUpEye(network)
+
+
+def test_the_rules_regions_and_the_whole_picture_last(eye: BottomUpEye, rectangles: Any) -> None:
+    found = eye.see(list(rectangles.pixels[:9]), batch_size=4)
+    assert found.features.shape[2] == eye.dim == CONFIG.dim
+    counts = found.mask.sum(dim=1)
+    assert ((counts >= CONFIG.least + 1) & (counts <= CONFIG.most + 1)).all()
+    for i, count in enumerate(counts.tolist()):
+        assert found.boxes[i, count - 1].tolist() == [0, 0, 1, 1]
+        assert found.scores is not None
+        assert found.scores[i, count - 1] == 1
+        assert ((found.scores[i, : count - 1] >= 0) & (found.scores[i, : count - 1] < 1)).all()
+    assert (found.features >= 0).all()
+    assert ((found.boxes >= 0) & (found.boxes <= 1)).all()
+
+
+def test_a_picture_is_seen_the_same_alone_and_in_company(eye: BottomUpEye, rectangles: Any) -> None:
+    together = eye.see(list(rectangles.pixels[:5]))
+    for i in range(5):
+        alone = eye.see([rectangles.pixels[i]])
+        real = together.mask[i]
+        torch.testing.assert_close(alone.boxes[0][alone.mask[0]], together.boxes[i][real], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(alone.features[0][alone.mask[0]], together.features[i][real], atol=1e-4, rtol=1e-3)
+
+
+def test_given_the_boxes_it_found_it_sees_what_it_saw(eye: BottomUpEye, rectangles: Any) -> None:
+    pictures = list(rectangles.pixels[:3])
+    found = eye.see(pictures)
+    boxes = [found.boxes[i][found.mask[i]].numpy() for i in range(3)]
+    again = eye.see(pictures, boxes)
+    assert torch.equal(again.mask, found.mask)
+    torch.testing.assert_close(again.features, found.features, atol=1e-5, rtol=1e-4)
+    with pytest.raises(SaccadeError, match="3 pictures but 2 arrays"):
+        eye.see(pictures, boxes[:2])
+    with pytest.raises(SaccadeError, match="box 0 is"):
+        eye.see(pictures[:1], [np.array([[0.5, 0.5, 0.4, 0.6]])])
+
+
+def test_things_are_named_and_the_picture_is_not(eye: BottomUpEye, rectangles: Any) -> None:
+    pictures = list(rectangles.pixels[:4])
+    described, seen = eye.describe(pictures), eye.see(pictures)
+    assert [len(d) for d in described] == seen.mask.sum(dim=1).tolist()
+    for picture in described:
+        assert picture[-1].labels == {}
+        for region in picture[:-1]:
+            assert region.labels["kind"] in CONFIG.classes
+            assert set(region.labels) <= {"kind", "attribute"}
+            assert region.labels.get("attribute", "red") in CONFIG.attributes
+    by_box = eye.describe(pictures[:1], [np.array([[0.1, 0.1, 0.5, 0.5]])])
+    assert by_box[0][0].score == 1
+    assert "kind" in by_box[0][0].labels
+
+
+def test_kept_and_opened_again_with_any_number(eye: BottomUpEye, rectangles: Any, tmp_path: Path) -> None:
+    eye.save(tmp_path / "kept", {"command": "x"})
+    plain = load_eye(f"bottomup:{tmp_path / 'kept'}")
+    assert plain.name == f"bottomup:{tmp_path / 'kept'}"
+    before, after = eye.see(list(rectangles.pixels[:4])), plain.see(list(rectangles.pixels[:4]))
+    boxes = [before.boxes[i][before.mask[i]].numpy() for i in range(4)]
+    same = plain.see(list(rectangles.pixels[:4]), boxes)
+    torch.testing.assert_close(same.features, before.features, atol=2e-2, rtol=2e-2)  # float16 on disk
+    five = load_eye(f"bottomup:{tmp_path / 'kept'}@5")
+    assert five.see(list(rectangles.pixels[:4])).mask.sum(dim=1).tolist() == [6] * 4
+    ranged = load_eye(f"bottomup:{tmp_path / 'kept'}@3-4")
+    assert set(ranged.see(list(rectangles.pixels[:4])).mask.sum(dim=1).tolist()) <= {4, 5}
+    assert len({plain.digest, five.digest, ranged.digest}) == 3
+    assert load_eye(five.name).digest == five.digest
+    assert after.mask.any()
+
+
+def test_what_cannot_be_opened_is_said(eye: BottomUpEye, tmp_path: Path) -> None:
+    with pytest.raises(SaccadeError, match="holds no detector"):
+        open_eye(str(tmp_path))
+    with pytest.raises(SaccadeError, match="is missing"):
+        load_bottomup(tmp_path / "none.json")
+    eye.save(tmp_path)
+    with pytest.raises(SaccadeError, match="regions a picture are a number"):
+        open_eye(f"{tmp_path}@0")
+    facts = json.loads((tmp_path / "bottomup.json").read_text())
+    (tmp_path / "bottomup.json").write_text(json.dumps({"config": {**facts["config"], "dim": 40}}))
+    with pytest.raises(SaccadeError, match="does not fit the network"):
+        load_bottomup(tmp_path)
+    (tmp_path / "bottomup.json").write_text(json.dumps({"config": {"dimm": 40}}))
+    with pytest.raises(SaccadeError, match='did you mean "dim"'):
+        load_bottomup(tmp_path)
+    (tmp_path / "bottomup.json").write_text("[]")
+    with pytest.raises(SaccadeError, match='must hold a "config"'):
+        load_bottomup(tmp_path)
+    (tmp_path / "bottomup.json").write_text(json.dumps(facts))
+    whole = (tmp_path / "bottomup.safetensors").read_bytes()
+    (tmp_path / "bottomup.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(SaccadeError, match="damaged or cut short"):
+        load_bottomup(tmp_path)
+    (tmp_path / "bottomup_other.json").write_text(json.dumps(facts))
+    with pytest.raises(SaccadeError, match="holds 2 detectors"):
+        load_bottomup(tmp_path)
+
+
+def test_points_of_padded_regions_are_those_of_flat_ones() -> None:
+    torch.manual_seed(0)
+    maps, low = torch.randn(3, 4, 6, 5), torch.rand(3, 2, 2) * 0.5
+    boxes = torch.cat([low, low + 0.3], dim=2)
+    flat = roi_bilinear(maps, boxes.flatten(0, 1), torch.arange(3).repeat_interleave(2), size=5)
+    torch.testing.assert_close(points_inside(maps, boxes, 5), flat)
+
+
+def test_the_mean_under_a_box_is_that_of_the_cells_it_covers() -> None:
+    torch.manual_seed(0)
+    maps = torch.randn(2, 3, 4, 5)
+    cells = torch.tensor([[0.2, 0.25, 0.8, 0.75], [0.0, 0.0, 1.0, 1.0], [0.4, 0.25, 0.5, 0.5], [0.7, 0.9, 0.7, 0.9]])
+    found = mean_under(maps, cells.expand(2, 4, 4))
+    torch.testing.assert_close(found[:, 0], maps[:, :, 1:3, 1:4].mean(dim=(2, 3)))
+    torch.testing.assert_close(found[:, 1], maps.mean(dim=(2, 3)))
+    torch.testing.assert_close(found[:, 2], maps[:, :, 1, 2])
+    torch.testing.assert_close(found[:, 3], maps[:, :, 3, 3])  # without extent: the cell it lies in
+
+
+def test_the_backbones_normalisation_is_never_trained() -> None:
+    network = tiny_detector().train()
+    assert network.training
+    assert not network.backbone.training
+
+
+def test_the_recipe_runs_from_the_world_to_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = runpy.run_path(str(RECIPE))
+    small = replace(CONFIG, classes=(), attributes=())
+    monkeypatch.setitem(recipe["main"].__globals__, "BottomUpConfig", lambda **given: replace(small, **given))
+    recipe["main"](
+        data="world",
+        root=None,
+        out=tmp_path / "out",
+        split="train",
+        test_split="dev",
+        epochs=2,
+        size=64,
+        batch_size=16,
+        rate=5e-3,
+        backbone_rate=0.5,
+        backbone="tiny",
+        pretrained=False,
+        class_count=3,
+        attribute_count=3,
+        pictures=60,
+        seed=1,
+        device="cpu",
+    )
+    facts = json.loads((tmp_path / "out" / "bottomup_world.json").read_text())
+    assert len(facts["loss"]) == 2
+    assert sum(facts["loss"][1].values()) < sum(facts["loss"][0].values())
+    assert 0 <= facts["figures"]["dev"]["recall_10"] <= 1
+    opened = load_bottomup(tmp_path / "out")
+    assert "cube" in opened.config.classes or len(opened.config.classes) > 3
+    with pytest.raises(SaccadeError, match='did you mean "coco"'):
+        recipe["boxed_pictures"]("cocoa", None, "train", (10, 0))
+    with pytest.raises(SaccadeError, match="needs --root"):
+        recipe["boxed_pictures"]("flickr8k", None, "train", (10, 0))
