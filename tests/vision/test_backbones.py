@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -82,3 +83,16 @@ def test_the_worlds_backbone_is_that_of_its_eye(pixels: torch.Tensor) -> None:
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(SaccadeError, match='did you mean "mobilenet-v2"'):
         load_backbone("mobilenetv2")
+
+
+def test_the_page_tells_the_same(backbone: Backbone) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "backbones.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith(f"| `{backbone.name}` |"))
+    count = sum(p.numel() for p in backbone.parameters())
+    told = [
+        f"{count:,}",
+        ", ".join(map(str, backbone.strides)),
+        ", ".join(map(str, backbone.channels)),
+        str(backbone.size),
+    ]
+    assert [cell.strip() for cell in row.split("|")[2:6]] == told
