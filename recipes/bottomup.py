@@ -2,7 +2,7 @@
 
     python recipes/bottomup.py --data flickr8k --root data/flickr8k --out runs/bottomup  # minutes on one GPU
     python recipes/bottomup.py --data world --backbone world --size 128 --pictures 600 --epochs 6 --out /tmp/detector
-    python recipes/bottomup.py --data coco --root data/coco --split train --test-split val --out runs/coco
+    python recipes/bottomup.py --data coco --root data/coco --split train2017 --test-split val2017 --out runs/coco
 
 All pictures are decoded once and stay on the device as bytes; they are mirrored, cropped and recoloured there. It
 writes bottomup_DATA.safetensors and bottomup_DATA.json (config, names, figures, the command), which the eye

@@ -16,12 +16,13 @@ class BottomUpConfig:
     scales: tuple[float, ...] = (0.06, 0.12, 0.24, 0.45, 0.8)  # √area of the anchors, in sides of the picture
     ratios: tuple[float, ...] = (0.4, 0.9, 2.0)  # width/height
     rpn_dim: int = 128
-    candidates: int = 600  # anchors that go into the suppression of proposals
+    candidates: int = 1000  # anchors that go into the suppression of proposals
     proposals: int = 150  # boxes that come out of it, at most
     proposal_overlap: float = 0.7
     roi_size: int = 7
     roi_dim: int = 96
     dim: int = 1024  # of a region's vector
+    dropout: float = 0.2  # of the vectors, for the heads alone and while training
     class_dim: int = 256  # of the class as the attribute head is told it
     attribute_hidden: int = 512
     class_overlap: float = 0.3

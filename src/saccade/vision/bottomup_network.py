@@ -72,12 +72,14 @@ class BottomUpNetwork(nn.Module):
         return vectors
 
     def name(self, vectors: Float[Tensor, "*region dim"]) -> Named:
+        vectors = functional.dropout(vectors, self.config.dropout, self.training)
         return Named(self.classes(vectors).float(), self.changes(vectors).float())
 
     def describe(
         self, vectors: Float[Tensor, "*region dim"], labels: Int[Tensor, "*region"]
     ) -> Float[Tensor, "*region attribute"]:
         """Logits of the attributes, "none" first, of regions whose class (background 0) is known or guessed."""
+        vectors = functional.dropout(vectors, self.config.dropout, self.training)
         logits: Tensor = self.attributes(vectors, labels).float()
         return logits
 

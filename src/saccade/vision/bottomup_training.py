@@ -18,7 +18,7 @@ from saccade.vision.rpn import ROUNDS, propose, rpn_loss
 
 POSITIVE = 0.5  # a region is a thing's if they overlap by this much, and background otherwise
 REGIONS, POSITIVES = 64, 24  # drawn from a picture, and how many of them may be things
-CANDIDATES, PROPOSALS = 400, 128  # while training, at most
+CANDIDATES, PROPOSALS = 600, 128  # while training, at most
 SEEN = 0.4  # of a thing's box must be left by a crop, or it is no longer there
 NONE_WEIGHT = 0.1  # of a thing without attributes: nobody has said that it has none
 ATTRIBUTE_WEIGHT = 0.5

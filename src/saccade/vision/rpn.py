@@ -24,6 +24,7 @@ LEAST = 0.2  # an anchor is not a thing's best if it hardly touches it
 DRAWN = 256  # anchors a picture, at most half of them positive
 SMALLEST = 0.01  # of a side: no proposal is thinner
 ROUNDS = 8  # of suppression while training
+PAIRS = 2**24  # of boxes held at a time: 64 MB in float32
 
 
 class Said(NamedTuple):
@@ -60,12 +61,17 @@ class RegionProposals(nn.Module):
 def suppress(
     boxes: Float[Tensor, "image box 4"], threshold: float, rounds: int | None = None
 ) -> Bool[Tensor, "image box"]:
-    """Non-maximum suppression of boxes that stand best first, a round for all boxes at once instead of one a step.
+    """Non-maximum suppression of boxes that stand best first, in rounds of all boxes instead of box by box.
 
     A box stays unless a better one that itself stays overlaps it. Start with all and apply this until nothing changes:
     after r rounds every box is right whose chain of suppressors is shorter than r. With `rounds` set there is no
     asking whether anything changed, which would make the GPU wait.
     """
+    parts = torch.split(boxes, max(1, PAIRS // max(boxes.shape[1] ** 2, 1)))
+    return torch.cat([_suppress(part, threshold, rounds) for part in parts])
+
+
+def _suppress(boxes: Float[Tensor, "image box 4"], threshold: float, rounds: int | None) -> Bool[Tensor, "image box"]:
     clash = (iou(boxes, boxes) > threshold).triu(diagonal=1)
     clash = clash.to(torch.bfloat16 if boxes.is_cuda else torch.float32)
     kept = torch.ones(boxes.shape[:2], dtype=torch.bool, device=boxes.device)
