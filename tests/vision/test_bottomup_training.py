@@ -110,3 +110,18 @@ def test_average_precision_by_hand() -> None:
     scores, right = np.array([0.9, 0.8, 0.7, 0.6]), np.array([True, False, True, False])
     assert average_precision(scores, right, truths=2) == pytest.approx((1 + 2 / 3) / 2)
     assert average_precision(scores[:0], right[:0], truths=2) == 0
+
+
+def test_half_precision_changes_no_box_arithmetic(rectangles: Any) -> None:
+    """Under autocast maps and heads are bfloat16; losses, boxes and vectors stay float32 and near the exact ones."""
+    network, batch = tiny_detector().eval(), boxed(rectangles).select(slice(0, 8))
+    found = []
+    for half in (False, True):
+        torch.manual_seed(0)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            losses = detector_loss(network, batch, vary=False)
+        assert {loss.dtype for loss in losses.values()} == {torch.float32}
+        found.append(torch.stack(list(losses.values())))
+    found[1].sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
+    torch.testing.assert_close(found[0], found[1], atol=0.05, rtol=0.05)
