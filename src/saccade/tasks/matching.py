@@ -28,6 +28,7 @@ class MatchingConfig:
     margin: float = 0.2
     negatives: Negatives = "hardest"
     gentle_steps: int = 0  # so many first steps learn from all negatives: the hardest alone can stall a fresh model
+    ramp_steps: int = 0  # over so many first steps the loss moves from all negatives, averaged, to the hardest
     siblings: bool = (
         True  # another caption of the same picture in a batch counts as a negative, as in the official code
     )
@@ -72,9 +73,15 @@ class MatchingTask:
 
     def loss(self, model: nn.Module, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
         similarity = model(self._vary_images(model, batch.images), self._vary_texts(batch.texts))
-        negatives = "all" if step < self.config.gentle_steps else self.config.negatives
-        same = None if self.config.siblings else batch.image_index[:, None] == batch.image_index[batch.owner]
-        return triplet_loss(similarity, self.config.margin, negatives, same, batch.owner), {}
+        config = self.config
+        same = None if config.siblings else batch.image_index[:, None] == batch.image_index[batch.owner]
+        negatives = "all" if step < config.gentle_steps else config.negatives
+        loss = triplet_loss(similarity, config.margin, negatives, same, batch.owner)
+        if step < config.ramp_steps:
+            ramp = step / config.ramp_steps
+            all_of_them = triplet_loss(similarity, config.margin, "all", same, batch.owner) / len(batch.owner)
+            loss = ramp * loss + (1 - ramp) * all_of_them
+        return loss, {}
 
     def _vary_images(self, model: nn.Module, images: RegionBatch | PictureBatch) -> RegionBatch | PictureBatch:
         if self.augmentation is None or not isinstance(images, PictureBatch):
