@@ -28,10 +28,10 @@ def see_photos(photos: CaptionedPhotos, eye_name: str) -> CaptionedImages:
     files = list(zip(photos.ids, photos.paths, strict=True))
     sizes = dict(zip(photos.ids, photos.sizes, strict=True)) if photos.sizes else None
     with progress_bar(f"seeing {photos.name}/{photos.split} ({eye.name})") as tell:
-        found = extract(files, eye, folder, sizes=sizes, batch_size=64, workers=8, progress=tell)
+        found = extract(files, eye, folder, sizes=sizes, batch_size=64, workers=8, retry=True, progress=tell)
     if found.broken:
         raise SaccadeError(f"{photos.name}/{photos.split}: {found.broken[0].reason}")
-    return CaptionedImages(photos.name, photos.split, found.store, photos.texts, photos.image_of_text, eye.name)
+    return CaptionedImages(photos.name, photos.split, found.images, photos.texts, photos.image_of_text, eye.name)
 
 
 def pixels_of_photos(photos: CaptionedPhotos, size: int) -> CaptionedImages:

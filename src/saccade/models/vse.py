@@ -69,7 +69,8 @@ class Vse(Matcher):
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
         assert images.pooled is not None
         assert texts.pooled is not None
-        return images.pooled @ texts.pooled.T
+        with torch.autocast(images.pooled.device.type, enabled=False):  # near pictures differ by less than bfloat16 can
+            return images.pooled @ texts.pooled.T
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         """A pooled model aligns nothing itself; this shows which regions lie nearest to each word's state."""
