@@ -242,7 +242,7 @@ def test_what_is_no_detector_gets_one_sentence(
         (copy("pickled", model__safetensors=None), "not a folder that holds a detector"),
         (broken, "cannot be loaded"),
         (deeper, "cannot be loaded"),
-        (headless, "lack class_labels_classifier.* more: is it an object detector"),
+        (headless, "not those of its config: they lack class_labels_classifier.* more"),
         (copy("formless", preprocessor_config__json=None), "preprocessor_config.json is missing"),
         (copy("json", preprocessor_config__json="{"), "not valid JSON"),
         (copy("sizeless", preprocessor_config__json='{"size": {"height": "big"}}'), "size is .* were expected"),

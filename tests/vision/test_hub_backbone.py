@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from saccade.errors import SaccadeError
@@ -161,12 +162,26 @@ def test_what_cannot_be_opened_gets_a_sentence(
     other = tmp_path / "other"
     _make("vit").save_pretrained(other)
     (other / "config.json").write_bytes((saved("resnet") / "config.json").read_bytes())
+    pickled = tmp_path / "pickled"
+    _make("vit").save_pretrained(pickled)
+    torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")
+    (pickled / "model.safetensors").unlink()
+    lacking = tmp_path / "lacking"
+    _make("vit").save_pretrained(lacking)
+    kept = {k: v for k, v in load_file(lacking / "model.safetensors").items() if "layernorm.bias" not in k}
+    save_file(kept, lacking / "model.safetensors", {"format": "pt"})
+    broken = tmp_path / "broken"
+    _make("vit").save_pretrained(broken)
+    (broken / "preprocessor_config.json").write_text("[1]")
     cases = {
         f"{tmp_path}/nowhere": "there is no folder",
         str(tmp_path / "bert"): "does not see pictures",
         str(empty): "could not open",
         str(cut): "could not open",
         str(other): "not those of its config",
+        str(pickled): "could not open.*safetensors",
+        str(lacking): "not those of its config: they lack .*layernorm.bias",
+        str(broken): "preprocessor_config.json must hold an object",
         "nobody/has-such-a-model": "could not open",
         "not a name!": "could not open",
         "": "needs the name of a model",
@@ -178,13 +193,18 @@ def test_what_cannot_be_opened_gets_a_sentence(
 
 
 def test_without_transformers_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **options: Any) -> Any:
-        if name == "transformers":
-            raise ImportError(name)
-        return real(name, *rest, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(SaccadeError, match=r'pip install "saccade\[hf\]"'):
         load_backbone("hf:microsoft/resnet-50")
+
+
+def test_a_classifiers_checkpoint_is_enough(tmp_path: Path) -> None:
+    """It has no pooler and no normalisation of each stage, and none of its own maps depends on either."""
+    torch.manual_seed(0)
+    vit = transformers.ViTForImageClassification(transformers.ViTConfig(**TOWER)).eval()
+    vit.save_pretrained(tmp_path)
+    pictures = torch.randn(1, 3, 32, 32)
+    with torch.inference_mode():
+        (found,) = load_backbone(f"hf:{tmp_path}")(pictures)
+        expected = vit.vit(pictures).last_hidden_state[0, 1:]
+    torch.testing.assert_close(found[0].flatten(1).T, expected)

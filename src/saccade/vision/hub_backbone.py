@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,9 +23,12 @@ from torch import Tensor, nn
 from saccade.errors import SaccadeError
 from saccade.files import read_json
 from saccade.vision.backbones import Backbone
+from saccade.vision.hub_loading import first_line, import_transformers, load_whole, processor_file, quietly
 from saccade.vision.normalisation import IMAGENET_MEAN, IMAGENET_STD, normalise_by
 
 USUAL_SIZE = 224
+# What a classifier's checkpoint lacks: nothing is read from the first two, the third starts as a plain normalisation.
+UNUSED = re.compile(r"\b(pooler|mask_token|hidden_states_norms)\b")
 
 
 class HubBackbone(Backbone):
@@ -87,19 +91,14 @@ class HubBackbone(Backbone):
 
 def open_backbone(source: str, pretrained: bool = True) -> HubBackbone:
     """A model of the hub, or of a folder; without `pretrained` only its config is read, and its weights are random."""
-    try:
-        import transformers
-    except ImportError as error:
-        raise SaccadeError(
-            f'the backbone "hf:{source}" needs transformers: pip install "saccade[hf]" brings it'
-        ) from error
     if source == "hf":
         raise SaccadeError("hf: needs the name of a model, such as hf:microsoft/resnet-50, or a folder")
+    transformers = import_transformers(f'the backbone "hf:{source}"')
     looks_local = source.startswith(("/", ".", "~"))
     place = str(Path(source).expanduser()) if looks_local else source
     if looks_local and not Path(place).is_dir():
         raise SaccadeError(f'"hf:{source}": there is no folder {place}')
-    with _as_sentences(source), _quietly(transformers):
+    with _as_sentences(source), quietly(transformers):
         config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False)
         vision = getattr(config, "vision_config", config)
         if not hasattr(vision, "num_channels"):
@@ -124,39 +123,19 @@ def _build(transformers: Any, place: str, config: Any, pretrained: bool) -> nn.M
         load = staged[type(config)].from_pretrained
     else:
         build, load = transformers.AutoModel.from_config, transformers.AutoModel.from_pretrained
-    if not pretrained:
-        network = build(config)
-    else:
-        network, told = load(place, config=config, output_loading_info=True)
-        missing, total = len(told["missing_keys"]), len(network.state_dict())
-        if missing > total / 2:  # a pooler or the norms of some stages may be missing, a network may not
-            raise SaccadeError(
-                f"the weights in {place} are not those of its config: {missing} of {total} tensors are missing"
-            )
+    network = load_whole(load, place, UNUSED, config=config) if pretrained else build(config)
     tower: nn.Module = getattr(network, "vision_model", network)  # CLIP and its kin also read text
     return tower
 
 
 def _processor(place: str) -> dict[str, Any]:
     """What the model's own picture processor is set to, if it says so."""
-    for file in ("preprocessor_config.json", "processor_config.json"):
-        path = Path(place) / file if Path(place).is_dir() else _download(place, file)
-        if path is not None and path.is_file():
-            values = read_json(path)
-            if isinstance(values, dict):
-                found: dict[str, Any] = values.get("image_processor", values)
-                return found
-    return {}
-
-
-def _download(source: str, file: str) -> Path | None:
-    import huggingface_hub
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-    try:
-        return Path(huggingface_hub.hf_hub_download(source, file))
-    except (EntryNotFoundError, LocalEntryNotFoundError):  # it has none, or we are offline and it was never fetched
-        return None
+    path = processor_file(place)
+    values = read_json(path) if path is not None else {}
+    found = values.get("image_processor", values) if isinstance(values, dict) else None
+    if not isinstance(found, dict):
+        raise SaccadeError(f"{path} must hold an object with size, image_mean and image_std")
+    return found
 
 
 def _size(processor: dict[str, Any], vision: Any) -> int:
@@ -178,25 +157,9 @@ def _as_sentences(source: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise SaccadeError(f'could not open "hf:{source}": {lines[0].rstrip(".")}') from error
+        raise SaccadeError(f'could not open "hf:{source}": {first_line(error)}') from error
     except (RuntimeError, TypeError, AttributeError) as error:
         raise SaccadeError(
             f'"hf:{source}" is not a backbone that can be used here: its weights do not fit its config, '
             "or it needs more than a picture"
         ) from error
-
-
-@contextmanager
-def _quietly(transformers: Any) -> Iterator[None]:
-    """Without a bar for each model read, and without the reports on weights that a backbone has no use for."""
-    log = transformers.utils.logging
-    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity_error()
-    log.disable_progress_bar()
-    try:
-        yield
-    finally:
-        log.set_verbosity(verbosity)
-        if bars:
-            log.enable_progress_bar()
