@@ -36,6 +36,7 @@ from saccade.vision.bottomup_network import BottomUpNetwork
 from saccade.vision.bottomup_training import detector_loss
 from saccade.vision.boxed_pictures import BoxedPictures, NamedBoxes, label_names, load_boxed_pictures
 from saccade.vision.detection_metrics import detector_figures
+from saccade.weights_file import Form
 from saccade.world import Split, WorldConfig, make_world
 
 console = Console()
@@ -211,6 +212,7 @@ def main(
     class_count: Annotated[int, typer.Option(help="A name is a class if it stands on so many boxes.")] = 15,
     attribute_count: Annotated[int, typer.Option(help="The same for attributes.")] = 15,
     pictures: Annotated[int, typer.Option(help="Of the world: pictures to make; of other data: at most, 0 all.")] = 0,
+    form: Annotated[Form, typer.Option(help="How weights are kept: float32, float16, or int8.")] = "int8",
     seed: Annotated[int, typer.Option(help="Of the weights, the order, and the world.")] = 7002,
     device: Annotated[str, typer.Option(help="cuda or cpu.")] = "cuda" if torch.cuda.is_available() else "cpu",
 ) -> None:
@@ -253,7 +255,7 @@ def main(
         "torch": torch.__version__,
         "command": f"python {shlex.join(sys.argv)}",
     }
-    eye.save(out, facts, stem=f"bottomup_{data.replace('-', '_')}")
+    eye.save(out, facts, stem=f"bottomup_{data.replace('-', '_')}", form=form)
     table = Table("figure", test_split, title="the detector on pictures it has not been taught with")
     for name, value in figures.items():
         table.add_row(name, f"{value:.3f}")

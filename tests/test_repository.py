@@ -27,7 +27,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 HEIGHTS = [  # a room may import its own height and what is lower: see docs/design.md
     {"errors", "version"},
     {"files"},
-    {"config"},
+    {"config", "weights_file"},
     {"batch"},
     {"language", "data", "vision", "world", "metrics", "ops"},
     {"nn", "explain"},

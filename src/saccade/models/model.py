@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-import safetensors
-import safetensors.torch
 from huggingface_hub import PyTorchModelHubMixin, snapshot_download
 from torch import nn
 
 from saccade.config import from_dict, to_dict
 from saccade.errors import SaccadeError
-from saccade.files import atomic_file, read_json, write_json, write_text
+from saccade.files import read_json, write_json, write_text
 from saccade.language import Vocabulary
 from saccade.models.registry import entry
 from saccade.version import __version__
 from saccade.vision.grid import GridNetwork, tunable_grid
+from saccade.weights_file import read_weights, write_weights
 
 CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocabulary.json"
+SHIPPED = Path(__file__).parent / "weights"  # one folder for each trained model that comes with the package
 M = TypeVar("M", bound="Model")
 
 
@@ -48,9 +48,7 @@ class Model(nn.Module, PyTorchModelHubMixin):
 
     def _save_pretrained(self, save_directory: Path) -> None:
         folder = Path(save_directory)
-        state = {key: value.detach().cpu().contiguous() for key, value in self.state_dict().items()}
-        with atomic_file(folder / WEIGHTS) as temporary:
-            safetensors.torch.save_file(state, temporary, metadata={"format": "pt"})
+        write_weights(folder / WEIGHTS, self.state_dict())
         self.vocabulary.save(folder / VOCABULARY)
         write_text(folder / "README.md", self._card())
         described = {"model": self.name, "saccade": __version__, "eye": self.eye, "config": to_dict(self.config)}
@@ -79,13 +77,21 @@ class Model(nn.Module, PyTorchModelHubMixin):
         )
 
 
+def shipped_models() -> list[str]:
+    """Names of the trained models that come with the package."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
+
+
 def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ignore[assignment]
-    """The model in a model folder, or the best model of a run folder, if it is of the `expected` class."""
+    """The model of a model folder, the best of a run folder, or one of the package by name, if it is an `expected`."""
     folder = Path(folder)
+    if not folder.exists() and folder.name == str(folder) and (SHIPPED / folder).is_dir():
+        folder = SHIPPED / folder
     if not (folder / CONFIG).exists() and (folder / "best" / CONFIG).exists():
         folder = folder / "best"
     if not (folder / CONFIG).exists():
-        raise SaccadeError(f"{folder} is no model folder: it has no {CONFIG}")
+        known = f" (with the package come: {', '.join(shipped_models())})" if not folder.exists() else ""
+        raise SaccadeError(f"{folder} is no model folder: it has no {CONFIG}{known}")
     described = read_json(folder / CONFIG)
     if not isinstance(described, dict) or not isinstance(described.get("model"), str):
         raise SaccadeError(f'{folder / CONFIG} names no model: expected a "model" field')
@@ -104,12 +110,7 @@ def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ign
 
 
 def _load_weights(model: Model, path: Path) -> None:
-    if not path.exists():
-        raise SaccadeError(f"{path} does not exist")
-    try:
-        state = safetensors.torch.load_file(path)
-    except (safetensors.SafetensorError, OSError, ValueError) as error:
-        raise SaccadeError(f"{path} is damaged or cut short: {error}") from error
+    state = read_weights(path)
     wanted = {key: tuple(value.shape) for key, value in model.state_dict().items()}
     found = {key: tuple(value.shape) for key, value in state.items()}
     if wanted != found:

@@ -15,14 +15,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, UInt8
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from saccade.batch import RegionBatch
 from saccade.config import from_dict, to_dict
 from saccade.errors import SaccadeError
-from saccade.files import atomic_file, read_json, sha256, write_json
+from saccade.files import read_json, sha256, write_json
 from saccade.vision.bottomup_config import BottomUpConfig
 from saccade.vision.bottomup_network import BottomUpNetwork, DetectorMaps, refine
 from saccade.vision.boxes import WHOLE, check_boxes
@@ -31,6 +29,7 @@ from saccade.vision.pictures import Picture, ids_of, name_of
 from saccade.vision.region_sampling import pick
 from saccade.vision.rpn import propose
 from saccade.vision.selection import class_confidence, select
+from saccade.weights_file import Form, read_weights, write_weights
 
 SHIPPED = Path(__file__).parent / "weights" / "bottomup_flickr8k.json"
 FLOOR = 0.01  # class scores below this neither suppress nor count: boxes without any higher stay as they were proposed
@@ -121,13 +120,16 @@ class BottomUpEye(Eye):
         attribute_sure, attribute = likely[..., 1:].max(dim=-1)
         return sure, label, attribute_sure, attribute + 1
 
-    def save(self, folder: Path | str, facts: dict[str, object] | None = None, stem: str = "bottomup") -> None:
+    def save(
+        self,
+        folder: Path | str,
+        facts: dict[str, object] | None = None,
+        stem: str = "bottomup",
+        form: Form = "float16",
+    ) -> None:
         """Write `<stem>.safetensors` and `<stem>.json`: config with class and attribute names, and `facts`."""
         path = Path(folder) / f"{stem}.safetensors"
-        state = {k: v.to("cpu") for k, v in self.network.state_dict().items()}
-        halves = {k: (v.half() if v.is_floating_point() else v).contiguous() for k, v in state.items()}
-        with atomic_file(path) as temporary:
-            save_file(halves, temporary)
+        write_weights(path, self.network.state_dict(), form)
         self.weights = sha256(path)
         write_json(path.with_suffix(".json"), {"config": to_dict(self.config), "sha256": self.weights, **(facts or {})})
 
@@ -212,11 +214,9 @@ def load_bottomup(path: Path | str = SHIPPED) -> BottomUpEye:
         raise SaccadeError(f'{facts} must hold a "config", as written by recipes/bottomup.py')
     network = BottomUpNetwork(from_dict(BottomUpConfig, values["config"], where=f"{facts.name}: config"))
     network.backbone.fold_normalisation()
+    state = read_weights(weights)
     try:
-        state = {k: (v.float() if v.is_floating_point() else v) for k, v in load_file(weights).items()}
         network.load_state_dict(state)
-    except SafetensorError as error:
-        raise SaccadeError(f"{weights} is damaged or cut short: {error}") from error
     except RuntimeError as error:
         raise SaccadeError(f"{weights} does not fit the network that {facts.name} describes") from error
     return BottomUpEye(network, f"bottomup:{path}", sha256(weights))

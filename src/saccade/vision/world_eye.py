@@ -13,14 +13,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from saccade.batch import RegionBatch
 from saccade.config import from_dict, to_dict
 from saccade.errors import SaccadeError
-from saccade.files import atomic_file, read_json, sha256, write_json
+from saccade.files import read_json, sha256, write_json
 from saccade.vision.boxes import WHOLE, check_boxes
 from saccade.vision.eye import Eye, RegionDescription
 from saccade.vision.pictures import Picture, ids_of, name_of
@@ -28,6 +26,7 @@ from saccade.vision.world_backbone import fold, normalise
 from saccade.vision.world_eye_config import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, EyeConfig
 from saccade.vision.world_eye_network import EyeNetwork
 from saccade.vision.world_proposals import propose
+from saccade.weights_file import read_weights, write_weights
 
 WEIGHTS = Path(__file__).parent / "weights"
 
@@ -101,9 +100,7 @@ class WorldEye(Eye):
     def save(self, folder: Path | str, facts: dict[str, object] | None = None) -> None:
         """Write `<name>_eye.safetensors` and `<name>_eye.json` (config, and `facts` such as test figures)."""
         stem = Path(folder) / f"{self.name}_eye"
-        state = {k: v.to("cpu", torch.float16).contiguous() for k, v in self.network.state_dict().items()}
-        with atomic_file(stem.with_suffix(".safetensors")) as temporary:
-            save_file(state, temporary)
+        write_weights(stem.with_suffix(".safetensors"), self.network.state_dict(), "float16")
         self.digest = sha256(stem.with_suffix(".safetensors"))
         write_json(stem.with_suffix(".json"), {"config": to_dict(self.config), "sha256": self.digest, **(facts or {})})
 
@@ -157,10 +154,9 @@ def load_world_eye(folder: Path | str = WEIGHTS, name: str = "world") -> WorldEy
         raise SaccadeError(f'{facts} must hold a "config", as written by recipes/{name}_eye.py')
     network = EyeNetwork(from_dict(EyeConfig, values["config"], where=f"{facts.name}: config"))
     fold(network)
+    state = read_weights(weights)
     try:
-        network.load_state_dict({k: v.float() for k, v in load_file(weights).items()})
-    except SafetensorError as error:
-        raise SaccadeError(f"{weights} is damaged or cut short: {error}") from error
+        network.load_state_dict(state)
     except RuntimeError as error:
         raise SaccadeError(f"{weights} does not fit the network that {facts.name} describes") from error
     return WorldEye(network, name, sha256(weights))

@@ -1,0 +1,65 @@
+"""Weights on disk: safetensors, in full, in half, or in bytes for what ships with a package.
+
+In bytes (`int8`), each row of a matrix is kept as whole numbers −127..127 and one scale: a quarter of the size, and off
+by at most 1/254 of the row's largest number. Vectors (biases, normalisations) are few and stay in half precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from saccade.errors import SaccadeError
+from saccade.files import atomic_file
+
+Form = Literal["float32", "float16", "int8"]
+SCALE = "::scale"  # beside each tensor that is kept in bytes
+
+
+def write_weights(path: Path | str, state: Mapping[str, Tensor], form: Form = "float32") -> None:
+    """Write tensors under their names; numbers that are not floating-point stay as they are."""
+    found: dict[str, Tensor] = {}
+    for name, value in state.items():
+        value = value.detach().cpu().contiguous()
+        if not value.is_floating_point() or form == "float32":
+            found[name] = value
+        elif form == "float16" or value.ndim < 2:
+            found[name] = value.half()
+        else:
+            found[name], found[name + SCALE] = _to_bytes(value.float())
+    with atomic_file(path) as temporary:
+        safetensors.torch.save_file(found, temporary, metadata={"format": "pt"})
+
+
+def read_weights(path: Path | str) -> dict[str, Tensor]:
+    """The tensors of a file, whichever form it has; half precision and bytes come back as float32."""
+    path = Path(path)
+    if not path.exists():
+        raise SaccadeError(f"{path} does not exist")
+    try:
+        kept = safetensors.torch.load_file(path)
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise SaccadeError(f"{path} is damaged or cut short: {error}") from error
+    found = {}
+    for name, value in kept.items():
+        if name.endswith(SCALE):
+            continue
+        scale = kept.get(name + SCALE)
+        if scale is not None:
+            found[name] = value.float() * scale.float().view(-1, *[1] * (value.ndim - 1))
+        else:
+            found[name] = value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+    return found
+
+
+def _to_bytes(value: Tensor) -> tuple[Tensor, Tensor]:
+    """Whole numbers, and the scale of each row."""
+    scale = value.flatten(1).abs().amax(dim=1).clamp(min=1e-12) / 127
+    whole = (value / scale.view(-1, *[1] * (value.ndim - 1))).round().clamp(-127, 127)
+    return whole.to(torch.int8), scale
