@@ -316,6 +316,25 @@ def split_that_is_not_there(place: Place) -> list[str]:
     return ["eval", str(place.model), "data=world", "--split", "tset"]
 
 
+NOWHERE = {  # a command on a device that is not here; none gets as far as its files
+    "score": ["score", "picture.png", "-t", "a red cube"],
+    "explain": ["explain", "picture.png", "a red cube"],
+    "eval": ["eval", "model"],
+    "see": ["see", "picture.png"],
+    "extract": ["extract", "picture.png"],
+}
+
+
+@pytest.mark.parametrize("name", ["cdua", "cuda:99", "meta", ""])
+@pytest.mark.parametrize("verb", NOWHERE)
+def test_a_device_that_is_not_here(verb: str, name: str, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*NOWHERE[verb], "--device", name]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f'error: there is no device "{name}" here (')
+    assert told.endswith("): try --device cpu\n")
+    assert told.count("\n") == 1
+
+
 def run(words: list[str]) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["saccade", *words])

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from saccade.cli.device import Device
 from saccade.errors import SaccadeError
 from saccade.metrics import CUTOFFS
 
@@ -18,7 +19,7 @@ def evaluate(
     split: Annotated[str | None, typer.Option(help="Which split; the run's test split if not given.")] = None,
     folds: Annotated[int, typer.Option(help="Cut the pictures into so many folds and average (COCO 1K: 5).")] = 1,
     ensemble: Annotated[bool, typer.Option("--ensemble", help="Also average the models' similarities.")] = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file too.")] = None,
 ) -> None:
     """Recall@1, 5, 10 from pictures to texts and from texts to pictures, beside chance.

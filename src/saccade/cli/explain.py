@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from saccade.cli.device import Device
+
 
 def explain(
     picture: Annotated[Path, typer.Argument(help="A picture file.")],
@@ -15,7 +17,7 @@ def explain(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to draw it: .png, .jpg, .webp, or .html.")] = Path(
         "why.png"
     ),
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """Draw which part of the picture each word found.
 

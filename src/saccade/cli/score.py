@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from saccade.cli.device import Device
 from saccade.errors import SaccadeError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def score(
     model: Annotated[str, typer.Option("--model", "-m", help="A run or model folder.")] = "runs/scan",
     top: Annotated[int, typer.Option(help="Show at most so many pictures, best for the first sentence first.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """How well each picture fits each sentence.
 

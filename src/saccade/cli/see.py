@@ -13,6 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from saccade.cli.device import Device
+
 if TYPE_CHECKING:
     from saccade.explain.regions import RegionPicture
     from saccade.vision import Eye
@@ -54,7 +56,7 @@ def see(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON instead of a table: all regions, or the best --top.")
     ] = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """Draw and list the regions an eye finds in your photos: what it is, how sure the eye is, where in pixels.
 
