@@ -42,7 +42,8 @@ def augment(
 def _windows(count: int, config: AugmentConfig, device: torch.device) -> Float[Tensor, "image 2 3"]:
     """An affine map for each picture: a window of random area, shape (up to 1.2 : 1) and place, perhaps mirrored."""
     share = torch.empty(count, device=device).uniform_(config.crop, 1.0).sqrt()
-    shape = torch.empty(count, device=device).uniform_(-0.1, 0.1).exp()
+    room = (-share.log()).clamp(max=0.1)  # a window of nearly all the picture has its shape: none sticks out
+    shape = (torch.empty(count, device=device).uniform_(-1.0, 1.0) * room).exp()
     wide, high = (share * shape).clamp(max=1), (share / shape).clamp(max=1)
     across, down = ((1 - side) * (torch.rand(count, device=device) * 2 - 1) for side in (wide, high))
     mirrored = torch.where(torch.rand(count, device=device) < config.mirror, -1.0, 1.0)
