@@ -54,7 +54,7 @@ def small_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def small(pictures: int = 60, seed: int = 0) -> WorldConfig:
         return WorldConfig(pictures=pictures, seed=seed, size=48, hard_groups=8, novel=0)
 
-    def open_split(config: DataConfig, name: str) -> CaptionedImages:
+    def open_split(config: DataConfig, name: str, pixels: int | None = None) -> CaptionedImages:
         split = make_world(small(config.pictures, config.seed)).split(name)
         texts = [(i, c.text) for i in range(len(split)) for c in split.captions(i)]
         owners = np.array([i for i, _ in texts])

@@ -15,26 +15,10 @@ from saccade.data import CaptionedImages
 from saccade.language import Vocabulary
 from saccade.metrics import chance, recall
 from saccade.models import Matcher, Scan, ScanConfig, Vse, VseConfig, load_model
-from saccade.nn import triplet_loss
 from saccade.tasks import MatchingConfig, MatchingTask, similarity_table
 from saccade.training import Trainer, TrainerConfig, seed_everything
 
 COLOURS, KINDS = ("red", "green", "blue", "black"), ("cube", "ball", "cone", "ring")
-
-
-def test_the_triplet_losses_by_hand() -> None:
-    similarity = torch.tensor([[0.5, 0.6, 0.1], [0.2, 0.9, 0.85], [0.45, 0.3, 0.4]])
-    captions = [[0.3, 0.0], [0.0, 0.15], [0.25, 0.1]]  # [0.2 + S_ij − S_ii]₊ by row
-    images = [[0.0, 0.15], [0.0, 0.0], [0.0, 0.65]]  # [0.2 + S_ij − S_jj]₊ by column
-    assert float(triplet_loss(similarity, 0.2, "all")) == pytest.approx(sum(map(sum, captions + images)))
-    assert float(triplet_loss(similarity, 0.2, "hardest")) == pytest.approx(sum(map(max, captions + images)))
-
-
-def test_a_sibling_caption_is_no_negative_when_told_so() -> None:
-    similarity = torch.tensor([[0.5, 0.9], [0.9, 0.5]])
-    same = torch.ones(2, 2, dtype=torch.bool)
-    assert float(triplet_loss(similarity, 0.2, "hardest", same)) == 0.0
-    assert float(triplet_loss(similarity, 0.2, "hardest")) == pytest.approx(2 * 0.6 + 2 * 0.6)
 
 
 class Bindings:
