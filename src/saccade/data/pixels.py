@@ -25,10 +25,14 @@ class PixelSource:
     def __init__(self, ids: Sequence[str], file: Path, size: int) -> None:
         self.ids = ids
         self.size = size
-        with explain_os_errors(file, "read"):
-            self._pixels = np.load(file, mmap_mode="r")
+        damaged = SaccadeError(f"{file} is damaged: remove it, and it is made again")
+        try:
+            with explain_os_errors(file, "read"):
+                self._pixels = np.load(file, mmap_mode="r")
+        except (ValueError, EOFError) as error:  # what NumPy makes of a header that is none, and of a file cut short
+            raise damaged from error
         if self._pixels.shape != (len(ids), size, size, 3) or self._pixels.dtype != np.uint8:
-            raise SaccadeError(f"{file} is damaged: remove it, and it is made again")
+            raise damaged
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -43,6 +43,8 @@ def pixels_of_photos(photos: CaptionedPhotos, size: int) -> CaptionedImages:
 
 def first_photos(photos: CaptionedPhotos, limit: int) -> CaptionedPhotos:
     """At most `limit` photos, with their sentences."""
+    if limit < 1:
+        raise SaccadeError(f"a limit of {limit} pictures leaves nothing to read")
     kept = np.flatnonzero(photos.image_of_text < limit)
     return replace(
         photos,
