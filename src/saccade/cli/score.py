@@ -16,11 +16,13 @@ from saccade.errors import SaccadeError
 if TYPE_CHECKING:
     from saccade.language import Vocabulary
 
+MODEL_HELP = "A run or model folder, or a model of the package (scan-flickr8k). If not given: runs/scan, or else that."
+
 
 def score(
     pictures: Annotated[list[Path], typer.Argument(help="Picture files, or folders of them.")],
     text: Annotated[list[str], typer.Option("--text", "-t", help="A sentence; may be given several times.")],
-    model: Annotated[str, typer.Option("--model", "-m", help="A run or model folder.")] = "runs/scan",
+    model: Annotated[str | None, typer.Option("--model", "-m", help=MODEL_HELP)] = None,
     top: Annotated[int, typer.Option(help="Show at most so many pictures, best for the first sentence first.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     device: Device = "cpu",
@@ -35,7 +37,7 @@ def score(
     files = [f for p in pictures for f in (find_pictures(p) if p.is_dir() else [p])]
     if not text:
         raise SaccadeError('give at least one sentence with --text "…"')
-    matcher = load(model, device)
+    matcher = load(model or default_model(), device)
     report_unknown(matcher.model.vocabulary, text)
     scores = matcher.score(files, text)
     order = scores[:, 0].argsort()[::-1][:top]
@@ -49,6 +51,11 @@ def score(
     for i in order:
         table.add_row(str(files[i]), *(f"{s:.3f}" for s in scores[i]))
     Console().print(table)
+
+
+def default_model() -> str:
+    """What was trained last with the default folder; or the matcher for photographs that comes with the package."""
+    return "runs/scan" if Path("runs/scan").exists() else "scan-flickr8k"
 
 
 def report_unknown(vocabulary: Vocabulary, texts: list[str]) -> None:
