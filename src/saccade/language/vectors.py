@@ -23,6 +23,7 @@ from jaxtyping import Float32
 from pyarrow import ArrowException
 
 from saccade.errors import SaccadeError, did_you_mean, explain_os_errors
+from saccade.package_files import PackageFile, find_in_package
 
 TABLES = {  # by name: a .npy matrix and a parquet file with its words, each as (path in the package, sha256)
     "glove-6b-50d": (
@@ -81,10 +82,8 @@ def _forms(words: Iterable[str]) -> set[str]:
 
 
 def _from_table(name: str, words: Iterable[str]) -> tuple[dict[str, np.ndarray], int]:
-    from saccade.vision.package_weights import WeightsFile, find_weights
-
     package = f"kumo-{name}"
-    matrix_path, index_path = (find_weights(WeightsFile(package, *file, extra="vectors")) for file in TABLES[name])
+    matrix_path, index_path = (find_in_package(PackageFile(package, *file, extra="vectors")) for file in TABLES[name])
     with explain_os_errors(index_path, "read"):
         try:
             column = pq.read_table(index_path).column(0).to_pylist()

