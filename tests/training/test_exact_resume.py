@@ -9,6 +9,8 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
+from functools import cache
 from io import StringIO
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -41,7 +43,9 @@ class Reporting(ToyTask):
         return super().loss(model, batch, step)
 
 
-def train(folder: Path, steps: Connection, fatal_operation: int = 0, die_in_save: int = 0) -> None:
+def train(
+    folder: Path, steps: Connection, fatal_operation: int = 0, die_in_save: int = 0, average: float = 0.0
+) -> None:
     """What the child does; it may be told to die at its n-th file operation, or halfway through its n-th checkpoint."""
     torch.set_num_threads(1)
     count = 0
@@ -67,11 +71,12 @@ def train(folder: Path, steps: Connection, fatal_operation: int = 0, die_in_save
                 os.kill(os.getpid(), signal.SIGKILL)
 
         torch.save = half_save
-    Trainer(toy_config(**SETTINGS), folder, Console(file=StringIO())).fit(toy_model(), Reporting(steps), resume=True)
+    config = toy_config(**SETTINGS, average=average)
+    Trainer(config, folder, Console(file=StringIO())).fit(toy_model(), Reporting(steps), resume=True)
     steps.send("done")
 
 
-def start(folder: Path, **how: int) -> tuple[Any, Connection]:
+def start(folder: Path, **how: float) -> tuple[Any, Connection]:
     ours, theirs = processes.Pipe(duplex=False)
     process = processes.Process(target=train, args=(folder, theirs), kwargs=how)
     process.start()
@@ -79,7 +84,7 @@ def start(folder: Path, **how: int) -> tuple[Any, Connection]:
     return process, ours
 
 
-def finish(folder: Path, **how: int) -> bool:
+def finish(folder: Path, **how: float) -> bool:
     """Run a child to its end; False if it was killed."""
     process, _pipe = start(folder, **how)
     process.join(60)
@@ -101,6 +106,9 @@ def assert_same_run(one: Path, other: Path) -> None:
     for checkpoint in (first, second):
         del checkpoint["progress"]["seconds"]
     assert first["progress"] == second["progress"]
+    assert first.keys() == second.keys()
+    for weights in {"model", "average"} & first.keys():
+        assert same_weights(first[weights], second[weights])
     for index, state in first["optimiser"]["state"].items():
         assert same_weights(state, second["optimiser"]["state"][index])
     assert torch.equal(first["random"][0]["torch"], second["random"][0]["torch"])
@@ -110,21 +118,29 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody interrupts."""
-    folder = tmp_path_factory.mktemp("straight")
-    assert finish(folder)
-    assert torch.load(folder / "last.ckpt", weights_only=True)["progress"]["step"] == 32
-    return folder
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], Path]:
+    """A run that nobody interrupts, with or without a running average of the weights."""
+
+    @cache
+    def run(average: float) -> Path:
+        folder = tmp_path_factory.mktemp("straight")
+        assert finish(folder, average=average)
+        checkpoint = torch.load(folder / "last.ckpt", weights_only=True)
+        assert checkpoint["progress"]["step"] == 32
+        assert ("average" in checkpoint) == (average > 0)
+        return folder
+
+    return run
 
 
-def test_killed_at_random_steps(straight: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_killed_at_random_steps(straight: Callable[[float], Path], tmp_path: Path, average: float) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
     kills = 0
     for _ in range(5):
-        process, steps = start(tmp_path)
+        process, steps = start(tmp_path, average=average)
         try:
             for _ in range(chance.randint(1, 14)):
                 if steps.recv() == "done":
@@ -137,32 +153,34 @@ def test_killed_at_random_steps(straight: Path, tmp_path: Path) -> None:
         kills += process.exitcode == -signal.SIGKILL
     print(f"{kills} kills")
     assert kills > 0
-    assert finish(tmp_path)
-    assert_same_run(straight, tmp_path)
+    assert finish(tmp_path, average=average)
+    assert_same_run(straight(average), tmp_path)
 
 
-def test_killed_at_random_file_operations(straight: Path, tmp_path: Path) -> None:
+def test_killed_at_random_file_operations(straight: Callable[[float], Path], tmp_path: Path) -> None:
     """Between any two renames, in the middle of a folder, before a row: the moments where a trace could be left."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
     kills = 0
-    while kills < 8 and not finish(tmp_path, fatal_operation=chance.randint(1, 60)):
+    while kills < 8 and not finish(tmp_path, fatal_operation=chance.randint(1, 60), average=0.9):
         kills += 1
     print(f"{kills} kills")
     assert kills > 0
-    assert finish(tmp_path)
-    assert_same_run(straight, tmp_path)
+    assert finish(tmp_path, average=0.9)
+    assert_same_run(straight(0.9), tmp_path)
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_killed_while_writing_a_checkpoint(straight: Path, tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize(("count", "average"), [(1, 0.0), (3, 0.0), (3, 0.9)])
+def test_killed_while_writing_a_checkpoint(
+    straight: Callable[[float], Path], tmp_path: Path, count: int, average: float
+) -> None:
     """The checkpoint before stays whole, or there is none; the half one is cleared away."""
-    assert not finish(tmp_path, die_in_save=count)
+    assert not finish(tmp_path, die_in_save=count, average=average)
     assert list(tmp_path.glob(".last.ckpt.*.part"))
     checkpoint = tmp_path / "last.ckpt"
     assert checkpoint.exists() == (count > 1)
     if checkpoint.exists():
         assert 0 < torch.load(checkpoint, weights_only=True)["progress"]["step"] < 32
-    assert finish(tmp_path)
-    assert_same_run(straight, tmp_path)
+    assert finish(tmp_path, average=average)
+    assert_same_run(straight(average), tmp_path)
