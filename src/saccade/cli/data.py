@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 app = typer.Typer(
@@ -93,13 +92,12 @@ def convert(
     """
     from saccade.data.collection import open_collection
     from saccade.data.convert import convert as write
+    from saccade.progress import one_by_one, progress_bar
 
     console = Console()
     collection = open_collection(source, tuple(split or ()), captions, sizes, ids)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(escape(f"writing {target}"), total=len(collection.pictures))
-        count = write(collection, target, to.value, dtype.value, eye, lambda: bar.advance(task))
+    with progress_bar(f"writing {target}") as tell:
+        count = write(collection, target, to.value, dtype.value, eye, one_by_one(tell, len(collection.pictures)))
     already = len(collection.pictures) - count
     console.print(
         escape(f"{target}: {count:,} pictures written" + (f", {already:,} were there" if already > 0 else ""))
@@ -132,6 +130,7 @@ def check(
 
     Example: saccade data check data/flickr8k --as flickr8k
     """
+    from saccade.cli.faults import report_faults
     from saccade.cli.photo_sets import photo_set_at, show_photo_set
     from saccade.data.check import problems
 
@@ -142,10 +141,4 @@ def check(
     console = Console()
     with console.status(escape(f"reading {path}")):
         found = list(islice(problems(path), most + 1))
-    for problem in found[:most]:
-        console.print(escape(problem), soft_wrap=True)
-    if found:
-        count = f"more than {most}" if len(found) > most else str(len(found))
-        console.print(escape(f"{path}: {count} problem{'s' if len(found) > 1 else ''}"))
-        raise typer.Exit(2)
-    console.print(escape(f"{path}: no problems"))
+    report_faults(console, path, found, most)

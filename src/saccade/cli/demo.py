@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
 from saccade.errors import SaccadeError
 
@@ -68,6 +67,7 @@ def demo(
     from saccade.data import DataConfig, open_split
     from saccade.files import write_json
     from saccade.models import Matcher, load_model
+    from saccade.progress import progress_bar
     from saccade.tasks import similarity_table
     from saccade.training.run import run_config
     from saccade.version import __version__
@@ -86,10 +86,9 @@ def demo(
     counts = world_config.counts()
     with (
         clock.stage("World", f"{sum(counts.values()):,} pictures of toys, five captions each"),
-        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+        progress_bar("painting") as tell,
     ):
-        task = progress.add_task("painting", total=sum(counts.values()))
-        world = make_world(world_config, progress=lambda done, _: progress.update(task, completed=done))
+        world = make_world(world_config, progress=tell)
     with clock.stage("Features", "the regions that the eye finds in each picture"):
         data = DataConfig("world", pictures=pictures, seed=seed)
         splits = {name: open_split(data, name) for name in ("train", "dev", "test", "hard")}

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
 
 from saccade.cli.data import NumberType
 from saccade.cli.device import Device
@@ -91,6 +79,7 @@ def extract(
     from saccade.data.extract import extract as see
     from saccade.data.listing import list_pictures
     from saccade.data.picture_sizes import read_sizes
+    from saccade.progress import progress_bar
     from saccade.vision.eye import KINDS, load_eye
 
     console = Console()
@@ -107,7 +96,7 @@ def extract(
     sentences = () if captions is None else captions_of(captions, ids)  # told before an hour of seeing
     looking = load_eye((eye or "grid") if own_boxes else regions, device)
     try:
-        with _bar() as progress:
+        with progress_bar("seeing") as progress:
             done = see(
                 pictures,
                 looking,
@@ -143,26 +132,3 @@ def summary(done: Extraction, out: Path) -> Iterator[str]:
     yield from (f"  {one.reason}" for one in done.broken[:SHOWN])
     if len(done.broken) > SHOWN:
         yield f"  and {len(done.broken) - SHOWN:,} more"
-
-
-class _Rate(ProgressColumn):
-    """Pictures a second, of the last while."""
-
-    def render(self, task: Task) -> Text:
-        return Text("–" if task.speed is None else f"{task.speed:.1f} pictures/s", style="progress.data.speed")
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[int, int], None]]:
-    """A bar with rate and time left. Pictures that were there before do not count into the rate."""
-    columns = (TextColumn("seeing"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
-    tasks: list[TaskID] = []
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-
-        def tell(done: int, total: int) -> None:
-            if not tasks:
-                tasks.append(bar.add_task("seeing", total=total, completed=done))
-            bar.update(tasks[0], completed=done)
-
-        yield tell

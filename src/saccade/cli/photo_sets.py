@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
-import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from saccade.cli.faults import report_faults
 from saccade.data.photo_check import SplitCounts, broken_photos, parts_of, split_counts
 from saccade.data.requirements import PhotoDataSet, find_data_set, recognise
+from saccade.progress import one_by_one, progress_bar
 
 
 def photo_set_at(path: Path, name: str | None) -> PhotoDataSet | None:
@@ -42,17 +42,10 @@ def show_photo_set(path: Path, data_set: PhotoDataSet, most: int = 20, photos: b
     if counts:
         console.print(_split_table(counts))
     if photos and not faults:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task("opening photos", total=sum(len(split.paths) for split in counts))
-            faults += islice(broken_photos(counts, lambda: bar.advance(task)), most + 1)
-    for fault in faults[:most]:
-        console.print(escape(fault), soft_wrap=True)
-    if faults:
-        count = f"more than {most}" if len(faults) > most else str(len(faults))
-        console.print(escape(f"{path}: {count} problem{'s' if len(faults) > 1 else ''}"))
-        raise typer.Exit(2)
-    console.print(escape(f"{path}: no problems"))
+        total = sum(len(split.paths) for split in counts)
+        with progress_bar("opening photos") as tell:
+            faults += islice(broken_photos(counts, one_by_one(tell, total)), most + 1)
+    report_faults(console, path, faults, most)
 
 
 def _split_table(counts: list[SplitCounts]) -> Table:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from saccade.config import override
@@ -45,27 +44,19 @@ def make(
 
     Example: saccade world make pictures=5000 seed=1 --out worlds/five-thousand
     """
+    from saccade.progress import progress_bar
     from saccade.world import WorldConfig, make_world
 
     console = Console()
     config = override(WorldConfig(), settings or [])
-    columns = (
-        TextColumn("painting"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
     started = time.perf_counter()
     made = 0
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=sum(config.counts().values()), rate="")
+    with progress_bar("painting") as show:
 
         def tell(done: int, total: int) -> None:
             nonlocal made
             made = done
-            rate = 60 * done / (time.perf_counter() - started)
-            bar.update(task, completed=done, total=total, rate=f"{rate:,.0f} pictures/min")
+            show(done, total)
 
         world = make_world(config, out, workers, tell)
     seconds = time.perf_counter() - started

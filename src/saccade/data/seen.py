@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from saccade.data.extract import extract
 from saccade.data.pixels import open_pixels, photos_digest
 from saccade.data.records import CaptionedImages, CaptionedPhotos
 from saccade.errors import SaccadeError
 from saccade.files import cache_folder
+from saccade.progress import progress_bar
 from saccade.vision import load_eye
 
 
@@ -54,19 +51,3 @@ def first_photos(photos: CaptionedPhotos, limit: int) -> CaptionedPhotos:
         texts=tuple(photos.texts[i] for i in kept),
         image_of_text=photos.image_of_text[kept],
     )
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error that appears with the first progress: nothing flickers by when all is in the cache."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        tasks: list[TaskID] = []
-
-        def tell(done: int, total: int) -> None:
-            if not tasks:
-                tasks.append(progress.add_task(title, total=total))
-            progress.update(tasks[0], completed=done)
-
-        yield tell

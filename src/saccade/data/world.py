@@ -14,11 +14,11 @@ import numpy as np
 
 from saccade.data.extract import extract
 from saccade.data.records import CaptionedImages
-from saccade.data.seen import progress_bar
 from saccade.data.sources import source
 from saccade.data.store import FeatureStore
 from saccade.errors import SaccadeError, did_you_mean
 from saccade.files import cache_folder
+from saccade.progress import progress_bar
 from saccade.vision import Eye, load_eye
 from saccade.world import WorldConfig, make_world
 from saccade.world.config import SPLITS
