@@ -71,11 +71,13 @@ def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_unbroken_run(tmp_
     expected = folder_bytes(tmp_path / "whole")
     assert set(expected) > {"manifest.json", "broken.json", "shard-00000.arrow"}
     dice, kills, states = random.Random(5), 0, set()
-    for attempt in range(8):
+    for attempt in range(40):  # a busy machine needs more of them: eight, and until it was caught at different places
+        if attempt >= 8 and kills >= 8 and len(states) >= 4:
+            break
         folder = tmp_path / f"killed-{attempt}"
         for _ in range(4):
             process = child(partial(run, folder))
-            time.sleep(dice.uniform(0, length / 2))
+            time.sleep(dice.uniform(0, length if attempt % 2 else length / 2))
             os.kill(process, signal.SIGKILL)
             kills += ended(process) == -signal.SIGKILL
             if (folder / "manifest.json").exists():
@@ -85,7 +87,7 @@ def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_unbroken_run(tmp_
         run(folder)
         assert folder_bytes(folder) == expected
     assert kills >= 8
-    assert len(states) >= 4  # it was caught at different places
+    assert len(states) >= 4
     assert not list(tmp_path.glob(".*"))  # no lock stays behind
 
 
