@@ -56,7 +56,7 @@ def train(folder: Path, model: ToyModel, task: ToyTask, resume: bool = False, **
 
 def assert_near(state: State, expected: State) -> None:
     for name, value in expected.items():
-        torch.testing.assert_close(state[name].double(), value, rtol=1e-5, atol=1e-6, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(state[name].double(), value, rtol=1e-5, atol=1e-6)
 
 
 def test_the_average_by_the_formula() -> None:

@@ -23,6 +23,12 @@ def at_least_float32(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*it
     return vectors.float() if vectors.dtype in (torch.bfloat16, torch.float16) else vectors
 
 
+def dropout_layer(rate: float) -> nn.Dropout:
+    if not 0 <= rate < 1:
+        raise SaccadeError(f"dropout must be at least 0 and less than 1, not {rate}")
+    return nn.Dropout(rate)
+
+
 class ScalarWeightNorm(nn.Module):
     """A linear map W = g · U / ‖U‖_F with one scalar g for the whole matrix."""
 
@@ -45,7 +51,7 @@ class RegionEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.normalise = normalise
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropout_layer(dropout)
         self.fc: nn.Module
         if weight_norm:
             self.fc = ScalarWeightNorm(region_dim, dim)
@@ -74,7 +80,7 @@ class WordEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.normalise = normalise
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropout_layer(dropout)
         self.embed = nn.Embedding(vocabulary, word_dim)
         nn.init.uniform_(self.embed.weight, -0.1, 0.1)
         self.rnn = SentenceGru(word_dim, dim, layers, bidirectional)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from saccade.batch import ImageCode, PairBatch, PictureBatch, RegionBatch, TextBatch, TextCode, stack
 from saccade.data.records import CaptionedImages
+from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import UNKNOWN
 from saccade.metrics import recall
@@ -37,6 +38,12 @@ class MatchingConfig:
     min_count: int = 4  # words seen less often in training are unknown words
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 256  # pictures or sentences encoded at once
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.word_dropout < 1:
+            raise SaccadeError(f"word_dropout must be at least 0 and less than 1, not {self.word_dropout}")
+        if self.eval_batch < 1:
+            raise SaccadeError(f"eval_batch must be at least 1, not {self.eval_batch}")
 
 
 class MatchingTask:

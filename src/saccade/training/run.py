@@ -35,6 +35,14 @@ class SightConfig:
     rate: float = 0.2  # how fast the eye learns, beside the rest of the model
     augment: AugmentConfig = field(default_factory=AugmentConfig)
 
+    def __post_init__(self) -> None:
+        if self.frozen < 0:
+            raise SaccadeError(f"sight.frozen counts parts of a backbone: it must be zero or more, not {self.frozen}")
+        if not self.rate > 0:
+            raise SaccadeError(
+                f"sight.rate must be more than zero, not {self.rate}: tune=false leaves the eye as it is"
+            )
+
 
 @dataclass(frozen=True)
 class RunConfig:
@@ -99,14 +107,25 @@ def matching_parts(
     model = entry(config.system).model(settings, vocabulary, train.eye)
     assert isinstance(model, Matcher)
     if sight is not None:
-        for part in sight.backbone.parts[: config.sight.frozen]:
-            part.requires_grad_(False)
+        freeze(sight, config.sight.frozen)
         model.sight, model.sight_rate = sight, config.sight.rate
     if config.task.vectors:
         found = start_words(model, config.task.vectors)
         if console is not None:
             console.print(found.describe(), highlight=False)
     return model, MatchingTask(train, dev, vocabulary, config.task, config.sight.augment)
+
+
+def freeze(sight: GridNetwork, count: int) -> None:
+    """The first `count` parts of the backbone stay as they are; something must be left to train."""
+    parts = sight.backbone.parts
+    if count >= len(parts):
+        raise SaccadeError(
+            f"sight.frozen={count} leaves nothing of the eye {sight.config.name} to train: it has {len(parts)} "
+            f"part{'s' if len(parts) > 1 else ''}"
+        )
+    for part in parts[:count]:
+        part.requires_grad_(False)
 
 
 def train_run(config: RunConfig, folder: Path | str, resume: bool = False, console: Console | None = None) -> FitResult:

@@ -98,6 +98,14 @@ class GridNetwork(nn.Module):
             )
         self.dim = self.backbone.channels[self.config.level]
 
+    def train(self, mode: bool = True) -> GridNetwork:
+        """Batch normalisation that could not be folded keeps the figures it came with, in training too."""
+        super().train(mode)
+        for part in self.modules():
+            if isinstance(part, nn.modules.batchnorm._BatchNorm):
+                part.eval()
+        return self
+
     def forward(self, pictures: PictureBatch) -> RegionBatch:
         """Every cell of every grid, row by row, one grid after the other."""
         found = self.map(pictures.pixels)

@@ -117,6 +117,11 @@ class WorldBackbone(backbones.Backbone):
         maps: Maps = self.convolutions(pictures)
         return maps.detail, maps.joined
 
+    @property
+    def parts(self) -> tuple[nn.Module, ...]:
+        within = self.convolutions
+        return within.stem, within.fine, within.middle, within.coarse, within.join, within.smooth
+
     def fold_normalisation(self) -> None:
         fold(self)
 
