@@ -22,12 +22,14 @@ demo: $(INSTALLED)  ## see the idea work: make a world, train SCAN on it, search
 	$(BIN)/saccade demo --out demo; $(took)
 	@echo "── open demo/report.html in a browser"
 
-demo-photos: $(INSTALLED)  ## look at photographs: the regions an eye finds, named and drawn (under a minute)
+demo-photos: $(INSTALLED)  ## look at photographs: regions found and named, a sentence explained (half a minute)
 	@$(call say,demo-photos: photos/*.jpg → the bottom-up eye → demo/photos.png); \
 	$(BIN)/saccade see photos/*.jpg --eye bottomup --out demo/photos.png; $(took)
 	@$(call say,one of them larger: demo/photo.png); \
-	$(BIN)/saccade see photos/000000423617.jpg --eye bottomup --out demo/photo.png; $(took)
-	@echo "── open demo/photos.png and demo/photo.png; then your own: $(BIN)/saccade see YOUR.jpg"
+	$(BIN)/saccade see photos/000000433998.jpg --eye bottomup --out demo/photo.png; $(took)
+	@$(call say,why does a sentence fit? demo/why.png); \
+	$(BIN)/saccade explain photos/000000214753.jpg "two people ride horses on the beach" --out demo/why.png; $(took)
+	@echo "── open demo/photos.png, demo/photo.png and demo/why.png; then your own: $(BIN)/saccade see YOUR.jpg"
 
 test: lint  ## check style and types, then run the tests (about 2 minutes)
 	@$(call say,pytest on two cores); OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations 5; $(took)

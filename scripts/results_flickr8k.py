@@ -36,7 +36,6 @@ VARIANTS = {
     "i2t": ("SCAN, image→text", "scan", IMAGE_TO_TEXT),
     "frozen-pooled": ("pooled cosine, eye not trained", "vse", ["tune=false"]),
     "frozen-t2i": ("SCAN, text→image, eye not trained", "scan", ["tune=false"]),
-    "detector-t2i": ("SCAN, text→image, 36 regions of the detector", "scan", ["tune=false", "eye=bottomup@36"]),
 }
 BOTH = ("t2i", "i2t")
 COLUMNS = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in CUTOFFS] + ["rsum"]

@@ -28,6 +28,7 @@ SIDE = 1100  # of a square photo on its own
 COLOURS = (*(colour.glow for colour in PALETTE[:6]), "#ff7b7b", "#a6e85c", "#4fe0ea", "#e0ad76", "#f27bff", "#eef2f5")
 DARK, PALE = "#11161b", "#f4f6f8"
 NAMED, NUMBERED = 12, 100  # how many regions are labelled when nobody says
+DOUBTFUL = 0.1  # a region that the eye is less sure of is not named when nobody says how many
 HIDDEN = 0.3  # a label may lie over so much of another named region before it looks for a better place
 
 
@@ -58,12 +59,14 @@ class RegionPicture:
         return [bool((box[:2] <= 0.005).all() and (box[2:] >= 0.995).all()) for box in self.boxes]
 
     def best(self, top: int | None = None) -> list[int]:
-        """The regions to name, best first, `top` of them beside the whole picture (0: all)."""
-        if top is None:
-            top = NAMED if self.labels else NUMBERED
+        """The regions to name, best first, `top` of them beside the whole picture (0: all; None: the surest few)."""
         score = np.zeros(len(self.boxes)) if self.scores is None else self.scores
         order = [int(i) for i in np.argsort(-score, kind="stable")]
         parts = [i for i in order if not self.is_whole[i]]
+        if top is None:
+            top = NAMED if self.labels else NUMBERED
+            if self.labels and self.scores is not None:
+                top = min(top, max(1, int((self.scores[parts] >= DOUBTFUL).sum())))
         return (parts[:top] if top else parts) + [i for i in order if self.is_whole[i]]
 
     def save(self, path: Path | str, top: int | None = None) -> Path:
