@@ -75,7 +75,7 @@ def test_a_picture_in_a_folder_is_found_by_its_file_name(tmp_path: Path) -> None
         ({"images": [{"id": 1}], "annotations": []}, 'images[0]: "file_name" is missing, text was expected'),
         (
             {"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 1, "bbox": [1, 2]}]},
-            "annotations[0].bbox: x, y, width and height were expected",
+            'annotations[0]: "bbox" has 2 numbers, [x, y, width, height] was expected',
         ),
     ],
 )

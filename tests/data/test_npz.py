@@ -177,7 +177,8 @@ def test_from_npz_to_a_store_by_command_with_the_boxes_kept(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("a.json", "{", "is not valid JSON"),
+        ("a.json", "{", "not valid JSON"),
+        ("a.json", "[" * 100_000, "not usable JSON"),
         ("a.json", "[1]", 'a list "images" with width and height'),
         ("a.json", '{"a": [1, "x"]}', "entry 1: height is 'x'"),
         ("a.json", '{"a": 3}', "entry 1: width is None"),
@@ -185,7 +186,7 @@ def test_from_npz_to_a_store_by_command_with_the_boxes_kept(tmp_path: Path) -> N
         ("a.tsv", "image\twidth\theight\nx\t3\t0\n", "entry 1: height is '0'"),
         ("a.tsv", "image\twidth\nx\t3\n", "entry 1: height is None"),
         ("a.tsv", "", "holds no sizes"),
-        ("a.tsv.gz", "image", "could not read"),
+        ("a.tsv.gz", "image", "not a whole gzip file"),
     ],
 )
 def test_a_file_of_sizes_that_is_none(tmp_path: Path, name: str, text: str, sentence: str) -> None:

@@ -209,5 +209,5 @@ def test_bad_captions_are_named_by_line(tmp_path: Path, line: str, sentence: str
 def test_captions_must_be_utf8(tmp_path: Path) -> None:
     folder = write_store(tmp_path / "s", make_pictures(1))
     (folder / "captions.jsonl").write_bytes('{"image": "a", "text": "Bär"}'.encode("latin-1"))
-    with pytest.raises(SaccadeError, match=r"captions.jsonl is not UTF-8"):
+    with pytest.raises(SaccadeError, match=r"captions.jsonl, line 1 is not UTF-8"):
         FeatureStore.open(folder).captions()

@@ -88,10 +88,7 @@ def _read_coco(file: Entry) -> GivenBoxes:
         owner = annotation.whole("image_id")
         if owner not in names:
             raise SaccadeError(f'{annotation.where}: no picture has the id {owner} that "image_id" names')
-        where = f"{annotation.where}.bbox"
-        corner = annotation.list("bbox")
-        if len(corner) != 4:
-            raise SaccadeError(f"{where}: x, y, width and height were expected, not {str(corner)[:60]}")
-        x, y, width, height = (as_number(value, where) for value in corner)
-        boxes.setdefault(names[owner], []).append(_four([x, y, x + width, y + height], where))
+        x, y, width, height = annotation.numbers("bbox", ("x", "y", "width", "height"))
+        corners = [x, y, x + width, y + height]
+        boxes.setdefault(names[owner], []).append(_four(corners, f"{annotation.where}.bbox"))
     return GivenBoxes({name: np.array(rows, np.float32) for name, rows in boxes.items()}, "pixel", sizes)

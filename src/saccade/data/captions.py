@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from saccade.data.lines import read_json_lines
 from saccade.errors import SaccadeError
-from saccade.files import read_text, write_text
+from saccade.files import write_text
 
 CAPTIONS = "captions.jsonl"
 
@@ -24,13 +25,7 @@ class Caption:
 
 def read_captions(path: Path | str) -> tuple[Caption, ...]:
     found = []
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            values = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise SaccadeError(f"{path}, line {number}: not valid JSON ({error.msg})") from error
+    for number, values in read_json_lines(Path(path)):
         if not isinstance(values, dict) or not all(isinstance(values.get(key), str) for key in ("image", "text")):
             raise SaccadeError(f'{path}, line {number}: {{"image": id, "text": sentence}} was expected')
         split = values.get("split")

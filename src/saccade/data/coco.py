@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from saccade.data.entry import Entry, as_number, pixel_box
+from saccade.data.entry import Entry, pixel_box
 from saccade.data.flickr30k import karpathy_photos
 from saccade.data.json_items import read_items
 from saccade.data.karpathy import KarpathyImage, read_karpathy
@@ -63,7 +63,7 @@ def read_instances(path: Path, photos: Path) -> Iterator[BoxedPicture]:
     """
     images: dict[int, tuple[str, int, int]] = {}
     names: dict[int, str] = {}
-    boxes: dict[int, list[tuple[int, list[float], str]]] = {}
+    boxes: dict[int, list[tuple[int, tuple[float, ...], str]]] = {}
     for key, position, item in read_items(path):
         if key not in ("images", "annotations", "categories"):
             continue
@@ -74,9 +74,7 @@ def read_instances(path: Path, photos: Path) -> Iterator[BoxedPicture]:
         elif key == "categories":
             names[entry.whole("id")] = entry.text("name")
         elif not entry.values.get("iscrowd"):
-            box = [as_number(v, f"{entry.where}: bbox") for v in entry.list("bbox")]
-            if len(box) != 4:
-                raise SaccadeError(f'{entry.where}: "bbox" has {len(box)} numbers, [x, y, width, height] was expected')
+            box = entry.numbers("bbox", ("x", "y", "width", "height"))
             boxes.setdefault(entry.whole("image_id"), []).append((entry.whole("category_id"), box, entry.where))
     _all_known(boxes, images, path, "the picture")
     _all_known({c for found in boxes.values() for c, _, _ in found}, names, path, "the category")
@@ -87,7 +85,7 @@ def read_instances(path: Path, photos: Path) -> Iterator[BoxedPicture]:
 
 
 def boxed_things(
-    name: str, path: Path, width: int, height: int, things: Iterable[tuple[str, list[float], str]]
+    name: str, path: Path, width: int, height: int, things: Iterable[tuple[str, tuple[float, ...], str]]
 ) -> BoxedPicture:
     """A picture from (name, [x, y, width, height] in pixels, where it stands in a file) of each thing."""
     things = list(things)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from saccade.data.coco import boxed_things
-from saccade.data.entry import Entry, as_number
-from saccade.data.lines import find_file, read_json_lines
+from saccade.data.entry import Entry
+from saccade.data.lines import need_file, read_json_lines
 from saccade.data.photos import Photo, PhotoFolder, captioned_photos, chosen_splits
 from saccade.data.records import BoxedPicture, CaptionedPhotos
 from saccade.data.sources import need_root, source
@@ -28,7 +28,7 @@ class CocoLine:
     photo: Photo
     width: int
     height: int
-    things: tuple[tuple[str, list[float], str], ...]
+    things: tuple[tuple[str, tuple[float, ...], str], ...]
 
 
 @source("coco_mini")
@@ -55,9 +55,7 @@ def coco_mini_splits(root: Path) -> tuple[str, ...]:
 
 
 def read_coco_lines(root: Path) -> Iterator[CocoLine]:
-    path = find_file(root, "annotations.jsonl.gz")
-    if path is None:
-        raise SaccadeError(f"{root / 'annotations.jsonl.gz'} is missing: {HOLDS} were expected")
+    path = need_file(root, "annotations.jsonl.gz", f"{HOLDS} were expected")
     seen: set[str] = set()
     for number, value in read_json_lines(path):
         entry = Entry.of(value, f"{path}, line {number}")
@@ -71,11 +69,9 @@ def read_coco_lines(root: Path) -> Iterator[CocoLine]:
         yield CocoLine(photo, width, height, tuple(_things(entry)))
 
 
-def _things(entry: Entry) -> Iterator[tuple[str, list[float], str]]:
+def _things(entry: Entry) -> Iterator[tuple[str, tuple[float, ...], str]]:
     for thing in entry.entries("objects"):
-        box = [as_number(v, f"{thing.where}: bbox_xywh") for v in thing.list("bbox_xywh")]
-        if len(box) != 4:
-            raise SaccadeError(f'{thing.where}: "bbox_xywh" has {len(box)} numbers, 4 were expected')
+        box = thing.numbers("bbox_xywh", ("x", "y", "width", "height"))
         if not thing.values.get("iscrowd") and box[2] > 0 and box[3] > 0:
             yield thing.text("category"), box, thing.where
 

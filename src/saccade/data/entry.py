@@ -47,6 +47,14 @@ class Entry:
             self._refuse(key, "a list")
         return value  # type: ignore[return-value]
 
+    def numbers(self, key: str, names: tuple[str, ...]) -> tuple[float, ...]:
+        """As many numbers as there are names for them: ("x", "y", "width", "height")."""
+        values = self.list(key)
+        if len(values) != len(names):
+            counted = f'{self.where}: "{key}" has {len(values)} numbers'
+            raise SaccadeError(f"{counted}, [{', '.join(names)}] was expected")
+        return tuple(as_number(v, f"{self.where}: {key}[{n}]") for n, v in enumerate(values))
+
     def texts(self, key: str) -> tuple[str, ...]:
         return tuple(as_text(v, f"{self.where}: {key}[{n}]") for n, v in enumerate(self.list(key)))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from saccade.data.lines import find_file, read_lines, read_table
+from saccade.data.lines import find_file, need_file, read_lines, read_table
 from saccade.data.photos import (
     NoCaptions,
     Photo,
@@ -27,6 +27,7 @@ from saccade.errors import SaccadeError, did_you_mean
 HOLDS = (
     "images/, images.tsv.gz and captions.tsv.gz, or as published Flicker8k_Dataset/ and Flickr8k_text/ (docs: photos)"
 )
+WHOLE = f"a Flickr8k folder holds {HOLDS}"
 PHOTO_FOLDERS = ("Flicker8k_Dataset", "Flickr8k_Dataset", "images", "Images")
 LISTS = {"train": "Flickr_8k.trainImages.txt", "dev": "Flickr_8k.devImages.txt", "test": "Flickr_8k.testImages.txt"}
 LOST = frozenset({"2258277193_586949ec62.jpg"})  # in the published list of training photos, but never published
@@ -67,9 +68,7 @@ def open_flickr8k(split: str, root: Path | None, language: str = "en") -> Captio
 
 def read_photo_table(folder: Path) -> tuple[TablePhoto, ...]:
     """`images.tsv.gz`: every photo, its split, the size of its original."""
-    path = find_file(folder, "images.tsv.gz")
-    if path is None:
-        raise SaccadeError(f"{folder / 'images.tsv.gz'} is missing: a Flickr8k folder holds {HOLDS}")
+    path = need_file(folder, "images.tsv.gz", WHOLE)
     photos: dict[str, TablePhoto] = {}
     for line, (name, split, width, height) in read_table(path, ("image", "split", "orig_width", "orig_height")):
         if not all(side.isascii() and side.isdecimal() and 0 < int(side[:9]) < 10**6 for side in (width, height)):
@@ -108,12 +107,12 @@ def _open_tables(folder: Path, split: str, language: str) -> CaptionedPhotos:
 def _sentences(folder: Path, language: str) -> tuple[Path, Iterator[tuple[int, str, str]]]:
     """The file of a language, and (line, photo, sentence) of each of its rows."""
     if language == "en":
-        path = _need(folder, "captions.tsv.gz")
+        path = need_file(folder, "captions.tsv.gz", WHOLE)
         return path, ((n, row[0], row[2]) for n, row in read_table(path, ("image", "n", "caption")))
     if language == "de" and find_file(folder, GERMAN) is not None:
-        path = _need(folder, GERMAN)
+        path = need_file(folder, GERMAN, WHOLE)
         return path, ((n, row[0], row[2]) for n, row in read_table(path, ("image", "n", "de")))
-    path = _need(folder, TRANSLATIONS)
+    path = need_file(folder, TRANSLATIONS, WHOLE)
     columns = ("multi30k_split", "image", "en", "de", "fr", "cs")
     column = columns.index(language[:2])
     return path, ((n, row[1], row[column]) for n, row in read_table(path, columns))
@@ -124,13 +123,6 @@ def _known(path: Path, rows: Iterator[tuple[int, str, str]], names: set[str]) ->
         if name not in names:
             raise SaccadeError(f"{path}, line {line}: the photo {name[:80]!r} is not in images.tsv.gz")
         yield line, name, text
-
-
-def _need(folder: Path, name: str) -> Path:
-    path = find_file(folder, name)
-    if path is None:
-        raise SaccadeError(f"{folder / name} is missing: a Flickr8k folder holds {HOLDS}")
-    return path
 
 
 def _open_published(folder: Path, split: str) -> CaptionedPhotos:

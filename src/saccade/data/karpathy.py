@@ -12,11 +12,12 @@ from typing import Any
 
 from saccade.data.captioned_store import join_captions
 from saccade.data.captions import Caption
+from saccade.data.lines import read_json_file
 from saccade.data.records import CaptionedImages
 from saccade.data.sources import need_root, source
 from saccade.data.store import FeatureStore
 from saccade.errors import SaccadeError, did_you_mean
-from saccade.files import read_json, write_json
+from saccade.files import write_json
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class KarpathyImage:
 
 
 def read_karpathy(path: Path | str) -> tuple[KarpathyImage, ...]:
-    values = read_json(path)
+    values = read_json_file(Path(path))
     if not isinstance(values, dict) or not isinstance(values.get("images"), list):
         raise SaccadeError(f'{path} is not a Karpathy file: a mapping with the list "images" was expected')
     return tuple(_image(entry, f"{path}, images[{n}]") for n, entry in enumerate(values["images"]))

@@ -24,6 +24,14 @@ def find_file(folder: Path, *names: str) -> Path | None:
     return None
 
 
+def need_file(folder: Path, name: str, why: str) -> Path:
+    """The file, plain or gzipped, or a sentence that names it and goes on with `why`."""
+    path = find_file(folder, name)
+    if path is None:
+        raise SaccadeError(f"{folder / name} is missing: {why}")
+    return path
+
+
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """(number from 1, text) of each line of a UTF-8 file; `.gz` is unpacked. Only a line feed ends a line."""
     number = 0

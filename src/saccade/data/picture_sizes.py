@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from saccade.errors import SaccadeError, explain_os_errors
+from saccade.data.lines import read_json_file, read_lines
+from saccade.errors import SaccadeError
 
 Sizes = Mapping[str, tuple[int, int]]  # (width, height) by picture id
 NO_SIZES: Sizes = {}
@@ -45,24 +44,15 @@ def find_sizes(path: Path) -> Sizes:
 
 
 def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
-    with explain_os_errors(path, "read"):
-        try:
-            with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as f:
-                text = f.read()
-        except (UnicodeDecodeError, EOFError) as error:
-            raise SaccadeError(f"{path} is not UTF-8 text") from error
     if ".json" in path.suffixes:
-        yield from _json_entries(text, path)
+        yield from _json_entries(path)
         return
-    for row in csv.DictReader(text.split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE):
+    for row in csv.DictReader((line for _, line in read_lines(path)), delimiter="\t", quoting=csv.QUOTE_NONE):
         yield {key.removeprefix("orig_"): value for key, value in row.items() if isinstance(key, str)}
 
 
-def _json_entries(text: str, path: Path) -> Iterator[Mapping[str, Any]]:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise SaccadeError(f"{path} is not valid JSON: {error.msg} at line {error.lineno}") from error
+def _json_entries(path: Path) -> Iterator[Mapping[str, Any]]:
+    value = read_json_file(path)
     entries = value.get("images") if isinstance(value, dict) and "images" in value else value
     if isinstance(entries, dict):
         pairs = [(k, v if isinstance(v, list) and len(v) == 2 else [None, None]) for k, v in entries.items()]

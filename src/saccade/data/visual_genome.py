@@ -15,12 +15,12 @@ from jaxtyping import Float32
 
 from saccade.data.entry import Entry
 from saccade.data.json_items import read_items
-from saccade.data.lines import find_file
+from saccade.data.lines import find_file, need_file
 from saccade.data.photos import PhotoFolder, chosen_splits
 from saccade.data.records import BoxedPicture
 from saccade.errors import SaccadeError
 
-HOLDS = "image_data.json, objects.json or attributes.json, and the photos in VG_100K/ and VG_100K_2/"
+WHOLE = "Visual Genome is image_data.json, objects.json or attributes.json, and the photos in VG_100K/ and VG_100K_2/"
 PHOTO_FOLDERS = ("VG_100K", "VG_100K_2", "images/VG_100K", "images/VG_100K_2", "images")
 DEV_EVERY = 20  # there is no official split: every twentieth photo, by its number, is dev
 
@@ -62,7 +62,7 @@ def boxed_visual_genome(root: Path, split: str = "all") -> tuple[BoxedPicture, .
 
 def read_image_data(root: Path) -> dict[int, VisualGenomeImage]:
     """`image_data.json`: every photo's number and size."""
-    path = _need(root, "image_data.json")
+    path = need_file(root, "image_data.json", WHOLE)
     images: dict[int, VisualGenomeImage] = {}
     for entry in _entries(path):
         id = entry.whole("image_id")
@@ -74,7 +74,7 @@ def read_image_data(root: Path) -> dict[int, VisualGenomeImage]:
 
 def read_objects(root: Path, split: str = "all") -> Iterator[BoxedPicture]:
     """From `attributes.json` where it is there (objects with attributes), else from `objects.json`."""
-    path = find_file(root, "attributes.json") or _need(root, "objects.json")
+    path = find_file(root, "attributes.json") or need_file(root, "objects.json", WHOLE)
     key = path.name.partition(".")[0]
     photos = PhotoFolder(*_photo_folders(root))
     for image, entry in _pictures(root, path, split):
@@ -100,7 +100,7 @@ def read_objects(root: Path, split: str = "all") -> Iterator[BoxedPicture]:
 
 def read_regions(root: Path, split: str = "all") -> Iterator[tuple[VisualGenomeImage, tuple[DescribedRegion, ...]]]:
     """`region_descriptions.json`: what was written about parts of each photo."""
-    path = _need(root, "region_descriptions.json")
+    path = need_file(root, "region_descriptions.json", WHOLE)
     for image, entry in _pictures(root, path, split):
         regions = [(region.text("phrase").strip(), _box(region, image)) for region in entry.entries("regions")]
         yield image, tuple(DescribedRegion(text, box) for text, box in regions if text and box is not None)
@@ -108,7 +108,7 @@ def read_regions(root: Path, split: str = "all") -> Iterator[tuple[VisualGenomeI
 
 def read_relations(root: Path, split: str = "all") -> Iterator[tuple[VisualGenomeImage, tuple[Relation, ...]]]:
     """`relationships.json`: which thing does what to which."""
-    path = _need(root, "relationships.json")
+    path = need_file(root, "relationships.json", WHOLE)
     for image, entry in _pictures(root, path, split):
         found = []
         for relation in entry.entries("relationships"):
@@ -149,13 +149,6 @@ def _entries(path: Path) -> Iterator[Entry]:
         if key:
             raise SaccadeError(f"{path} is a mapping, a list of photos was expected")
         yield Entry.of(item, f"{path}, [{position}]")
-
-
-def _need(root: Path, name: str) -> Path:
-    path = find_file(root, name)
-    if path is None:
-        raise SaccadeError(f"{root / name} is missing: Visual Genome is {HOLDS}")
-    return path
 
 
 def _photo_folders(root: Path) -> tuple[Path, ...]:
