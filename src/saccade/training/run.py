@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 
 from saccade.config import from_dict, load_yaml, override, save_yaml, to_dict, update
@@ -136,6 +137,8 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
         changed = differing_key(to_dict(load_run_config(folder)), to_dict(config), MAY_CHANGE)
         if changed:
             raise SaccadeError(f"{folder} was started with another {changed}; only the length of a run may change")
+    if config.sight.tune and console is not None and not torch.cuda.is_available():
+        console.print("note: training the eye without a GPU takes days; tune=false learns from one that stays as it is")
     sight = tunable_grid(config.data.eye) if config.sight.tune else None
     splits = (config.data.train_split, config.data.dev_split)
     train, dev = (open_split(config.data, split, sight.size if sight else None) for split in splits)
