@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from saccade.cli.device import Device
 from saccade.errors import SaccadeError, did_you_mean
 from saccade.vision.backbones import load_backbone
 from saccade.vision.bottomup import BottomUpEye
@@ -40,6 +41,7 @@ from saccade.weights_file import Form
 from saccade.world import Split, WorldConfig, make_world
 
 console = Console()
+BEST_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 SMALLEST = 0.025  # of a side: a sliver behind another thing is not asked for
 WARM_UP = 0.05  # of the steps
@@ -200,27 +202,32 @@ def main(
     out: Annotated[Path, typer.Option(help="Where the weights go.")] = Path("runs/bottomup"),
     split: Annotated[str, typer.Option(help="The split to learn from.")] = "train",
     test_split: Annotated[str, typer.Option(help="The split to measure on.")] = "dev",
-    epochs: Annotated[int, typer.Option(help="How often each picture is shown.")] = 24,
-    size: Annotated[int, typer.Option(help="Pictures are stretched to this square, in pixels.")] = 320,
-    batch_size: Annotated[int, typer.Option(help="Pictures a step.")] = 32,
-    rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-3,
-    backbone_rate: Annotated[float, typer.Option(help="Its share for the backbone; 0 keeps it as it is.")] = 0.1,
+    epochs: Annotated[int, typer.Option(min=1, help="How often each picture is shown.")] = 24,
+    size: Annotated[int, typer.Option(min=32, help="Pictures are stretched to this square, in pixels.")] = 320,
+    batch_size: Annotated[int, typer.Option(min=1, help="Pictures a step.")] = 32,
+    rate: Annotated[float, typer.Option(min=0.0, help="Highest learning rate.")] = 1e-3,
+    backbone_rate: Annotated[
+        float, typer.Option(min=0.0, help="Its share for the backbone; 0 keeps it as it is.")
+    ] = 0.1,
     backbone: Annotated[
         str, typer.Option(help="The backbone, e.g. efficientnet-lite0 or world.")
     ] = "efficientnet-lite0",
     pretrained: Annotated[bool, typer.Option(help="Start from the backbone's own weights.")] = True,
-    class_count: Annotated[int, typer.Option(help="A name is a class if it stands on so many boxes.")] = 15,
-    attribute_count: Annotated[int, typer.Option(help="The same for attributes.")] = 15,
-    pictures: Annotated[int, typer.Option(help="Of the world: pictures to make; of other data: at most, 0 all.")] = 0,
+    class_count: Annotated[int, typer.Option(min=1, help="A name is a class if it stands on so many boxes.")] = 15,
+    attribute_count: Annotated[int, typer.Option(min=1, help="The same for attributes.")] = 15,
+    pictures: Annotated[
+        int, typer.Option(min=0, help="Of the world: pictures to make; of other data: at most, 0 all.")
+    ] = 0,
     form: Annotated[Form, typer.Option(help="How weights are kept: float32, float16, or int8.")] = "int8",
     seed: Annotated[int, typer.Option(help="Of the weights, the order, and the world.")] = 7002,
-    device: Annotated[str, typer.Option(help="cuda or cpu.")] = "cuda" if torch.cuda.is_available() else "cpu",
+    device: Device = BEST_DEVICE,
 ) -> None:
     """Open pictures with named boxes, teach a detector to find, name and describe them, measure it, and keep it."""
     started = time.perf_counter()
     torch.manual_seed(seed)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
+    body = load_backbone(backbone, pretrained)  # before the pictures: opening them takes minutes
     world = (pictures or 8000, seed)
     taught_with = boxed_pictures(data, root, split, world)
     tested_with = boxed_pictures(data, root, test_split, world)
@@ -234,7 +241,7 @@ def main(
     opened = time.perf_counter()
 
     config = BottomUpConfig(backbone=backbone, size=size, classes=classes, attributes=attributes)
-    network = BottomUpNetwork(config, load_backbone(backbone, pretrained))
+    network = BottomUpNetwork(config, body)
     history = teach(network, train, epochs, batch_size, rate, backbone_rate, device)
     taught = time.perf_counter()
     eye = BottomUpEye(network, f"bottomup:{out}")
