@@ -6,19 +6,57 @@ from pathlib import Path
 
 import pytest
 
+from saccade.tasks import MatchingConfig
 from saccade.training import TrainerConfig
 from saccade.training.config import MAY_CHANGE
+from saccade.training.run import SightConfig, run_config
+from saccade.vision.augment import AugmentConfig
+from saccade.vision.backbones import load_backbone
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 
 
+SHOWN = {"None": "none", "True": "true", "False": "false", "0.0": "0"}
+
+
+def rows(section: str) -> dict[str, str]:
+    """The defaults that the tables of one section of the page give."""
+    (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## )", PAGE, flags=re.MULTILINE | re.DOTALL)
+    return dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, flags=re.MULTILINE))
+
+
+def defaults(*settings: type) -> dict[str, str]:
+    plain = [f for s in settings for f in dataclasses.fields(s) if f.default is not dataclasses.MISSING]
+    return {f.name: SHOWN.get(str(f.default), str(f.default)) for f in plain}
+
+
 def test_the_page_has_every_setting_with_its_default() -> None:
-    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", PAGE, flags=re.MULTILINE))
-    for field in dataclasses.fields(TrainerConfig):
-        shown = {"None": "none", "True": "true", "0.0": "0"}
-        assert rows[field.name] == shown.get(str(field.default), str(field.default))
+    assert rows("Settings") == defaults(TrainerConfig)
+    assert rows("From photos, the eye included") == defaults(SightConfig, AugmentConfig, MatchingConfig)
     for name in MAY_CHANGE:
         assert f"`{name}`" in PAGE.split("Exempt are")[1].split("(With")[0]
+
+
+def test_the_commands_on_photos_are_settings_that_hold() -> None:
+    """Every `saccade train … data=flickr8k` of the page can be told, and says what the text says of it."""
+    commands = re.findall(r"^saccade train (\w+) (data=flickr8k[^#\n]*)", PAGE, flags=re.MULTILINE)
+    assert len(commands) >= 3
+    runs = [run_config(system, words.split(" --out")[0].split()) for system, words in commands]
+    assert [run.sight.tune for run in runs] == ["tune=false" not in words for _, words in commands]
+    for run in runs:
+        assert run.task.items == "pictures"
+        assert run.task.ramp_steps
+        assert run.model.dropout
+        assert run.trainer.average
+
+
+def test_the_page_counts_the_parts_of_backbones() -> None:
+    counts = {"efficientnet-lite0": 9, "efficientnet-lite2": 9, "mobilenet-v2": 9, "world": 6}
+    for name, count in counts.items():
+        assert len(load_backbone(name, pretrained=False).parts) == count
+    side = load_backbone("efficientnet-lite0", pretrained=False).size
+    assert f"{side * side * 3 / 1000:.0f} kB" == "151 kB"
+    assert "151 kB each at 224" in " ".join(PAGE.split())
 
 
 def test_the_example_of_a_task_works_as_printed(
