@@ -24,7 +24,8 @@ from rich.table import Table
 
 from saccade.errors import SaccadeError
 from saccade.files import read_json, read_text, write_text
-from saccade.vision.world_backbone import fold, parameter_count
+from saccade.vision.convolution import fold
+from saccade.vision.world_backbone import parameter_count
 from saccade.vision.world_eye import WEIGHTS, WorldEye
 from saccade.vision.world_eye_config import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, EyeConfig
 from saccade.vision.world_eye_network import EyeNetwork

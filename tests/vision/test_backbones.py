@@ -62,6 +62,7 @@ def test_folding_changes_no_map_and_may_be_done_twice(backbone: Backbone, pixels
     folded.fold_normalisation()
     folded.fold_normalisation()
     assert not [m for m in folded.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    assert all(p.requires_grad for p in folded.parameters())  # the biases that folding makes too
     with torch.inference_mode():
         for a, b in zip(folded(folded.normalise(pixels)), plain(plain.normalise(pixels)), strict=True):
             assert (a - b).abs().max() <= 1e-5 * b.abs().max()

@@ -95,6 +95,7 @@ def test_things_are_named_and_the_picture_is_not(eye: BottomUpEye, rectangles: A
 def test_kept_and_opened_again_with_any_number(eye: BottomUpEye, rectangles: Any, tmp_path: Path) -> None:
     eye.save(tmp_path / "kept", {"command": "x"})
     plain = load_eye(f"bottomup:{tmp_path / 'kept'}")
+    assert plain.digest == eye.digest
     assert plain.name == f"bottomup:{tmp_path / 'kept'}"
     before, after = eye.see(list(rectangles.pixels[:4])), plain.see(list(rectangles.pixels[:4]))
     boxes = [before.boxes[i][before.mask[i]].numpy() for i in range(4)]
@@ -115,8 +116,12 @@ def test_what_cannot_be_opened_is_said(eye: BottomUpEye, tmp_path: Path) -> None
     with pytest.raises(SaccadeError, match="is missing"):
         load_bottomup(tmp_path / "none.json")
     eye.save(tmp_path)
-    with pytest.raises(SaccadeError, match="regions a picture are a number"):
-        open_eye(f"{tmp_path}@0")
+    for count in ("0", "9-3"):
+        with pytest.raises(SaccadeError, match="at least 1, and the larger number last"):
+            open_eye(f"{tmp_path}@{count}")
+    for folder in ("@-5", "@5-", "@²", "@many"):  # no numbers: part of the folder's name
+        with pytest.raises(SaccadeError, match=f"{folder} holds no detector"):
+            open_eye(f"{tmp_path}{folder}")
     facts = json.loads((tmp_path / "bottomup.json").read_text())
     (tmp_path / "bottomup.json").write_text(json.dumps({"config": {**facts["config"], "dim": 40}}))
     with pytest.raises(SaccadeError, match="does not fit the network"):

@@ -18,19 +18,19 @@ from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from saccade.batch import RegionBatch
-from saccade.config import from_dict, to_dict
 from saccade.errors import SaccadeError
-from saccade.files import read_json, sha256, write_json
 from saccade.vision.bottomup_config import BottomUpConfig
 from saccade.vision.bottomup_network import BottomUpNetwork, DetectorMaps, refine
-from saccade.vision.boxes import WHOLE, check_boxes
-from saccade.vision.eye import Eye, RegionDescription
-from saccade.vision.pictures import Picture, ids_of, name_of
+from saccade.vision.boxes import WHOLE
+from saccade.vision.eye import Eye, RegionDescription, split_count
+from saccade.vision.eye_files import fill_weights, read_eye_config, write_eye
+from saccade.vision.pictures import Picture, ids_of
 from saccade.vision.region_sampling import pick
 from saccade.vision.rpn import propose
 from saccade.vision.selection import class_confidence, select
-from saccade.weights_file import Form, read_weights, write_weights
+from saccade.weights_file import Form
 
+RECIPE = "recipes/bottomup.py"
 SHIPPED = Path(__file__).parent / "weights" / "bottomup_flickr8k.json"
 FLOOR = 0.01  # class scores below this neither suppress nor count: boxes without any higher stay as they were proposed
 
@@ -56,8 +56,7 @@ class BottomUpEye(Eye):
         c = network.config
         self.name = name
         self.weights = weights  # digest of the weights file
-        settings = (weights, c.least, c.most, c.confidence, c.class_overlap, c.proposals, c.candidates, c.whole, c.size)
-        self.digest = hashlib.sha256(repr(settings).encode()).hexdigest()
+        self.digest = _digest(weights, c)
         self.dim = c.dim
         self.picture_size = c.size
 
@@ -128,25 +127,16 @@ class BottomUpEye(Eye):
         form: Form = "float16",
     ) -> None:
         """Write `<stem>.safetensors` and `<stem>.json`: config with class and attribute names, and `facts`."""
-        path = Path(folder) / f"{stem}.safetensors"
-        write_weights(path, self.network.state_dict(), form)
-        self.weights = sha256(path)
-        write_json(path.with_suffix(".json"), {"config": to_dict(self.config), "sha256": self.weights, **(facts or {})})
+        self.weights = write_eye(Path(folder) / stem, self.network, self.config, facts, form)
+        self.digest = _digest(self.weights, self.config)
 
     @torch.inference_mode()
     def look(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
     ) -> Iterator[Seen]:
         """The regions of `batch_size` pictures at a time, padded, on the eye's device."""
-        if boxes is not None and len(boxes) != len(images):
-            raise SaccadeError(f"{len(images)} pictures but {len(boxes)} arrays of boxes: one for each is needed")
-        for start in range(0, len(images), batch_size):
-            part = range(start, min(start + batch_size, len(images)))
-            pixels = np.stack([self.prepare(images[i], name_of(images[i], i)) for i in part])
-            given = None
-            if boxes is not None:
-                given = [check_boxes(boxes[i], name_of(images[i], i)) for i in part]
-            yield self.regions(torch.from_numpy(pixels).to(self.device), given)
+        for arrays, given in self.batches(images, boxes, batch_size):
+            yield self.regions(torch.from_numpy(np.stack(arrays)).to(self.device), given)
 
     def regions(self, pixels: UInt8[Tensor, "image size size 3"], given: list[Tensor] | None = None) -> Seen:
         maps = self.network.maps(pixels)
@@ -174,6 +164,11 @@ class BottomUpEye(Eye):
         return pick(boxes, order), pick(confidence, order), real
 
 
+def _digest(weights: str, c: BottomUpConfig) -> str:
+    settings = (weights, c.least, c.most, c.confidence, c.class_overlap, c.proposals, c.candidates, c.whole, c.size)
+    return hashlib.sha256(repr(settings).encode()).hexdigest()
+
+
 def _with_whole(boxes: Tensor, scores: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The whole picture after the last real region of each picture, sure as can be."""
     images, device = len(boxes), boxes.device
@@ -187,48 +182,28 @@ def _with_whole(boxes: Tensor, scores: Tensor, real: Tensor) -> tuple[Tensor, Te
 
 def open_eye(argument: str = "") -> BottomUpEye:
     """The detector of the package, or of a FOLDER; `@36` or `@10-100` after it sets the number of regions."""
-    path, at, numbers = argument.rpartition("@")
-    if not at or not numbers.replace("-", "", 1).isdigit():
-        path, numbers = argument, ""
+    path, limits = split_count(argument)
     eye = load_bottomup(Path(path) if path else SHIPPED)
-    name = f"bottomup:{path}" if path else "bottomup"
-    if not numbers:
-        return BottomUpEye(eye.network, name, eye.weights)
-    least, _, most = numbers.partition("-")
-    limits = int(least), int(most or least)
-    if not 1 <= limits[0] <= limits[1]:
-        raise SaccadeError(f'the eye "{name}@{numbers}": regions a picture are a number, or two such as 10-100')
-    config = eye.config
-    eye.network.config = replace(config, least=limits[0], most=limits[1], proposals=max(config.proposals, limits[1]))
-    return BottomUpEye(eye.network, f"{name}@{numbers}", eye.weights)
+    if limits is not None:
+        least, most = limits
+        proposals = max(eye.config.proposals, most)
+        eye.network.config = replace(eye.config, least=least, most=most, proposals=proposals)
+    return BottomUpEye(eye.network, f"bottomup:{argument}" if path else f"bottomup{argument}", eye.weights)
 
 
 def load_bottomup(path: Path | str = SHIPPED) -> BottomUpEye:
     """A detector from the folder its recipe wrote to, or from its .json file."""
     facts = _facts_file(Path(path))
-    weights = facts.with_suffix(".safetensors")
-    if not weights.exists():
-        raise SaccadeError(f"{weights} is missing: a detector is trained by `python recipes/bottomup.py`")
-    values = read_json(facts)
-    if not isinstance(values, dict) or not isinstance(values.get("config"), dict):
-        raise SaccadeError(f'{facts} must hold a "config", as written by recipes/bottomup.py')
-    network = BottomUpNetwork(from_dict(BottomUpConfig, values["config"], where=f"{facts.name}: config"))
+    network = BottomUpNetwork(read_eye_config(facts, BottomUpConfig, RECIPE))
     network.backbone.fold_normalisation()
-    state = read_weights(weights)
-    try:
-        network.load_state_dict(state)
-    except RuntimeError as error:
-        raise SaccadeError(f"{weights} does not fit the network that {facts.name} describes") from error
-    return BottomUpEye(network, f"bottomup:{path}", sha256(weights))
+    return BottomUpEye(network, f"bottomup:{path}", fill_weights(network, facts))
 
 
 def _facts_file(path: Path) -> Path:
     if path.suffix == ".json":
-        if not path.exists():
-            raise SaccadeError(f"{path} is missing: a detector is trained by `python recipes/bottomup.py`")
         return path
     found = sorted(path.glob("bottomup*.json"))
     if len(found) != 1:
         what = f"{len(found)} detectors ({', '.join(f.name for f in found)})" if found else "no detector"
-        raise SaccadeError(f"{path} holds {what}: one bottomup*.json was expected, as recipes/bottomup.py writes it")
+        raise SaccadeError(f"{path} holds {what}: one bottomup*.json was expected, as {RECIPE} writes it")
     return found[0]

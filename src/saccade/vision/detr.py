@@ -11,8 +11,6 @@ the queries', so a feature store should hold one kind or the other.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,11 +22,11 @@ from torch import Tensor
 
 from saccade.batch import RegionBatch
 from saccade.errors import SaccadeError
-from saccade.vision.boxes import WHOLE, check_boxes, clip, valid
+from saccade.vision.boxes import WHOLE, clip, valid
 from saccade.vision.detr_loading import load_detector
 from saccade.vision.detr_pictures import PictureForm
-from saccade.vision.eye import Eye, RegionDescription
-from saccade.vision.pictures import Picture, as_array, ids_of, name_of
+from saccade.vision.eye import Eye, RegionDescription, network_digest, split_count
+from saccade.vision.pictures import Picture, as_array, ids_of
 from saccade.vision.roi import roi_bilinear
 
 CONFIDENCE = 0.2  # a query that is less sure stays out, unless there are too few
@@ -58,7 +56,7 @@ class DetrEye(Eye):
         self.least, self.most = least, most
         self.labels: dict[int, str] = {int(k): str(v) for k, v in network.config.id2label.items()}
         self.dim = int(getattr(network.config, "d_model", None) or network.config.hidden_size)
-        self.digest = _digest(network, repr((form, least, most, CONFIDENCE)))
+        self.digest = network_digest(network, f"{type(network).__name__} {(form, least, most, CONFIDENCE)!r}")
 
     def prepare(self, picture: Picture, where: str = "the picture") -> UInt8[np.ndarray, "row column 3"]:
         return self.form.resize(as_array(picture, where))
@@ -96,15 +94,10 @@ class DetrEye(Eye):
     @torch.inference_mode()
     def _look(self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None, batch_size: int) -> Iterator[_Seen]:
         """Pictures of one size go through the network together: none is padded, so none depends on its neighbours."""
-        if boxes is not None and len(boxes) != len(images):
-            raise SaccadeError(f"{len(images)} pictures but {len(boxes)} arrays of boxes: one for each is needed")
-        for start in range(0, len(images), batch_size):
-            part = range(start, min(start + batch_size, len(images)))
-            arrays = {i: self.prepare(images[i], name_of(images[i], i)) for i in part}
-            given = None if boxes is None else {i: check_boxes(boxes[i], name_of(images[i], i)) for i in part}
+        for arrays, given in self.batches(images, boxes, batch_size):
             seen: dict[int, _Seen] = {}
-            for shape in sorted({a.shape for a in arrays.values()}):
-                alike = [i for i in part if arrays[i].shape == shape]
+            for shape in sorted({a.shape for a in arrays}):
+                alike = [i for i, array in enumerate(arrays) if array.shape == shape]
                 step = max(1, PIXELS // (shape[0] * shape[1]))
                 for at in range(0, len(alike), step):
                     group = alike[at : at + step]
@@ -114,7 +107,7 @@ class DetrEye(Eye):
                         seen.update(zip(group, self._found(output), strict=True))
                     else:
                         seen.update(zip(group, self._inside(output, pixels, [given[i] for i in group]), strict=True))
-            yield from (seen[i] for i in part)
+            yield from (seen[i] for i in range(len(arrays)))
 
     def _run(self, pixels: Tensor) -> Any:
         output = self.network(pixel_values=self.form.normalise(pixels))
@@ -192,18 +185,7 @@ class DetrEye(Eye):
 
 def open_eye(argument: str = "") -> DetrEye:
     """`HUB/NAME` or a folder, and how many regions: `facebook/detr-resnet-50@36`."""
-    found = re.fullmatch(r"(.+?)(?:@(\d{1,4})(?:-(\d{1,4}))?)?", argument)
-    if found is None:
+    source, limits = split_count(argument)
+    if not source:
         raise SaccadeError('the eye "detr" needs a detector: detr:HUB/NAME or detr:FOLDER')
-    source, least, most = found[1], int(found[2] or LEAST), int(found[3] or found[2] or MOST)
-    if not 1 <= least <= most:
-        raise SaccadeError(f'"{argument}" asks for {least} to {most} regions: at least 1, and the larger number last')
-    return DetrEye(*load_detector(source), f"detr:{argument}", least, most)
-
-
-def _digest(network: Any, settings: str) -> str:
-    digest = hashlib.sha256(f"{type(network).__name__} {settings}".encode())
-    for name, value in sorted(network.state_dict().items()):
-        digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    return DetrEye(*load_detector(source), f"detr:{argument}", *(limits or (LEAST, MOST)))

@@ -7,15 +7,14 @@ while the blocks between are widened and repeated more. The ImageNet weights are
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Float, UInt8
-from torch import Tensor, nn
+from torch import Tensor
 
 from saccade.errors import SaccadeError, did_you_mean
 from saccade.package_files import PackageFile
-from saccade.vision.backbones import Backbone
-from saccade.vision.inverted_residual import InvertedResidual, Relu6Convolution, fold
+from saccade.vision.inverted_residual import Stage, StagedNetwork
 from saccade.vision.package_weights import load_weights
 
 
@@ -25,17 +24,6 @@ class Variant:
     depth: float
     size: int  # of the pictures it was trained on
     weights: PackageFile
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Blocks of one shape, before scaling. The first of them has the stride."""
-
-    repeats: int
-    kernel: int
-    stride: int
-    expand: int
-    outputs: int
 
 
 def _package(variant: int, sha256: str, extra: str = "") -> PackageFile:
@@ -55,7 +43,6 @@ VARIANTS = {
     ),
 }
 
-STEM, HEAD = 32, 1280
 STAGES = (
     Stage(1, 3, 1, 1, 16),  # stride 2, the stem's
     Stage(2, 3, 2, 6, 24),  # 4
@@ -65,58 +52,27 @@ STAGES = (
     Stage(4, 5, 2, 6, 192),  # 32
     Stage(1, 3, 1, 6, 320),
 )
-LAST_AT_STRIDE = (1, 2, 4)  # stages whose output is the last of strides 4, 8 and 16; the head's is that of 32
 
 
-class EfficientNetLite(Backbone):
-    """Maps of strides 4, 8, 16 and 32; the last is the head's, the one ImageNet's classes are read from."""
+class EfficientNetLite(StagedNetwork):
+    """The last of its maps is the one ImageNet's classes are read from."""
 
     def __init__(self, name: str) -> None:
-        super().__init__()
         variant = VARIANTS[name]
-        self.name = name
-        self.size = variant.size
-        self.stem = Relu6Convolution(3, STEM, 3, 2)
-        self.stages = nn.ModuleList()
-        inputs = STEM
-        widths = []
-        for i, stage in enumerate(STAGES):
-            outputs = _scale_width(stage.outputs, variant.width)
-            at_an_end = i in (0, len(STAGES) - 1)  # these are not repeated more either
-            repeats = stage.repeats if at_an_end else math.ceil(stage.repeats * variant.depth)
-            blocks = nn.Sequential()
-            for j in range(repeats):
-                stride = stage.stride if j == 0 else 1
-                blocks.append(InvertedResidual(inputs, outputs, stage.kernel, stride, stage.expand))
-                inputs = outputs
-            self.stages.append(blocks)
-            widths.append(outputs)
-        self.head = Relu6Convolution(inputs, HEAD)
-        self.strides = (4, 8, 16, 32)
-        self.channels = (*(widths[i] for i in LAST_AT_STRIDE), HEAD)
+        ends = STAGES[0], STAGES[-1]  # these are not repeated more
+        stages = [
+            replace(
+                stage,
+                outputs=_scale_width(stage.outputs, variant.width),
+                repeats=stage.repeats if stage in ends else math.ceil(stage.repeats * variant.depth),
+            )
+            for stage in STAGES
+        ]
+        super().__init__(name, variant.size, stages, padding="same", eps=1e-3)
 
     def normalise(self, pixels: UInt8[Tensor, "image height width 3"]) -> Float[Tensor, "image 3 height width"]:
         """Bytes to about −1..1. The permutation is a view: the memory stays channels-last."""
         return (pixels.permute(0, 3, 1, 2).float() - 127) * (1 / 128)
-
-    def forward(
-        self, pictures: Float[Tensor, "image 3 height width"]
-    ) -> tuple[Float[Tensor, "image channel row column"], ...]:
-        found = []
-        maps = self.stem(pictures)
-        for i, stage in enumerate(self.stages):
-            maps = stage(maps)
-            if i in LAST_AT_STRIDE:
-                found.append(maps)
-        return (*found, self.head(maps))
-
-    @property
-    def parts(self) -> tuple[nn.Module, ...]:
-        return (self.stem, *self.stages, self.head)
-
-    def fold_normalisation(self) -> None:
-        """Batch normalisation, as it is in eval mode, becomes part of the convolutions: quicker, the same maps."""
-        fold(self)
 
 
 def open_backbone(name: str, pretrained: bool = True) -> EfficientNetLite:
@@ -133,11 +89,10 @@ def open_backbone(name: str, pretrained: bool = True) -> EfficientNetLite:
 def _rename(state: dict[str, Tensor], network: EfficientNetLite) -> dict[str, Tensor]:
     """The package's names (`_blocks.3._expand_conv`, `_blocks.3._bn0` …) as ours, the classifier left out."""
     ours = {"_conv_stem": "stem.conv", "_bn0": "stem.norm", "_conv_head": "head.conv", "_bn1": "head.norm"}
-    numbered = ((i, j) for i, stage in enumerate(network.stages) for j in range(len(stage)))  # type: ignore[arg-type]
-    for number, (i, j) in enumerate(numbered):
+    for number, block in enumerate(network.block_names):
         for part, norm in (("expand", "_bn0"), ("depthwise", "_bn1"), ("project", "_bn2")):
-            ours[f"_blocks.{number}._{part}_conv"] = f"stages.{i}.{j}.{part}.conv"
-            ours[f"_blocks.{number}.{norm}"] = f"stages.{i}.{j}.{part}.norm"
+            ours[f"_blocks.{number}._{part}_conv"] = f"{block}.{part}.conv"
+            ours[f"_blocks.{number}.{norm}"] = f"{block}.{part}.norm"
     split = ((name.rpartition("."), value) for name, value in state.items() if not name.startswith("_fc."))
     return {f"{ours[module]}.{leaf}": value for (module, _, leaf), value in split}
 

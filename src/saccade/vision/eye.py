@@ -7,20 +7,22 @@ row in `KINDS`.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
-from torch import nn
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
 
 from saccade.batch import RegionBatch
 from saccade.errors import SaccadeError, did_you_mean
-from saccade.vision.pictures import Picture, as_array
+from saccade.vision.boxes import check_boxes
+from saccade.vision.pictures import Picture, as_array, name_of
 
 KINDS = {  # imported when first asked for
     "world": "saccade.vision.world_eye",
@@ -72,6 +74,17 @@ class Eye(ABC):
         """
         return as_array(picture, where, self.picture_size)
 
+    def batches(
+        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None, batch_size: int
+    ) -> Iterator[tuple[list[UInt8[np.ndarray, "row column 3"]], list[Float[Tensor, "region 4"]] | None]]:
+        """`batch_size` prepared pictures at a time, with the boxes that were given for them, checked."""
+        if boxes is not None and len(boxes) != len(images):
+            raise SaccadeError(f"{len(images)} pictures but {len(boxes)} arrays of boxes: one for each is needed")
+        for start in range(0, len(images), batch_size):
+            part = range(start, min(start + batch_size, len(images)))
+            arrays = [self.prepare(images[i], name_of(images[i], i)) for i in part]
+            yield arrays, None if boxes is None else [check_boxes(boxes[i], name_of(images[i], i)) for i in part]
+
     @abstractmethod
     def see(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
@@ -96,3 +109,24 @@ def load_eye(name: str = "world", device: torch.device | str = "cpu") -> Eye:
         raise SaccadeError(f'there is no eye "{name}"{did_you_mean(kind, KINDS)} (there are: {", ".join(KINDS)})')
     eye: Eye = importlib.import_module(KINDS[kind]).open_eye(name[len(kind) :].removeprefix(":"))
     return eye.to(device)
+
+
+def split_count(argument: str) -> tuple[str, tuple[int, int] | None]:
+    """`FOLDER@36` is FOLDER with 36 to 36 regions, `FOLDER@10-100` with 10 to 100; None where no number is given."""
+    found = re.fullmatch(r"(.*?)(?:@([0-9]{1,4})(?:-([0-9]{1,4}))?)?", argument, re.DOTALL)
+    assert found is not None, "the first part takes anything"
+    if found[2] is None:
+        return argument, None
+    least, most = int(found[2]), int(found[3] or found[2])
+    if not 1 <= least <= most:
+        raise SaccadeError(f'"{argument}" asks for {least} to {most} regions: at least 1, and the larger number last')
+    return found[1], (least, most)
+
+
+def network_digest(network: nn.Module, settings: str) -> str:
+    """Of all the weights, and of the settings that change a feature; where the weights came from does not."""
+    digest = hashlib.sha256(settings.encode())
+    for name, value in sorted(network.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

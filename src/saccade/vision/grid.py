@@ -9,11 +9,10 @@ The name says all: `grid`, `grid:efficientnet-lite2`, `grid:efficientnet-lite0@2
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -24,9 +23,8 @@ from torch.nn import functional
 from saccade.batch import PictureBatch, RegionBatch, stack
 from saccade.errors import SaccadeError
 from saccade.vision.backbones import load_backbone
-from saccade.vision.boxes import check_boxes
-from saccade.vision.eye import Eye
-from saccade.vision.pictures import Picture, as_array, ids_of, name_of
+from saccade.vision.eye import Eye, network_digest
+from saccade.vision.pictures import Picture, ids_of
 from saccade.vision.roi import roi_bilinear
 
 SMALLEST, LARGEST = 16, 4096  # sides of a picture, in pixels
@@ -144,23 +142,16 @@ class GridEye(Eye):
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
     ) -> RegionBatch:
         """Without `boxes`: the cells. With them: the mean of the map inside each box."""
-        if boxes is not None and len(boxes) != len(images):
-            raise SaccadeError(f"{len(images)} pictures but {len(boxes)} arrays of boxes: one for each is needed")
         if self.device.type == "cpu":
             batch_size = min(batch_size, CPU_BATCH)
-        ids = ids_of(images)
         parts: list[RegionBatch] = []
-        for start in range(0, len(images), batch_size):
-            part = range(start, min(start + batch_size, len(images)))
-            arrays = [as_array(images[i], name_of(images[i], i), self.network.size) for i in part]
+        for arrays, given in self.batches(images, boxes, batch_size):
             pixels = torch.from_numpy(np.stack(arrays)).to(self.device)
-            if boxes is None:
-                seen = self.network(PictureBatch(pixels, ids[start : part.stop]))
-                parts.append(seen.to("cpu", torch.float32))
+            if given is None:
+                parts.append(self.network(PictureBatch(pixels)).to("cpu", torch.float32))
             else:
-                given = [check_boxes(boxes[i], name_of(images[i], i)) for i in part]
-                parts.append(RegionBatch.of(self._inside(pixels, given), given, ids[start : part.stop]))
-        return stack(parts) if parts else RegionBatch.of([], [])
+                parts.append(RegionBatch.of(self._inside(pixels, given), given))
+        return replace(stack(parts), ids=ids_of(images)) if parts else RegionBatch.of([], [])
 
     def _inside(self, pixels: Tensor, boxes: Sequence[Tensor]) -> tuple[Tensor, ...]:
         counts = [len(b) for b in boxes]
@@ -205,11 +196,6 @@ def cell_boxes(rows: int, columns: int, cells: int = 0) -> Float[Tensor, "cell 4
 
 
 def _digest(network: GridNetwork) -> str:
-    """Of the weights and of all settings that change a feature; where the weights came from does not."""
     level = network.config.level % len(network.backbone.channels)
     settings = [type(network.backbone).__name__, network.size, level, list(network.config.cells)]
-    digest = hashlib.sha256(json.dumps(settings).encode())
-    for name, value in sorted(network.backbone.state_dict().items()):
-        digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    return network_digest(network.backbone, json.dumps(settings))

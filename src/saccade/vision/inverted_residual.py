@@ -1,4 +1,5 @@
-"""The block that the small ImageNet networks share: widen, look around channel by channel, narrow (MobileNetV2, 2018).
+"""What the small ImageNet networks share: blocks that widen, look around channel by channel and narrow (MobileNetV2,
+2018), and stages of them between a stem and a head.
 
 EfficientNet-Lite pads as TensorFlow does: so much that the output has ⌈n / stride⌉ cells, the odd cell of padding at
 the end. At stride 2 that is not PyTorch's padding, and weights trained with one read a pixel off under the other.
@@ -6,17 +7,23 @@ the end. At stride 2 that is not PyTorch's padding, and weights trained with one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from saccade.vision.backbones import Backbone
+from saccade.vision.convolution import NormedConvolution, fold
 
 Padding = Literal["same", "symmetric"]  # TensorFlow's SAME, or ⌊kernel / 2⌋ on every side
+STEM, HEAD = 32, 1280  # channels
+LAST_AT_STRIDE = (1, 2, 4)  # stages whose output is the last of strides 4, 8 and 16; the head's is that of 32
 
 
-class Relu6Convolution(nn.Module):
+class Relu6Convolution(NormedConvolution):
     """Convolution, batch normalisation and, unless told otherwise, a rectifier that ends at 6."""
 
     def __init__(
@@ -38,21 +45,13 @@ class Relu6Convolution(nn.Module):
         around = 0 if self.same else kernel // 2
         assert not self.same or (stride == 2 and kernel % 2)
         self.conv = nn.Conv2d(inputs, outputs, kernel, stride, around, groups=groups, bias=False)
-        self.norm: nn.Module = nn.BatchNorm2d(outputs, eps=eps, momentum=0.01)
+        self.norm = nn.BatchNorm2d(outputs, eps=eps, momentum=0.01)
         self.rectify = rectify
         nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu" if rectify else "linear")
 
     def forward(self, maps: Float[Tensor, "image channel row column"]) -> Float[Tensor, "image output row2 column2"]:
         maps = self.norm(convolve_same(maps, self.conv) if self.same else self.conv(maps))
         return functional.relu6(maps, inplace=True) if self.rectify else maps
-
-    def fold(self) -> None:
-        """Move the normalisation, as it is in eval mode, into the convolution."""
-        if isinstance(self.norm, nn.BatchNorm2d):
-            training, learns = self.training, self.conv.weight.requires_grad
-            self.conv = fuse_conv_bn_eval(self.conv.eval(), self.norm.eval()).train(training)
-            self.conv.requires_grad_(learns)  # PyTorch leaves the new bias out of training
-            self.norm = nn.Identity()
 
 
 class InvertedResidual(nn.Module):
@@ -99,8 +98,57 @@ def convolve_same(
     return found
 
 
-def fold(module: nn.Module) -> None:
-    """Fold every normalisation below `module`, in place."""
-    for part in module.modules():
-        if isinstance(part, Relu6Convolution):
-            part.fold()
+@dataclass(frozen=True)
+class Stage:
+    """Blocks of one shape. The first of them has the stride."""
+
+    repeats: int
+    kernel: int
+    stride: int
+    expand: int
+    outputs: int
+
+
+class StagedNetwork(Backbone):
+    """A stem, seven stages of blocks and a head: maps of strides 4, 8, 16 and 32, the last of them the head's."""
+
+    def __init__(self, name: str, size: int, stages: Sequence[Stage], padding: Padding, eps: float) -> None:
+        super().__init__()
+        self.name = name
+        self.size = size
+        self.stem = Relu6Convolution(3, STEM, 3, 2, padding=padding, eps=eps)
+        self.stages = nn.ModuleList()
+        inputs = STEM
+        for stage in stages:
+            blocks = nn.Sequential()
+            for i in range(stage.repeats):
+                stride = stage.stride if i == 0 else 1
+                blocks.append(InvertedResidual(inputs, stage.outputs, stage.kernel, stride, stage.expand, padding, eps))
+                inputs = stage.outputs
+            self.stages.append(blocks)
+        self.head = Relu6Convolution(inputs, HEAD, eps=eps)
+        self.strides = (4, 8, 16, 32)
+        self.channels = (*(stages[i].outputs for i in LAST_AT_STRIDE), HEAD)
+
+    def forward(
+        self, pictures: Float[Tensor, "image 3 height width"]
+    ) -> tuple[Float[Tensor, "image channel row column"], ...]:
+        found = []
+        maps = self.stem(pictures)
+        for i, stage in enumerate(self.stages):
+            maps = stage(maps)
+            if i in LAST_AT_STRIDE:
+                found.append(maps)
+        return (*found, self.head(maps))
+
+    @property
+    def parts(self) -> tuple[nn.Module, ...]:
+        return (self.stem, *self.stages, self.head)
+
+    @property
+    def block_names(self) -> list[str]:
+        """The blocks' places in the state, in order: those who bring weights number them through."""
+        return [f"stages.{i}.{j}" for i, stage in enumerate(self.stages) for j in range(len(stage))]  # type: ignore[arg-type]
+
+    def fold_normalisation(self) -> None:
+        fold(self)

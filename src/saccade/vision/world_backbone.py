@@ -1,8 +1,4 @@
-"""The eye's convolutions: a small residual network whose levels are joined, coarse into fine, in one map of stride 4.
-
-It is trained with batch normalisation and used without: `fold` moves each normalisation into the convolution before it,
-which changes no output and saves a pass over every map.
-"""
+"""The eye's convolutions: a small residual network whose levels are joined, coarse to fine, in one map of stride 4."""
 
 from __future__ import annotations
 
@@ -13,29 +9,24 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from saccade.vision import backbones
+from saccade.vision.convolution import NormedConvolution, fold
 from saccade.vision.world_eye_config import EyeConfig
 
 
-class Convolution(nn.Module):
+class Convolution(NormedConvolution):
     """Convolution, normalisation and, unless told otherwise, a rectifier."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int = 3, stride: int = 1, rectify: bool = True) -> None:
         super().__init__()
         self.conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
-        self.norm: nn.Module = nn.BatchNorm2d(outputs)
+        self.norm = nn.BatchNorm2d(outputs)
         self.rectify = rectify
 
     def forward(self, maps: Float[Tensor, "image channel row column"]) -> Float[Tensor, "image output row2 column2"]:
         maps = self.norm(self.conv(maps))
         return functional.relu(maps, inplace=True) if self.rectify else maps
-
-    def fold(self) -> None:
-        if isinstance(self.norm, nn.BatchNorm2d):
-            self.conv = fuse_conv_bn_eval(self.conv.eval(), self.norm.eval())
-            self.norm = nn.Identity()
 
 
 class Residual(nn.Module):
@@ -78,13 +69,6 @@ class Backbone(nn.Module):
         for lateral, level in ((self.join[1], middle), (self.join[0], fine)):
             joined = lateral(level) + functional.interpolate(joined, size=level.shape[-2:], mode="nearest")
         return Maps(self.smooth(functional.relu(joined)), detail, coarse.mean(dim=(2, 3)))
-
-
-def fold(module: nn.Module) -> None:
-    """Move every batch normalisation below `module` into its convolution, in place."""
-    for part in module.modules():
-        if isinstance(part, Convolution):
-            part.fold()
 
 
 def parameter_count(module: nn.Module) -> int:

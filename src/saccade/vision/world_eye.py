@@ -16,17 +16,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.batch import RegionBatch
-from saccade.config import from_dict, to_dict
-from saccade.errors import SaccadeError
-from saccade.files import read_json, sha256, write_json
-from saccade.vision.boxes import WHOLE, check_boxes
+from saccade.vision.boxes import WHOLE
+from saccade.vision.convolution import fold
 from saccade.vision.eye import Eye, RegionDescription
-from saccade.vision.pictures import Picture, ids_of, name_of
-from saccade.vision.world_backbone import fold, normalise
+from saccade.vision.eye_files import fill_weights, read_eye_config, write_eye
+from saccade.vision.pictures import Picture, ids_of
+from saccade.vision.world_backbone import normalise
 from saccade.vision.world_eye_config import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, EyeConfig
 from saccade.vision.world_eye_network import EyeNetwork
 from saccade.vision.world_proposals import propose
-from saccade.weights_file import read_weights, write_weights
 
 WEIGHTS = Path(__file__).parent / "weights"
 
@@ -99,24 +97,14 @@ class WorldEye(Eye):
 
     def save(self, folder: Path | str, facts: dict[str, object] | None = None) -> None:
         """Write `<name>_eye.safetensors` and `<name>_eye.json` (config, and `facts` such as test figures)."""
-        stem = Path(folder) / f"{self.name}_eye"
-        write_weights(stem.with_suffix(".safetensors"), self.network.state_dict(), "float16")
-        self.digest = sha256(stem.with_suffix(".safetensors"))
-        write_json(stem.with_suffix(".json"), {"config": to_dict(self.config), "sha256": self.digest, **(facts or {})})
+        self.digest = write_eye(Path(folder) / f"{self.name}_eye", self.network, self.config, facts, "float16")
 
     @torch.inference_mode()
     def _look(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None, batch_size: int
     ) -> Iterator[tuple[int, _Seen]]:
-        if boxes is not None and len(boxes) != len(images):
-            raise SaccadeError(f"{len(images)} pictures but {len(boxes)} arrays of boxes: one for each is needed")
-        for start in range(0, len(images), batch_size):
-            part = range(start, min(start + batch_size, len(images)))
-            pixels = np.stack([self.prepare(images[i], name_of(images[i], i)) for i in part])
-            given = None
-            if boxes is not None:
-                given = [check_boxes(boxes[i], name_of(images[i], i)) for i in part]
-            yield len(part), self._regions(torch.from_numpy(pixels), given)
+        for arrays, given in self.batches(images, boxes, batch_size):
+            yield len(arrays), self._regions(torch.from_numpy(np.stack(arrays)), given)
 
     def _regions(self, pixels: Tensor, given: list[Tensor] | None) -> _Seen:
         maps = self.network.backbone(normalise(pixels.to(self.device)))
@@ -145,18 +133,7 @@ def open_eye(argument: str = "") -> WorldEye:
 
 def load_world_eye(folder: Path | str = WEIGHTS, name: str = "world") -> WorldEye:
     """The eye that comes with the package, or the one in the folder its recipe wrote to."""
-    weights, facts = Path(folder) / f"{name}_eye.safetensors", Path(folder) / f"{name}_eye.json"
-    if not weights.exists() or not facts.exists():
-        missing = facts if weights.exists() else weights
-        raise SaccadeError(f'{missing} is missing: the eye "{name}" is trained by `python recipes/{name}_eye.py`')
-    values = read_json(facts)
-    if not isinstance(values, dict) or not isinstance(values.get("config"), dict):
-        raise SaccadeError(f'{facts} must hold a "config", as written by recipes/{name}_eye.py')
-    network = EyeNetwork(from_dict(EyeConfig, values["config"], where=f"{facts.name}: config"))
+    facts = Path(folder) / f"{name}_eye.json"
+    network = EyeNetwork(read_eye_config(facts, EyeConfig, f"recipes/{name}_eye.py"))
     fold(network)
-    state = read_weights(weights)
-    try:
-        network.load_state_dict(state)
-    except RuntimeError as error:
-        raise SaccadeError(f"{weights} does not fit the network that {facts.name} describes") from error
-    return WorldEye(network, name, sha256(weights))
+    return WorldEye(network, name, fill_weights(network, facts))
