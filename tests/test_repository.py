@@ -96,6 +96,14 @@ def test_importing_the_package_needs_only_its_dependencies() -> None:
                 )
 
 
+@pytest.mark.parametrize("room", ["saccade.vision", "saccade.data", "saccade.explain"])
+def test_importing_a_room_brings_nothing_heavy(room: str) -> None:
+    heavy = {"transformers", "h5py", "lmdb", "tensorboard", "lightning_fabric"}
+    script = f"import sys, {room}; print(*({heavy} & sys.modules.keys()))"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []
+
+
 def test_the_lock_pins_exactly_what_the_project_asks_for() -> None:
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if not line.startswith("#")]

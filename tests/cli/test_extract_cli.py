@@ -20,11 +20,11 @@ Saccade = Callable[..., tuple[int, str, str]]
 
 DIES_AT_THE_THIRD_BATCH = """
 import itertools, os, signal, sys
-import saccade.data.extract
+import saccade.data.extraction
 from saccade.cli import main
 from saccade.vision.world_eye import WorldEye
 
-saccade.data.extract.REST = saccade.data.extract.PATIENCE = 0  # write after every batch
+saccade.data.extraction.REST = saccade.data.extraction.PATIENCE = 0  # write after every batch
 see, calls = WorldEye.see, itertools.count(1)
 def die_later(*words, **options):
     if next(calls) == 3:

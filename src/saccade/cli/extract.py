@@ -14,7 +14,7 @@ from saccade.cli.device import Device
 from saccade.errors import SaccadeError
 
 if TYPE_CHECKING:
-    from saccade.data.extract import Extraction
+    from saccade.data.extraction import Extraction
 
 SHOWN = 3  # broken pictures named at the end; the file lists all
 
@@ -76,7 +76,7 @@ def extract(
     from saccade.data.box_files import GivenBoxes, read_boxes
     from saccade.data.caption_files import captions_of
     from saccade.data.captions import CAPTIONS, write_captions
-    from saccade.data.extract import extract as see
+    from saccade.data.extraction import extract as see
     from saccade.data.listing import list_pictures
     from saccade.data.picture_sizes import read_sizes
     from saccade.progress import progress_bar

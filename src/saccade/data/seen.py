@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from saccade.data.extract import extract
+from saccade.data.extraction import extract
 from saccade.data.pixels import open_pixels, photos_digest
 from saccade.data.records import CaptionedImages, CaptionedPhotos
 from saccade.errors import SaccadeError

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from saccade.data.extract import extract
+from saccade.data.extraction import extract
 from saccade.data.records import CaptionedImages
 from saccade.data.sources import source
 from saccade.data.store import FeatureStore

@@ -19,7 +19,7 @@ from PIL import Image
 from toy_pictures import folder_bytes
 
 from saccade.data import FeatureStore
-from saccade.data.extract import extract
+from saccade.data.extraction import extract
 from saccade.data.prefetch import ahead
 from saccade.errors import SaccadeError
 from saccade.vision import load_eye
@@ -35,9 +35,9 @@ def photos(tmp_path: Path) -> Photos:
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small shards, written after every batch, so that a kill finds everything in between."""
-    monkeypatch.setattr("saccade.data.extract.SHARD_ROWS", 8)
-    monkeypatch.setattr("saccade.data.extract.REST", 0.0)
-    monkeypatch.setattr("saccade.data.extract.PATIENCE", 0)
+    monkeypatch.setattr("saccade.data.extraction.SHARD_ROWS", 8)
+    monkeypatch.setattr("saccade.data.extraction.REST", 0.0)
+    monkeypatch.setattr("saccade.data.extraction.PATIENCE", 0)
 
 
 def child(action: Callable[[], Any]) -> int:
@@ -235,7 +235,7 @@ def test_a_full_disk_is_said_and_the_next_run_goes_on(
     with pytest.raises(SaccadeError, match="the disk is full"):
         extract(photos, CompanyEye(), tmp_path / "s", batch_size=7)
     monkeypatch.undo()  # there is room again
-    monkeypatch.setattr("saccade.data.extract.SHARD_ROWS", 8)
+    monkeypatch.setattr("saccade.data.extraction.SHARD_ROWS", 8)
     extract(photos, CompanyEye(), tmp_path / "s", batch_size=7)
     assert folder_bytes(tmp_path / "s") == folder_bytes(tmp_path / "whole")
 
