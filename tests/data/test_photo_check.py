@@ -61,6 +61,31 @@ def test_each_data_set_is_recognised_by_its_files(tmp_path: Path, photos: list[P
     assert recognise(tmp_path) is None
 
 
+def test_boxes_without_captions_are_enough_for_coco(tmp_path: Path) -> None:
+    """A detector learns from `annotations/instances_*.json` alone."""
+    root = coco_folder(tmp_path / "coco")
+    (root / "annotations" / "instances_val2017.json").write_bytes(
+        (root / "annotations" / "instances_train2017.json").read_bytes()
+    )
+    make_photo(root / "images" / "val2017" / "000000000007.jpg")
+    for unspoken in ("val", "train"):
+        (root / "annotations" / f"captions_{unspoken}2017.json").unlink(missing_ok=True)
+        result = check(root)
+        assert result.exit_code == 0, result.output
+        assert re.search(rf"{unspoken}2017\W+1\W+0\W+[1-9]", result.output)
+
+
+def test_a_folder_of_no_known_kind_points_to_what_is_missing_of_one(tmp_path: Path) -> None:
+    with pytest.raises(SaccadeError, match=r"a known set of photos \(`saccade data check FOLDER --as NAME`"):
+        check(tmp_path)
+    root = flickr8k_tables(tmp_path / "flickr8k")
+    (root / "entities.jsonl").write_text("")
+    (root / "images.tsv.gz").unlink()
+    result = check(root)
+    assert result.exit_code == 2
+    assert "has no images.tsv.gz or images.tsv" in result.output
+
+
 def test_faults_of_files_and_photos_are_listed(tmp_path: Path) -> None:
     root = flickr8k_tables(tmp_path)
     (root / "images" / "b.jpg").write_bytes(b"no photo")

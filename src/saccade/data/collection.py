@@ -51,8 +51,9 @@ def kind_of(path: Path) -> Kind:
         if is_npz_folder(path):
             return "npz"
         raise SaccadeError(
-            f"{path} is neither a feature store (manifest.json) nor a precomputed folder (*_ims.npy, *_caps.txt), "
-            "an LMDB (data.mdb) or a folder of .npz files"
+            f"{path} is neither a feature store (manifest.json) nor a precomputed folder (*_ims.npy, *_caps.txt), an "
+            "LMDB (data.mdb), a folder of .npz files or a known set of photos (`saccade data check FOLDER --as NAME` "
+            "says what is missing of one)"
         )
     with explain_os_errors(path, "read"), path.open("rb") as file:
         start = file.read(4096)

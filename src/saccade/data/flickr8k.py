@@ -25,7 +25,8 @@ from saccade.data.sources import need_root, source
 from saccade.errors import SaccadeError, did_you_mean
 
 HOLDS = (
-    "images/, images.tsv.gz and captions.tsv.gz, or as published Flicker8k_Dataset/ and Flickr8k_text/ (docs: photos)"
+    "images/, images.tsv.gz and captions.tsv.gz, or as published Flicker8k_Dataset/ and Flickr8k_text/ "
+    "(see docs/data/photos.md)"
 )
 WHOLE = f"a Flickr8k folder holds {HOLDS}"
 PHOTO_FOLDERS = ("Flicker8k_Dataset", "Flickr8k_Dataset", "images", "Images")
@@ -91,11 +92,12 @@ def _open_tables(folder: Path, split: str, language: str) -> CaptionedPhotos:
     path, pairs = _sentences(folder, language)
     texts = group_texts((name, text) for _, name, text in _known(path, pairs, {photo.name for photo in table}))
     wanted = chosen_splits(split, {photo.split for photo in table}, folder / "images.tsv.gz")
-    for part in sorted(wanted):
-        if not any(photo.split == part and photo.name in texts for photo in table):
-            raise NoCaptions(
-                f'{path} has no captions of the split "{part}": to open it, give a root whose files have them'
-            )
+    spoken = sorted({photo.split for photo in table if photo.name in texts})
+    for part in sorted(wanted.difference(spoken)):
+        raise NoCaptions(
+            f'{path} has no captions of the split "{part}": give a root whose files have them'
+            + (f", or another split (there are captions of: {', '.join(spoken)})" if spoken else "")
+        )
     photos = [
         Photo(photo.name, photo.split, texts.get(photo.name, ()), (photo.width, photo.height))
         for photo in table

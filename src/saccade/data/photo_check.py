@@ -51,8 +51,8 @@ def split_counts(data_set: PhotoDataSet, folder: Path, faults: list[str]) -> Ite
     for split in splits:
         counts = SplitCounts(split)
         try:
-            photos = read_captions(split) if read_captions else None
             boxed = _boxes(read_boxes, split) if read_boxes else None
+            photos = _captions(read_captions, split, boxed) if read_captions else None
         except NoCaptions as error:
             counts = SplitCounts(split, note=str(error))
         except SaccadeError as error:
@@ -88,6 +88,15 @@ def _boxes(read: Boxes, split: str) -> tuple[BoxedPicture, ...] | None:
         return None
 
 
+def _captions(read: Captions, split: str, boxed: tuple[BoxedPicture, ...] | None) -> CaptionedPhotos | None:
+    try:
+        return read(split)
+    except NoSplit:
+        if boxed is None:
+            raise
+        return None  # nor are boxes of a split without captions
+
+
 def _readers(name: str, folder: Path) -> tuple[Captions | None, Boxes | None, tuple[str, ...]]:
     """How to read captions and boxes of a split, and which splits there are."""
     if name == "flickr8k":
@@ -110,9 +119,11 @@ def _readers(name: str, folder: Path) -> tuple[Captions | None, Boxes | None, tu
     if name == "coco":
         from saccade.data.coco import annotation_files, boxed_coco, coco_splits, open_coco
 
-        own = bool(annotation_files(folder, "instances")) and not found(folder, ("dataset_coco.json",))
-        boxes = (lambda split: boxed_coco(folder, split)) if own else None
-        return lambda split: open_coco(split, folder), boxes, coco_splits(folder)
+        spoken, files = coco_splits(folder), annotation_files(folder, "instances")
+        if files and not found(folder, ("dataset_coco.json",)):
+            captions = (lambda split: open_coco(split, folder)) if spoken else None
+            return captions, lambda split: boxed_coco(folder, split), tuple(dict.fromkeys([*spoken, *files]))
+        return lambda split: open_coco(split, folder), None, spoken
     from saccade.data.visual_genome import boxed_visual_genome
 
     return None, lambda split: boxed_visual_genome(folder, split), ("train", "dev")

@@ -70,7 +70,10 @@ def open_split(config: DataConfig, split: str, pixels: int | None = None) -> Cap
     data = _read_split(config, split)
     if isinstance(data, CaptionedImages):
         if pixels is not None:
-            raise SaccadeError(f"data={config.name} holds features, and a model that sees for itself needs photos")
+            raise SaccadeError(
+                f"data={config.name} holds features, and a model that sees for itself needs photos: give a data set of "
+                "photos and its folder, for one data=flickr8k root=FOLDER"
+            )
         return data if config.limit is None else first_images(data, config.limit)
     from saccade.data.seen import first_photos, pixels_of_photos, see_photos
 
@@ -99,5 +102,5 @@ def need_root(root: Path | None, name: str, holds: str) -> Path:
     if root is None:
         raise SaccadeError(f"data={name} needs a folder: give root=FOLDER, which holds {holds}")
     if not root.is_dir():
-        raise SaccadeError(f"{root} is not a folder: data={name} reads a folder that holds {holds}")
+        raise SaccadeError(f"{root} is not a folder: give root=FOLDER; data={name} reads one that holds {holds}")
     return root
