@@ -61,7 +61,7 @@ def train(name: str, seed: int, arguments: argparse.Namespace) -> None:
     console.print(f"{folder.name}: {'done' if done.returncode == 0 else 'failed, see its .log'}", highlight=False)
 
 
-def opened(folder: Path, device: str, root: Path, splits: dict[object, CaptionedImages]) -> tuple[Matcher, object]:
+def opened(folder: Path, device: str, splits: dict[object, CaptionedImages]) -> tuple[Matcher, object]:
     """A trained model, and the key of the dev split as that model reads it."""
     model = load_model(folder, Matcher).to(device)
     size = model.sight.size if model.sight is not None else None
@@ -115,7 +115,7 @@ def report(arguments: argparse.Namespace, minutes: float) -> None:
             folder = arguments.runs / f"{name}-{seed}"
             if not (folder / "last").exists():
                 continue
-            model, key = opened(folder, arguments.device, arguments.root, splits)
+            model, key = opened(folder, arguments.device, splits)
             owners = splits[key].image_of_text
             tables[name, seed] = similarity_table(model, splits[key])
             results.setdefault(title, []).append(recall(tables[name, seed], owners))

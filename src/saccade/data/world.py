@@ -39,6 +39,8 @@ def open_world(split: str, root: Path | None = None, seed: int = 0, pictures: in
     with progress_bar("making the world") as tell:
         world = make_world(config, root, progress=tell)
     part = world.split(split)
+    if not len(part):
+        raise SaccadeError(f'a world of {pictures} pictures has none for the split "{split}": give pictures=2000 or so')
     eye = load_eye("world")
     store = see_split(part, eye, features_folder(config, eye) / split)
     texts = [[caption.text for caption in part.captions(i)] for i in range(len(part))]
