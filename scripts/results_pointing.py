@@ -85,10 +85,9 @@ a region of the same eye drawn at random. Always pointing at the middle of the p
 |---|---:|---:|
 {chr(10).join(rows)}
 
-Nobody told the models where to look: they learned from photos and captions alone. The eye of `scan-flickr8k` is a grid
-that was trained along; its cells see far beyond their borders, so a word may be satisfied anywhere near its thing. The
-eye of `scan-flickr8k-regions` is the detector, which has learned from boxes of the train split, though not which words
-go with them in a sentence.
+Nobody told the models where to look: they learned from photos and captions alone. A grid that was trained along
+(`scan-flickr8k`) matches well and points poorly: its cells see far beyond their borders, so a word is satisfied almost
+anywhere near its thing. Models on regions of the detector, each of which is a thing, remain to be measured.
 
 Made by `{command}`.
 """
