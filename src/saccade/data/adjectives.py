@@ -80,10 +80,7 @@ BEFORE_NOUN_ONLY = word_table(  # nouns too: an attribute before a noun, a thing
 SPELLINGS = {
     "grey": "gray", "blonde": "blond", "colourful": "colorful", "coloured": "colored", "multi-colored": "multicolored",
     "multicolor": "multicolored", "multi-coloured": "multicolored", "multicoloured": "multicolored",
-    "elder": "elderly", "blonde-haired": "blond-haired",
-    "red-headed": "red-haired", "redhead": "redheaded",
-   
-   
+    "elder": "elderly", "blonde-haired": "blond-haired", "red-headed": "red-haired", "redhead": "redheaded",
     "grey-haired": "gray-haired", "snow-capped": "snowcapped", "snow-covered": "snowy", "tricolored": "tri-colored",
     "tricolor": "tri-colored", "stripy": "striped", "stripped": "striped", "checkerboard": "checkered",
     "bigger": "big", "biggest": "big", "larger": "large", "largest": "large", "smaller": "small", "smallest": "small",

@@ -200,9 +200,7 @@ def _conjuncts(words: Sequence[str]) -> list[list[str]]:
 def _trailing_first(words: list[str]) -> list[str]:
     """ "his mouth open" as "open his mouth": what follows a noun describes it like what comes before."""
     end = len(words)
-    while end and (
-        words[end - 1] in ADJECTIVES - BEFORE_NOUN_ONLY or words[end - 1] in ("outdoors", "indoors", "outside")
-    ):
+    while end and words[end - 1] in AFTER_NOUN:
         end -= 1
     return words[end:] + words[:end] if 0 < end < len(words) and _noun(words[:end]) is not None else words
 

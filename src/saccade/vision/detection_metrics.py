@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.vision.bottomup import BottomUpEye
+from saccade.vision.bottomup import FLOOR, BottomUpEye
 from saccade.vision.bottomup_network import refine
 from saccade.vision.boxed_pictures import UNKNOWN, BoxedPictures
 from saccade.vision.boxes import WHOLE
@@ -100,7 +100,7 @@ def detector_figures(
         proposed, _, found = propose(network.rpn(maps.joined), max(c.candidates, 4 * wide), wide, c.proposal_overlap)
         named = network.name(network.vectors(maps, proposed))
         boxes, chances = refine(proposed, named.changes), named.classes.softmax(dim=-1) * found[..., None]
-        confidence = class_confidence(boxes, chances, c.class_overlap, floor=0.01)
+        confidence = class_confidence(boxes, chances, c.class_overlap, floor=FLOOR)
         tally.add("things", batch.real)
         for count in counts:
             order, there = select(confidence, c.confidence, count, count, found)

@@ -95,10 +95,6 @@ def name_of(picture: Picture, position: int) -> str:
     return str(picture) if isinstance(picture, str | Path) else f"picture {position}"
 
 
-def names_of(pictures: Sequence[Picture]) -> list[str]:
-    return [name_of(p, i) for i, p in enumerate(pictures)]
-
-
 def _check_array(array: np.ndarray, where: str) -> np.ndarray:
     if array.ndim == 2:
         array = np.repeat(array[:, :, None], 3, axis=2)
