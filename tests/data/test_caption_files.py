@@ -1,4 +1,4 @@
-"""Sentences from four kinds of files, for the pictures that are there."""
+"""Sentences from five kinds of files, for the pictures that are there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from photo_samples import COCO_LINE
 
 from saccade.data import Caption, write_captions
 from saccade.data.caption_files import captions_of
@@ -31,6 +32,10 @@ def test_every_kind_gives_the_sentences_of_the_pictures_that_are_there(tmp_path:
     assert found == (Caption("holiday/a.jpg", "one"), Caption("b.jpg", "two"))
     (tmp_path / "t.token").write_text("b.jpg#0\tA dog .\nz.jpg#0\tNo .\nb.jpg#1\t \nb.jpg#2\tTwo dogs .\n")
     assert [c.text for c in captions_of(tmp_path / "t.token", IDS)] == ["A dog .", "Two dogs ."]
+    lines = [{**COCO_LINE, "image": name, "captions": ["One .", "Two ."]} for name in ("a.jpg", "z.jpg")]
+    (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = captions_of(tmp_path / "annotations.jsonl", IDS)
+    assert found == tuple(Caption("holiday/a.jpg", text, "val2017") for text in ("One .", "Two ."))
 
 
 def test_a_file_about_other_pictures_is_refused(tmp_path: Path) -> None:

@@ -92,6 +92,8 @@ def test_store_to_precomp_and_back_keeps_everything(tmp_path: Path, store: Path)
 
 def test_store_to_tsv_and_back_keeps_features(tmp_path: Path, store: Path) -> None:
     saccade_data("convert", store, tmp_path / "x.tsv", "--to", "tsv")
+    saccade_data("convert", store, tmp_path / "y.tsv")
+    assert (tmp_path / "y.tsv").read_bytes() == (tmp_path / "x.tsv").read_bytes()
     saccade_data("convert", tmp_path / "x.tsv", tmp_path / "again")
     first, again = FeatureStore.open(store), FeatureStore.open(tmp_path / "again")
     assert again.ids == first.ids

@@ -37,6 +37,13 @@ def test_captions_without_splits_serve_any_split(captioned: Path) -> None:
     assert open_split(DataConfig("store", captioned), "whatever").texts == ("a",)
 
 
+def test_splits_of_a_store_add_up_and_dev_is_val(captioned: Path) -> None:
+    names = ("train", "val2017", "restval")
+    write_captions(captioned / "captions.jsonl", [Caption(f"picture-{n}", s, s) for n, s in enumerate(names)])
+    assert open_split(DataConfig("store", captioned), "train+restval").texts == ("train", "restval")
+    assert open_split(DataConfig("store", captioned), "dev").texts == ("val2017",)
+
+
 def test_a_limit_keeps_the_first_pictures_and_their_sentences(captioned: Path) -> None:
     data = open_split(DataConfig("store", captioned, limit=1), "train")
     assert data.images.ids == ("picture-0",)

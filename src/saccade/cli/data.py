@@ -64,7 +64,12 @@ def convert(
         ),
     ],
     target: Annotated[Path, typer.Argument(metavar="DST", help="What to write: a folder, or a .tsv file.")],
-    to: Annotated[Format, typer.Option(help="The format to write. Only a store keeps everything.")] = Format.store,
+    to: Annotated[
+        Format | None,
+        typer.Option(
+            help="The format to write: a store, which alone keeps everything, or a TSV where DST ends in .tsv."
+        ),
+    ] = None,
     dtype: Annotated[
         NumberType, typer.Option(help="float16 halves the size; a TSV is always float32.")
     ] = NumberType.float32,
@@ -95,9 +100,10 @@ def convert(
     from saccade.progress import one_by_one, progress_bar
 
     console = Console()
+    form = to or (Format.tsv if target.suffix == ".tsv" else Format.store)
     collection = open_collection(source, tuple(split or ()), captions, sizes, ids)
     with progress_bar(f"writing {target}") as tell:
-        count = write(collection, target, to.value, dtype.value, eye, one_by_one(tell, len(collection.pictures)))
+        count = write(collection, target, form.value, dtype.value, eye, one_by_one(tell, len(collection.pictures)))
     already = len(collection.pictures) - count
     console.print(
         escape(f"{target}: {count:,} pictures written" + (f", {already:,} were there" if already > 0 else ""))

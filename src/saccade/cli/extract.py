@@ -52,7 +52,8 @@ def extract(
         Path | None,
         typer.Option(
             help="Sentences to keep beside the features, so that a model can be trained on them: captions.jsonl, a "
-            "Karpathy dataset*.json, COCO's captions*.json, or lines photo.jpg#0<TAB>sentence."
+            "Karpathy dataset*.json, COCO's captions*.json, coco_mini's annotations.jsonl, or lines "
+            "photo.jpg#0<TAB>sentence."
         ),
     ] = None,
     sizes: Annotated[

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from saccade.data.captions import Caption, read_captions
 from saccade.data.coco import read_captions_file
+from saccade.data.coco_mini import read_coco_file
 from saccade.data.flickr8k import read_tokens
 from saccade.data.karpathy import read_karpathy
-from saccade.data.lines import read_json_file
+from saccade.data.lines import read_json_file, read_json_lines
 from saccade.data.listing import by_name
 from saccade.errors import SaccadeError
 
@@ -17,8 +18,9 @@ from saccade.errors import SaccadeError
 def captions_of(path: Path, ids: Iterable[str]) -> tuple[Caption, ...]:
     """The sentences of a file that describe these pictures, under their ids.
 
-    Read are captions.jsonl as a store has it, Karpathy's dataset*.json, COCO's captions*.json, and lines
-    `photo.jpg#0<TAB>sentence` as Flickr8k and Flickr30k have them. Sentences of other pictures are left out.
+    Read are captions.jsonl as a store has it, Karpathy's dataset*.json, COCO's captions*.json, the annotations.jsonl of
+    coco_mini, and lines `photo.jpg#0<TAB>sentence` as Flickr8k and Flickr30k have them. Sentences of other pictures are
+    left out.
     """
     ids = list(ids)
     names = by_name(ids)
@@ -36,7 +38,11 @@ def captions_of(path: Path, ids: Iterable[str]) -> tuple[Caption, ...]:
 
 def _read(path: Path) -> Iterator[Caption]:
     kind = path.name.removesuffix(".gz").rpartition(".")[2]
-    if kind == "jsonl":
+    if kind == "jsonl" and _has_lists(path):
+        for line in read_coco_file(path):
+            for text in line.photo.texts:
+                yield Caption(line.photo.name, text, line.photo.split)
+    elif kind == "jsonl":
         yield from read_captions(path)
     elif kind == "json" and _is_coco(path):
         for photo in read_captions_file(path, ""):
@@ -49,6 +55,12 @@ def _read(path: Path) -> Iterator[Caption]:
     else:
         for name, text in read_tokens(path):
             yield Caption(name, text)
+
+
+def _has_lists(path: Path) -> bool:
+    """Whether a line holds all sentences of a photo, as coco_mini's do; the first tells."""
+    first = next(read_json_lines(path), (0, None))[1]
+    return isinstance(first, dict) and "captions" in first
 
 
 def _is_coco(path: Path) -> bool:

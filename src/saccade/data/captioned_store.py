@@ -8,27 +8,25 @@ from pathlib import Path
 import numpy as np
 
 from saccade.data.captions import CAPTIONS, Caption
+from saccade.data.photos import chosen_splits
 from saccade.data.records import CaptionedImages, RegionSource
 from saccade.data.sources import need_root, source
 from saccade.data.store import FeatureStore
 from saccade.data.subset import RegionSubset
-from saccade.errors import SaccadeError, did_you_mean
+from saccade.errors import SaccadeError
 
 
 @source("store")
 def open_store(split: str, root: Path | None) -> CaptionedImages:
-    """The pictures that have a caption of this split, in the order of the store."""
+    """The pictures that have a caption of this split or sum of splits ("train+restval"), in the order of the store."""
     folder = need_root(root, "store", f"manifest.json, shard-*.arrow and {CAPTIONS}")
     store = FeatureStore.open(folder)
     captions = store.captions()
     if not captions:
         raise SaccadeError(f"{folder / CAPTIONS} is missing or empty: a split needs sentences to go with the pictures")
     splits = sorted({c.split for c in captions if c.split is not None})
-    if splits and split not in splits:
-        raise SaccadeError(
-            f'{folder} has no split "{split}"{did_you_mean(split, splits)} (there are: {", ".join(splits)})'
-        )
-    return join_captions("store", split, store, (c for c in captions if not splits or c.split == split), store.eye)
+    wanted = chosen_splits(split, splits, folder) if splits else {None}
+    return join_captions("store", split, store, (c for c in captions if c.split in wanted), store.eye)
 
 
 def join_captions(

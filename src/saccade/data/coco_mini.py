@@ -55,7 +55,10 @@ def coco_mini_splits(root: Path) -> tuple[str, ...]:
 
 
 def read_coco_lines(root: Path) -> Iterator[CocoLine]:
-    path = need_file(root, "annotations.jsonl.gz", f"{HOLDS} were expected")
+    yield from read_coco_file(need_file(root, "annotations.jsonl.gz", f"{HOLDS} were expected"))
+
+
+def read_coco_file(path: Path) -> Iterator[CocoLine]:
     seen: set[str] = set()
     for number, value in read_json_lines(path):
         entry = Entry.of(value, f"{path}, line {number}")
