@@ -395,3 +395,15 @@ def test_a_full_disk(
 def test_a_word_nobody_knows_is_reported_but_no_error(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["score", str(place.picture), "-t", "a red okapi", "--model", str(place.model)]) == 0
     assert "does not know okapi" in capsys.readouterr().err
+
+
+def test_brackets_in_a_name_or_a_sentence_are_shown(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    picture = place.picture.with_name("a [red] one.png")
+    picture.write_bytes(place.picture.read_bytes())
+    assert run(["score", str(picture), "-t", "a [red] cube", "--model", str(place.model)]) == 0
+    printed = capsys.readouterr().out
+    assert str(picture) in printed
+    assert "a [red] cube" in printed

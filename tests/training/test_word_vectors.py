@@ -43,3 +43,11 @@ def test_vectors_wider_than_the_words_are_refused(tmp_path: Path) -> None:
     train, dev = (open_split(config.data, split) for split in ("train", "dev"))
     with pytest.raises(SaccadeError, match="word vectors of 7 numbers do not fit into word_dim=6: make it 7"):
         matching_parts(config, train, dev)
+
+
+def test_a_file_that_knows_no_word_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello world\n")
+    config = run_config("vse", [*SETTINGS, f"vectors={tmp_path / 'notes.txt'}"])
+    train, dev = (open_split(config.data, split) for split in ("train", "dev"))
+    with pytest.raises(SaccadeError, match=r"notes.txt has a vector for none of the \d+ words of the captions"):
+        matching_parts(config, train, dev)

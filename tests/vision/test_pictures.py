@@ -149,7 +149,10 @@ def test_a_folder_is_searched_in_name_order(tmp_path: Path) -> None:
     for name in ("b.png", "a.JPG", "sub/c.webp"):
         Image.new("RGB", (2, 2)).save(tmp_path / name)
     (tmp_path / "notes.txt").write_text("x")
+    (tmp_path / "folder.jpg").mkdir()
     assert [p.name for p in find_pictures(tmp_path)] == ["a.JPG", "b.png", "c.webp"]
+    (tmp_path / "lost.png").symlink_to("nowhere.png")  # a picture that cannot be opened must not vanish from the list
+    assert [p.name for p in find_pictures(tmp_path)] == ["a.JPG", "b.png", "lost.png", "c.webp"]
     with pytest.raises(SaccadeError, match="is not a folder"):
         find_pictures(tmp_path / "none")
     (tmp_path / "none").mkdir()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from saccade.errors import SaccadeError
 
@@ -108,7 +109,9 @@ def demo(
     with clock.stage("Report", "ten searches, six pairs of twins, drawn at random"):
         report = write_report(out, world, splits, trained, clock.stages, seed)
     console.print(f"\n{report.summary}", highlight=False)
-    console.print(f"[bold]{report.path}[/bold]  ({time.perf_counter() - start:.0f} s in all)", highlight=False)
+    console.print(
+        f"[bold]{escape(str(report.path))}[/bold]  ({time.perf_counter() - start:.0f} s in all)", highlight=False
+    )
 
 
 def make_room(out: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from saccade.cli.device import Device
@@ -66,7 +67,7 @@ def evaluate(
 
 
 def _table(title: str, rows: dict[str, dict[str, float]]) -> Table:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=escape(title), title_justify="left")
     table.add_column("model", overflow="fold")
     headings = {"i2t": "picture→text", "t2i": "text→picture"}
     for heading in headings.values():
@@ -75,5 +76,5 @@ def _table(title: str, rows: dict[str, dict[str, float]]) -> Table:
     table.add_column("\nrsum", justify="right")
     for name, figures in rows.items():
         recalls = [figures[f"{way}_r{k}"] for way in headings for k in CUTOFFS]
-        table.add_row(name, *(f"{value:.1f}" for value in (*recalls, figures["rsum"])))
+        table.add_row(escape(name), *(f"{value:.1f}" for value in (*recalls, figures["rsum"])))
     return table

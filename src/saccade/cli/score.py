@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from saccade.cli.device import Device
@@ -45,11 +46,11 @@ def score(
         typer.echo(json.dumps([{"picture": str(files[i]), "scores": scores[i].tolist()} for i in order]))
         return
     table = Table()
-    table.add_column("picture")
+    table.add_column("picture", overflow="fold")
     for sentence in text:
-        table.add_column(sentence, justify="right", overflow="fold")
+        table.add_column(escape(sentence), justify="right", overflow="fold")
     for i in order:
-        table.add_row(str(files[i]), *(f"{s:.3f}" for s in scores[i]))
+        table.add_row(escape(str(files[i])), *(f"{s:.3f}" for s in scores[i]))
     Console().print(table)
 
 

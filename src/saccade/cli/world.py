@@ -65,7 +65,7 @@ def make(
         console.print(f"{made:,} pictures in {seconds:.1f} s: {60 * made / seconds:,.0f} a minute")
     else:
         console.print("made before, found whole")
-    console.print(str(world.folder), soft_wrap=True)
+    console.print(str(world.folder), soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -105,7 +105,7 @@ def show(
             )
         else:
             sheet.save(temporary, format="PNG", compress_level=7)
-    console.print(f"{len(indices)} pictures of {split} on {out}", soft_wrap=True)
+    console.print(f"{len(indices)} pictures of {split} on {out}", soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -131,7 +131,7 @@ def info(
         most = ", ".join(f"{word} {n:,}" for word, n in counts.most_common(6))
         table.add_row(name, f"{len(counts):,}", most)
     console.print(table)
-    console.print(str(world.folder), soft_wrap=True)
+    console.print(str(world.folder), soft_wrap=True, markup=False)
 
 
 def _open(folder: Path | None, console: Console) -> World:

@@ -18,6 +18,8 @@ def start_words(model: Matcher, vectors: str) -> WordVectors:
         raise SaccadeError(f"task.vectors={vectors}: this model has no table of words to fill")
     words = model.vocabulary.words
     found = load_vectors(vectors, words[len(SPECIAL) :])
+    if not found.words:
+        raise SaccadeError(f"{vectors} has a vector for none of the {len(found.missing):,} words of the captions")
     row = {word: n for n, word in enumerate(words)}
     rows = torch.tensor([row[word] for word in found.words], dtype=torch.long)
     for encoder in encoders:

@@ -80,11 +80,12 @@ def as_array(
 
 
 def find_pictures(folder: Path | str) -> list[Path]:
-    """The picture files below a folder, in name order."""
+    """The picture files below a folder, in name order; also links that lead nowhere, so that somebody hears of them."""
     folder = Path(folder)
     if not folder.is_dir():
         raise SaccadeError(f"{folder} is not a folder of pictures")
-    found = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+    named = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    found = sorted(path for path in named if path.is_file() or not path.exists())
     if not found:
         raise SaccadeError(f"{folder} holds no picture ({', '.join(sorted(SUFFIXES))} were looked for)")
     return found
