@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from saccade.data.flickr8k import open_flickr8k
+from saccade.errors import SaccadeError
 from saccade.language import Vocabulary, load_vectors, tokenise
 from saccade.language.vocabulary import SPECIAL
 
@@ -46,5 +47,10 @@ def coverage(root: Path, vectors: str) -> None:
 
 
 if __name__ == "__main__":
-    languages(Path(sys.argv[1]))
-    coverage(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "glove-6b-50d")
+    if len(sys.argv) < 2:
+        sys.exit("error: name the folder of Flickr8k")
+    try:
+        languages(Path(sys.argv[1]))
+        coverage(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "glove-6b-50d")
+    except SaccadeError as error:
+        sys.exit(f"error: {error}")
