@@ -152,7 +152,8 @@ package, read at 7 × 7 cells and trained along unless the row says otherwise.
 |---|{"---:|" * len(COLUMNS)}
 {chr(10).join(rows)}
 
-Published on Flickr8k's **test** split, with other features (not comparable in split, shown for scale):
+Published on Flickr8k's **test** split, with other features (another split, shown for scale; the papers were not at
+hand to check the figures against):
 
 | | {heading} | rsum |
 |---|{"---:|" * len(COLUMNS)}
