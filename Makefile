@@ -23,13 +23,13 @@ demo: $(INSTALLED)  ## see the idea work: make a world, train SCAN on it, search
 	@echo "── open demo/report.html in a browser"
 
 demo-photos: $(INSTALLED)  ## look at photographs: regions found and named, a sentence explained (half a minute)
-	@$(call say,demo-photos: photos/*.jpg → the bottom-up eye → demo/photos.png); \
-	$(BIN)/saccade see photos/*.jpg --eye bottomup --out demo/photos.png; $(took)
-	@$(call say,one of them larger: demo/photo.png); \
-	$(BIN)/saccade see photos/000000433998.jpg --eye bottomup --out demo/photo.png; $(took)
-	@$(call say,why does a sentence fit? demo/why.png); \
-	$(BIN)/saccade explain photos/000000214753.jpg "two people ride horses on the beach" --out demo/why.png; $(took)
-	@echo "── open demo/photos.png, demo/photo.png and demo/why.png; then your own: $(BIN)/saccade see YOUR.jpg"
+	@$(call say,demo-photos: photos/*.jpg → the bottom-up eye → demo-photos/all.png); \
+	$(BIN)/saccade see photos/*.jpg --eye bottomup --out demo-photos/all.png; $(took)
+	@$(call say,one of them larger: demo-photos/one.png); \
+	$(BIN)/saccade see photos/000000433998.jpg --eye bottomup --out demo-photos/one.png; $(took)
+	@$(call say,why does a sentence fit? demo-photos/why.png); \
+	$(BIN)/saccade explain photos/000000214753.jpg "two people ride horses on the beach" --out demo-photos/why.png; $(took)
+	@echo "── open the three pictures in demo-photos/; then your own: $(BIN)/saccade see YOUR.jpg"
 
 test: lint  ## check style and types, then run the tests (about 2 minutes)
 	@$(call say,pytest on two cores); OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations 5; $(took)
@@ -51,7 +51,7 @@ lock:  ## write requirements.lock anew from pyproject.toml, in an environment of
 	bash scripts/lock.sh "$(PYTHON)" "$(TORCH)" requirements.lock; $(took)
 
 clean:  ## remove what the other targets made, the environment included
-	rm -rf .venv build site demo .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf .venv build site demo demo-photos .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

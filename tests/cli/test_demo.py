@@ -95,13 +95,6 @@ def test_an_earlier_demo_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["demo.json", "notes.txt"]
 
 
-def test_a_demo_of_photos_may_have_been_there_before(tmp_path: Path) -> None:
-    for name in ("photos.png", "photo.png"):  # what `make demo-photos` leaves
-        (tmp_path / name).touch()
-    make_room(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2
-
-
 def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "strips").mkdir()
     with pytest.raises(SaccadeError, match="not a demo's"):

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from saccade.explain import Stage
 
 MARK = "demo.json"  # says that a folder is a demo's, so that the next one may replace what is in it
-PHOTOS = {"photos.png", "photo.png"}  # what `make demo-photos` leaves in the same folder
 SYSTEMS = {"scan": "SCAN", "vse": "Pooled cosine (VSE++)"}
 
 
@@ -118,7 +117,7 @@ def make_room(out: Path) -> None:
     """Make room for a demo: an earlier one is replaced, anything else is left alone."""
     if out.exists() and not out.is_dir():
         raise SaccadeError(f"{out} is a file: --out names the folder for the demo")
-    if out.is_dir() and any(p.name not in PHOTOS for p in out.iterdir()) and not (out / MARK).exists():
+    if out.is_dir() and any(out.iterdir()) and not (out / MARK).exists():
         raise SaccadeError(f"{out} holds files that are not a demo's: give another folder with --out")
     for part in ("models", "strips", "pictures"):
         shutil.rmtree(out / part, ignore_errors=True)
