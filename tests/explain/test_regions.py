@@ -76,6 +76,15 @@ def test_the_surest_regions_are_named_and_the_whole_picture_beside_them(monkeypa
     assert [label.text for label in laid(nameless, monkeypatch, top=2)[0]] == ["x", "z"]
 
 
+def test_doubtful_regions_are_not_named_unless_asked_for() -> None:
+    boxes = np.array([WHOLE, *photo_with(4).boxes])
+    doubtful = photo_with(5, boxes=boxes, labels=tuple("vwxyz"), scores=np.array([1, 0.2, 0.05, 0.4, 0.09]))
+    assert doubtful.best() == [3, 1, 0]
+    assert doubtful.best(3) == [3, 1, 4, 0]
+    nothing_sure = photo_with(5, boxes=boxes, labels=tuple("vwxyz"), scores=np.array([1, 0.02, 0.05, 0.04, 0.01]))
+    assert nothing_sure.best() == [2, 0]
+
+
 def test_a_named_box_is_drawn_where_it_is_in_its_own_colour() -> None:
     photo = photo_with(2, boxes=np.array([[0.2, 0.4, 0.5, 0.8], [0.6, 0.5, 0.9, 0.9]]), scores=np.array([0.9, 0.3]))
     drawn = np.asarray(draw_regions(photo, 2, size=(1000, 1000))).astype(int)

@@ -33,7 +33,7 @@ def draw_sheet(photos: Sequence[RegionPicture], top: int | None = None) -> Image
     for row in rows:
         x, floor = MARGIN, y + max(high for _, (_, high) in row)
         for photo, size in row:
-            named = top if top is not None or not photo.labels else NAMED
+            named = top if top is not None or not photo.labels else photo.surest(NAMED)
             paste_rounded(sheet, draw_regions(photo, named, size), x, floor - size[1])
             text, letter = fit(photo.title, NOTE, size[0], smallest=NOTE - 5) if photo.title else ("", NOTE)
             pen.text((x, floor + 32), text, FAINT, font(text, letter), anchor="ls")

@@ -58,15 +58,20 @@ class RegionPicture:
         """Which regions are the picture itself: they get a label in a corner and no line."""
         return [bool((box[:2] <= 0.005).all() and (box[2:] >= 0.995).all()) for box in self.boxes]
 
+    def surest(self, most: int) -> int:
+        """How many regions to name when nobody says: at most so many, none that is doubtful, but one at least."""
+        if self.scores is None:
+            return most
+        sure = sum(score >= DOUBTFUL and not whole for score, whole in zip(self.scores, self.is_whole, strict=True))
+        return min(most, max(1, sure))
+
     def best(self, top: int | None = None) -> list[int]:
         """The regions to name, best first, `top` of them beside the whole picture (0: all; None: the surest few)."""
         score = np.zeros(len(self.boxes)) if self.scores is None else self.scores
         order = [int(i) for i in np.argsort(-score, kind="stable")]
         parts = [i for i in order if not self.is_whole[i]]
         if top is None:
-            top = NAMED if self.labels else NUMBERED
-            if self.labels and self.scores is not None:
-                top = min(top, max(1, int((self.scores[parts] >= DOUBTFUL).sum())))
+            top = self.surest(NAMED) if self.labels else NUMBERED
         return (parts[:top] if top else parts) + [i for i in order if self.is_whole[i]]
 
     def save(self, path: Path | str, top: int | None = None) -> Path:
