@@ -62,7 +62,7 @@ class RegionPicture:
         """How many regions to name when nobody says: at most so many, none that is doubtful, but one at least."""
         if self.scores is None:
             return most
-        sure = sum(score >= DOUBTFUL and not whole for score, whole in zip(self.scores, self.is_whole, strict=True))
+        sure = int((self.scores[~np.array(self.is_whole, dtype=bool)] >= DOUBTFUL).sum())
         return min(most, max(1, sure))
 
     def best(self, top: int | None = None) -> list[int]:
