@@ -14,11 +14,12 @@ from PIL import Image
 
 from saccade.errors import SaccadeError
 from saccade.vision import load_eye
+from saccade.vision.boxes import geometry
 from saccade.vision.convolution import fold
 from saccade.vision.world_backbone import normalise
 from saccade.vision.world_eye import WEIGHTS, WorldEye, load_world_eye
 from saccade.vision.world_eye_config import REGION_ATTRIBUTES
-from saccade.vision.world_eye_network import EyeNetwork, geometry
+from saccade.vision.world_eye_network import EyeNetwork
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from jaxtyping import Float32
 from saccade.data.entry import Entry, as_number, pixel_box
 from saccade.data.lines import find_file, read_json_lines
 from saccade.data.photos import PhotoFolder, chosen_splits, first_folder
-from saccade.data.phrases import NounPhrase, chain_name, read_phrase
 from saccade.data.records import BoxedPicture
 from saccade.errors import SaccadeError
+from saccade.language.phrases import NounPhrase, chain_name, read_phrase
 
 HOLDS = "entities.jsonl.gz, or as published Annotations/ and Sentences/"
 PHOTO_FOLDERS = ("images", "flickr30k-images", "flickr30k_images", "Flicker8k_Dataset", "Flickr8k_Dataset")

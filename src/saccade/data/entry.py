@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from jaxtyping import Float32
@@ -36,7 +36,7 @@ class Entry:
         value = self.values.get(key)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 62:
             self._refuse(key, f"a whole number of at least {least}" if least else "a whole number")
-        return int(value)  # type: ignore[arg-type]
+        return value
 
     def number(self, key: str) -> float:
         return as_number(self.values.get(key), f'{self.where}: "{key}"')
@@ -45,7 +45,7 @@ class Entry:
         value = self.values.get(key)
         if not isinstance(value, list):
             self._refuse(key, "a list")
-        return value  # type: ignore[return-value]
+        return value
 
     def numbers(self, key: str, names: tuple[str, ...]) -> tuple[float, ...]:
         """As many numbers as there are names for them: ("x", "y", "width", "height")."""
@@ -64,7 +64,7 @@ class Entry:
     def entry(self, key: str) -> Entry:
         return Entry.of(self.values.get(key), f"{self.where}.{key}")
 
-    def _refuse(self, key: str, expected: str) -> None:
+    def _refuse(self, key: str, expected: str) -> NoReturn:
         raise SaccadeError(f'{self.where}: "{key}" is {_short(self.values.get(key))}, {expected} was expected')
 
 

@@ -1,7 +1,8 @@
-"""Sentences: tokenising, vocabularies and word vectors."""
+"""Sentences: tokenising, vocabularies, word vectors, and the things that noun phrases name."""
 
+from saccade.language.phrases import NounPhrase, read_phrase
 from saccade.language.tokenise import tokenise
 from saccade.language.vectors import WordVectors, load_vectors
 from saccade.language.vocabulary import Vocabulary
 
-__all__ = ["Vocabulary", "WordVectors", "load_vectors", "tokenise"]
+__all__ = ["NounPhrase", "Vocabulary", "WordVectors", "load_vectors", "read_phrase", "tokenise"]

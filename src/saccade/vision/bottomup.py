@@ -22,7 +22,7 @@ from saccade.errors import SaccadeError
 from saccade.vision.bottomup_config import BottomUpConfig
 from saccade.vision.bottomup_network import BottomUpNetwork, DetectorMaps, refine
 from saccade.vision.boxes import WHOLE
-from saccade.vision.eye import Eye, RegionDescription, split_count
+from saccade.vision.eye import Eye, RegionDescription, at_rest, split_count
 from saccade.vision.eye_files import fill_weights, read_eye_config, write_eye
 from saccade.vision.pictures import Picture, ids_of
 from saccade.vision.region_sampling import pick
@@ -47,12 +47,11 @@ class Seen:
 
 
 class BottomUpEye(Eye):
-    """A trained detector. Weights are kept in float16 and used in float32."""
+    """A trained detector. Weights may be kept smaller (see `weights_file`) and are used in float32."""
 
     def __init__(self, network: BottomUpNetwork, name: str = "bottomup", weights: str = "") -> None:
         network.backbone.fold_normalisation()
-        self.network: BottomUpNetwork = network.eval().requires_grad_(False)
-        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.network: BottomUpNetwork = at_rest(network)
         c = network.config
         self.name = name
         self.weights = weights  # digest of the weights file

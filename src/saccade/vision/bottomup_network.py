@@ -17,11 +17,9 @@ from torch.nn import functional
 from saccade.vision.anchors import decode, encode
 from saccade.vision.backbones import Backbone, load_backbone
 from saccade.vision.bottomup_config import BottomUpConfig
-from saccade.vision.boxes import clip
+from saccade.vision.boxes import GEOMETRY_DIM, clip, geometry
 from saccade.vision.roi import centre_points
 from saccade.vision.rpn import RegionProposals
-from saccade.vision.world_eye_config import GEOMETRY_DIM
-from saccade.vision.world_eye_network import geometry
 
 SHIFT, GROWTH = 0.1, 0.2  # a refinement is small: the head's outputs are about 1 for these
 

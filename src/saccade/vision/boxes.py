@@ -14,6 +14,7 @@ from torch import Tensor
 from saccade.errors import SaccadeError
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)  # the box of the whole picture
+GEOMETRY_DIM = 8  # numbers that say where a box lies and what shape it has
 
 
 def area(boxes: Float[Tensor, "*batch 4"], inclusive: bool = False) -> Float[Tensor, "*batch"]:
@@ -76,6 +77,14 @@ def valid(boxes: Float[Tensor, "*batch 4"], smallest: float = 0.0) -> Bool[Tenso
     """Finite, the right way round, with both sides longer than `smallest`."""
     sides = boxes[..., 2:] - boxes[..., :2]
     return boxes.isfinite().all(dim=-1) & (sides > smallest).all(dim=-1)
+
+
+def geometry(boxes: Float[Tensor, "region 4"]) -> Float[Tensor, "region 8"]:
+    """x1, y1, x2, y2, width, height, √area and log aspect, each shifted and scaled to about unit spread."""
+    side = (boxes[:, 2:] - boxes[:, :2]).clamp(min=1e-3)
+    size = side.prod(dim=1, keepdim=True).sqrt()
+    aspect = (side[:, :1] / side[:, 1:]).log()
+    return torch.cat([4 * (boxes - 0.5), 6 * (side - 0.3), 6 * (size - 0.3), 2 * aspect.clamp(-2, 2)], dim=1)
 
 
 def check_boxes(boxes: np.ndarray | Tensor, where: str) -> Float[Tensor, "region 4"]:

@@ -13,6 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ from saccade.batch import RegionBatch
 from saccade.errors import SaccadeError, did_you_mean
 from saccade.vision.boxes import check_boxes
 from saccade.vision.pictures import Picture, as_array, name_of
+
+Network = TypeVar("Network", bound=nn.Module)
 
 KINDS = {  # imported when first asked for
     "world": "saccade.vision.world_eye",
@@ -100,6 +103,12 @@ class Eye(ABC):
     ) -> list[list[RegionDescription]]:
         """What the eye would call each region `see` returns, picture by picture."""
         raise SaccadeError(f'the eye "{self.name}" finds regions but has no names for them')
+
+
+def at_rest(network: Network) -> Network:
+    """A network that only looks: no gradients, nothing that varies, and in the layout convolutions are quickest in."""
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network.eval().requires_grad_(False)
 
 
 def load_eye(name: str = "world", device: torch.device | str = "cpu") -> Eye:

@@ -23,7 +23,7 @@ from torch.nn import functional
 from saccade.batch import PictureBatch, RegionBatch, stack
 from saccade.errors import SaccadeError
 from saccade.vision.backbones import load_backbone
-from saccade.vision.eye import Eye, network_digest
+from saccade.vision.eye import Eye, at_rest, network_digest
 from saccade.vision.pictures import Picture, ids_of
 from saccade.vision.roi import roi_bilinear
 
@@ -130,8 +130,7 @@ class GridEye(Eye):
         self.dim = network.dim
         self.picture_size = network.size
         network.backbone.fold_normalisation()
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.network: GridNetwork = network.eval().requires_grad_(False)
+        self.network: GridNetwork = at_rest(network)
 
     @property
     def config(self) -> GridConfig:

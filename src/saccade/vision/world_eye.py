@@ -18,7 +18,7 @@ from torch import Tensor
 from saccade.batch import RegionBatch
 from saccade.vision.boxes import WHOLE
 from saccade.vision.convolution import fold
-from saccade.vision.eye import Eye, RegionDescription
+from saccade.vision.eye import Eye, RegionDescription, at_rest
 from saccade.vision.eye_files import fill_weights, read_eye_config, write_eye
 from saccade.vision.pictures import Picture, ids_of
 from saccade.vision.world_backbone import normalise
@@ -45,8 +45,7 @@ class WorldEye(Eye):
 
     def __init__(self, network: EyeNetwork, name: str = "world", digest: str = "") -> None:
         fold(network)
-        self.network: EyeNetwork = network.eval().requires_grad_(False)
-        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.network: EyeNetwork = at_rest(network)
         self.name = name
         self.digest = digest  # of the weights file
         self.dim = network.config.dim

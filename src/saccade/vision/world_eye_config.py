@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from saccade.vision.boxes import GEOMETRY_DIM
+
 REGION_ATTRIBUTES = ("kind", "colour", "size", "material", "pose", "facing")
 PICTURE_ATTRIBUTES = ("background", "lighting")  # named from the whole-picture region
-GEOMETRY_DIM = 8
 
 
 @dataclass(frozen=True)

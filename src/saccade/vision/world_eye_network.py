@@ -12,9 +12,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from saccade.vision.boxes import GEOMETRY_DIM, geometry
 from saccade.vision.roi import roi_bilinear
 from saccade.vision.world_backbone import Backbone, Convolution, Maps
-from saccade.vision.world_eye_config import GEOMETRY_DIM, EyeConfig
+from saccade.vision.world_eye_config import EyeConfig
 from saccade.vision.world_proposals import ProposalHead
 
 
@@ -75,11 +76,3 @@ class RegionHead(nn.Module):
         hidden = functional.relu(self.inside(self.look(inside).flatten(1)) + around)
         found = self.out(hidden)
         return functional.layer_norm(found, found.shape[-1:])
-
-
-def geometry(boxes: Float[Tensor, "region 4"]) -> Float[Tensor, "region 8"]:
-    """x1, y1, x2, y2, width, height, √area and log aspect, each shifted and scaled to about unit spread."""
-    side = (boxes[:, 2:] - boxes[:, :2]).clamp(min=1e-3)
-    size = side.prod(dim=1, keepdim=True).sqrt()
-    aspect = (side[:, :1] / side[:, 1:]).log()
-    return torch.cat([4 * (boxes - 0.5), 6 * (side - 0.3), 6 * (size - 0.3), 2 * aspect.clamp(-2, 2)], dim=1)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from saccade.data.adjectives import (
+from saccade.language.adjectives import (
     ADJECTIVES,
     BEFORE_NOUN_ONLY,
     COLOUR_WORDS,
@@ -210,8 +210,8 @@ def _noun(words: list[str]) -> str | None:
     words = [word for word in words if word != "'s"]
     if not words:
         return None
-    if tuple(words[-2:]) in COMPOUNDS:
-        return COMPOUNDS[tuple(words[-2:])]  # type: ignore[index]
+    if len(words) > 1 and (words[-2], words[-1]) in COMPOUNDS:
+        return COMPOUNDS[words[-2], words[-1]]
     last = words[-1].removesuffix("'")
     if len(words) > 1 and (words[-2], singular(last)) in COMPOUNDS:
         return COMPOUNDS[words[-2], singular(last)]
