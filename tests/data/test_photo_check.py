@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 
 from saccade.cli.data import app
 from saccade.data import sources
+from saccade.data.photo_sets import DATA_SETS, recognise
 from saccade.data.records import CaptionedPhotos
-from saccade.data.requirements import DATA_SETS, recognise
 from saccade.data.sources import MODULES
 from saccade.errors import SaccadeError
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from saccade.cli.faults import report_faults
 from saccade.data.photo_check import SplitCounts, broken_photos, parts_of, split_counts
-from saccade.data.requirements import PhotoDataSet, find_data_set, recognise
+from saccade.data.photo_sets import PhotoDataSet, find_data_set, recognise
 from saccade.progress import one_by_one, progress_bar
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from saccade.data.entities import boxed_entities
+from saccade.data.photo_sets import PhotoDataSet, best_layout, found, missing
 from saccade.data.photos import NoCaptions, NoSplit
 from saccade.data.records import BoxedPicture, CaptionedPhotos
-from saccade.data.requirements import PhotoDataSet, best_layout, found, missing
 from saccade.errors import SaccadeError
 
 SHOWN = 3  # files that a part names; the others are counted
