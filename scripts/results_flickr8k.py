@@ -130,7 +130,8 @@ def report(arguments: argparse.Namespace, minutes: float) -> None:
     if len(everything) > len(BOTH):
         combined[f"SCAN, both, all seeds ({len(everything)} models)"] = [recall(ensemble_of(everything), owners)]
     at_random = chance(owners, len(next(iter(splits.values())).images))
-    heading = " | ".join(f"{'picture→text' if c[0] == 'i' else 'text→picture'} R@{c[5:]}" for c in COLUMNS[:-1])
+    ways = ("picture→text", "text→picture")
+    heading = " | ".join(f"{way if k == CUTOFFS[0] else ''} R@{k}".strip() for way in ways for k in CUTOFFS)
     rows = [row("chance", [at_random])]
     rows += [row(name, runs) for name, runs in {**results, **combined}.items()]
     published = [
