@@ -131,6 +131,7 @@ class TextBatch(Batch):
     tokens: Int[Tensor, "text word"]
     mask: Bool[Tensor, "text word"]
     words: tuple[tuple[str, ...], ...] = ()  # as written, one per unmasked token, for pictures and reports
+    links: tuple[tuple[tuple[int, int], ...], ...] = ()  # of each sentence: which words depend on each other, by place
 
     @property
     def lengths(self) -> Int[Tensor, " text"]:
@@ -139,6 +140,21 @@ class TextBatch(Batch):
     def pad(self, count: int) -> TextBatch:
         """The same sentences with `count` more padding words."""
         return replace(self, tokens=_pad(self.tokens, count), mask=_pad(self.mask, count))
+
+    def trimmed(self) -> TextBatch:
+        """The same sentences without the padding that the longest of them does not need."""
+        longest = int(self.lengths.max()) if len(self) else 0
+        return replace(self, tokens=self.tokens[:, :longest], mask=self.mask[:, :longest])
+
+    def adjacency(self) -> Bool[Tensor, "text word word"]:
+        """`links` as symmetric tables: True where two words of a sentence depend on each other."""
+        texts, words = self.tokens.shape
+        table = torch.zeros(texts, words, words, dtype=torch.bool)
+        places = [(text, a, b) for text, pairs in enumerate(self.links) for a, b in pairs]
+        if places:
+            text, first, second = torch.tensor(places).T
+            table[text, first, second] = table[text, second, first] = True
+        return table.to(self.tokens.device)
 
     @staticmethod
     def of(tokens: Sequence[Sequence[int]], words: Sequence[Sequence[str]] = ()) -> TextBatch:
@@ -169,6 +185,7 @@ class ImageCode(Batch):
     regions: Float[Tensor, "image region dim"]
     mask: Bool[Tensor, "image region"]
     pooled: Float[Tensor, "image dim"] | None = None  # for models that compare whole pictures
+    boxes: Float[Tensor, "image region 4"] | None = None  # for models that look at where regions lie
 
 
 @dataclass(frozen=True)
@@ -178,6 +195,7 @@ class TextCode(Batch):
     words: Float[Tensor, "text word dim"]
     mask: Bool[Tensor, "text word"]
     pooled: Float[Tensor, "text dim"] | None = None
+    links: Bool[Tensor, "text word word"] | None = None  # for models that look at how words depend on each other
 
 
 @dataclass(frozen=True)
@@ -190,9 +208,22 @@ class Alignment(Batch):
     region_mask: Bool[Tensor, "pair region"]
     word_score: Float[Tensor, "pair word"] | None = None  # how well each word found its regions
     region_score: Float[Tensor, "pair region"] | None = None  # how well each region found its words
+    steps: Float[Tensor, "pair step word region"] | None = None  # the weights of each look, where a model looks again
+    word_gate: Float[Tensor, "pair word"] | None = None  # 0..1: how far each word lets in what it found
+    region_gate: Float[Tensor, "pair region"] | None = None
+    word_links: Float[Tensor, "pair word word"] | None = None  # how much the first word takes from the second
+    region_links: Float[Tensor, "pair region region"] | None = None
 
 
-_RAGGED_AXES = {"weights": (1, 2), "pooled": (), "score": ()}  # of every other tensor: (1,)
+_RAGGED_AXES = {  # of every other tensor: (1,)
+    "weights": (1, 2),
+    "links": (1, 2),
+    "word_links": (1, 2),
+    "region_links": (1, 2),
+    "steps": (2, 3),
+    "pooled": (),
+    "score": (),
+}
 
 
 def stack(parts: Sequence[Self]) -> Self:
