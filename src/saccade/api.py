@@ -74,7 +74,7 @@ class PictureMatcher:
         listed = [texts] if isinstance(texts, str) else list(texts)
         for text in listed:
             self.model.vocabulary.check(text)
-        return self.model.vocabulary.batch(listed).to(self.device)
+        return self.model.read(listed).to(self.device)
 
     @torch.no_grad()
     def score(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from saccade.nn import Negatives, triplet_loss
+from saccade.nn import Negatives, binary_loss, triplet_loss
 
 
 def drawn(images: int, texts: int, seed: int = 0) -> Tensor:
@@ -106,3 +108,31 @@ def test_a_positive_is_never_pushed_away(negatives: Negatives) -> None:
     pushed = np.argwhere(similarity.grad.numpy() > 0)
     assert len(pushed)
     assert all(int(owner[text]) != image for image, text in pushed)
+
+
+def binary_by_hand(scores: Tensor, owner: list[int], hardest: bool) -> float:
+    images, texts = scores.shape
+    right = [math.log(scores[owner[t], t]) for t in range(texts)]
+    wrong = [[0.0 if owner[t] == i else math.log(1 - scores[i, t]) for t in range(texts)] for i in range(images)]
+    if not hardest:
+        return -(sum(right) / texts + sum(map(sum, wrong)) / (images * texts))
+    per_image = sum(min(wrong[owner[t]]) for t in range(texts))
+    per_text = sum(min(row[t] for row in wrong) for t in range(texts))
+    return -(2 * sum(right) + per_image + per_text)
+
+
+@pytest.mark.parametrize("negatives", ["hardest", "all"])
+@pytest.mark.parametrize("owner", [[0, 1, 2, 3], [0, 0, 1, 2, 2, 3]])
+def test_binary_loss_by_its_definition(negatives: Negatives, owner: list[int]) -> None:
+    scores = torch.rand(4, len(owner), generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    found = binary_loss(scores, negatives, owner=torch.tensor(owner))
+    assert found.item() == pytest.approx(binary_by_hand(scores, owner, negatives == "hardest"))
+
+
+def test_binary_loss_bears_scores_that_are_certain() -> None:
+    scores = torch.tensor([[1.0, 1.0], [0.0, 0.0]], requires_grad=True)
+    loss = binary_loss(scores)
+    loss.backward()
+    assert loss.isfinite()
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()

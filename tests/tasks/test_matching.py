@@ -60,7 +60,7 @@ def data() -> tuple[CaptionedImages, CaptionedImages]:
 
 
 def train(model: Matcher, data: tuple[CaptionedImages, CaptionedImages], folder: Path) -> dict[str, float]:
-    task = MatchingTask(*data, model.vocabulary, MatchingConfig(siblings=False, gentle_steps=30))
+    task = MatchingTask(*data, model.read, MatchingConfig(siblings=False, gentle_steps=30))
     config = TrainerConfig(epochs=12, batch_size=40, learning_rate=5e-3, schedule="constant", accelerator="cpu")
     Trainer(config, folder, Console(quiet=True)).fit(model, task)
     best = load_model(folder, Matcher)
@@ -85,7 +85,7 @@ def test_the_loss_falls_and_evaluation_leaves_the_mode_alone(data: tuple[Caption
     vocabulary = Vocabulary.build(data[0].texts, 1)
     seed_everything(0)
     model = Vse(VseConfig(8, 16, 32), vocabulary).train()
-    task = MatchingTask(*data, vocabulary, MatchingConfig(negatives="all"))
+    task = MatchingTask(*data, vocabulary.batch, MatchingConfig(negatives="all"))
     optimiser = torch.optim.Adam(model.parameters(), 5e-3)
     losses = []
     for step in range(30):
@@ -101,7 +101,7 @@ def test_the_loss_falls_and_evaluation_leaves_the_mode_alone(data: tuple[Caption
 
 def test_a_batch_holds_true_pairs_without_needless_padding(data: tuple[CaptionedImages, CaptionedImages]) -> None:
     train_data, _ = data
-    task = MatchingTask(*data, Vocabulary.build(train_data.texts, 1), MatchingConfig())
+    task = MatchingTask(*data, Vocabulary.build(train_data.texts, 1).batch, MatchingConfig())
     batch = task.batch([3, 0, 8])
     assert batch.image_index.tolist() == [3, 0, 8]
     torch.testing.assert_close(batch.images.features, train_data.images.batch([3, 0, 8]).features)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
-from saccade.batch import RegionBatch, TextBatch, TextCode
+from saccade.batch import ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.data import CaptionedImages
 from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
@@ -45,20 +45,23 @@ VOCABULARY = Vocabulary.build(TEXTS, 1)
 
 
 def make_task(**given: object) -> MatchingTask:
-    return MatchingTask(DATA, DEV, VOCABULARY, MatchingConfig(**given))  # type: ignore[arg-type]
+    return MatchingTask(DATA, DEV, VOCABULARY.batch, MatchingConfig(**given))  # type: ignore[arg-type]
 
 
-class Spy(nn.Module):
+class Spy(Vse):
     """Answers with fixed similarities and keeps what it was given."""
 
-    def __init__(self, similarity: Tensor | None = None) -> None:
-        super().__init__()
-        self.similarity = similarity
+    def __init__(self, answer: Tensor | None = None) -> None:
+        super().__init__(VseConfig(4, 5, 6), VOCABULARY)
+        self.answer = answer
         self.texts: list[TextBatch] = []
 
-    def forward(self, images: RegionBatch, texts: TextBatch) -> Tensor:
+    def encode_texts(self, texts: TextBatch) -> TextCode:
         self.texts.append(texts)
-        return torch.zeros(len(images), len(texts)) if self.similarity is None else self.similarity
+        return super().encode_texts(texts)
+
+    def similarity(self, images: ImageCode, texts: TextCode) -> Tensor:
+        return torch.zeros(len(images), len(texts)) if self.answer is None else self.answer
 
 
 def spoken(texts: TextBatch) -> list[str]:
@@ -140,8 +143,9 @@ def test_evaluation_reads_every_word_and_drops_no_number() -> None:
 
 
 def test_without_word_dropout_nothing_is_drawn() -> None:
-    task, before = make_task(), torch.get_rng_state()
-    task.loss(Spy(), task.batch([0, 1]), 0)
+    task, spy = make_task(), Spy()
+    before = torch.get_rng_state()
+    task.loss(spy, task.batch([0, 1]), 0)
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -58,7 +58,7 @@ def train(
 
         console.out(yaml.safe_dump(to_dict(run), sort_keys=False), end="", highlight=False)
         return
-    shipped = "the recipe for it" if recipe(run.system, run.data.name) else "the paper's settings"
+    shipped = "the recipe for it" if recipe(f"{run.system}-{run.data.name}") else "the paper's settings"
     console.print(f"training {run.system} on {run.data.name} with {shipped}, into {out}", markup=False, highlight=False)
     result = train_run(run, out, resume is not None, console)
     best = ", ".join(f"{k} {v:.1f}" for k, v in result.best.items() if k == "rsum" or k.endswith("_r1"))

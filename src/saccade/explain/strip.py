@@ -84,13 +84,6 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     return sheet
 
 
-def size_like(aspect: float, side: float, limit: float) -> tuple[int, int]:
-    """Width and height of this aspect ratio with the area of a `side` × `side` square, neither above `limit`."""
-    wide, high = side * aspect**0.5, side / aspect**0.5
-    shrink = min(1.0, limit / wide, limit / high)
-    return max(1, round(wide * shrink)), max(1, round(high * shrink))
-
-
 def arrange(words: tuple[str, ...], aspect: float, beside: tuple[int, int]) -> list[list[Cell]]:
     """Rows of tiles in the sentence's order, in the number of columns that gives the whole a pleasant shape.
 
@@ -161,11 +154,6 @@ def draw_foot(
     bar(pen, x, x + round((end - x) * float(scores[cell.word])), y + 60, ink)
 
 
-def bar(pen: ImageDraw.ImageDraw, start: int, stop: int, y: int, tone: str) -> None:
-    if stop - start >= 6:
-        pen.rounded_rectangle((start, y, stop, y + 6), 3, tone)
-
-
 def draw_caption(
     pen: ImageDraw.ImageDraw,
     explanation: Explanation,
@@ -215,76 +203,7 @@ def with_places(picture: Image.Image, explanation: Explanation, places: tuple[Pl
     return Image.alpha_composite(drawn, over).convert("RGB")
 
 
-def free_spot(
-    frame: tuple[int, int, int, int],
-    plate: tuple[int, int],
-    bounds: tuple[int, int],
-    taken: list[tuple[int, int, int, int]],
-) -> tuple[int, int]:
-    """Where a box's tag goes: on its corners or stacked inside it, the first place that hides no other tag."""
-    left, top, right, bottom = frame
-    wide, high = plate
-    wanted = [(left, top - high), (left, bottom), (right - wide, top - high), (right - wide, bottom)]
-    wanted += [(left, top + step * high) for step in range(max(1, (bottom - top) // high))]
-    wanted += [(left, step * high) for step in range(bounds[1] // high)]
-    spots = [(min(max(4, x), max(4, bounds[0] - wide - 4)), min(max(4, y), bounds[1] - high - 4)) for x, y in wanted]
-
-    def hides(spot: tuple[int, int]) -> bool:
-        x, y = spot
-        return any(x < t[2] and x + wide > t[0] and y < t[3] and y + high > t[1] for t in taken)
-
-    return next((spot for spot in spots if not hides(spot)), spots[0])
-
-
 def top_regions(share: Float[Array, " region"]) -> list[int]:
     """The few regions a word looks at most, faintest first (drawn first), none below a third of the strongest."""
     order = np.argsort(-share, kind="stable")[:BOXES_PER_WORD]
     return [int(r) for r in order if share[r] > 0 and share[r] >= share.max() / 3][::-1]
-
-
-def outline(
-    pen: ImageDraw.ImageDraw,
-    frame: tuple[int, int, int, int],
-    tone: tuple[int, ...],
-    thickness: int,
-    shadow: bool,
-) -> None:
-    """A box; with a thin dark rim where it must stand out against any picture."""
-    left, top, right, bottom = frame
-    if shadow:
-        pen.rounded_rectangle((left - 2, top - 2, right + 2, bottom + 2), 8, outline=(10, 12, 14, 150), width=2)
-        inner = (left + thickness, top + thickness, right - thickness, bottom - thickness)
-        if inner[2] - inner[0] > 8 and inner[3] - inner[1] > 8:
-            pen.rounded_rectangle(inner, 4, outline=(10, 12, 14, 150), width=2)
-    pen.rounded_rectangle(frame, 6, outline=tone, width=thickness)
-
-
-def pixels(box: Float[Array, " 4"], size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """A 0..1 box in the pixels of a drawing, kept inside it and never empty."""
-    left, top, right, bottom = np.clip(np.asarray(box, dtype=np.float64), 0, 1) * (size[0], size[1], size[0], size[1])
-    x = min(max(round(left), 2), max(2, size[0] - 8))
-    y = min(max(round(top), 2), max(2, size[1] - 8))
-    return x, y, max(min(round(right), size[0] - 3), x + 4), max(min(round(bottom), size[1] - 3), y + 4)
-
-
-def rgb(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
-
-
-def paste_rounded(sheet: Image.Image, picture: Image.Image, x: int, y: int) -> None:
-    sheet.paste(picture, (x, y), rounded(picture.size, 14))
-
-
-@lru_cache(maxsize=128)
-def rounded(size: tuple[int, int], radius: int) -> Image.Image:
-    """A mask with smooth round corners (drawn four times as large: Pillow's own corners are jagged)."""
-    mask = Image.new("L", size, 255)
-    radius = min(radius, size[0] // 2, size[1] // 2)
-    if radius:
-        corner = Image.new("L", (radius * 8, radius * 8))
-        ImageDraw.Draw(corner).ellipse((0, 0, radius * 8 - 1, radius * 8 - 1), 255)
-        corner = corner.resize((radius * 2, radius * 2), Image.Resampling.LANCZOS)
-        for x, left in ((0, 0), (size[0] - radius, radius)):
-            for y, top in ((0, 0), (size[1] - radius, radius)):
-                mask.paste(corner.crop((left, top, left + radius, top + radius)), (x, y))
-    return mask

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.batch import Alignment, ImageCode, PictureBatch, RegionBatch, TextBatch, TextCode
@@ -28,6 +29,16 @@ class Matcher(Model):
     @abstractmethod
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         """Picture p with sentence p: the weight of every word–region pair."""
+
+    def read(self, texts: Sequence[str]) -> TextBatch:
+        """Sentences as this model reads them; a model of sentence structure adds which words depend on each other."""
+        return self.vocabulary.batch(texts)
+
+    def own_losses(
+        self, images: ImageCode, texts: TextBatch, owner: Int[Tensor, " text"]
+    ) -> dict[str, Float[Tensor, ""]]:
+        """What the paper asks of the model beside ranking, by name; text t describes picture `owner[t]`."""
+        return {}
 
     def see(self, images: RegionBatch | PictureBatch) -> RegionBatch:
         """Regions as they are; pixels through the model's own eye."""

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Negatives = Literal["hardest", "all"]
+RankingLoss = Literal["triplet", "bce"]
 
 
 def triplet_loss(
@@ -26,13 +27,7 @@ def triplet_loss(
     The pairs are the diagonal; or, with `owner`, text t and picture `owner[t]`, any number of texts a picture.
     `positive` marks further pairs that match (two captions of one picture) and so are no negatives.
     """
-    images, texts = similarity.shape
-    if owner is None:
-        owner = torch.arange(texts, device=similarity.device)
-    own = similarity.gather(0, owner[None])[0]  # of each pair
-    match = torch.arange(images, device=similarity.device)[:, None] == owner
-    if positive is not None:
-        match = match | positive
+    own, match, owner = _pairs(similarity, positive, owner)
     if negatives == "hardest":
         wrong = similarity.masked_fill(match, -torch.inf)
         hinges = (margin + wrong.amax(dim=1)[owner] - own, margin + wrong.amax(dim=0) - own)
@@ -40,3 +35,37 @@ def triplet_loss(
     caption_cost = (margin + similarity[owner] - own[:, None]).clamp(min=0).masked_fill(match[owner], 0)
     image_cost = (margin + similarity - own).clamp(min=0).masked_fill(match, 0)
     return caption_cost.sum() + image_cost.sum()
+
+
+def binary_loss(
+    similarity: Float[Tensor, "image text"],
+    negatives: Negatives = "hardest",
+    positive: Bool[Tensor, "image text"] | None = None,
+    owner: Int[Tensor, " text"] | None = None,
+) -> Float[Tensor, ""]:
+    """Binary cross-entropy over scores in 0..1, with l_ij = log(1 − S_ij) for pairs that do not match (CAMP).
+
+        hardest: −(2 Σ_i log S_ii + Σ_i min_j l_ij + Σ_j min_i l_ij), summed over the batch
+        all:     −(mean of log S_ii + mean of l over the whole table), as the official code has it
+
+    `positive` and `owner` are those of `triplet_loss`.
+    """
+    own, match, owner = _pairs(similarity.clamp(1e-6, 1 - 1e-6), positive, owner)
+    wrong = (1 - similarity.clamp(1e-6, 1 - 1e-6)).log().masked_fill(match, 0)
+    if negatives == "all":
+        return -(own.log().mean() + wrong.mean())
+    return -(2 * own.log().sum() + wrong.amin(dim=1)[owner].sum() + wrong.amin(dim=0).sum())
+
+
+def _pairs(
+    similarity: Float[Tensor, "image text"],
+    positive: Bool[Tensor, "image text"] | None,
+    owner: Int[Tensor, " text"] | None,
+) -> tuple[Float[Tensor, " text"], Bool[Tensor, "image text"], Int[Tensor, " text"]]:
+    """The similarity of each matched pair, which pairs are no negatives, and the picture of each text."""
+    images, texts = similarity.shape
+    if owner is None:
+        owner = torch.arange(texts, device=similarity.device)
+    own = similarity.gather(0, owner[None])[0]
+    match = torch.arange(images, device=similarity.device)[:, None] == owner
+    return own, match if positive is None else match | positive, owner

@@ -9,6 +9,7 @@ from saccade.ops.pairwise import (
     Pool,
     attended_similarity,
     attention,
+    attention_weights,
     pool,
 )
 from saccade.ops.pairwise_reference import attended_similarity_reference
@@ -22,5 +23,6 @@ __all__ = [
     "attended_similarity",
     "attended_similarity_reference",
     "attention",
+    "attention_weights",
     "pool",
 ]

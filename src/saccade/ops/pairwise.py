@@ -82,6 +82,18 @@ def attention(
     return weights[..., 0] * query_mask[:, None], match[..., 0] * query_mask, pooled[..., 0]
 
 
+def attention_weights(
+    scores: Float[Tensor, "*pair part query"],
+    query_mask: Bool[Tensor, "*#pair query"],
+    context_mask: Bool[Tensor, "*#pair part"],
+    form: AttentionForm,
+) -> Float[Tensor, "*pair part query"]:
+    """The weights α alone, for scores of any leading shape: over the parts of the context, for every query."""
+    there = query_mask.unsqueeze(-2)
+    sharp = _sharpen((scores * there).unsqueeze(-1), query_mask.unsqueeze(-1), form).squeeze(-1)
+    return sharp.masked_fill(~context_mask.unsqueeze(-1), torch.finfo(scores.dtype).min).softmax(dim=-2) * there
+
+
 def pool(
     match: Float[Tensor, "*items"], mask: Bool[Tensor, "*items"], how: Pool, sharpness: float = 1.0, dim: int = -1
 ) -> Float[Tensor, "*pooled"]:

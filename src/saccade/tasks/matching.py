@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from saccade.batch import ImageCode, PairBatch, PictureBatch, RegionBatch, TextBatch, TextCode, stack
 from saccade.data.records import CaptionedImages
 from saccade.errors import SaccadeError
-from saccade.language import Vocabulary
 from saccade.language.vocabulary import UNKNOWN
 from saccade.metrics import recall
 from saccade.models import Matcher
-from saccade.nn import Negatives, triplet_loss
+from saccade.nn import Negatives, RankingLoss, binary_loss, triplet_loss
 from saccade.vision.augment import AugmentConfig, augment
 
 
@@ -27,6 +26,7 @@ class MatchingConfig:
     """The official settings: hardest negatives, margin 0.2, loss summed over the batch."""
 
     margin: float = 0.2
+    loss: RankingLoss = "triplet"  # bce: binary cross-entropy, for scores between 0 and 1
     negatives: Negatives = "hardest"
     gentle_steps: int = 0  # so many first steps learn from all negatives: the hardest alone can stall a fresh model
     ramp_steps: int = 0  # over so many first steps the loss moves from all negatives, averaged, to the hardest
@@ -55,12 +55,12 @@ class MatchingTask:
         self,
         train: CaptionedImages,
         dev: CaptionedImages,
-        vocabulary: Vocabulary,
+        read: Callable[[Sequence[str]], TextBatch],
         config: MatchingConfig,
         augmentation: AugmentConfig | None = None,
     ) -> None:
         self.train, self.dev, self.config, self.augmentation = train, dev, config, augmentation
-        self.texts = vocabulary.batch(train.texts)  # word ids are small: all sentences at once
+        self.texts = read(train.texts)  # word ids are small: all sentences at once
 
     def __len__(self) -> int:
         return len(self.train.texts) if self.config.items == "pairs" else len(self.train.images)
@@ -73,27 +73,33 @@ class MatchingTask:
             owned = [self.train.texts_of_image[i] for i in indices]
             texts, images = [text for own in owned for text in own], np.asarray(indices)
             owner = torch.arange(len(owned)).repeat_interleave(torch.tensor([len(own) for own in owned]))
-        chosen = self.texts.select(texts)
-        longest = int(chosen.lengths.max())
-        chosen = type(chosen)(chosen.tokens[:, :longest], chosen.mask[:, :longest], chosen.words)
+        chosen = self.texts.select(texts).trimmed()
         return PairBatch(self.train.images.batch(images.tolist()), chosen, owner, torch.as_tensor(images))
 
     def loss(self, model: nn.Module, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
-        similarity = model(self._vary_images(model, batch.images), self._vary_texts(batch.texts))
+        assert isinstance(model, Matcher)
+        images = model.encode_images(model.see(self._vary_images(model, batch.images)))
+        similarity = model.similarity(images, model.encode_texts(self._vary_texts(batch.texts)))
         config = self.config
-        same = None if config.siblings else batch.image_index[:, None] == batch.image_index[batch.owner]
-        negatives = "all" if step < config.gentle_steps else config.negatives
-        loss = triplet_loss(similarity, config.margin, negatives, same, batch.owner)
+        loss = self._ranking(similarity, batch, "all" if step < config.gentle_steps else config.negatives)
         if step < config.ramp_steps:
             ramp = step / config.ramp_steps
-            all_of_them = triplet_loss(similarity, config.margin, "all", same, batch.owner) / len(batch.owner)
-            loss = ramp * loss + (1 - ramp) * all_of_them
+            share = 1 if config.loss == "bce" else len(batch.owner)  # that one is a mean already
+            loss = ramp * loss + (1 - ramp) * self._ranking(similarity, batch, "all") / share
+        own = model.own_losses(images, batch.texts, batch.owner)
+        if own:
+            return loss + sum(own.values()), {"ranking_loss": loss.item(), **{k: v.item() for k, v in own.items()}}
         return loss, {}
 
-    def _vary_images(self, model: nn.Module, images: RegionBatch | PictureBatch) -> RegionBatch | PictureBatch:
+    def _ranking(self, similarity: Float[Tensor, "image text"], batch: PairBatch, negatives: Negatives) -> Tensor:
+        same = None if self.config.siblings else batch.image_index[:, None] == batch.image_index[batch.owner]
+        if self.config.loss == "bce":
+            return binary_loss(similarity, negatives, same, batch.owner)
+        return triplet_loss(similarity, self.config.margin, negatives, same, batch.owner)
+
+    def _vary_images(self, model: Matcher, images: RegionBatch | PictureBatch) -> RegionBatch | PictureBatch:
         if self.augmentation is None or not isinstance(images, PictureBatch):
             return images
-        assert isinstance(model, Matcher)
         assert model.sight is not None
         return replace(images, pixels=augment(images.pixels, model.sight.size, self.augmentation))
 
@@ -121,7 +127,7 @@ def encode_all_images(model: Matcher, data: CaptionedImages, batch_size: int = 2
 def encode_all_texts(model: Matcher, texts: Sequence[str], batch_size: int = 256) -> TextCode:
     device = next(model.parameters()).device
     parts = [texts[i : i + batch_size] for i in range(0, len(texts), batch_size)]
-    return stack([model.encode_texts(model.vocabulary.batch(part).to(device)) for part in parts])
+    return stack([model.encode_texts(model.read(part).to(device)) for part in parts])
 
 
 @torch.no_grad()

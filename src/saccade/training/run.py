@@ -57,15 +57,15 @@ class RunConfig:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
 
 
-def recipe(system: str, data: str) -> dict[str, Any] | None:
-    """The settings that Saccade ships for a system on a data set, if it has some."""
-    with resources.as_file(resources.files("saccade") / "recipes" / f"{system}-{data}.yaml") as path:
-        return load_yaml(path) if path.exists() else None
+def recipe(name: str) -> dict[str, Any]:
+    """The settings that Saccade ships for a system ("camp": its paper's) or one on a data set ("camp-world")."""
+    with resources.as_file(resources.files("saccade") / "recipes" / f"{name}.yaml") as path:
+        return load_yaml(path) if path.exists() else {}
 
 
 def run_config(system: str, words: Sequence[str] = (), file: Path | None = None) -> RunConfig:
     """The paper's defaults, then the recipe for this data set, then a YAML file, then `key=value` words."""
-    paper = RunConfig(system, entry(system).model.Config())
+    paper = update(RunConfig(system, entry(system).model.Config()), recipe(system), f"the recipe {system}")
     given = load_yaml(file) if file else {}
     if given.pop("system", system) != system:
         raise SaccadeError(f"{file} is for another system than {system}")
@@ -73,8 +73,8 @@ def run_config(system: str, words: Sequence[str] = (), file: Path | None = None)
     def with_given(config: RunConfig) -> RunConfig:
         return override(update(config, given, str(file)), words)
 
-    shipped = recipe(system, with_given(paper).data.name)
-    return with_given(update(paper, shipped, "the recipe") if shipped else paper)
+    name = f"{system}-{with_given(paper).data.name}"
+    return with_given(update(paper, recipe(name), f"the recipe {name}"))
 
 
 def load_run_config(folder: Path | str) -> RunConfig:
@@ -114,7 +114,7 @@ def matching_parts(
         found = start_words(model, config.task.vectors)
         if console is not None:
             console.print(found.describe(), highlight=False)
-    return model, MatchingTask(train, dev, vocabulary, config.task, config.sight.augment)
+    return model, MatchingTask(train, dev, model.read, config.task, config.sight.augment)
 
 
 def freeze(sight: GridNetwork, count: int) -> None:

@@ -1,0 +1,60 @@
+"""Tiles change nothing: not the table, not a gradient, not the order; and they keep to the budget."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from saccade.batch import ImageCode, TextCode
+from saccade.nn import all_pairs
+
+
+class Bilinear(nn.Module):
+    """A score whose every pair holds regions × words numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
+        self.seen: list[tuple[int, int, int]] = []
+
+    def forward(self, images: ImageCode, texts: TextCode) -> Tensor:
+        self.seen.append((len(images), len(texts), texts.words.shape[1]))
+        assert texts.links is not None
+        turned = torch.einsum("ird,de,twe->itrw", images.regions, self.weight, texts.words).tanh()
+        linked = torch.einsum("itrw,twv->itrv", turned, texts.links.to(turned))
+        return (linked * texts.mask[None, :, None]).sum(dim=(2, 3))
+
+
+def codes(images: int, texts: int) -> tuple[ImageCode, TextCode]:
+    dice = torch.Generator().manual_seed(1)
+    regions = torch.randn(images, 4, 5, generator=dice, dtype=torch.float64).requires_grad_()
+    words = torch.randn(texts, 9, 5, generator=dice, dtype=torch.float64)
+    lengths = torch.randint(1, 10, (texts,), generator=dice)
+    mask = torch.arange(9) < lengths[:, None]
+    links = mask[:, :, None] & mask[:, None, :]
+    words = (words * mask[:, :, None]).requires_grad_()
+    return ImageCode(regions, torch.ones(images, 4, dtype=torch.bool)), TextCode(words, mask, None, links)
+
+
+@pytest.mark.parametrize("budget", [1, 2000, 10_000, 1 << 30])
+def test_tiles_change_nothing(budget: int) -> None:
+    images, texts = codes(6, 11)
+    whole, tiled = Bilinear(), Bilinear()
+    expected, found = whole(images, texts), all_pairs(tiled, images, texts, lambda r, w: r * w, budget)
+    torch.testing.assert_close(found, expected)
+    pull = torch.randn(6, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    wanted = torch.autograd.grad(expected, [images.regions, texts.words, whole.weight], pull)
+    given = torch.autograd.grad(found, [images.regions, texts.words, tiled.weight], pull)
+    for one, other in zip(given, wanted, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_tile_holds_what_the_budget_allows() -> None:
+    images, texts = codes(20, 30)
+    score = Bilinear()
+    with torch.no_grad():
+        all_pairs(score, images, texts, lambda r, w: r * w, 4000)
+    assert len(score.seen) > 10
+    assert all(i * t * 4 * w * 8 <= 4000 for i, t, w in score.seen)
+    assert len({w for _, _, w in score.seen}) > 3  # short sentences are cut short
