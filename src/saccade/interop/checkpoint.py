@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import pickle
 import re
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from saccade.errors import SaccadeError
 
-ALLOWED: list[Any] = [argparse.Namespace]  # a bag of options; nothing in it is run
+ALLOWED: list[Any] = [argparse.Namespace, (OrderedDict, "easydict.EasyDict")]  # bags of options; nothing in them is run
 
 
 def read_checkpoint(path: Path | str) -> dict[str, Any]:

@@ -1,0 +1,54 @@
+"""Official vocabularies: JSON tables, or pickles of an object that holds the same table."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+from saccade.errors import SaccadeError
+from saccade.language import Vocabulary
+from saccade.language.vocabulary import SPECIAL
+
+NAMES = ("vocab.json", "vocab.pkl")  # beside a checkpoint
+
+
+class _Table:
+    """Stands in for the class of a pickled vocabulary; it only receives plain attributes."""
+
+
+class _TableReader(pickle.Unpickler):
+    """Knows one name, the vocabulary's own class, and runs nothing."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name == "Vocabulary" and module in ("__main__", "vocab"):
+            return _Table
+        raise SaccadeError(f"it wants to run {module}.{name}, which is not plain data")
+
+
+def read_vocabulary(path: Path | str) -> Vocabulary:
+    """A vocabulary of ours, an official vocab.json, or an official vocab.pkl."""
+    path = Path(path)
+    if path.suffix != ".pkl":
+        return Vocabulary.load(path)
+    try:
+        with path.open("rb") as file:
+            table = _TableReader(file).load()
+    except FileNotFoundError as error:
+        raise SaccadeError(f"{path} does not exist") from error
+    except SaccadeError as error:
+        raise SaccadeError(f"{path} is refused: {error}") from error
+    except Exception as error:  # a damaged pickle may fail in any way
+        raise SaccadeError(f"{path} is no pickled vocabulary, or it is damaged") from error
+    return Vocabulary.from_json(vars(table) if isinstance(table, _Table) else table, str(path))
+
+
+def vocabulary_beside(folder: Path) -> Vocabulary | None:
+    """The official vocabulary in a folder, if there is one."""
+    found = [folder / name for name in NAMES if (folder / name).exists()]
+    return read_vocabulary(found[0]) if found else None
+
+
+def numbered_words(size: int) -> Vocabulary:
+    """For weights whose vocabulary is not at hand: words are named by their numbers."""
+    return Vocabulary((*SPECIAL, *(f"<word-{i}>" for i in range(len(SPECIAL), size))))
