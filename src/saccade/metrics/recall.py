@@ -6,7 +6,7 @@ against the model, so that constant scores earn nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,22 +62,44 @@ def recall(
     cutoffs: Sequence[int] = CUTOFFS,
 ) -> dict[str, float]:
     """`i2t_r1` … `t2i_meanr` and `rsum`; with folds, the pictures are cut into that many parts and figures averaged."""
-    images = len(similarity)
     _check(similarity, image_of_text)
-    if folds < 1 or images % folds:
-        raise SaccadeError(f"{images} pictures cannot be cut into {folds} folds of equal size")
     results = []
-    for part in np.split(np.arange(images), folds):
-        mine = np.flatnonzero((image_of_text >= part[0]) & (image_of_text <= part[-1]))
+    for part, mine in _parts(image_of_text, len(similarity), folds):
         found = ranks(similarity[np.ix_(part, mine)], image_of_text[mine] - part[0])
         report = {f"i2t_{k}": v for k, v in summary(found.image_to_text, cutoffs).items()}
         report |= {f"t2i_{k}": v for k, v in summary(found.text_to_image, cutoffs).items()}
         results.append(report | {"rsum": sum(v for k, v in report.items() if "_r" in k)})
-    return {key: float(np.mean([r[key] for r in results])) for key in results[0]}
+    return _mean(results)
 
 
-def chance(image_of_text: Int[np.ndarray, " text"], images: int, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, float]:
+def check_folds(images: int, folds: int) -> None:
+    """A sentence where so many pictures cannot be cut into so many folds; worth asking before a long computation."""
+    if folds < 1 or images % folds:
+        raise SaccadeError(f"{images} pictures cannot be cut into {folds} folds of equal size")
+
+
+def _parts(
+    image_of_text: Int[np.ndarray, " text"], images: int, folds: int
+) -> Iterator[tuple[Int[np.ndarray, " some"], Int[np.ndarray, " own"]]]:
+    """The pictures of each fold, and their texts."""
+    check_folds(images, folds)
+    for part in np.split(np.arange(images), folds):
+        yield part, np.flatnonzero((image_of_text >= part[0]) & (image_of_text <= part[-1]))
+
+
+def _mean(reports: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {key: float(np.mean([report[key] for report in reports])) for key in reports[0]}
+
+
+def chance(
+    image_of_text: Int[np.ndarray, " text"], images: int, folds: int = 1, cutoffs: Sequence[int] = CUTOFFS
+) -> dict[str, float]:
     """What scores drawn at random would earn, in expectation."""
+    parts = _parts(image_of_text, images, folds)
+    return _mean([_chance(image_of_text[mine] - part[0], len(part), cutoffs) for part, mine in parts])
+
+
+def _chance(image_of_text: Int[np.ndarray, " text"], images: int, cutoffs: Sequence[int]) -> dict[str, float]:
     texts = len(image_of_text)
     counts = np.bincount(image_of_text, minlength=images)
     report = {}

@@ -1,7 +1,7 @@
 """One file per paper, read beside the paper; the registry knows them all."""
 
 from saccade.models.matcher import Matcher
-from saccade.models.model import Model, load_model
+from saccade.models.model import Model, find_model, load_model, shipped_models
 from saccade.models.registry import Entry, entries, entry, register
 from saccade.models.scan import Scan, ScanConfig
 from saccade.models.vse import Vse, VseConfig
@@ -16,6 +16,8 @@ __all__ = [
     "VseConfig",
     "entries",
     "entry",
+    "find_model",
     "load_model",
     "register",
+    "shipped_models",
 ]

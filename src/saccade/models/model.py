@@ -82,8 +82,11 @@ def shipped_models() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
 
 
-def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ignore[assignment]
-    """The model of a model folder, the best of a run folder, or one of the package by name, if it is an `expected`."""
+def find_model(folder: Path | str, expected: type[M] = Model) -> tuple[Path, type[M]]:  # type: ignore[assignment]
+    """Where a model lies and of which class it is, its weights unread; a sentence if it is no `expected`.
+
+    A run folder means its best model, and a name without a folder one of those that come with the package.
+    """
     folder = Path(folder)
     if not folder.exists() and folder.name == str(folder) and (SHIPPED / folder).is_dir():
         folder = SHIPPED / folder
@@ -92,13 +95,24 @@ def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ign
     if not (folder / CONFIG).exists():
         known = f" (with the package come: {', '.join(shipped_models())})" if not folder.exists() else ""
         raise SaccadeError(f"{folder} is no model folder: it has no {CONFIG}{known}")
-    described = read_json(folder / CONFIG)
-    if not isinstance(described, dict) or not isinstance(described.get("model"), str):
-        raise SaccadeError(f'{folder / CONFIG} names no model: expected a "model" field')
-    model_class = entry(described["model"]).model
+    model_class = entry(_described(folder)["model"]).model
     if not issubclass(model_class, expected):
         wanted = getattr(expected, "name", expected.__name__.lower())
         raise SaccadeError(f"{folder} holds a {model_class.name} model, a {wanted} was asked for")
+    return folder, model_class
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    described = read_json(folder / CONFIG)
+    if not isinstance(described, dict) or not isinstance(described.get("model"), str):
+        raise SaccadeError(f'{folder / CONFIG} names no model: expected a "model" field')
+    return described
+
+
+def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ignore[assignment]
+    """The model of a model folder, the best of a run folder, or one of the package by name, if it is an `expected`."""
+    folder, model_class = find_model(folder, expected)
+    described = _described(folder)
     settings: type[Any] = model_class.Config
     config = from_dict(settings, described.get("config") or {}, f"{folder / CONFIG}: config")
     model = model_class(config, Vocabulary.load(folder / VOCABULARY), described.get("eye"))

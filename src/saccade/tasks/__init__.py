@@ -1,21 +1,27 @@
 """Tasks: what a batch is, what loss to minimise, how to predict and which metrics to report."""
 
-from saccade.tasks.matching import (
-    MatchingConfig,
-    MatchingTask,
+from saccade.tasks.cost import Cost, measure_cost
+from saccade.tasks.evaluation import (
+    SplitForModels,
+    check_weights,
     encode_all_images,
     encode_all_texts,
     ensemble_of,
     similarity_table,
 )
+from saccade.tasks.matching import MatchingConfig, MatchingTask
 from saccade.tasks.task import Task
 
 __all__ = [
+    "Cost",
     "MatchingConfig",
     "MatchingTask",
+    "SplitForModels",
     "Task",
+    "check_weights",
     "encode_all_images",
     "encode_all_texts",
     "ensemble_of",
+    "measure_cost",
     "similarity_table",
 ]

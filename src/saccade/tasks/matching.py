@@ -11,13 +11,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.batch import ImageCode, PairBatch, PictureBatch, RegionBatch, TextBatch, TextCode, stack
+from saccade.batch import PairBatch, PictureBatch, RegionBatch, TextBatch
 from saccade.data.records import CaptionedImages
 from saccade.errors import SaccadeError
 from saccade.language.vocabulary import UNKNOWN
 from saccade.metrics import recall
 from saccade.models import Matcher
 from saccade.nn import Negatives, RankingLoss, binary_loss, triplet_loss
+from saccade.tasks.evaluation import similarity_table
 from saccade.vision.augment import AugmentConfig, augment
 
 
@@ -113,36 +114,3 @@ class MatchingTask:
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         assert isinstance(model, Matcher)
         return recall(similarity_table(model, self.dev, self.config.eval_batch), self.dev.image_of_text)
-
-
-@torch.no_grad()
-def encode_all_images(model: Matcher, data: CaptionedImages, batch_size: int = 256) -> ImageCode:
-    """Every picture of a split, encoded; the codes stay on the model's device."""
-    device = next(model.parameters()).device
-    parts = [range(i, min(i + batch_size, len(data.images))) for i in range(0, len(data.images), batch_size)]
-    return stack([model.encode_images(model.see(data.images.batch(list(part)).to(device))) for part in parts])
-
-
-@torch.no_grad()
-def encode_all_texts(model: Matcher, texts: Sequence[str], batch_size: int = 256) -> TextCode:
-    device = next(model.parameters()).device
-    parts = [texts[i : i + batch_size] for i in range(0, len(texts), batch_size)]
-    return stack([model.encode_texts(model.read(part).to(device)) for part in parts])
-
-
-@torch.no_grad()
-def similarity_table(model: Matcher, data: CaptionedImages, batch_size: int = 256) -> Float[np.ndarray, "image text"]:
-    """All pictures of a split against all its sentences."""
-    was_training = model.training
-    model.eval()
-    try:
-        images, texts = encode_all_images(model, data, batch_size), encode_all_texts(model, data.texts, batch_size)
-        return model.similarity(images, texts).float().cpu().numpy()
-    finally:
-        model.train(was_training)
-
-
-def ensemble_of(tables: Sequence[Float[np.ndarray, "image text"]]) -> Float[np.ndarray, "image text"]:
-    """The mean of several models' similarities, each brought to zero mean and unit spread: their scales differ."""
-    scaled = np.stack([(table - table.mean()) / max(float(table.std()), 1e-12) for table in tables])
-    return np.asarray(scaled.mean(axis=0))

@@ -1,0 +1,98 @@
+"""What a trained matcher makes of a split: its pictures and sentences encoded, compared, and measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from saccade.batch import ImageCode, TextCode, stack
+from saccade.data import CaptionedImages, DataConfig, open_split
+from saccade.errors import SaccadeError
+from saccade.models import Matcher
+
+
+class SplitForModels:
+    """One split of a data set as each model sees it: as pixels, or as regions of the eye that it learned from.
+
+    Every way of seeing is opened once, however many models share it; pictures and sentences are the same in all.
+    """
+
+    def __init__(self, config: DataConfig, split: str) -> None:
+        self.config, self.split = config, split
+        self._opened: dict[tuple[str, int | None], CaptionedImages] = {}
+
+    def seen_by(self, model: Matcher, name: object) -> CaptionedImages:
+        """The split for this model; `name` is what a user calls it, for the sentence that says why it cannot be."""
+        pixels = model.sight.size if model.sight is not None else None
+        eye = model.eye or self.config.eye  # the model says what saw the photos it learned from
+        if (eye, pixels) not in self._opened:
+            self._opened[eye, pixels] = open_split(replace(self.config, eye=eye), self.split, pixels)
+        data = self._opened[eye, pixels]
+        if pixels is None:
+            _check_features(model, data, name)
+        return data
+
+
+def _check_features(model: Matcher, data: CaptionedImages, name: object) -> None:
+    if (known := getattr(model.config, "region_dim", data.regions.dim)) != data.regions.dim:
+        raise SaccadeError(f"{name} reads features of {known} numbers, {data.name} has {data.regions.dim}")
+    if model.eye and data.eye and _kind(model.eye) != _kind(data.eye):
+        raise SaccadeError(f"{name} learned from what the eye {model.eye} saw, {data.name} was seen by {data.eye}")
+
+
+def _kind(eye: str) -> str:
+    """`bottomup` of `bottomup@36`: the same eye may be written in several ways."""
+    return re.split("[:@]", eye)[0]
+
+
+@torch.no_grad()
+def encode_all_images(model: Matcher, data: CaptionedImages, batch_size: int = 256) -> ImageCode:
+    """Every picture of a split, encoded; the codes stay on the model's device."""
+    device = next(model.parameters()).device
+    parts = [range(i, min(i + batch_size, len(data.images))) for i in range(0, len(data.images), batch_size)]
+    return stack([model.encode_images(model.see(data.images.batch(list(part)).to(device))) for part in parts])
+
+
+@torch.no_grad()
+def encode_all_texts(model: Matcher, texts: Sequence[str], batch_size: int = 256) -> TextCode:
+    device = next(model.parameters()).device
+    parts = [texts[i : i + batch_size] for i in range(0, len(texts), batch_size)]
+    return stack([model.encode_texts(model.read(part).to(device)) for part in parts])
+
+
+@torch.no_grad()
+def similarity_table(model: Matcher, data: CaptionedImages, batch_size: int = 256) -> Float[np.ndarray, "image text"]:
+    """All pictures of a split against all its sentences."""
+    was_training = model.training
+    model.eval()
+    try:
+        images, texts = encode_all_images(model, data, batch_size), encode_all_texts(model, data.texts, batch_size)
+        return model.similarity(images, texts).float().cpu().numpy()
+    finally:
+        model.train(was_training)
+
+
+def ensemble_of(
+    tables: Sequence[Float[np.ndarray, "image text"]], weights: Sequence[float] | None = None, raw: bool = False
+) -> Float[np.ndarray, "image text"]:
+    """The mean of several models' similarities, each brought to zero mean and unit spread: their scales differ.
+
+    `raw` leaves them as they are, as papers do that average two models of one kind; `weights` counts some for more.
+    """
+    if weights is not None:
+        check_weights(weights, len(tables))
+    scaled = tables if raw else [(table - table.mean()) / max(float(table.std()), 1e-12) for table in tables]
+    return np.asarray(np.average(np.stack(scaled), axis=0, weights=weights))
+
+
+def check_weights(weights: Sequence[float], models: int) -> None:
+    """A sentence where these are no weights for so many models; worth asking before a long computation."""
+    if len(weights) != models:
+        raise SaccadeError(f"{models} models need {models} weights, not {len(weights)}")
+    if not all(np.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
+        raise SaccadeError(f"weights must be zero or more, and one above zero: not {', '.join(map(str, weights))}")
