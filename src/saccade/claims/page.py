@@ -1,0 +1,218 @@
+"""The report of a claim: NAME.md, NAME.json and NAME.png, and its row in the table of all claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from saccade.claims.claim import Claim, claim_names, load_claim
+from saccade.claims.findings import Findings, SplitFindings
+from saccade.claims.plan import Request, footings
+from saccade.claims.plot import draw_claim, metric_name
+from saccade.claims.statistics import Comparison
+from saccade.files import read_json, read_text, write_json, write_text
+from saccade.metrics import mean_and_spread
+
+BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
+COLUMNS = ("i2t_r1", "t2i_r1", "rsum")
+INDEX = f"# Claims\n\n{BEGIN}\n{END}\n"
+
+
+def write_report(findings: Findings, request: Request, out: Path) -> None:
+    """Page, figures and picture of one claim."""
+    claim = findings.claim
+    drawn = draw_claim(findings, out / f"{claim.name}.png")
+    if not drawn:
+        (out / f"{claim.name}.png").unlink(missing_ok=True)
+    write_json(out / f"{claim.name}.json", figures(findings, request))
+    write_text(out / f"{claim.name}.md", page(findings, request, drawn))
+
+
+def command_of(findings: Findings, request: Request) -> str:
+    """The command that makes a report anew; photos are named where users keep them, not where they lay."""
+    names = dict.fromkeys(split.data for split in findings.splits)
+    words = ["saccade claims", findings.claim.name, f"--seeds {request.seeds}", *(f"--data {name}" for name in names)]
+    words += [f"--root data/{name}" for name in names if name != "world"]
+    kinds = {str(facts.get("device", "cpu")).split()[0] for facts in findings.facts.values()}
+    words += ["--device cuda"] if "cuda" in kinds else []
+    return " ".join([*words, *request.words])
+
+
+def figures(findings: Findings, request: Request) -> dict[str, Any]:
+    """Everything of a report as plain values."""
+    claim = findings.claim
+    return {
+        "claim": claim.name,
+        "title": claim.title,
+        "statement": claim.statement,
+        "metric": claim.metric,
+        "command": command_of(findings, request),
+        "splits": [
+            {
+                "data": split.data,
+                "split": split.split,
+                "verdict": split.verdict,
+                "chance": one.chance() if (one := split.any_ranks()) is not None else None,
+                "variants": {
+                    label: {str(seed): ranks.recalls() for seed, ranks in sorted(by_seed.items())}
+                    for label, by_seed in split.ranks.items()
+                },
+                "comparisons": [asdict(comparison) for comparison in split.comparisons],
+            }
+            for split in findings.splits
+        ],
+        "runs": {name: dict(facts) for name, facts in sorted(findings.facts.items())},
+        "missing": dict(findings.missing),
+        "published": [{**asdict(one), "values": dict(one.values)} for one in claim.published],
+    }
+
+
+def page(findings: Findings, request: Request, drawn: bool) -> str:
+    claim = findings.claim
+    parts = [
+        f"# {claim.title}",
+        f"> {claim.statement}",
+        f"{claim.paper} ({claim.venue}). [How claims are measured and judged](index.md).",
+        "\n".join(f"- {split.title}: **{split.verdict}**" for split in findings.splits),
+        f"![Each variant's {metric_name(claim.metric)}]({claim.name}.png)" if drawn else "",
+        claim.note,
+        "## Variants",
+        _variants(claim),
+        *(part for split in findings.splits for part in _figures(claim, split)),
+        *_differences(findings),
+        *_published(claim),
+        "## How it was made",
+        *_making(findings, request),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _variants(claim: Claim) -> str:
+    rows = []
+    for variant in claim.variants:
+        words = f"`{' '.join(variant.settings)}`" if variant.settings else "the recipe as it is"
+        made = f"similarities of {' and '.join(variant.ensemble)} averaged" if variant.ensemble else words
+        rows.append([variant.label, "" if variant.ensemble else variant.system, made])
+    return table(["variant", "system", "settings"], rows, numbers=False)
+
+
+def _figures(claim: Claim, split: SplitFindings) -> list[str]:
+    some = split.any_ranks()
+    if some is None:
+        return [f"## On {split.title}", "Not measured yet."]
+    columns = [*COLUMNS, *([claim.metric] if claim.metric not in COLUMNS else [])]
+    names = {"i2t_r1": "picture→text R@1", "t2i_r1": "text→picture R@1", "rsum": "rsum"}
+    rows = [["chance", *(f"{some.chance()[column]:.1f}" for column in columns), ""]]
+    for label, by_seed in split.ranks.items():
+        values = [split.figures(label, column) for column in columns]
+        cells = [mean_and_spread(one) if one else "–" for one in values]
+        rows.append([label, *cells, str(len(by_seed))])
+    counts = f"{len(some.image_to_text):,} pictures, {len(some.text_to_image):,} texts"
+    head = ["", *(names.get(column, metric_name(column)) for column in columns), "seeds"]
+    return [
+        f"## On {split.title}",
+        f"Recall in per cent, mean ± standard deviation over seeds ({counts}).",
+        table(head, rows),
+    ]
+
+
+def _differences(findings: Findings) -> list[str]:
+    if not any(split.comparisons for split in findings.splits):
+        return []
+    rows = [
+        [f"{one.better} > {one.worse}", split.title, *_tested(one), one.verdict]
+        for split in findings.splits
+        for one in split.comparisons
+    ]
+    head = ["expected", "on", "difference", "each seed", "95 % over pictures", "p, queries", "p, seeds", "verdict"]
+    return [f"## Differences in {metric_name(findings.claim.metric)}", table(head, rows)]
+
+
+def _tested(one: Comparison) -> list[str]:
+    spread = f" ± {one.spread:.1f}" if one.spread is not None else ""
+    return [
+        f"{one.mean:+.1f}{spread}",
+        ", ".join(f"{value:+.1f}" for value in one.differences),
+        f"{one.interval[0]:+.1f} … {one.interval[1]:+.1f}",
+        _p(one.p_queries),
+        _p(one.p_seeds) if one.p_seeds is not None else "–",
+    ]
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _published(claim: Claim) -> list[str]:
+    parts = []
+    for one in claim.published:
+        rows = [[label, f"{value:.1f}"] for label, value in one.values.items()]
+        parts += [f"{one.data}, {metric_name(one.metric)}; from {one.source}:", table(["", one.metric], rows)]
+    intro = "Other data, other features, longer training: only the direction can be compared."
+    return ["## Published", intro, *parts] if parts else []
+
+
+def _making(findings: Findings, request: Request) -> list[str]:
+    lines = [f"```console\n$ {command_of(findings, request)}\n```"]
+    for name in dict.fromkeys(split.data for split in findings.splits):
+        if footings()[name].note:
+            lines.append(f"*{name}*: {footings()[name].note}.")
+    if findings.facts:
+        seconds = [float(facts["seconds"]) for facts in findings.facts.values() if "seconds" in facts]
+        devices = sorted({str(facts.get("device", "unknown")) for facts in findings.facts.values()})
+        took = f", {min(seconds):.0f} to {max(seconds):.0f} s each" if seconds else ""
+        lines.append(f"{len(findings.facts)} runs on {' and '.join(devices)}{took}, several at once.")
+    if findings.missing:
+        count = len(findings.missing)
+        lines.append(f"{count} run{'s are' if count > 1 else ' is'} missing:")
+        lines.append("\n".join(f"- `{name}`: {why}" for name, why in findings.missing.items()))
+    return lines
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = True) -> str:
+    """A Markdown table; columns after the first are set to the right where they hold numbers."""
+    rule = ["---", *(["---:" if numbers else "---"] * (len(head) - 1))]
+    return "\n".join(f"| {' | '.join(_cell(cell) for cell in row)} |" for row in (head, rule, *rows))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def write_index(out: Path) -> None:
+    """Renew the table of all claims in index.md, between its markers, from the figures that lie beside it."""
+    path = out / "index.md"
+    text = read_text(path) if path.exists() else INDEX
+    before, found, rest = text.partition(BEGIN)
+    _, closed, after = rest.partition(END)
+    if not found or not closed:
+        before, after = f"{text.rstrip()}\n\n", "\n"
+    write_text(path, f"{before}{BEGIN}\n{_overview(out)}\n{END}{after}")
+
+
+def _overview(out: Path) -> str:
+    reports = {name: read_json(out / f"{name}.json") for name in claim_names() if (out / f"{name}.json").exists()}
+    columns = list(dict.fromkeys((s["data"], s["split"]) for report in reports.values() for s in report["splits"]))
+    rows = []
+    for name in claim_names():
+        if name not in reports:
+            rows.append([name, load_claim(name).statement, *([""] * len(columns))])
+            continue
+        by_split = {(s["data"], s["split"]): s for s in reports[name]["splits"]}
+        rows.append(
+            [
+                f"[{name}]({name}.md)" if (out / f"{name}.md").exists() else name,
+                reports[name]["statement"],
+                *(_verdict(by_split.get(column)) for column in columns),
+            ]
+        )
+    return table(["claim", "it says", *(f"{data}, {split}" for data, split in columns)], rows, numbers=False)
+
+
+def _verdict(split: Mapping[str, Any] | None) -> str:
+    if split is None:
+        return ""
+    differences = ", ".join(f"{one['mean']:+.1f}" for one in split["comparisons"])
+    return f"{split['verdict']}{f' ({differences})' if differences else ''}"
