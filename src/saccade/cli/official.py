@@ -13,12 +13,12 @@ from saccade.errors import SaccadeError, did_you_mean
 
 
 def import_checkpoint(
-    system: Annotated[str, typer.Argument(help="Whose checkpoint it is: scan.")],
+    system: Annotated[str, typer.Argument(help="Whose checkpoint it is: scan, vsrn, camp, imram, gsmn.")],
     checkpoint: Annotated[Path, typer.Argument(help="The official file, e.g. model_best.pth.tar.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The model folder to write.")],
     vocabulary: Annotated[
         Path | None,
-        typer.Option("--vocabulary", help="The official vocab.json; looked for beside the file if not given."),
+        typer.Option("--vocabulary", help="The official vocab.json or vocab.pkl; looked for beside the file."),
     ] = None,
 ) -> None:
     """Turn an official checkpoint into a model folder (config.json, model.safetensors, vocabulary.json).
@@ -29,7 +29,7 @@ def import_checkpoint(
     """
     from saccade.files import atomic_folder
     from saccade.interop import IMPORTERS
-    from saccade.language import Vocabulary
+    from saccade.interop.vocabulary import read_vocabulary, vocabulary_beside
 
     if system not in IMPORTERS:
         raise SaccadeError(
@@ -39,17 +39,17 @@ def import_checkpoint(
         raise SaccadeError(f"{out} exists already: choose another folder")
     if not checkpoint.is_file():
         raise SaccadeError(f"{checkpoint} does not exist")
-    beside = checkpoint.parent / "vocab.json"
-    if vocabulary is None and not beside.exists():
-        raise SaccadeError(f"{checkpoint} needs its vocabulary: give --vocabulary FILE (the official vocab.json)")
-    model = IMPORTERS[system](checkpoint, Vocabulary.load(vocabulary or beside))
+    words = read_vocabulary(vocabulary) if vocabulary is not None else vocabulary_beside(checkpoint.parent)
+    if words is None:
+        raise SaccadeError(f"{checkpoint} needs its vocabulary: give --vocabulary FILE (vocab.json or vocab.pkl)")
+    model = IMPORTERS[system](checkpoint, words)
     with atomic_folder(out) as temporary:
         model.save_pretrained(temporary)
     typer.echo(f"{system}: {model.parameter_count():,} parameters, {len(model.vocabulary):,} words, in {out}")
 
 
 def verify_folder(
-    system: Annotated[str, typer.Argument(help="What to verify: scan, recall, bottomup.")],
+    system: Annotated[str, typer.Argument(help="What to verify: scan, vsrn, camp, imram, gsmn, recall, bottomup.")],
     folder: Annotated[Path, typer.Argument(help="A folder of cases: checkpoints with inputs and outputs.")],
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the table to this file too.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Print every stage, not one row per kind of stage.")] = False,

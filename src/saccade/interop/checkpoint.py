@@ -54,3 +54,15 @@ def state_dict(value: Any, path: Path | str, what: str) -> dict[str, Tensor]:
     if not isinstance(value, Mapping) or not all(isinstance(v, Tensor) for v in value.values()):
         raise SaccadeError(f"{path}: {what} is not a mapping of names to tensors")
     return {str(key).removeprefix("module."): tensor for key, tensor in value.items()}
+
+
+def state_dicts(
+    checkpoint: Mapping[str, Any], path: Path | str, system: str, parts: tuple[str, ...]
+) -> list[dict[str, Tensor]]:
+    """The parts of a checkpoint whose "model" is a list of state dicts."""
+    found = need(checkpoint, "model", (list, tuple), path)
+    if len(found) != len(parts):
+        raise SaccadeError(
+            f'{path}: "model" has {len(found)} parts, a {system} checkpoint has {len(parts)} ({", ".join(parts)})'
+        )
+    return [state_dict(part, path, f"the part for {name}") for part, name in zip(found, parts, strict=True)]

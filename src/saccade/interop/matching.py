@@ -25,6 +25,7 @@ from saccade.interop.vocabulary import numbered_words, vocabulary_beside
 from saccade.language import Vocabulary
 from saccade.metrics import ranks, summary
 from saccade.models import Matcher
+from saccade.models.fragments import FragmentMatcher
 
 EMBEDDING, SIMILARITY, LOSS, GRADIENT = 1e-5, 1e-5, 1e-4, 1e-3  # allowed differences; of gradients relative
 METRICS = ("r1", "r5", "r10", "medr", "meanr")
@@ -66,6 +67,32 @@ def fitting_vocabulary(vocabulary: Vocabulary | None, embedding: Tensor | None, 
     if vocabulary is not None and len(vocabulary) != len(embedding):
         raise SaccadeError(f"{path} knows {len(embedding)} words, the vocabulary has {len(vocabulary)}")
     return vocabulary or numbered_words(len(embedding))
+
+
+def fragment_settings(option: Options) -> dict[str, Any]:
+    """What all of them call alike: the encoders of regions and words."""
+    return {
+        "region_dim": int(option("img_dim")),
+        "word_dim": int(option("word_dim")),
+        "dim": int(option("embed_size")),
+        "layers": int(option("num_layers")),
+        "bidirectional": bool(option("bi_gru")),
+        "region_encoder": "weight_norm" if option.get("precomp_enc_type", "basic") == "weight_norm" else "linear",
+        "unit_regions": not option.get("no_imgnorm", False),
+        "unit_words": not option.get("no_txtnorm", False),
+    }
+
+
+def load_encoders(
+    model: FragmentMatcher, regions: Mapping[str, Tensor], words: Mapping[str, Tensor], path: Path | str
+) -> None:
+    """The official image and text encoders into ours."""
+    wanted = model.regions.state_dict()
+    regions = {k: v for k, v in regions.items() if k in wanted}  # the official code drops others too
+    if "fc.weight_g" in regions:  # old and new PyTorch shape a scalar differently
+        regions["fc.weight_g"] = regions["fc.weight_g"].reshape(())
+    load_official(model.regions, regions, path)
+    load_official(model.words, words, path)
 
 
 def load_official(module: nn.Module, state: Mapping[str, Tensor], path: Path | str) -> None:
