@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from saccade.explain import Explanation
+from saccade.explain.brush import free_spot, pixels, size_like
 from saccade.explain.lettering import break_lines, fit, width
 from saccade.explain.reading import is_content
-from saccade.explain.strip import LARGE, TILE, arrange, free_spot, pixels, size_like
+from saccade.explain.strip import LARGE, TILE, arrange
 
 Make = Callable[..., Explanation]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from saccade.errors import SaccadeError
+from saccade.explain.brush import FAINT, NOTE, PAPER, paste_rounded
 from saccade.explain.drawing import check_format, save_drawing
 from saccade.explain.lettering import fit, font
 from saccade.explain.regions import RegionPicture, draw_regions
-from saccade.explain.strip import FAINT, NOTE, PAPER, paste_rounded
 
 WIDTH, ROW = 2400, 420  # of the sheet; of a row before it is stretched to fill the width
 MARGIN, GAP, FOOT = 48, 24, 52

@@ -18,6 +18,14 @@ from saccade.explain.drawing import check_format, save_drawing
 from saccade.explain.heat import spread
 
 _SPECIAL = ("<pad>", "<start>", "<end>")  # <unk> never appears here: words are kept as written
+_OPTIONAL = {  # what only some models say, by the axes it has beside the pair
+    "region_score": ("region",),
+    "steps": ("step", "word", "region"),
+    "word_gate": ("word",),
+    "region_gate": ("region",),
+    "word_links": ("word", "word"),
+    "region_links": ("region", "region"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +39,12 @@ class Explanation:
     score: float
     word_score: Float[Array, " word"] | None = None  # how well each word found its regions
     title: str = ""
+    region_score: Float[Array, " region"] | None = None  # how well each region found its words
+    steps: Float[Array, "step word region"] | None = None  # the weights of each look, where a model looks again
+    word_gate: Float[Array, " word"] | None = None  # 0..1: how far each word lets in what it found
+    region_gate: Float[Array, " region"] | None = None
+    word_links: Float[Array, "word word"] | None = None  # how much the first word takes from the second
+    region_links: Float[Array, "region region"] | None = None
 
     def __post_init__(self) -> None:
         if self.image.ndim != 3 or self.image.shape[2] != 3 or self.image.dtype != np.uint8 or not self.image.size:
@@ -49,23 +63,39 @@ class Explanation:
             )
         if self.word_score is not None and self.word_score.shape != (len(self.words),):
             raise SaccadeError(f"an explanation needs {len(self.words)} word scores, not {self.word_score.shape}")
-        for name in ("weights", "boxes", "word_score", "score"):
+        for name in ("weights", "boxes", "word_score", "score", *_OPTIONAL):
             value = getattr(self, name)
-            if value is not None and not np.isfinite(value).all():
+            if value is None:
+                continue
+            if name in _OPTIONAL:
+                self._check_shape(name, value)
+            if not np.isfinite(value).all():
                 raise SaccadeError(f"an explanation's {name} must be finite numbers")
+            if name.endswith("_gate") and not ((value >= 0) & (value <= 1)).all():
+                raise SaccadeError(f"an explanation's {name} must lie in 0..1, not in {value.min():g}..{value.max():g}")
+
+    def _check_shape(self, name: str, value: Array) -> None:
+        """An optional array has the axes that _OPTIONAL names; there may be any number of steps but none."""
+        sizes = {"step": max(1, len(value)) if value.ndim else 1, "word": len(self.words), "region": len(self.boxes)}
+        if value.shape != tuple(sizes[axis] for axis in _OPTIONAL[name]):
+            wanted = ", ".join("steps" if axis == "step" else f"{sizes[axis]} {axis}s" for axis in _OPTIONAL[name])
+            raise SaccadeError(f"an explanation's {name} must be [{wanted}], not {value.shape}")
 
     def heat(self, word: int, size: tuple[int, int] | None = None) -> Float[Array, "height width"]:
         """Where word number `word` looks, 0..1, at the picture's own size or at `size` = (height, width)."""
         return spread(self.weights[word], self.boxes, size or (self.image.shape[0], self.image.shape[1]))
 
     def picture(self) -> Image.Image:
-        """The strip: the picture with its caption, then one tile per word with the light on what the word looks at."""
-        from saccade.explain.strip import draw_strip
+        """The strip (the picture, its caption, a lit tile for each word), and below it what else the model says.
 
-        return draw_strip(self)
+        That is a panel of its own for repeated looks, for regions' gates, and for graphs of words and regions.
+        """
+        from saccade.explain.panels import draw_explanation
+
+        return draw_explanation(self)
 
     def save(self, path: Path | str) -> Path:
-        """Write the strip (.png, .jpg, .webp) or an interactive page (.html); the file is whole or absent."""
+        """Write the picture (.png, .jpg, .webp) or an interactive page (.html); the file is whole or absent."""
         path = Path(path)
         if check_format(path, "an explanation", (".html",)) == ".html":
             from saccade.explain.gallery import write_gallery
@@ -93,10 +123,21 @@ class Explanation:
             boxes = boxes[region_mask]
         if len(boxes) != region_mask.sum():
             raise SaccadeError(f"the alignment has {region_mask.sum()} regions, but there are {len(boxes)} boxes")
-        rows = positions[kept]
+        real = {"word": positions[kept], "region": np.flatnonzero(region_mask)}
 
-        def array(tensor: Any) -> Array:
+        def array(name: str, axes: tuple[str, ...]) -> Any:
+            """A tensor of the alignment, if it is there, as an array of the words and regions that are drawn."""
+            tensor = getattr(alignment, name)
+            if tensor is None:
+                return None
             result: Array = tensor[index].detach().double().cpu().numpy()
+            sizes = {"word": len(word_mask), "region": len(region_mask)}
+            if len(axes) != result.ndim or any(sizes.get(k, n) != n for k, n in zip(axes, result.shape, strict=True)):
+                raise SaccadeError(
+                    f"the alignment's {name} must be [pair, {', '.join(axes)}], not {tuple(tensor.shape)}"
+                )
+            for axis, kind in enumerate(axes):
+                result = result.take(real[kind], axis) if kind in real else result
             return result
 
         if isinstance(image, Image.Image):
@@ -104,9 +145,10 @@ class Explanation:
         return Explanation(
             image=np.asarray(image),
             words=tuple(words[i] for i in kept),
-            weights=array(alignment.weights)[rows][:, region_mask],
+            weights=array("weights", ("word", "region")),
             boxes=boxes,
             score=float(alignment.score[index]),
-            word_score=None if alignment.word_score is None else array(alignment.word_score)[rows],
+            word_score=array("word_score", ("word",)),
             title=title,
+            **{name: array(name, axes) for name, axes in _OPTIONAL.items()},
         )

@@ -14,6 +14,7 @@ from jaxtyping import Float, UInt8
 from numpy import ndarray as Array
 from PIL import Image
 
+from saccade.explain.brush import free_spot, pixels
 from saccade.explain.explanation import Explanation
 from saccade.explain.heat import colour_table
 from saccade.explain.lettering import fit, width
@@ -28,7 +29,7 @@ from saccade.explain.reading import (
     shares,
     strengths,
 )
-from saccade.explain.strip import free_spot, pixels, top_regions
+from saccade.explain.strip import top_regions
 
 PICTURE_SIDE = 512  # the longer side of an embedded picture
 LIGHT_SIDE = 72  # heat maps are smooth: the browser enlarges them without loss

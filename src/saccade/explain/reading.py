@@ -48,6 +48,7 @@ class Place:
     """A part of the picture, and the content words whose strongest region lies there."""
 
     box: Float[Array, " 4"]
+    region: int  # the one with this box
     words: tuple[int, ...]
     strength: float  # the largest share of its looking that one of the words gives to this box
     colour: Colour
@@ -74,21 +75,24 @@ def find_places(explanation: Explanation) -> tuple[Place, ...]:
     the model bound them to one object, which is what a reader wants to check.
     """
     share = shares(explanation.weights)
-    found: list[tuple[Float[Array, " 4"], list[int], float]] = []
+    found: list[tuple[int, list[int], float]] = []  # region, words, strength
     # The surest word names the place; vaguer words then join it.
     for word in sorted(range(len(explanation.words)), key=lambda i: -float(share[i].max(initial=0.0))):
         if not is_content(explanation.words[word]) or share[word].max(initial=0.0) <= 0:
             continue
         region = int(share[word].argmax())
         box = explanation.boxes[region]
-        home = max(found, key=lambda place: overlap(place[0], box), default=None)
-        if home is not None and overlap(home[0], box) >= SAME_PLACE:
+        home = max(found, key=lambda place: overlap(explanation.boxes[place[0]], box), default=None)
+        if home is not None and overlap(explanation.boxes[home[0]], box) >= SAME_PLACE:
             home[1].append(word)
         else:
-            found.append((box, [word], float(share[word, region])))
+            found.append((region, [word], float(share[word, region])))
     kept = sorted(found, key=lambda place: (-len(place[1]), -place[2]))[: len(PALETTE)]
     kept.sort(key=lambda place: min(place[1]))
-    return tuple(Place(b, tuple(sorted(w)), s, c) for (b, w, s), c in zip(kept, PALETTE, strict=False))
+    return tuple(
+        Place(explanation.boxes[region], region, tuple(sorted(words)), strength, colour)
+        for (region, words, strength), colour in zip(kept, PALETTE, strict=False)
+    )
 
 
 def colour_of_word(places: tuple[Place, ...]) -> dict[int, Colour]:

@@ -17,12 +17,10 @@ from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
 from saccade.errors import SaccadeError
+from saccade.explain.brush import Frame, outline, pixels, rgb, rounded, size_like
 from saccade.explain.drawing import check_format, save_drawing
 from saccade.explain.lettering import fit, font, width
 from saccade.explain.reading import PALETTE
-from saccade.explain.strip import outline, pixels, rgb, rounded, size_like
-
-Frame = tuple[int, int, int, int]  # left, top, right, bottom in pixels of the drawing
 
 SIDE = 1100  # of a square photo on its own
 COLOURS = (*(colour.glow for colour in PALETTE[:6]), "#ff7b7b", "#a6e85c", "#4fe0ea", "#e0ad76", "#f27bff", "#eef2f5")

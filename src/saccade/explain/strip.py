@@ -1,14 +1,12 @@
 """The strip: a picture with its caption, then one tile per word with the light on what the word looks at.
 
-Everything is drawn at twice the size it is meant to be seen at (192 dots per inch), with Pillow alone: a strip takes a
-fraction of a second. Sizes below are in those pixels.
+Where a model says how far a word lets in what it found (its gate), a second bar beneath the word shows that.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,18 +14,35 @@ from jaxtyping import Float
 from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
-from saccade.explain.heat import illuminate
+from saccade.explain.brush import (
+    CAPTION,
+    FAINT,
+    GAP,
+    GUTTER,
+    INK,
+    LABEL,
+    MARGIN,
+    NOTE,
+    PAPER,
+    RULE,
+    bar,
+    gate,
+    outline,
+    paste_rounded,
+    pixels,
+    rgb,
+    size_like,
+    tag,
+)
+from saccade.explain.heat import illuminate, spread
 from saccade.explain.lettering import break_lines, fit, font, width
 from saccade.explain.reading import Colour, Place, colour_of_word, find_places, is_content, label, shares, strengths
 
 if TYPE_CHECKING:
     from saccade.explain.explanation import Explanation
 
-PAPER, INK, FAINT, RULE = "#ffffff", "#1b2127", "#7d8790", "#e3e7eb"
-MARGIN, GUTTER, GAP = 56, 60, 26
 LARGE, TILE, SMALL = 760, 288, 172  # the sides of a square picture, of a content word's tile, of a function word's
-CAPTION, LABEL, NOTE = 42, 32, 23  # sizes of type
-UNDER_TILE = 92  # word and score bar beneath a tile
+UNDER_TILE, GATE = 92, 34  # word and score bar beneath a tile; the gate's bar beneath them
 NARROWEST = 136  # a tile's word and score need this much room, however slim the picture
 COLUMNS = range(2, 9)
 SHAPE = 2.4  # the width over height that a strip tends to
@@ -52,9 +67,11 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     large = size_like(aspect, LARGE, LARGE * 1.25)
     column = max(large[0], LARGE * 3 // 4)
     lines = break_lines(explanation.words, CAPTION, column)
-    left_size = column, large[1] + 40 + len(lines) * int(CAPTION * 1.5) + 44
-    rows = arrange(explanation.words, aspect, left_size)
-    grid = extent(rows)
+    gated = explanation.word_gate is not None
+    foot = UNDER_TILE + GATE * gated
+    left_size = column, large[1] + 40 + len(lines) * int(CAPTION * 1.5) + 44 + 40 * gated
+    rows = arrange(explanation.words, aspect, left_size, foot)
+    grid = extent(rows, foot)
     heading = 64 if explanation.title else 0
 
     total = (
@@ -77,14 +94,15 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     for row in rows:
         floor += max(cell.size[1] for cell in row)  # the line the row's pictures stand on
         for cell in row:
-            tile = draw_tile(picture_of_size[cell.size], explanation, cell, colours.get(cell.word))
+            weights, colour = explanation.weights[cell.word], colours.get(cell.word)
+            tile = draw_tile(picture_of_size[cell.size], weights, explanation.boxes, cell.content, colour)
             paste_rounded(sheet, tile, left + cell.x, floor - cell.size[1])
-            draw_foot(pen, explanation, cell, colours.get(cell.word), left + cell.x, floor)
-        floor += UNDER_TILE + GAP
+            draw_foot(pen, explanation, cell, colour, left + cell.x, floor)
+        floor += foot + GAP
     return sheet
 
 
-def arrange(words: tuple[str, ...], aspect: float, beside: tuple[int, int]) -> list[list[Cell]]:
+def arrange(words: tuple[str, ...], aspect: float, beside: tuple[int, int], foot: int = UNDER_TILE) -> list[list[Cell]]:
     """Rows of tiles in the sentence's order, in the number of columns that gives the whole a pleasant shape.
 
     `beside` is the size of the large picture with its caption. Punctuation gets no tile.
@@ -107,51 +125,61 @@ def arrange(words: tuple[str, ...], aspect: float, beside: tuple[int, int]) -> l
         return rows
 
     def misshapen(rows: list[list[Cell]]) -> float:
-        wide, high = extent(rows)
+        wide, high = extent(rows, foot)
         return abs(math.log((beside[0] + GUTTER + wide) / max(beside[1], high) / SHAPE))
 
     step = max(size_like(aspect, TILE, 1.6 * TILE)[0], NARROWEST) + GAP
     return min((rows_within(columns * step) for columns in COLUMNS), key=misshapen)
 
 
-def extent(rows: list[list[Cell]]) -> tuple[int, int]:
-    """Width and height that the rows of tiles need."""
+def extent(rows: list[list[Cell]], foot: int = UNDER_TILE) -> tuple[int, int]:
+    """Width and height that the rows of tiles need, each with a foot so high."""
     wide = max((max(row[-1].size[0], NARROWEST) + row[-1].x for row in rows), default=0)
-    return wide, sum(max(cell.size[1] for cell in row) + UNDER_TILE + GAP for row in rows) - GAP
+    return wide, sum(max(cell.size[1] for cell in row) + foot + GAP for row in rows) - GAP
 
 
-def draw_tile(picture: Image.Image, explanation: Explanation, cell: Cell, colour: Colour | None) -> Image.Image:
-    """The picture lit where the word looks, its strongest boxes outlined; a function word's tile is paler."""
-    wide, high = cell.size
-    tile = Image.fromarray(illuminate(np.asarray(picture), explanation.heat(cell.word, (high, wide))))
-    share = shares(explanation.weights[cell.word : cell.word + 1])[0]
+def draw_tile(
+    picture: Image.Image,
+    weights: Float[Array, " region"],
+    boxes: Float[Array, "region 4"],
+    content: bool,
+    colour: Colour | None,
+) -> Image.Image:
+    """The picture lit where a word looks, its strongest boxes outlined; a function word's tile is paler."""
+    wide, high = picture.size
+    tile = Image.fromarray(illuminate(np.asarray(picture), spread(weights, boxes, (high, wide))))
+    share = shares(weights[None])[0]
     outlines = Image.new("RGBA", tile.size)
     pen = ImageDraw.Draw(outlines)
     for region in top_regions(share):
         strength = float(share[region] / share.max())
-        frame = pixels(explanation.boxes[region], tile.size)
+        frame = pixels(boxes[region], tile.size)
         tone = (*rgb(colour.glow if colour else "#ffffff"), round(255 * (0.25 + 0.75 * strength**2)))
-        outline(pen, frame, tone, max(2, round((4 if cell.content else 2) * strength)), shadow=False)
+        outline(pen, frame, tone, max(2, round((4 if content else 2) * strength)), shadow=False)
     tile = Image.alpha_composite(tile.convert("RGBA"), outlines).convert("RGB")
-    return tile if cell.content else Image.blend(tile, Image.new("RGB", tile.size, PAPER), 0.45)
+    return tile if content else Image.blend(tile, Image.new("RGB", tile.size, PAPER), 0.45)
 
 
 def draw_foot(
     pen: ImageDraw.ImageDraw, explanation: Explanation, cell: Cell, colour: Colour | None, x: int, y: int
 ) -> None:
-    """The word beneath its tile, and how well it found its regions as a small bar."""
+    """The word beneath its tile; as bars, how well it found its regions and how far it lets them in."""
     room = max(cell.size[0], NARROWEST)
     ink = colour.ink if colour else (INK if cell.content else FAINT)
     text, size = fit(explanation.words[cell.word], LABEL if cell.content else LABEL - 5, room)
     pen.text((x, y + 42), text, ink, font(text, size), anchor="ls")
     scores = strengths(explanation)
-    if scores is None or explanation.word_score is None:
-        return
-    number = f"{explanation.word_score[cell.word]:.2f}"
     end = x + room - round(width("0.00", NOTE)) - 14
-    pen.text((x + room, y + 71), number, FAINT, font(number, NOTE), anchor="rs")
-    bar(pen, x, end, y + 60, RULE)
-    bar(pen, x, x + round((end - x) * float(scores[cell.word])), y + 60, ink)
+    if scores is not None and explanation.word_score is not None:
+        number = f"{explanation.word_score[cell.word]:.2f}"
+        pen.text((x + room, y + 71), number, FAINT, font(number, NOTE), anchor="rs")
+        bar(pen, x, end, y + 60, RULE)
+        bar(pen, x, x + round((end - x) * float(scores[cell.word])), y + 60, ink)
+    if explanation.word_gate is not None:
+        openness = float(explanation.word_gate[cell.word])
+        number = f"{openness:.2f}"
+        pen.text((x + room, y + 71 + GATE), number, FAINT, font(number, NOTE), anchor="rs")
+        gate(pen, x, end, y + 55 + GATE, openness, ink)
 
 
 def draw_caption(
@@ -180,6 +208,10 @@ def draw_caption(
     foot = y + len(lines) * int(CAPTION * 1.5) + 36
     note = f"score {explanation.score:.3f}"
     pen.text((x, foot), note, FAINT, font(note, NOTE + 2), anchor="ls")
+    if explanation.word_gate is not None:
+        gate(pen, x, x + 80, foot + 24, 0.6, FAINT)
+        note = "gate: how far a word lets in what it found"
+        pen.text((x + 98, foot + 40), note, FAINT, font(note, NOTE + 2), anchor="ls")
 
 
 def with_places(picture: Image.Image, explanation: Explanation, places: tuple[Place, ...]) -> Image.Image:
@@ -194,12 +226,7 @@ def with_places(picture: Image.Image, explanation: Explanation, places: tuple[Pl
         tone = (*rgb(place.colour.glow), round(255 * (0.5 + 0.5 * strength)))
         outline(pen, pixels(place.box, drawn.size), tone, round(2 + 3 * strength), shadow=True)
     for place in places:  # tags after all boxes, so that no line crosses a word
-        text, size = fit(label(explanation, place), NOTE + 2, drawn.size[0] * 0.6)
-        plate = (round(width(text, size)) + 24, size + 16)
-        spot = free_spot(pixels(place.box, drawn.size), plate, drawn.size, taken)
-        taken.append((*spot, spot[0] + plate[0], spot[1] + plate[1]))
-        over.paste(Image.new("RGBA", plate, place.colour.glow), spot, rounded(plate, plate[1] // 3))
-        pen.text((spot[0] + 12, spot[1] + size + 3), text, "#11161b", font(text, size), anchor="ls")
+        tag(over, label(explanation, place), place.colour.glow, pixels(place.box, drawn.size), taken)
     return Image.alpha_composite(drawn, over).convert("RGB")
 
 
