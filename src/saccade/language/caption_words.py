@@ -1,0 +1,211 @@
+"""The words by which the rule parser knows its way through a caption: closed classes, verbs and their forms.
+
+Read off the words of Flickr8k's training captions, most frequent first. What is nothing else
+is a noun.
+"""
+
+from __future__ import annotations
+
+from saccade.language.adjectives import ADJECTIVES, BEFORE_NOUN_ONLY, COLOUR_WORDS, SPELLINGS, word_table
+from saccade.language.phrases import IRREGULAR, ONE_FORM
+
+DETERMINERS = word_table("a an the this these those some any no every each another")
+OWNERS = word_table("his her its their my your our whose")
+NUMBERS = word_table(
+    """
+    one two three four five six seven eight nine ten eleven twelve twenty several many few both all dozen half
+    multiple numerous various more most only just about
+    """
+)
+PRONOUNS = word_table(
+    """
+    he him she it they them we us you i me himself herself itself themselves someone something somebody anyone
+    anything everyone everybody everything nothing nobody none what others ones theirs hers
+    """
+)
+PREPOSITIONS = word_table(
+    """
+    in on with at from by for of near under over behind beside above below between through into onto across along
+    against around inside outside within without atop beneath underneath among amongst amidst amid beyond during toward
+    towards past upon like up down off out throughout alongside before after until about despite besides aboard via than
+    nearby opposite per since
+    """
+)
+# A preposition where a noun phrase follows, an adverb where none does ("climbs up a hill", "looks up").
+PARTICLES = word_table(
+    """
+    up down off out over around through in on by along across inside outside past behind below above nearby before after
+    about under within aboard opposite underneath near
+    """
+)
+COMPOUND_PREPOSITIONS = (  # of several words: they are one relation
+    *("in front of", "on top of", "next to", "close to", "left of", "right of", "to the left of", "to the right of"),
+    *("on the left of", "on the right of", "on the left side of", "on the right side of", "out of", "because of"),
+    *("away from", "nearer than", "farther away than", "further away than", "inside of", "outside of", "in between"),
+    *("up against", "off of", "on to", "in to", "along with", "together with", "up to", "down to", "over to", "due to"),
+    *("ahead of", "instead of", "in back of", "in the middle of", "in the midst of", "by means of", "such as"),
+    *("across from", "far from", "out from", "down from", "adjacent to", "from behind", "from under", "from above"),
+)
+SUBORDINATORS = word_table("while as because when where although though if so whilst whereas once")
+RELATIVES = word_table("that which who whom")
+CONJUNCTIONS = word_table("and or but & nor plus")
+BE = word_table("is are was were be been being am 's 're")
+HAVE = word_table("has have had having")
+MODALS = word_table("can could will would may might must shall should do does did ca wo")
+ADVERBS = word_table(
+    """
+    not n't very too quite also together away back outdoors indoors forward forwards backwards sideways overhead
+    upside apart ahead there here then now again still almost already away midair mid-air barefoot hard high low fast
+    downhill uphill upwards downwards upward downward alone else ever even once twice home not-so underwater offshore
+    happily quickly slowly aside asleep awake intently well abroad upstairs downstairs round anyway yet instead maybe
+    perhaps never always often airborne inline
+    """
+)
+NOUNS_IN_ING = word_table(
+    """
+    building clothing ring king string something nothing anything everything evening morning wedding ceiling railing
+    thing earring sling spring wing painting outcropping awning string lightning pudding swing sing bing siding sibling
+    stocking dumpling lettering scaffolding outing duckling gosling sapling sterling darling surroundings belongings
+    carving graffiti-covering flooring paneling decking piping setting landing clearing crossing opening rigging
+    """
+)
+# -ing words that make a noun's name: "swimming trunks", "in hiking boots"; elsewhere they are what somebody does.
+NAMING_ING = word_table(
+    """
+    swimming bathing wading hiking riding running fishing parking shopping dining living sleeping skating racing
+    climbing diving boxing wrestling walking rocking cutting washing drinking training playing camping skiing
+    snowboarding surfing baking cooking dressing waiting bowling cheerleading shooting diving dancing wrapping knitting
+    jogging biking cycling kayaking rowing skateboarding writing drawing roping steering hunting rolling folding
+    """
+)
+BEFORE_ING = word_table(  # "rock climbing", "an ice skating rink"
+    "ice rock roller horse dog mountain bull bike motorcycle motocross snow skate in-line inline bmx dirt hay"
+)
+NOUN_COLLECTIVES = word_table(
+    "group couple crowd team family pair band bunch crew class trio audience herd flock pack lot"
+)
+PERCEIVERS = word_table("we you i one")  # "we see a dog" speaks of the dog
+ANIMATE = word_table(
+    """
+    man woman boy girl child kid person people baby toddler lady guy player dog puppy cat kitten horse bird duck cow
+    couple group family crowd team soldier police policeman officer worker skier snowboarder skateboarder biker
+    bicyclist cyclist surfer climber hiker runner swimmer skater rider driver dancer singer musician performer artist
+    athlete cheerleader fan spectator friend mother father mom dad son daughter brother sister parent teenager adult
+    youth male female bride groom fisherman fireman firefighter vendor chef cook waiter student teacher clown greyhound
+    retriever poodle terrier shepherd labrador lab collie bulldog dalmatian husky hound pup animal sheep goat bull
+    monkey bear elephant fish goose swan seagull pigeon deer rabbit squirrel camel tiger lion racer wrestler boxer
+    golfer pitcher batter catcher goalie referee cowboy infant youngster gentleman pedestrian motorcyclist skydiver
+    diver kayaker wakeboarder snowmobiler gymnast jogger onlooker tourist passenger robot android pony member someone lad
+    human boxer pitbull dachshund corgi beagle chihuahua brunette blond redhead teen toddler twin teammate opponent
+    """
+)
+
+VERB_STEMS = """
+run play stand jump sit hold walk ride look climb smile carry swim do pose watch race take chase lay perform hang try
+talk make fly eat go swing dance leap slide fight splash skateboard get drink wait catch overlook ski bathe lean pull
+laugh fish throw lie surf read shop come fall bite park set hike skate kick drive use hug push blow shake smoke dive
+stick sleep snowboard stare wrestle cross point kiss attempt face wave chew wade show rest paint roll dig grind shoot
+paddle give lick float hit reach balance sing move put compete prepare land write spin pass cover bark kneel enjoy
+crash rollerblade turn touch kayak help train sniff surround work bike practice fetch row jog bounce pick follow gather
+leave pet march retrieve speak break crouch tackle scale relax raise raft listen bend spray toss camp feed pour sled cry
+draw lead wakeboard flip start grab board travel trot cast shovel advertise glide approach descend live fold say growl
+cook crawl open pretend hide box fence pitch sport clean sell light cut share interact ask stretch bound cheer fire yell
+drop juggle emerge burn ascend create embrace include lift check beg begin cycle sail color operate line bear herd speed
+peek buck yawn steer carve bat dangle shine suck contain squat participate drag tug soak soar bowl block challenge
+observe teach drill tumble step spar gnaw flow canoe water ride head reflect dribble rub melt hand clap squirt twist
+strike pop dunk meet display guide celebrate examine grin wrap attack navigate rush gallop aim assist place snow rappel
+dine lounge defend socialize admire struggle poke smell bare twirl howl scream scratch fill converse collide guard chat
+hover pounce inspect wash cling sign seem appear wear want keep let see hear feel stay stop cool see shove trail travel
+handle attend await sweep hurdle sprint slip exit enter arrive join play-fight wipe pack pile lunge plunge pedal pause
+perch pursue chase protrude gaze glare frolic romp stroll stomp flap fasten hop hurl huddle hunt lasso launch lick
+lounge maneuver mount mow nap nibble nuzzle peer photograph pry push-up rake recline scoot score scramble search sew
+shade shave ship shout sip sketch skid skip slap sled slice snap snarl sneak snorkel spot squeeze squint stack steal
+strain stroke strum study tear tend test tie tow track trudge type vault visit wag wander wear weave wheel whisper
+wield wind yank zip adjust apply arrange assemble bring build buy call care change chop close collect consist
+construct cuddle cruise curl decorate demonstrate depart direct discuss drift duck end engage entertain exchange
+exercise explore extend feature find finish fix flash flex focus form freeze frown gesture grasp greet grow haul
+instruct investigate kneel learn lecture load lock make mark measure milk model nurse offer own peel perform plant play
+plow pray present press produce prop pump punch put question rappel receive record release remove repair rescue rise
+roam rock roast rope sand scale scrub seat serve set shear sharpen shuffle sidewalk sleigh sprawl spread sprinkle squish
+stir sunbathe support swat sway swerve swing teeter toast tour trick trim try tube tuck turn unload view wait walk warm
+waterski weld whip win wonder work worship wrap dress surround suspend outstretch seat attach drench bundle position
+"""
+# Past forms that only a verb has, and participles; of the rest, past and participle look alike (-ed).
+PASTS = word_table(
+    """
+    ran sat stood rode threw caught wore held swam sang flew fell went came got took made did drove blew shook bit ate
+    drank began gave wrote spoke broke froze sprang led fed slid swung hung spun stuck struck lay leapt leaped knelt
+    built bought brought taught fought sought left lost met sent shot slept told thought won dug saw leaned looked
+    """
+)
+PARTICIPLES = word_table(
+    """
+    attached bitten blown bound broken brought built carried caught chosen clad covered cut done drawn dressed
+    driven eaten fallen fed filled found frozen given gone grown held hit hung known lain led left lit made ridden
+    run seated seen sent set sewn shaken shot shown split spread stolen strewn struck stuck sunk surrounded swept
+    taken thrown tied topped torn worn woven written
+    """
+)
+ONLY_VERBS = word_table(  # a base form that is never a noun in a caption
+    """
+    sit hold wear carry eat lie throw go come get make take give bring put pose perform watch follow chase sing swim
+    wade kneel lean look stand walk run play jump leap climb smile laugh gather wait try enjoy listen talk
+    """
+)
+
+
+def forms(stem: str) -> tuple[list[str], list[str], list[str]]:
+    """The -s, -ing and -ed forms of a verb; where a last consonant may be doubled, both spellings."""
+    if stem[-1] == "y" and stem[-2] not in "aeiou":
+        return [stem[:-1] + "ies"], [stem + "ing"], [stem[:-1] + "ied"]
+    third = stem + ("es" if stem.endswith(("s", "x", "z", "ch", "sh", "o")) else "s")
+    if stem.endswith("ie"):
+        return [third], [stem[:-2] + "ying"], [stem + "d"]
+    if stem[-1] == "e" and not stem.endswith(("ee", "oe", "ye")):
+        return [third], [stem[:-1] + "ing"], [stem + "d"]
+    roots = [stem, stem + stem[-1]] if stem[-1] not in "aeiouwxy" and stem[-2:-1] in "aeiou" else [stem]
+    return [third], [r + "ing" for r in roots], [r + "ed" for r in roots]
+
+
+def lexicon() -> dict[str, str]:
+    """Every word of the tables with its class, a letter (see `parse_tags`); later tables win."""
+    table: dict[str, str] = {}
+    for stem in VERB_STEMS.split():
+        third, present, past = forms(stem)
+        table[stem] = "b"
+        table.update(dict.fromkeys(third, "s") | dict.fromkeys(present, "g") | dict.fromkeys(past, "e"))
+    table.update(dict.fromkeys(PASTS, "f") | dict.fromkeys(PARTICIPLES, "e"))
+    adjectives = ADJECTIVES | {w for w, other in SPELLINGS.items() if other in ADJECTIVES} | MORE_ADJECTIVES
+    for word in adjectives:
+        doing = word.endswith("ing")
+        table[word] = "g" if doing else "e" if table.get(word) == "e" else "a"
+    table.update(dict.fromkeys(BEFORE_NOUN_ONLY - COLOUR_WORDS, "m"))
+    for words, letter in (
+        (IRREGULAR.keys() | ONE_FORM, "N"), (NOUNS_IN_ING, "n"), (ADVERBS, "r"), (PREPOSITIONS, "i"), (NUMBERS, "q"),
+        (PRONOUNS, "p"), (DETERMINERS, "d"), (OWNERS, "v"), (SUBORDINATORS, "u"), (RELATIVES, "w"), (CONJUNCTIONS, "c"),
+        (BE | HAVE | MODALS, "x"), ({"to"}, "t"), ({"there"}, "h"), ({","}, ","), (NOT_WHAT_THEY_SEEM, "n"),
+    ):  # fmt: skip
+        table.update(dict.fromkeys(words, letter))
+    table.update({"couple": "n", "couples": "N", "grey": "a", "blond": "m", "blonde": "m", "waves": "s", "ties": "s"})
+    return table
+
+
+MORE_ADJECTIVES = word_table(
+    """
+    crimson emerald cyan rosy ivory matte woven medium-sized cloth cute beautiful pretty lovely nice funny strange
+    professional local various other same different opposite opposing fellow own left right main major special unusual
+    colored coloured clothed gray-colored red-and-white black-and-white hot cold warm cool fresh raw good bad great
+    competitive outdoor indoor nearby far close next last first second third fourth final early late upper lower
+    middle inner outer top bottom back side similar playful curious interesting amused serious focused concerned
+    handicapped disabled deaf blind sick drunk weird scary ready able unable similarly identical elaborate simple
+    attractive handsome gorgeous sexy ugly senior junior foreign ethnic arabic mexican hawaiian golden-brown afro
+    """
+)
+NOT_WHAT_THEY_SEEM = word_table(  # nouns that the tables above take for something else
+    """
+    back front top bottom side middle hand water face park line board box bike bear fence snow ship ring block rock boat
+    bowl bat path sand fire light track game sign wheel rope tube canoe camp pet model nurse guard tree home color
+    colour cover stick point mark head duck number plant milk tie pack record end bench trick tour fan dress sport
+    sports skis skateboard snowboard sidewalk sleigh train cast bound clothes
+    """
+)

@@ -1,0 +1,96 @@
+"""The structure of a caption: which words depend on which, and with it things, attributes and relations.
+
+`load_parser("rules")` needs nothing but this package; other parsers sit behind the same door (`docs/parsing.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from saccade.errors import SaccadeError
+from saccade.language.scene_graph import Attribute, Object, Relation, SceneGraph, read_graph
+from saccade.language.tokenise import tokenise
+
+REMEMBERED = 1 << 16  # captions a parser keeps; they come again every epoch
+
+
+@dataclass(frozen=True)
+class Parse:
+    """A sentence as a tree: each token has a head (-1: it is the root), a label of Universal Dependencies and a tag.
+
+    The tokens are those of `tokenise`, so a place here is a place in `Vocabulary.encode`, less one for <start>.
+    """
+
+    tokens: tuple[str, ...]
+    heads: tuple[int, ...]
+    labels: tuple[str, ...]
+    tags: tuple[str, ...]  # NOUN, VERB, ADJ …
+
+    @property
+    def links(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of words that depend on each other, as `TextBatch.links` wants them: <start> has place 0."""
+        return tuple([(head + 1, place + 1) for place, head in enumerate(self.heads) if head >= 0])
+
+    @cached_property
+    def graph(self) -> SceneGraph:
+        return read_graph(self.tokens, self.heads, self.labels, self.tags)
+
+    @property
+    def objects(self) -> tuple[Object, ...]:
+        """The things the sentence names."""
+        return self.graph.objects
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """What it says they are like."""
+        return self.graph.attributes
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """What it says of two of them."""
+        return self.graph.relations
+
+
+def scene_graph(parse: Parse) -> SceneGraph:
+    """Things, attributes and relations of a sentence."""
+    return parse.graph
+
+
+class Parser:
+    """Sentences to parses. The same sentence gives the same parse; those seen lately are remembered."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], Parse] = {}
+
+    def parse(self, texts: Sequence[str]) -> list[Parse]:
+        sentences = [tuple(tokenise(text)) for text in texts]
+        known = self._known
+        new = list(dict.fromkeys(tokens for tokens in sentences if tokens not in known))
+        if len(known) + len(new) > REMEMBERED:
+            kept = set(sentences)
+            for tokens in [t for t in known if t not in kept]:
+                del known[tokens]
+        for tokens, parse in zip(new, self._parse([t for t in new if t]) if all(new) else self._some(new), strict=True):
+            known[tokens] = parse
+        return [known[tokens] for tokens in sentences]
+
+    def _some(self, sentences: Sequence[tuple[str, ...]]) -> list[Parse]:
+        """As `_parse`, where some sentences are empty."""
+        parsed = iter(self._parse([tokens for tokens in sentences if tokens]))
+        return [next(parsed) if tokens else Parse((), (), (), ()) for tokens in sentences]
+
+    def _parse(self, sentences: Sequence[tuple[str, ...]]) -> list[Parse]:
+        raise NotImplementedError
+
+
+def load_parser(name: str = "rules") -> Parser:
+    """By name: "rules", "spacy", "spacy:MODEL", or "file:PATH" (CoNLL-U, or JSON of CoreNLP)."""
+    if name == "rules":
+        from saccade.language.parse_rules import RuleParser
+
+        return RuleParser()
+    raise SaccadeError(f'there is no parser "{name}": rules, spacy, spacy:MODEL and file:PATH are known')

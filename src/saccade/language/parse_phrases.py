@@ -1,0 +1,238 @@
+"""Noun phrases of a caption: which words belong to which noun, and the place of the noun in its sentence."""
+
+from __future__ import annotations
+
+from saccade.language.parse_clauses import Clauses
+
+_BEFORE_NOUN = {"d": "det", "v": "nmod:poss", "q": "nummod", "a": "amod", "n": "compound", "N": "compound"}
+
+
+class Phrases(Clauses):
+    """A noun phrase fills the first place that waits for it."""
+
+    __slots__ = ()
+
+    def in_case(self, head: int) -> bool:
+        """Place a noun after a preposition; whether that was all of it (see `parse_rules`)."""
+        raise NotImplementedError
+
+    def add_phrase(self, start: int) -> int:
+        """Words up to the noun they belong to; which noun, and what for, is settled in `_place`."""
+        classes, count = self.classes, self.count
+        if classes[start] == "p":
+            self._place(start, start)
+            return start + 1
+        last = -1  # the last noun seen
+        place = start
+        while place < count:
+            letter = classes[place]
+            if letter in "nN":
+                last = place
+            elif letter in "dv":
+                if place > start and classes[place - 1] not in "qd":
+                    break
+            elif letter == "q":
+                if last >= 0:
+                    break
+            elif letter == "a":
+                if last >= 0 and not (place + 1 < count and classes[place + 1] in "nN"):
+                    break
+                if last >= 0 and classes[place - 1] in "nN" and classes[start] in "dv" and classes[place - 1] == "N":
+                    break
+            elif letter == "k":
+                if last < 0:
+                    break
+            elif letter == "r":
+                if last >= 0 or place + 1 >= count or classes[place + 1] != "a":
+                    break
+            elif letter in "c,":
+                if not (last < 0 and classes[place - 1] == "a" and self._joins_adjectives(place)):
+                    break
+            else:
+                break
+            place += 1
+        end = place
+        if last < 0:
+            return self._bare(start, end)
+        for at in range(start, last):
+            letter = classes[at]
+            if letter in "nN" and at + 1 <= last and classes[at + 1] == "k":
+                self._owner(start, at)
+        owned = max((at for at in range(start, last) if classes[at] == "k"), default=start - 1)
+        described = -1
+        for at in range(owned + 1, last):
+            letter = classes[at]
+            if letter == "r":
+                self.set(at, at + 1, "advmod")
+            elif letter == "c":
+                self.set(at, at + 1, "cc")
+            elif letter == ",":
+                self.set(at, at + 1, "punct")
+            elif letter == "a" and described >= 0 and at > 0 and classes[at - 1] in "c,":
+                self.set(at, described, "conj")
+            else:
+                self.set(at, last, _BEFORE_NOUN.get(letter, "dep"))
+                if letter == "a":
+                    described = at
+        for at in range(last + 1, end):  # "his mouth open"
+            self.set(at, last, "amod")
+        self._place(start, last)
+        return max(end, last + 1)
+
+    def _joins_adjectives(self, place: int) -> bool:
+        """ "black and white dog": an adjective follows, and in the end a noun without an article of its own."""
+        classes, count = self.classes, self.count
+        at = place + 1
+        if at < count and classes[at] == "c":  # ", and"
+            at += 1
+        while at < count and classes[at] in "ar":
+            at += 1
+            if at < count and classes[at] in "c," and at + 1 < count and classes[at + 1] in "ac":
+                at += 1
+        return at > place + 1 and at < count and classes[at] in "nN"
+
+    def _owner(self, start: int, owner: int) -> None:
+        """ "the dog 's ball": the words before the owner belong to it."""
+        classes = self.classes
+        following = next(at for at in range(owner + 2, self.count) if classes[at] in "nN")
+        for at in range(start, owner):
+            if self.heads[at] == -2:
+                self.set(at, owner, _BEFORE_NOUN.get(classes[at], "dep"))
+        self.set(owner + 1, owner, "case")
+        self.set(owner, following, "nmod:poss")
+
+    def _bare(self, start: int, end: int) -> int:
+        """Adjectives, numbers and articles without a noun."""
+        first = next((at for at in range(start, end) if self.classes[at] == "a"), -1)
+        if first < 0:  # "both", "the" before something unforeseen
+            for at in range(start, end):
+                self.waiting.append((at, "dep"))
+            return max(end, start + 1)
+        stop = first + 1
+        joined = first
+        while stop + 1 < self.count and self.classes[stop] in "c," and self.classes[stop + 1] == "a":
+            self.set(stop, stop + 1, "cc" if self.classes[stop] == "c" else "punct")
+            self.set(stop + 1, first, "conj")
+            joined = stop + 1
+            stop += 2
+        for at in range(start, first):
+            self.set(at, first, "advmod" if self.classes[at] == "r" else "dep")
+        for at in range(joined + 1, end):
+            self.set(at, first, "advmod")
+        if self.copula >= 0 or (self.predicate < 0 and self.subject >= 0 and self.noun < 0):
+            self.set_predicate(first)
+        elif self.case >= 0:
+            self.classes[first] = "n"
+            self._place(start, first)
+        elif self.noun >= 0:
+            self.set(first, self.noun, "amod")
+        elif self.verb >= 0:
+            self.set(first, self.verb, "xcomp")
+        else:
+            self.waiting.append((first, "dep"))
+        return max(end, stop)
+
+    def _place(self, start: int, head: int) -> None:
+        """Give a noun phrase its place in the sentence."""
+        if self.case >= 0:
+            if self.in_case(head):
+                return
+        elif self.there >= 0 and self.copula >= 0:  # "there is a dog"
+            verb, self.copula = self.copula, -1
+            self.set(self.there, verb, "expl")
+            self.there = -1
+            self.set_predicate(verb)
+            self.set(head, verb, "nsubj")
+            self.subject = head  # and no verb: what follows is said of the thing
+        elif self.copula >= 0:
+            if self.subject < 0:  # "left of the ball is a cube"
+                verb, self.copula = self.copula, -1
+                self.set_predicate(verb)
+                self.set(head, verb, "nsubj")
+                self.subject = head
+            else:
+                self.set_predicate(head)
+        elif self.subject >= 0 and self.classes[self.subject] == "w" and self.predicate < 0:  # "that a man holds"
+            self.waiting.append((self.subject, "obj"))
+            self.subject = head
+        elif self.open_object and self.conjunction < 0 and not self.comma:
+            self.set(head, self.verb, "obj")
+            self.open_object = False
+        elif self.conjunction >= 0 or self.comma:
+            self._join(head)
+        elif self.subject < 0 and self.predicate < 0:
+            self.subject = head
+        elif self.predicate < 0 and self._verb_follows(head):  # "A man the dog follows": take the nearer one
+            self.settle(self.subject)
+            self.subject = head
+        else:
+            if self.predicate >= 0:
+                self.begin((self.main, "parataxis"))
+                self.subject = head
+            else:
+                self.set(head, self.subject, "dep")
+        self.comma = False
+        self.noun = head
+
+    def _join(self, head: int) -> None:
+        """After "and" or a comma: one more of the same, or the subject of a new clause."""
+        verb = self._verb_follows(head)
+        several = bool(verb) and self.words[verb] not in ("is", "was", "has") and self.words[verb][-1] != "s"
+        if (self.subject < 0 and self.predicate < 0 and self.noun < 0) or (self.fronted and self.subject < 0):
+            self.subject = head
+            return
+        if verb and (self.predicate >= 0 or (not several and self.conjunction >= 0)):
+            while self.outer:
+                self.leave()
+            if self.predicate < 0 and self.subject >= 0:
+                self.settle(self.subject)
+            self.begin((self.main, "conj"))
+            self.subject = head
+            self._attach_conjunction_later()
+            return
+        other = self._alike(head)
+        if other < 0:
+            self.subject = head
+            return
+        self.set(head, other, "conj")
+        if self.conjunction >= 0:
+            self.set(self.conjunction, head, "cc")
+            self.conjunction = -1
+
+    def _attach_conjunction_later(self) -> None:
+        if self.conjunction >= 0:
+            self.waiting.append((self.conjunction, "cc"))
+            self.conjunction = -1
+
+    def _alike(self, head: int) -> int:
+        """The earlier noun that `head` is named beside: the nearest; but people beside people."""
+        if self.noun < 0 or self.animate(head) == self.animate(self.noun):
+            return self.noun
+        if self.animate(head):
+            at = self.heads[self.noun]
+            while at >= 0:
+                if self.classes[at] in "nN" and self.animate(at):
+                    return at
+                at = self.heads[at]
+            if self.subject >= 0 and self.predicate < 0 and self.animate(self.subject):
+                return self.subject
+        return self.noun
+
+    def _animate(self, place: int) -> bool:
+        return singular(self.words[place]) in ANIMATE
+
+    def _verb_follows(self, head: int) -> int:
+        """The place of the finite verb this noun phrase will be the subject of, 0 for none."""
+        classes = self.classes
+        relative = False
+        for at in range(head + 1, self.count):
+            letter = classes[at]
+            if letter in "Vx":
+                if not relative:
+                    return at
+                relative = False
+            elif letter == "w":
+                relative = True
+            elif letter in "cu":
+                return 0
+        return 0
