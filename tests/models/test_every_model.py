@@ -28,6 +28,15 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {"bidirectional": False, "layers": 2, "region_encoder": "weight_norm", "slope": 0.0},
         {"unit_regions": False, "unit_words": False, "normaliser": "l1"},
     ],
+    "imram": [
+        {},
+        {"queries": "words", "steps": 2, "unit_memory": True},
+        {"queries": "regions", "sharpness": 4.0, "normaliser": "softmax"},
+        {"memory": "mlp", "pool": "sum"},
+        {"queries": "words", "memory": "add", "budget_mb": 0},
+        {"memory": "none", "steps": 2},
+        {"steps": 1, "region_encoder": "weight_norm", "slope": 0.0},
+    ],
     "vse": [{}, {"text_pool": "mean", "bidirectional": True}],
 }
 CASES = [

@@ -1,22 +1,25 @@
 """Official checkpoints and what they computed: import them, and verify our models against them."""
 
-from saccade.interop import verify_bottomup, verify_recall, verify_scan
+from saccade.interop import verify_bottomup, verify_imram, verify_recall, verify_scan
 from saccade.interop.checkpoint import read_checkpoint
+from saccade.interop.imram import import_imram
 from saccade.interop.scan import import_scan
 from saccade.interop.verification import Case, Stage, as_json, names, verify
 
-IMPORTERS = {"scan": import_scan}  # official checkpoint and vocabulary → model
+IMPORTERS = {"scan": import_scan, "imram": import_imram}  # official checkpoint and vocabulary → model
 
 __all__ = [
     "IMPORTERS",
     "Case",
     "Stage",
     "as_json",
+    "import_imram",
     "import_scan",
     "names",
     "read_checkpoint",
     "verify",
     "verify_bottomup",
+    "verify_imram",
     "verify_recall",
     "verify_scan",
 ]

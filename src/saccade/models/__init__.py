@@ -1,5 +1,6 @@
 """One file per paper, read beside the paper; the registry knows them all."""
 
+from saccade.models.imram import Imram, ImramConfig
 from saccade.models.matcher import Matcher
 from saccade.models.model import Model, find_model, load_model, shipped_models
 from saccade.models.registry import Entry, entries, entry, register
@@ -8,6 +9,8 @@ from saccade.models.vse import Vse, VseConfig
 
 __all__ = [
     "Entry",
+    "Imram",
+    "ImramConfig",
     "Matcher",
     "Model",
     "Scan",

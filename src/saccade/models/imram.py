@@ -1,0 +1,161 @@
+"""IMRAM: Iterative Matching with Recurrent Attention Memory for Cross-Modal Image-Text Retrieval (Chen, Ding, Liu,
+Lin, Liu, Han; CVPR 2020).
+
+SCAN looks once. Here every word looks for its regions, takes what it found into memory and looks again, K times; so do
+the regions, looking for words. The finds of every look are compared with what the word was at first, and all K
+comparisons count. `docs/systems/imram.md` has the equations in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from saccade.batch import Alignment, ImageCode, TextCode
+from saccade.errors import SaccadeError
+from saccade.language import Vocabulary
+from saccade.models.fragments import FragmentConfig, FragmentMatcher
+from saccade.models.registry import register
+from saccade.nn import Attend, MemoryDistillation, MemoryForm, all_pairs, at_least_float32
+from saccade.ops import AttentionForm, Normaliser, attention_weights, pool
+
+EPSILON = 1e-8
+
+
+@dataclass(frozen=True)
+class ImramConfig(FragmentConfig):
+    """The paper's full model for Flickr30k."""
+
+    queries: Literal["words", "regions", "both"] = "both"  # text-IMRAM, image-IMRAM, the full model
+    steps: int = 3  # K: how often a query looks
+    memory: MemoryForm = "gate"  # mlp, add: without the gate; none: nothing is remembered, so that every look is alike
+    unit_memory: bool = False  # scale remembered queries to length one; the official scripts do not
+    normaliser: Normaliser = "clipped_l2"
+    slope: float = 0.1  # of negative scores when clipped
+    sharpness: float = 9.0  # λ: how hard a query chooses
+    pool: Literal["mean", "sum"] = "mean"  # over the queries
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise SaccadeError(f"steps counts looks: it must be at least 1, not {self.steps}")
+
+
+@register(
+    "imram",
+    task="matching",
+    title="IMRAM: Iterative Matching with Recurrent Attention Memory for Cross-Modal Image-Text Retrieval",
+    venue="Chen et al., CVPR 2020",
+)
+class Imram(FragmentMatcher):
+    Config = ImramConfig
+
+    def __init__(self, config: ImramConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
+        super().__init__(config, vocabulary, eye)  # the encoders, as SCAN's
+        self.words_ask = RecurrentAttention("words", config) if config.queries != "regions" else None
+        self.regions_ask = RecurrentAttention("regions", config) if config.queries != "words" else None
+
+    def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+        """F = Σ_k F_k: the sum of all looks, of the words and of the regions."""
+        sides = [side for side in (self.words_ask, self.regions_ask) if side is not None]
+        return torch.stack([side.similarity(images, texts) for side in sides]).sum(dim=0)
+
+    def align(self, images: ImageCode, texts: TextCode) -> Alignment:
+        """Picture p with sentence p: every look of the words (of the regions, where they alone ask)."""
+        words, regions = (s.align(images, texts) if s is not None else None for s in (self.words_ask, self.regions_ask))
+        if words is None or regions is None:
+            one = words or regions
+            assert one is not None
+            return one
+        return replace(words, score=words.score + regions.score, region_score=regions.region_score)
+
+
+class RecurrentAttention(nn.Module):
+    """The paper's RAM block, K times over: look, compare, remember. Words ask regions, or regions ask words."""
+
+    def __init__(self, queries: Literal["words", "regions"], config: ImramConfig) -> None:
+        super().__init__()
+        self.words_ask, self.steps = queries == "words", config.steps
+        self.form = AttentionForm(config.normaliser, config.sharpness, config.slope, pool=config.pool)
+        self.scan = Attend(queries, self.form, config.budget_mb << 20)
+        memory = config.memory if config.steps > 1 else "none"
+        self.memory = MemoryDistillation(config.dim, memory, config.unit_memory)
+
+    def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+        """Σ_k F_k of every picture with every sentence, tile by tile."""
+        if self.memory.form == "none":  # all looks are the first one, which is SCAN's
+            return self.steps * self.scan.similarity(images, texts)
+        return all_pairs(
+            lambda *tile: self.similarities(*tile).sum(dim=0), images, texts, self._floats_per_pair, self.scan.budget
+        )
+
+    def similarities(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "step image text"]:
+        """F_k of each look k: the mean of its cosines over the queries. In one piece."""
+        queries, there, context, real = self._roles(images, texts)
+        looks = self.looks(queries[None], there[None], context, real)
+        steps = torch.stack([pool(match, there[None], self.form.pool) for _, match in looks])
+        return steps if self.words_ask else steps.transpose(1, 2)
+
+    def align(self, images: ImageCode, texts: TextCode) -> Alignment:
+        queries, there, context, real = self._roles(images, texts)
+        weights, match = zip(*self.looks(queries[:, None], there[:, None], context, real), strict=True)
+        steps, found = torch.cat(weights, dim=1), torch.cat(match, dim=1).mean(dim=1) * there
+        score = self.steps * pool(found, there, self.form.pool)
+        if self.words_ask:
+            return Alignment(steps[:, -1], score, there, real, word_score=found, steps=steps)
+        steps = steps.transpose(2, 3)
+        return Alignment(steps[:, -1], score, real, there, region_score=found, steps=steps)
+
+    def looks(
+        self,
+        queries: Float[Tensor, "#other item query dim"],
+        query_mask: Bool[Tensor, "#other item query"],
+        context: Float[Tensor, "other part dim"],
+        context_mask: Bool[Tensor, "other part"],
+    ) -> Iterator[tuple[Float[Tensor, "other item query part"], Float[Tensor, "other item query"]]]:
+        """Of each look its weights α and the cosines of what was found with what the queries were *at first*.
+
+        Padded queries remember something too, but it is never seen: `attention_weights` takes their scores as zero.
+        """
+        context = context * context_mask[:, :, None]
+        query = (queries * query_mask[..., None]).flatten(1, 2)
+        with torch.autocast(context.device.type, enabled=False):
+            gram = torch.bmm(context, context.mT)
+            length: Tensor = torch.linalg.vector_norm(query, dim=-1).view(query_mask.shape)
+        offered = self.memory.offer(context)
+        shape = (len(context), *query_mask.shape[1:], context.shape[1])
+        first: Tensor | None = None  # the scores of the first look: q · c
+        for step in range(self.steps):
+            scores = at_least_float32(query @ context.mT).view(shape)
+            weights = attention_weights(scores.mT, query_mask, context_mask[:, None], self.form).mT
+            first = scores if first is None else first
+            yield weights, found_cosine(weights, first, length, gram)
+            if step + 1 < self.steps:  # what the last look finds is remembered by nobody
+                query = self.memory(query, weights.flatten(1, 2), offered)
+
+    def _roles(self, images: ImageCode, texts: TextCode) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Queries and their mask, context and its mask."""
+        regions, words = (images.regions, images.mask), (texts.words, texts.mask)
+        return (*words, *regions) if self.words_ask else (*regions, *words)
+
+    def _floats_per_pair(self, regions: int, words: int) -> int:
+        learning = torch.is_grad_enabled()
+        queries, parts = (words, regions) if self.words_ask else (regions, words)
+        return queries * (self.memory.floats_per_query(self.steps, learning) + parts * (6 + 6 * self.steps * learning))
+
+
+def found_cosine(
+    weights: Float[Tensor, "other item query part"],
+    scores: Float[Tensor, "other item query part"],
+    length: Float[Tensor, "#other item query"],
+    gram: Float[Tensor, "other part part"],
+) -> Float[Tensor, "other item query"]:
+    """cos(q, a) of a = Σ α c without a: Σ α (q · c) / (|q| √(αᵀ G α)), where G is the Gram matrix of the context."""
+    with torch.autocast(weights.device.type, enabled=False):
+        turned = torch.bmm(weights.flatten(1, 2), gram).view_as(scores)
+        size = (weights * turned).sum(dim=-1).clamp(min=EPSILON**2).sqrt()
+        return (weights * scores).sum(dim=-1) / (length * size).clamp(min=EPSILON)
