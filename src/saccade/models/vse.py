@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -17,7 +16,7 @@ from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.language import Vocabulary
 from saccade.models.matcher import Matcher
 from saccade.models.registry import register
-from saccade.nn import RegionEncoder, WordEncoder, unit
+from saccade.nn import RegionEncoder, WordEncoder, last_state, mean_state, nearest_regions, unit, whole_similarity
 
 
 @dataclass(frozen=True)
@@ -56,27 +55,15 @@ class Vse(Matcher):
 
     def encode_images(self, images: RegionBatch) -> ImageCode:
         regions = self.regions(images)
-        mean = regions.sum(dim=1) / images.mask.sum(dim=1, keepdim=True).clamp(min=1)
-        return ImageCode(regions, images.mask, unit(mean))
+        return ImageCode(regions, images.mask, unit(mean_state(regions, images.mask.sum(dim=1))))
 
     def encode_texts(self, texts: TextBatch) -> TextCode:
         words = self.words(texts)
-        if self.config.text_pool == "last":
-            last = (texts.lengths - 1)[:, None, None].expand(-1, 1, words.shape[2])
-            return TextCode(words, texts.mask, unit(words.gather(1, last)[:, 0]))
-        return TextCode(words, texts.mask, unit(words.sum(dim=1) / texts.lengths[:, None]))
+        pool = last_state if self.config.text_pool == "last" else mean_state
+        return TextCode(words, texts.mask, unit(pool(words, texts.lengths)))
 
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-        assert images.pooled is not None
-        assert texts.pooled is not None
-        with torch.autocast(images.pooled.device.type, enabled=False):  # near pictures differ by less than bfloat16 can
-            return images.pooled @ texts.pooled.T
+        return whole_similarity(images, texts)
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
-        """A pooled model aligns nothing itself; this shows which regions lie nearest to each word's state."""
-        assert images.pooled is not None
-        assert texts.pooled is not None
-        cosine = torch.bmm(unit(texts.words), unit(images.regions).transpose(1, 2))  # [pair, word, region]
-        sharp = (self.config.sharpness * cosine).masked_fill(~images.mask[:, None], torch.finfo(cosine.dtype).min)
-        score = (images.pooled * texts.pooled).sum(dim=-1)
-        return Alignment(sharp.softmax(dim=-1), score, texts.mask, images.mask, word_score=cosine.amax(dim=-1))
+        return nearest_regions(images, texts, self.config.sharpness)

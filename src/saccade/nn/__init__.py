@@ -2,24 +2,47 @@
 
 from saccade.nn.all_pairs import all_pairs
 from saccade.nn.attend import Attend
-from saccade.nn.encode import RegionEncoder, ScalarWeightNorm, WordEncoder, at_least_float32, unit
+from saccade.nn.caption_generator import AdditiveAttention, CaptionGenerator, caption_labels, caption_loss
+from saccade.nn.encode import (
+    RegionEncoder,
+    ScalarWeightNorm,
+    WordEncoder,
+    at_least_float32,
+    last_state,
+    mean_state,
+    unit,
+)
 from saccade.nn.losses import Negatives, RankingLoss, binary_loss, triplet_loss
 from saccade.nn.memory import MemoryDistillation, MemoryForm
 from saccade.nn.recurrent import SentenceGru
+from saccade.nn.relation import Affinity, MaskedBatchNorm, RelationBlock
+from saccade.nn.whole import Measure, nearest_regions, whole_similarity
 
 __all__ = [
+    "AdditiveAttention",
+    "Affinity",
     "Attend",
+    "CaptionGenerator",
+    "MaskedBatchNorm",
+    "Measure",
     "MemoryDistillation",
     "MemoryForm",
     "Negatives",
     "RankingLoss",
     "RegionEncoder",
+    "RelationBlock",
     "ScalarWeightNorm",
     "SentenceGru",
     "WordEncoder",
     "all_pairs",
     "at_least_float32",
     "binary_loss",
+    "caption_labels",
+    "caption_loss",
+    "last_state",
+    "mean_state",
+    "nearest_regions",
     "triplet_loss",
     "unit",
+    "whole_similarity",
 ]

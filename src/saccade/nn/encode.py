@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -21,6 +21,17 @@ def unit(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
 def at_least_float32(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
     """Codes leave the mixed-precision part here: lengths and softmaxes in bfloat16 would be off by a percent."""
     return vectors.float() if vectors.dtype in (torch.bfloat16, torch.float16) else vectors
+
+
+def last_state(states: Float[Tensor, "item place dim"], lengths: Int[Tensor, " item"]) -> Float[Tensor, "item dim"]:
+    """What a recurrent net knows when it has read everything: its state at the last real place."""
+    last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, states.shape[2])
+    return states.gather(1, last)[:, 0]
+
+
+def mean_state(states: Float[Tensor, "item place dim"], lengths: Int[Tensor, " item"]) -> Float[Tensor, "item dim"]:
+    """The mean over the real places; padding must be zero."""
+    return states.sum(dim=1) / lengths[:, None].clamp(min=1)
 
 
 def dropout_layer(rate: float) -> nn.Dropout:

@@ -1,0 +1,56 @@
+"""Whole pictures with whole sentences: the measures of models that keep one vector of each, and what they can show."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from saccade.batch import Alignment, ImageCode, TextCode
+from saccade.nn.all_pairs import all_pairs
+from saccade.nn.encode import unit
+from saccade.ops import DEFAULT_BUDGET
+
+Measure = Literal["cosine", "order"]
+
+
+def whole_similarity(
+    images: ImageCode, texts: TextCode, measure: Measure = "cosine", budget: int = DEFAULT_BUDGET
+) -> Float[Tensor, "image text"]:
+    """cosine: v · t, for vectors of unit length; order: −‖[t − v]₊‖, how far the sentence says more than is there.
+
+    The second holds a vector for every pair, and so is computed tile by tile.
+    """
+    image, text = _pooled(images, texts)
+    if measure == "cosine":
+        with torch.autocast(image.device.type, enabled=False):  # near pictures differ by less than bfloat16 can
+            return image @ text.T
+    alone = ImageCode(image[:, None], images.mask[:, :1], image), TextCode(text[:, None], texts.mask[:, :1], text)
+    return all_pairs(_order_table, *alone, lambda regions, words: 3 * image.shape[1], budget)
+
+
+def nearest_regions(images: ImageCode, texts: TextCode, sharpness: float, measure: Measure = "cosine") -> Alignment:
+    """A model of whole vectors aligns nothing itself; this shows which regions lie nearest to each word's state."""
+    image, text = _pooled(images, texts)
+    cosine = torch.bmm(unit(texts.words), unit(images.regions).transpose(1, 2))  # [pair, word, region]
+    sharp = (sharpness * cosine).masked_fill(~images.mask[:, None], torch.finfo(cosine.dtype).min)
+    score = (image * text).sum(dim=-1) if measure == "cosine" else _order(image, text)
+    return Alignment(sharp.softmax(dim=-1), score, texts.mask, images.mask, word_score=cosine.amax(dim=-1))
+
+
+def _pooled(images: ImageCode, texts: TextCode) -> tuple[Float[Tensor, "image dim"], Float[Tensor, "text dim"]]:
+    assert images.pooled is not None
+    assert texts.pooled is not None
+    return images.pooled, texts.pooled
+
+
+def _order(image: Float[Tensor, "*item dim"], text: Float[Tensor, "*item dim"]) -> Float[Tensor, "*item"]:
+    excess: Tensor = torch.linalg.vector_norm((text - image).clamp(min=0), dim=-1)  # its gradient at zero is zero
+    return -excess
+
+
+def _order_table(images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+    image, text = _pooled(images, texts)
+    return _order(image[:, None], text)
