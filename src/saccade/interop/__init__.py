@@ -1,12 +1,14 @@
 """Official checkpoints and what they computed: import them, and verify our models against them."""
 
-from saccade.interop import verify_bottomup, verify_imram, verify_recall, verify_scan
+from saccade.interop import verify_bottomup, verify_imram, verify_recall, verify_scan, verify_vsrn
 from saccade.interop.checkpoint import read_checkpoint
 from saccade.interop.imram import import_imram
 from saccade.interop.scan import import_scan
 from saccade.interop.verification import Case, Stage, as_json, names, verify
+from saccade.interop.vsrn import import_vsrn
 
-IMPORTERS = {"scan": import_scan, "imram": import_imram}  # official checkpoint and vocabulary → model
+# official checkpoint and vocabulary → model
+IMPORTERS = {"scan": import_scan, "vsrn": import_vsrn, "imram": import_imram}
 
 __all__ = [
     "IMPORTERS",
@@ -15,6 +17,7 @@ __all__ = [
     "as_json",
     "import_imram",
     "import_scan",
+    "import_vsrn",
     "names",
     "read_checkpoint",
     "verify",
@@ -22,4 +25,5 @@ __all__ = [
     "verify_imram",
     "verify_recall",
     "verify_scan",
+    "verify_vsrn",
 ]

@@ -6,6 +6,7 @@ from saccade.models.model import Model, find_model, load_model, shipped_models
 from saccade.models.registry import Entry, entries, entry, register
 from saccade.models.scan import Scan, ScanConfig
 from saccade.models.vse import Vse, VseConfig
+from saccade.models.vsrn import Vsrn, VsrnConfig
 
 __all__ = [
     "Entry",
@@ -17,6 +18,8 @@ __all__ = [
     "ScanConfig",
     "Vse",
     "VseConfig",
+    "Vsrn",
+    "VsrnConfig",
     "entries",
     "entry",
     "find_model",
