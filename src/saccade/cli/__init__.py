@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from saccade.cli import claims, data, demo, evaluate, explain, extract, official, score, see, train, world
+from saccade.cli import claims, data, demo, evaluate, explain, extract, leaderboard, official, score, see, train, world
 from saccade.errors import SaccadeError
 from saccade.version import __version__
 
@@ -27,6 +27,7 @@ app.command("demo", rich_help_panel="Begin here")(demo.demo)
 app.command("models", rich_help_panel="Models")(train.models)
 app.command("train", rich_help_panel="Models")(train.train)
 app.command("eval", rich_help_panel="Models")(evaluate.evaluate)
+app.command("leaderboard", rich_help_panel="Models")(leaderboard.leaderboard)
 app.command("claims", rich_help_panel="Models")(claims.claims)
 app.command("score", rich_help_panel="Use a model")(score.score)
 app.command("explain", rich_help_panel="Use a model")(explain.explain)

@@ -14,9 +14,8 @@ from rich.table import Table
 from saccade.cli.data_words import run_data, sort_words, with_words
 from saccade.cli.device import Device
 from saccade.errors import SaccadeError
-from saccade.metrics import CUTOFFS
+from saccade.metrics import CUTOFFS, WAYS
 
-WAYS = {"i2t": "picture→text", "t2i": "text→picture"}
 RECALLS = [f"{way}_r{k}" for way in WAYS for k in CUTOFFS]
 
 
@@ -40,8 +39,8 @@ def evaluate(
 ) -> None:
     """Recall@1, 5, 10 from pictures to texts and from texts to pictures, beside chance.
 
-    The data are those of the first run unless KEY=VALUE words say otherwise (data=precomp root=f30k_precomp). Models may
-    be of different systems and eyes. --raw and --weights are ways of averaging, and imply --ensemble.
+    The data are those of the first run unless KEY=VALUE words say otherwise (data=precomp root=f30k_precomp). Models
+    may be of different systems and eyes. --raw and --weights are ways of averaging, and imply --ensemble.
 
     Example: saccade eval runs/scan runs/vse --split hard --ensemble
     """
@@ -89,12 +88,19 @@ def _weights(text: str, models: int) -> list[float]:
 
 
 def _table(title: str, rows: Mapping[str, Mapping[str, float]]) -> Table:
-    table = Table(title=escape(title), title_justify="left")
-    table.add_column("model", overflow="fold")
-    for heading in WAYS.values():
-        for k in CUTOFFS:
-            table.add_column(f"{heading}\nR@{k}" if k == CUTOFFS[0] else f"\nR@{k}", justify="right", no_wrap=True)
-    table.add_column("\nrsum", justify="right")
+    table = recall_table(title)
     for name, figures in rows.items():
         table.add_row(escape(name), *(f"{figures[key]:.1f}" for key in (*RECALLS, "rsum")))
+    return table
+
+
+def recall_table(title: str) -> Table:
+    """The headings: a name, the six recalls, rsum; narrow, so that names have room in a terminal."""
+    table = Table(title=escape(title), title_justify="left")
+    table.add_column("\n\nmodel", overflow="fold")
+    for way in WAYS.values():
+        first = way.replace("→", "\n→")
+        for k in CUTOFFS:
+            table.add_column(f"{first}\nR@{k}" if k == CUTOFFS[0] else f"\n\nR@{k}", justify="right", no_wrap=True)
+    table.add_column("\n\nrsum", justify="right", no_wrap=True)
     return table

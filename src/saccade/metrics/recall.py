@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from saccade.errors import SaccadeError
 
 CUTOFFS = (1, 5, 10)
+WAYS = {"i2t": "picture→text", "t2i": "text→picture"}  # as figures are named, and as readers know it
 
 
 @dataclass(frozen=True)
