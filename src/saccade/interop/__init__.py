@@ -1,20 +1,22 @@
 """Official checkpoints and what they computed: import them, and verify our models against them."""
 
-from saccade.interop import verify_bottomup, verify_imram, verify_recall, verify_scan, verify_vsrn
+from saccade.interop import verify_bottomup, verify_gsmn, verify_imram, verify_recall, verify_scan, verify_vsrn
 from saccade.interop.checkpoint import read_checkpoint
+from saccade.interop.gsmn import import_gsmn
 from saccade.interop.imram import import_imram
 from saccade.interop.scan import import_scan
 from saccade.interop.verification import Case, Stage, as_json, names, verify
 from saccade.interop.vsrn import import_vsrn
 
 # official checkpoint and vocabulary → model
-IMPORTERS = {"scan": import_scan, "vsrn": import_vsrn, "imram": import_imram}
+IMPORTERS = {"scan": import_scan, "vsrn": import_vsrn, "imram": import_imram, "gsmn": import_gsmn}
 
 __all__ = [
     "IMPORTERS",
     "Case",
     "Stage",
     "as_json",
+    "import_gsmn",
     "import_imram",
     "import_scan",
     "import_vsrn",
@@ -22,6 +24,7 @@ __all__ = [
     "read_checkpoint",
     "verify",
     "verify_bottomup",
+    "verify_gsmn",
     "verify_imram",
     "verify_recall",
     "verify_scan",

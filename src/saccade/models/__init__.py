@@ -1,5 +1,6 @@
 """One file per paper, read beside the paper; the registry knows them all."""
 
+from saccade.models.gsmn import Gsmn, GsmnConfig
 from saccade.models.imram import Imram, ImramConfig
 from saccade.models.matcher import Matcher
 from saccade.models.model import Model, find_model, load_model, shipped_models
@@ -10,6 +11,8 @@ from saccade.models.vsrn import Vsrn, VsrnConfig
 
 __all__ = [
     "Entry",
+    "Gsmn",
+    "GsmnConfig",
     "Imram",
     "ImramConfig",
     "Matcher",

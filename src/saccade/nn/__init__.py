@@ -2,6 +2,7 @@
 
 from saccade.nn.all_pairs import all_pairs
 from saccade.nn.attend import Attend
+from saccade.nn.block_match import BlockMatch, block_match
 from saccade.nn.caption_generator import AdditiveAttention, CaptionGenerator, caption_labels, caption_loss
 from saccade.nn.encode import (
     RegionEncoder,
@@ -12,6 +13,7 @@ from saccade.nn.encode import (
     mean_state,
     unit,
 )
+from saccade.nn.graph import GaussianKernels, GraphConvolution, likeness_weights, polar_coordinates, to_themselves
 from saccade.nn.losses import Negatives, RankingLoss, binary_loss, triplet_loss
 from saccade.nn.memory import MemoryDistillation, MemoryForm
 from saccade.nn.recurrent import SentenceGru
@@ -22,7 +24,10 @@ __all__ = [
     "AdditiveAttention",
     "Affinity",
     "Attend",
+    "BlockMatch",
     "CaptionGenerator",
+    "GaussianKernels",
+    "GraphConvolution",
     "MaskedBatchNorm",
     "Measure",
     "MemoryDistillation",
@@ -37,11 +42,15 @@ __all__ = [
     "all_pairs",
     "at_least_float32",
     "binary_loss",
+    "block_match",
     "caption_labels",
     "caption_loss",
     "last_state",
+    "likeness_weights",
     "mean_state",
     "nearest_regions",
+    "polar_coordinates",
+    "to_themselves",
     "triplet_loss",
     "unit",
     "whole_similarity",

@@ -1,0 +1,198 @@
+"""GSMN: Graph Structured Network for Image-Text Matching (Liu, Mao, Zhang, Xie, Wang, Zhang; CVPR 2020).
+
+SCAN asks how well each word finds its regions. GSMN keeps the answer as a vector and lets it travel along the edges of
+two graphs, words that depend on each other and regions that lie around each other, so that a phrase is matched as a
+phrase: "red" has to be found where "cube" is. `docs/systems/gsmn.md` has the equations in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
+from saccade.errors import SaccadeError
+from saccade.language import Vocabulary
+from saccade.models.fragments import FragmentConfig, FragmentMatcher
+from saccade.models.registry import register
+from saccade.nn import (
+    BlockMatch,
+    GaussianKernels,
+    GraphConvolution,
+    all_pairs,
+    block_match,
+    likeness_weights,
+    to_themselves,
+)
+from saccade.ops import AttentionForm, pool
+
+
+@dataclass(frozen=True)
+class GsmnConfig(FragmentConfig):
+    """The paper's settings for Flickr30k."""
+
+    blocks: int = 16  # t: a match is a vector of so many cosines
+    hidden: int = 32  # of the structure level
+    kernels: int = 8  # K
+    sharpness: float = 20.0  # λ: how hard a node chooses on the other side
+    slope: float = 0.1  # of negative scores, as in SCAN
+    link_sharpness: float = 20.0  # λ of a word among the words of its sentence; the paper has one λ for all
+    text_graph: Literal["sparse", "dense"] = "sparse"  # edges from a parser, or between all words
+    graphs: Literal["both", "visual", "textual"] = "both"
+    structure: bool = True  # False: nodes are matched and scored, nothing travels
+    message_passing: bool = True  # False: the released code, where every neighbour is the node itself
+    parser: str = "rules"  # what reads a sentence for the sparse graph: rules, spacy, file:PATH
+
+
+@dataclass(frozen=True)
+class VisualGraph(ImageCode):
+    """Pictures with their edges, one weight for each kernel."""
+
+    links: Float[Tensor, "image region region kernel"] | None = None
+
+
+@register(
+    "gsmn", task="matching", title="Graph Structured Network for Image-Text Matching", venue="Liu et al., CVPR 2020"
+)
+class Gsmn(FragmentMatcher):
+    Config = GsmnConfig
+
+    def __init__(self, config: GsmnConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
+        super().__init__(config, vocabulary, eye)
+        if config.dim % config.blocks:
+            raise SaccadeError(f"dim={config.dim} does not fall into blocks={config.blocks}: make it a multiple")
+        self.form = AttentionForm("clipped_l2", config.sharpness, config.slope)
+        travels = config.structure and config.message_passing
+        if config.graphs != "textual":
+            self.visual = MatchedGraph(config, bias=travels)  # the released code has none here
+            if config.structure:
+                self.places = GaussianKernels(config.kernels)
+        if config.graphs != "visual":
+            self.textual = MatchedGraph(config, bias=True)
+        self.parses = travels and config.text_graph == "sparse" and config.graphs != "visual"
+
+    def read(self, texts: Sequence[str]) -> TextBatch:
+        batch = super().read(texts)
+        if not self.parses:
+            return batch
+        from saccade.language.parse import load_parser
+
+        return replace(batch, links=tuple(parse.links for parse in load_parser(self.config.parser).parse(texts)))
+
+    def encode_images(self, images: RegionBatch) -> ImageCode:
+        return replace(super().encode_images(images), boxes=images.boxes)
+
+    def encode_texts(self, texts: TextBatch) -> TextCode:
+        code = super().encode_texts(texts)
+        if not self.parses:
+            return code
+        if len(texts.links) != len(texts):
+            raise SaccadeError(
+                "these sentences come without their dependencies, which text_graph=sparse needs: "
+                "read them with the model's own read(), or take text_graph=dense"
+            )
+        itself = torch.eye(texts.tokens.shape[1], dtype=torch.bool, device=texts.tokens.device)
+        return replace(code, links=(texts.adjacency() | itself) & texts.mask[:, :, None])
+
+    def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+        blocks, hidden = int(self.config.blocks), int(self.config.hidden)
+
+        def score(some: ImageCode, of_them: TextCode) -> Float[Tensor, "image text"]:
+            assert isinstance(some, VisualGraph)
+            return self._compare(some, of_them)[1]
+
+        def floats_per_pair(regions: int, words: int) -> int:
+            return 8 * blocks * regions * words + 3 * (blocks + 2 * hidden) * (regions + words)
+
+        graphs = self.visual_graph(images), self.textual_graph(texts)  # once for every item, not for every pair
+        return all_pairs(score, *graphs, floats_per_pair, self.config.budget_mb << 20)
+
+    def align(self, images: ImageCode, texts: TextCode) -> Alignment:
+        seen, read = self.visual_graph(images), self.textual_graph(texts)
+        match, score = self._compare(seen, read, every_pair=False)
+        return Alignment(
+            match.weights.transpose(1, 2),
+            score,
+            texts.mask,
+            images.mask,
+            word_score=match.words.mean(dim=-1) * texts.mask,
+            region_score=match.regions.mean(dim=-1) * images.mask,
+            word_links=read.links,
+            region_links=None if seen.links is None else self.visual.loudness(seen.links),
+        )
+
+    def visual_graph(self, images: ImageCode) -> VisualGraph:
+        """W_e of the regions: polar coordinates through Gaussian kernels."""
+        graph = VisualGraph(images.regions, images.mask, images.pooled, images.boxes)
+        if not self.config.structure or self.config.graphs == "textual":
+            return graph
+        assert images.boxes is not None
+        weights = self.places(images.boxes, images.mask)
+        return replace(graph, links=weights if self.config.message_passing else to_themselves(weights))
+
+    def textual_graph(self, texts: TextCode) -> TextCode:
+        """W_e of the words: their likeness, between those that depend on each other or between all."""
+        if not self.config.structure or self.config.graphs == "visual":
+            return replace(texts, links=None)
+        if not self.config.message_passing:  # weights of one row, which sum to one, all meet the same vector
+            return replace(texts, links=torch.diag_embed(texts.mask.to(texts.words)))
+        links = texts.links if self.config.text_graph == "sparse" else None
+        return replace(texts, links=likeness_weights(texts.words, texts.mask, self.config.link_sharpness, links))
+
+    def _compare(
+        self, images: VisualGraph, texts: TextCode, every_pair: bool = True
+    ) -> tuple[BlockMatch, Float[Tensor, "*pair"]]:
+        """Node level, then structure level, then the sum of both graphs: all pairs, or picture p with sentence p."""
+        with torch.autocast(images.regions.device.type, enabled=False):
+            match = block_match(images, texts, self.config.blocks, self.form, every_pair)
+            score = match.words.new_zeros(())
+            if self.config.graphs != "textual":
+                nodes = match.regions if every_pair else match.regions[:, None]
+                score = score + self.visual(nodes, images.mask, images.links)
+            if self.config.graphs != "visual":
+                nodes = match.words.transpose(0, 1) if every_pair else match.words[:, None]
+                links = None if texts.links is None else texts.links[..., None]  # one weight for all kernels
+                of_texts = self.textual(nodes, texts.mask, links)
+                score = score + (of_texts.T if every_pair else of_texts)
+            return match, score if every_pair else score[:, 0]
+
+
+class MatchedGraph(nn.Module):
+    """From a graph whose nodes are matching vectors to one score.
+
+    ĥ_i = ‖_k σ(Σ_j W_e,ijk W_k m_j + b_k),   s = mean over i of W_s σ(W_h ĥ_i + b_h) + b_s
+    """
+
+    def __init__(self, config: GsmnConfig, bias: bool) -> None:
+        super().__init__()
+        width = config.hidden if config.structure else config.blocks
+        self.bend = config.message_passing  # σ after the convolution: in the paper, not in the released code
+        self.propagate: GraphConvolution | None = None
+        if config.structure:
+            self.propagate = GraphConvolution(config.blocks, config.hidden, config.kernels, bias)
+        self.hidden = weight_norm(nn.Linear(width, config.hidden))
+        self.score = weight_norm(nn.Linear(config.hidden, 1))
+
+    def forward(
+        self,
+        nodes: Float[Tensor, "graph other node block"],
+        mask: Bool[Tensor, "graph node"],
+        links: Float[Tensor, "graph node node #kernel"] | None,
+    ) -> Float[Tensor, "graph other"]:
+        if self.propagate is not None and links is not None:
+            nodes = self.propagate(nodes, links)
+            nodes = nodes.tanh() if self.bend else nodes
+        return pool(self.score(self.hidden(nodes).tanh())[..., 0], mask[:, None], "mean")
+
+    def loudness(self, links: Float[Tensor, "graph node node kernel"]) -> Float[Tensor, "graph node node"]:
+        """The share that a node hears of each neighbour: every kernel counts as much as its weights are large."""
+        assert self.propagate is not None
+        sizes = torch.stack([weight.norm() for weight in self.propagate.weights()])
+        heard = links @ sizes
+        return heard / heard.sum(dim=-1, keepdim=True).clamp(min=1e-30)
