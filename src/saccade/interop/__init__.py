@@ -1,6 +1,15 @@
 """Official checkpoints and what they computed: import them, and verify our models against them."""
 
-from saccade.interop import verify_bottomup, verify_gsmn, verify_imram, verify_recall, verify_scan, verify_vsrn
+from saccade.interop import (
+    verify_bottomup,
+    verify_camp,
+    verify_gsmn,
+    verify_imram,
+    verify_recall,
+    verify_scan,
+    verify_vsrn,
+)
+from saccade.interop.camp import import_camp
 from saccade.interop.checkpoint import read_checkpoint
 from saccade.interop.gsmn import import_gsmn
 from saccade.interop.imram import import_imram
@@ -9,13 +18,14 @@ from saccade.interop.verification import Case, Stage, as_json, names, verify
 from saccade.interop.vsrn import import_vsrn
 
 # official checkpoint and vocabulary → model
-IMPORTERS = {"scan": import_scan, "vsrn": import_vsrn, "imram": import_imram, "gsmn": import_gsmn}
+IMPORTERS = {"scan": import_scan, "vsrn": import_vsrn, "camp": import_camp, "imram": import_imram, "gsmn": import_gsmn}
 
 __all__ = [
     "IMPORTERS",
     "Case",
     "Stage",
     "as_json",
+    "import_camp",
     "import_gsmn",
     "import_imram",
     "import_scan",
@@ -24,6 +34,7 @@ __all__ = [
     "read_checkpoint",
     "verify",
     "verify_bottomup",
+    "verify_camp",
     "verify_gsmn",
     "verify_imram",
     "verify_recall",

@@ -1,5 +1,6 @@
 """One file per paper, read beside the paper; the registry knows them all."""
 
+from saccade.models.camp import Camp, CampConfig
 from saccade.models.gsmn import Gsmn, GsmnConfig
 from saccade.models.imram import Imram, ImramConfig
 from saccade.models.matcher import Matcher
@@ -10,6 +11,8 @@ from saccade.models.vse import Vse, VseConfig
 from saccade.models.vsrn import Vsrn, VsrnConfig
 
 __all__ = [
+    "Camp",
+    "CampConfig",
     "Entry",
     "Gsmn",
     "GsmnConfig",
