@@ -13,10 +13,10 @@ from typing import Any
 
 from saccade.config import load_yaml
 from saccade.errors import SaccadeError, did_you_mean
-from saccade.metrics import CUTOFFS
+from saccade.metrics import CUTOFFS, WAYS
 
 FILES = Path(__file__).parent / "files"
-METRICS = ("rsum", *(f"{way}_r{k}" for way in ("i2t", "t2i") for k in CUTOFFS))
+METRICS = ("rsum", *(f"{way}_r{k}" for way in WAYS for k in CUTOFFS))
 
 
 @dataclass(frozen=True)

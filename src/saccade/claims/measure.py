@@ -7,6 +7,7 @@ stopped, or to measure again.
 from __future__ import annotations
 
 import shutil
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,16 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from rich.console import Console
 
 from saccade.claims.plan import Run
+from saccade.data import DataConfig
 from saccade.errors import SaccadeError, explain_os_errors
 from saccade.files import atomic_file, read_json, write_json
 from saccade.metrics import chance, ranks, summary
+from saccade.models import Matcher, load_model
+from saccade.tasks import SplitForModels, similarity_table
+from saccade.training.run import train_run
 
 MEASURED = "measured.json"
 RANKS = "ranks.npz"
@@ -92,7 +98,7 @@ def load_measured(folder: Path) -> Measured | None:
             splits = dict.fromkeys(key.partition("/")[0] for key in arrays.files)
             names = ("image_to_text", "text_to_image", "image_of_text")
             found = {split: QueryRanks(*(arrays[f"{split}/{name}"] for name in names)) for split in splits}
-    except (ValueError, KeyError, EOFError) as error:
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise SaccadeError(f"{path} is damaged: remove {folder}, and it is trained again") from error
     facts = {key: value for key, value in read_json(folder / MEASURED).items() if key != "splits"}
     return Measured(facts, found)
@@ -114,18 +120,10 @@ def load_table(folder: Path, split: str) -> Float[np.ndarray, "image text"]:
         raise SaccadeError(f"{path} is damaged: remove it, and the run is measured again") from error
 
 
-OpenSplit = Callable[..., Any]
-
-
-def carry_out(run: Run, runs: Path, lean: bool, open_split: OpenSplit | None = None) -> None:
+def carry_out(
+    run: Run, runs: Path, lean: bool, split_of: Callable[[DataConfig, str], SplitForModels] = SplitForModels
+) -> None:
     """Train a run, or go on with it, and measure it. With `lean`, its weights are not kept."""
-    from rich.console import Console
-
-    from saccade.data import open_split as open_anew
-    from saccade.models import Matcher, load_model
-    from saccade.tasks import similarity_table
-    from saccade.training.run import train_run
-
     folder = runs / run.name
     known = load_measured(folder)
     found: dict[str, QueryRanks] = {}
@@ -139,7 +137,7 @@ def carry_out(run: Run, runs: Path, lean: bool, open_split: OpenSplit | None = N
     model = load_model(folder, Matcher).to(run.config.trainer.accelerator)
     facts["parameters"] = model.parameter_count()
     for split in run.splits:
-        data = (open_split or open_anew)(run.config.data, split, model.sight.size if model.sight is not None else None)
+        data = split_of(run.config.data, split).seen_by(model, folder)
         table = similarity_table(model, data)
         found[split] = query_ranks(table, data.image_of_text)
         if run.tables:

@@ -95,7 +95,7 @@ def _variants(claim: Claim) -> str:
         words = f"`{' '.join(variant.settings)}`" if variant.settings else "the recipe as it is"
         made = f"similarities of {' and '.join(variant.ensemble)} averaged" if variant.ensemble else words
         rows.append([variant.label, "" if variant.ensemble else variant.system, made])
-    return table(["variant", "system", "settings"], rows, numbers=False)
+    return table(["variant", "system", "settings"], rows, words=3)
 
 
 def _figures(claim: Claim, split: SplitFindings) -> list[str]:
@@ -103,14 +103,13 @@ def _figures(claim: Claim, split: SplitFindings) -> list[str]:
     if some is None:
         return [f"## On {split.title}", "Not measured yet."]
     columns = [*COLUMNS, *([claim.metric] if claim.metric not in COLUMNS else [])]
-    names = {"i2t_r1": "picture→text R@1", "t2i_r1": "text→picture R@1", "rsum": "rsum"}
     rows = [["chance", *(f"{some.chance()[column]:.1f}" for column in columns), ""]]
     for label, by_seed in split.ranks.items():
         values = [split.figures(label, column) for column in columns]
         cells = [mean_and_spread(one) if one else "–" for one in values]
         rows.append([label, *cells, str(len(by_seed))])
     counts = f"{len(some.image_to_text):,} pictures, {len(some.text_to_image):,} texts"
-    head = ["", *(names.get(column, metric_name(column)) for column in columns), "seeds"]
+    head = ["", *map(metric_name, columns), "seeds"]
     return [
         f"## On {split.title}",
         f"Recall in per cent, mean ± standard deviation over seeds ({counts}).",
@@ -122,12 +121,12 @@ def _differences(findings: Findings) -> list[str]:
     if not any(split.comparisons for split in findings.splits):
         return []
     rows = [
-        [f"{one.better} > {one.worse}", split.title, *_tested(one), one.verdict]
+        [f"{one.better} > {one.worse}", split.title, one.verdict, *_tested(one)]
         for split in findings.splits
         for one in split.comparisons
     ]
-    head = ["expected", "on", "difference", "each seed", "95 % over pictures", "p, queries", "p, seeds", "verdict"]
-    return [f"## Differences in {metric_name(findings.claim.metric)}", table(head, rows)]
+    head = ["expected", "on", "verdict", "difference", "each seed", "95 % over pictures", "p, queries", "p, seeds"]
+    return [f"## Differences in {metric_name(findings.claim.metric)}", table(head, rows, words=3)]
 
 
 def _tested(one: Comparison) -> list[str]:
@@ -171,9 +170,9 @@ def _making(findings: Findings, request: Request) -> list[str]:
     return lines
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = True) -> str:
-    """A Markdown table; columns after the first are set to the right where they hold numbers."""
-    rule = ["---", *(["---:" if numbers else "---"] * (len(head) - 1))]
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
+    """A Markdown table whose first so many columns hold words; numbers are set to the right."""
+    rule = ["---" if column < words else "---:" for column in range(len(head))]
     return "\n".join(f"| {' | '.join(_cell(cell) for cell in row)} |" for row in (head, rule, *rows))
 
 
@@ -208,7 +207,8 @@ def _overview(out: Path) -> str:
                 *(_verdict(by_split.get(column)) for column in columns),
             ]
         )
-    return table(["claim", "it says", *(f"{data}, {split}" for data, split in columns)], rows, numbers=False)
+    head = ["claim", "it says", *(f"{data}, {split}" for data, split in columns)]
+    return table(head, rows, words=len(head))
 
 
 def _verdict(split: Mapping[str, Any] | None) -> str:

@@ -11,16 +11,16 @@ import numpy as np
 from saccade.claims.findings import Findings, SplitFindings
 from saccade.explain.reading import PALETTE
 from saccade.files import atomic_file
+from saccade.metrics import WAYS
 
 INK, FAINT = "#1d2429", "#8a949c"
 PANEL_WIDTH, ROW_HEIGHT = 3.1, 0.46  # inches
-NAMES = {"rsum": "rsum (sum of six recalls)", "i2t": "picture→text", "t2i": "text→picture"}
 
 
 def metric_name(metric: str) -> str:
     """`t2i_r5` as readers know it: text→picture R@5."""
     way, _, cutoff = metric.partition("_r")
-    return NAMES[metric] if metric in NAMES else f"{NAMES[way]} R@{cutoff}"
+    return f"{WAYS[way]} R@{cutoff}" if cutoff else "rsum"
 
 
 def draw_claim(findings: Findings, path: Path) -> bool:

@@ -15,17 +15,20 @@ import numpy as np
 from jaxtyping import Float
 
 from saccade.claims.measure import QueryRanks
-from saccade.metrics import CUTOFFS
+from saccade.metrics import CUTOFFS, WAYS
 
 DRAWS = 10_000
 LEVEL = 0.05
 CHUNK = 1_000  # draws made at once
 
-Verdict = Literal["holds", "direction right, not significant", "does not hold", "opposite", "not measured"]
+Verdict = Literal[
+    "holds", "direction right, not significant", "does not hold", "opposite", "too few seeds", "not measured"
+]
 VERDICTS: tuple[Verdict, ...] = (  # from bad to good
     "opposite",
     "does not hold",
     "not measured",
+    "too few seeds",
     "direction right, not significant",
     "holds",
 )
@@ -50,7 +53,7 @@ class Comparison:
 def contributions(found: QueryRanks, metric: str) -> Float[np.ndarray, " image"]:
     """The metric as a sum over pictures: what a picture and its own captions, as queries, add to it."""
     images, texts = len(found.image_to_text), len(found.text_to_image)
-    wanted = [(way, k) for way in ("i2t", "t2i") for k in CUTOFFS if metric in ("rsum", f"{way}_r{k}")]
+    wanted = [(way, k) for way in WAYS for k in CUTOFFS if metric in ("rsum", f"{way}_r{k}")]
     total = np.zeros(images)
     for way, k in wanted:
         if way == "i2t":
@@ -85,9 +88,10 @@ def compare(
 
 def judge(differences: Sequence[float], p_queries: float) -> Verdict:
     """The rule of docs/claims/index.md."""
-    mean = float(np.mean(differences))
-    sure = p_queries < LEVEL and len(differences) > 1
-    if mean > 0:
+    if len(differences) < 2:
+        return "too few seeds"
+    sure = p_queries < LEVEL
+    if np.mean(differences) > 0:
         return "holds" if sure and min(differences) > 0 else "direction right, not significant"
     return "opposite" if sure and max(differences) < 0 else "does not hold"
 

@@ -147,11 +147,11 @@ def _carry_out_here(threads: int) -> CarryOut:
 
     import torch
 
-    from saccade.data import open_split
+    from saccade.tasks import SplitForModels
 
     torch.set_num_threads(threads)
-    opened = lru_cache(maxsize=8)(open_split)  # a worker meets the same few splits again and again
-    return lambda run, runs, lean: carry_out(run, runs, lean, opened)
+    splits = lru_cache(maxsize=8)(SplitForModels)  # a worker meets the same few again and again
+    return lambda run, runs, lean: carry_out(run, runs, lean, splits)
 
 
 def _free_memory() -> None:

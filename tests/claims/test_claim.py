@@ -1,0 +1,114 @@
+"""Claim files: what they may say, and the sentence for what they may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_claims import claim_values, toy_claim
+
+from saccade.claims import Request, claim_names, load_claim, plan
+from saccade.claims.claim import read_claim
+from saccade.errors import SaccadeError
+from saccade.training.run import run_config
+
+
+@pytest.mark.parametrize("name", claim_names())
+def test_every_claim_of_the_package_can_be_planned_on_every_data_set(name: str) -> None:
+    """Its settings are settings of its system, and no two of its variants are the same training."""
+    claim = load_claim(name)
+    trained = [variant for variant in claim.variants if not variant.ensemble]
+    for data in ("world", "flickr8k"):
+        assert len(plan([claim], Request((data,), seeds=1))) == len(trained)
+
+
+def test_a_chain_stands_for_pairs_of_neighbours() -> None:
+    variants = {f"K={k}": {"settings": [f"layers={k}"]} for k in (1, 2, 3)}
+    claim = toy_claim(variants=variants, expect=["K=3 > K=2 > K=1", "K=3 > K=2"])
+    assert claim.expect == (("K=3", "K=2"), ("K=2", "K=1"))
+
+
+def test_a_variant_takes_the_system_of_its_claim_unless_it_names_one() -> None:
+    claim = toy_claim(variants={"a": {}, "b": {"system": "vse"}}, expect=["a > b"])
+    assert [variant.system for variant in claim.variants] == ["scan", "vse"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"statment": "x"}, 'no key "statment"; did you mean "statement"'),
+        ({"expect": ["attention > SumMax"]}, 'no variant "SumMax"; did you mean "Sum-Max"'),
+        ({"expect": ["attention"]}, "LABEL > LABEL"),
+        ({"expect": []}, "at least once"),
+        ({"expect": ["attention > Sum-Max", "Sum-Max > attention"]}, "contradicts itself"),
+        ({"expect": ["attention > attention"]}, "contradicts itself"),
+        ({"expect": "attention > Sum-Max"}, "list of texts"),
+        ({"metric": "rsun"}, 'no metric "rsun"; did you mean "rsum"'),
+        ({"variants": {"attention": {}}}, "at least two variants"),
+        ({"variants": {"attention": {}, "Sum-Max": {"setings": []}}}, 'did you mean "settings"'),
+        ({"variants": {"attention": {}, "Sum-Max": {"settings": ["pool"]}}}, '"pool" is not of the form key=value'),
+        ({"variants": {"attention": {}, "Sum-Max": {"ensemble": ["nobody"]}}}, 'no variant "nobody"'),
+        ({"variants": {"attention": {}, "Sum-Max": {"ensemble": ["attention"], "settings": []}}}, "neither settings"),
+        ({"variants": {"attention": {}, 7: {}}}, "must be text"),
+        ({"data": {"world": {"split": ["test"]}}}, 'did you mean "splits"'),
+        ({"data": ["world"]}, "must be a mapping"),
+        ({"paper": {"title": "x"}}, "paper.venue must be text"),
+        ({"published": {"data": "x"}}, "must be a list"),
+        (
+            {"published": [{"data": "x", "metric": "rsum", "source": "y", "values": {"attention": "high"}}]},
+            "must be a number",
+        ),
+        ({"published": [{"data": "x", "metric": "rsum", "values": {"attention": 1}}]}, "source must be text"),
+    ],
+)
+def test_a_slip_in_a_file_is_a_sentence(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SaccadeError, match=sentence) as caught:
+        read_claim("toy", claim_values(**changes), "toy.yaml")
+    assert str(caught.value).startswith("toy.yaml")
+
+
+def test_what_is_missing_is_named() -> None:
+    values = claim_values()
+    del values["statement"]
+    with pytest.raises(SaccadeError, match=r"toy.yaml has no statement"):
+        read_claim("toy", values, "toy.yaml")
+
+
+def test_a_name_mistyped_is_answered_with_the_nearest() -> None:
+    with pytest.raises(SaccadeError, match='did you mean "scan-attention"'):
+        load_claim("scan-atention")
+    with pytest.raises(SaccadeError, match='did you mean "flickr8k"'):
+        Request(("flickr",))
+
+
+def test_a_run_is_named_for_what_matters_only() -> None:
+    """Where the data lie and what computes changes no name; a setting does."""
+    claim = toy_claim(data={"flickr8k": {}})
+    names = [
+        [run.name for run in plan([claim], request)]
+        for request in (
+            Request(("flickr8k",), 1),
+            Request(("flickr8k",), 1, root=Path("elsewhere"), device="cuda"),
+            Request(("flickr8k",), 1, words=("epochs=2",)),
+        )
+    ]
+    assert names[0] == names[1]
+    assert not set(names[0]) & set(names[2])
+    assert names[0][0].startswith("flickr8k/scan-base-")
+    assert names[0][1].startswith("flickr8k/scan-attention_max-pool_sum-")
+
+
+def test_what_claims_share_is_trained_once_and_first_seeds_first() -> None:
+    other = toy_claim(
+        variants={"mean": {"settings": ["pool=mean"]}, "plain": {"settings": ["queries=words"]}},
+        expect=["plain > mean"],
+        data={"world": {"splits": ["hard"]}},
+    )
+    runs = plan([toy_claim(), other], Request(seeds=2))
+    assert [run.seed for run in runs] == [0, 0, 0, 1, 1, 1]
+    shared = next(run for run in runs if "scan-base" in run.name)
+    assert shared.splits == ("test", "hard")
+    assert shared.tables  # an ensemble of the first claim needs them
+    assert not next(run for run in runs if "pool_mean" in run.name).tables
+    assert shared.config.model == run_config("scan", ["data=world"]).model

@@ -1,0 +1,75 @@
+"""A claim on toy variants, made-up ranks, and workers that only pretend: what the tests of the lab share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from saccade.claims.claim import Claim, read_claim
+from saccade.claims.measure import QueryRanks, save_measured, save_table
+from saccade.claims.plan import Run
+from saccade.errors import SaccadeError
+
+IMAGES, EACH = 40, 3
+
+
+def claim_values(**changes: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "title": "Attention or the best region",
+        "system": "scan",
+        "paper": {"title": "Stacked Cross Attention", "venue": "ECCV 2018"},
+        "statement": "Attention beats the best region.",
+        "variants": {
+            "attention": {},
+            "Sum-Max": {"settings": ["attention=max", "pool=sum"]},
+            "both": {"ensemble": ["attention", "Sum-Max"]},
+        },
+        "expect": ["attention > Sum-Max"],
+        "data": {"world": {"splits": ["test"]}},
+    }
+    return {**values, **changes}
+
+
+def toy_claim(**changes: Any) -> Claim:
+    return read_claim("toy", claim_values(**changes), "toy.yaml")
+
+
+def toy_table(quality: float, seed: int) -> np.ndarray:
+    """Similarities in which the right pairs stand out by `quality`."""
+    noise = np.random.default_rng(seed).normal(size=(IMAGES, IMAGES * EACH))
+    return noise + quality * (owners()[None] == np.arange(IMAGES)[:, None])
+
+
+def owners() -> np.ndarray:
+    return np.repeat(np.arange(IMAGES), EACH)
+
+
+def toy_ranks(quality: float, seed: int) -> QueryRanks:
+    from saccade.claims.measure import query_ranks
+
+    return query_ranks(toy_table(quality, seed), owners())
+
+
+def finish(run: Run, runs: Path, quality: float) -> None:
+    """Leave behind what a finished run of this quality would."""
+    folder = runs / run.name
+    folder.mkdir(parents=True)
+    facts = {"run": run.name, "seconds": 2.0, "device": "cpu (toy)", "torch": "2"}
+    save_measured(folder, facts, {split: toy_ranks(quality, run.seed) for split in run.splits})
+    if run.tables:
+        for split in run.splits:
+            save_table(folder, split, toy_table(quality, run.seed))
+
+
+def pretend(run: Run, runs: Path, lean: bool) -> None:
+    """A worker's work: the first seed's Sum-Max kills its process, the second's meets a bug, the third's is refused."""
+    if "max" in run.name:
+        if run.seed == 0:
+            os._exit(9)
+        if run.seed == 1:
+            raise ValueError("first line\nsecond line")
+        raise SaccadeError("the toy is broken")
+    finish(run, runs, 2.0)
