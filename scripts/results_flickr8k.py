@@ -24,7 +24,7 @@ from rich.console import Console
 from saccade.data import open_split
 from saccade.data.records import CaptionedImages
 from saccade.files import read_json, write_json, write_text
-from saccade.metrics import CUTOFFS, chance, recall
+from saccade.metrics import CUTOFFS, chance, mean_and_spread, recall
 from saccade.models import Matcher, load_model
 from saccade.tasks import ensemble_of, similarity_table
 from saccade.training.run import load_run_config
@@ -72,13 +72,8 @@ def opened(folder: Path, device: str, splits: dict[object, CaptionedImages]) -> 
     return model, key
 
 
-def cell(values: list[float]) -> str:
-    spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.1f}{spread}"
-
-
 def row(name: str, runs: list[dict[str, float]]) -> str:
-    return f"| {name} | " + " | ".join(cell([run[column] for run in runs]) for column in COLUMNS) + " |"
+    return f"| {name} | " + " | ".join(mean_and_spread([run[column] for run in runs]) for column in COLUMNS) + " |"
 
 
 def main() -> None:

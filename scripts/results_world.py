@@ -17,7 +17,7 @@ from rich.console import Console
 
 from saccade.data import open_split
 from saccade.files import write_json, write_text
-from saccade.metrics import chance, recall
+from saccade.metrics import chance, mean_and_spread, recall
 from saccade.models import Matcher, load_model
 from saccade.tasks import similarity_table
 from saccade.training.run import RunConfig, run_config, train_run
@@ -43,11 +43,6 @@ def evaluate(models: list[Matcher], config: RunConfig) -> Figures:
     return found
 
 
-def cell(values: list[float]) -> str:
-    spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.1f}{spread}"
-
-
 def table(results: dict[str, list[Figures]]) -> str:
     heading = " | ".join(
         f"{SPLITS[s]}: {f.replace('i2t_r1', 'picture→text R@1').replace('t2i_r1', 'text→picture R@1')}"
@@ -55,7 +50,9 @@ def table(results: dict[str, list[Figures]]) -> str:
     )
     lines = [f"| | {heading} |", "|---|" + "---:|" * len(COLUMNS)]
     for name, runs in results.items():
-        lines.append(f"| {name} | " + " | ".join(cell([run[s][f] for run in runs]) for s, f in COLUMNS) + " |")
+        lines.append(
+            f"| {name} | " + " | ".join(mean_and_spread([run[s][f] for run in runs]) for s, f in COLUMNS) + " |"
+        )
     return "\n".join(lines)
 
 
