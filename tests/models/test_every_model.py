@@ -37,6 +37,16 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {"memory": "none", "steps": 2},
         {"steps": 1, "region_encoder": "weight_norm", "slope": 0.0},
     ],
+    "camp": [
+        {},
+        {"fusion": False, "heads": 0},
+        {"fusion": False, "heads": 0, "text_length": 50},
+        {"rounds": 1},
+        {"rounds": 1, "fusion": False},
+        {"gate": False, "budget_mb": 0},
+        {"rounds": 1, "gate": False, "heads": 0, "unit_regions": True, "unit_words": True},
+        {"heads": 1, "text_length": 9, "bidirectional": False, "region_encoder": "weight_norm"},
+    ],
     "vse": [{}, {"text_pool": "mean", "bidirectional": True}],
 }
 CASES = [
