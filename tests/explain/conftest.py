@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,6 +27,26 @@ def make_explanation(
     for i in range(len(words)):
         weights[i, 0 if i < len(words) / 2 or regions == 1 else 1] = 1.0
     return Explanation(image, words, weights, boxes, 0.5, rng.uniform(0, 1, len(words)))
+
+
+def tell_all(explanation: Explanation, steps: int = 3, seed: int = 0) -> Explanation:
+    """The same match with all that a model may tell, at random."""
+    rng = np.random.default_rng(seed)
+    words, regions = explanation.weights.shape
+    return replace(
+        explanation,
+        region_score=rng.uniform(0, 1, (regions,)),
+        steps=rng.uniform(0, 1, (steps, words, regions)),
+        word_gate=rng.uniform(0, 1, (words,)),
+        region_gate=rng.uniform(0, 1, (regions,)),
+        word_links=rng.uniform(0, 1, (words, words)),
+        region_links=rng.normal(0, 1, (regions, regions)),
+    )
+
+
+@pytest.fixture
+def full() -> Callable[..., Explanation]:
+    return tell_all
 
 
 @pytest.fixture

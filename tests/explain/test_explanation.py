@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,6 +59,62 @@ def test_from_alignment_drops_padding_and_special_words() -> None:
     np.testing.assert_allclose(unpadded.boxes, boxes[:2])
 
 
+def rich_alignment(extra_words: int = 0, extra_regions: int = 0) -> Alignment:
+    """One pair of <start> red ball <end> and 3 regions, with all that a model may tell, and padding at will."""
+    torch.manual_seed(1)
+    words, regions = 4 + extra_words, 3 + extra_regions
+
+    def some(*shape: int) -> torch.Tensor:
+        """Random where the pair is real, a number that must never be seen where it is padding."""
+        real = {words: 4, regions: 3}
+        inner, value = torch.rand(*(real.get(n, n) for n in shape)), torch.full(shape, 77.0)
+        value[tuple(slice(n) for n in inner.shape)] = inner
+        return value
+
+    words_real, regions_real = torch.arange(words) < 4, torch.arange(regions) < 3
+    return Alignment(
+        weights=some(1, words, regions),
+        score=torch.tensor([0.5]),
+        word_mask=words_real[None],
+        region_mask=regions_real[None],
+        word_score=some(1, words),
+        region_score=some(1, regions),
+        steps=some(1, 2, words, regions),
+        word_gate=some(1, words),
+        region_gate=some(1, regions),
+        word_links=some(1, words, words),
+        region_links=some(1, regions, regions),
+    )
+
+
+OPTIONAL = ("word_score", "region_score", "steps", "word_gate", "region_gate", "word_links", "region_links")
+
+
+def test_what_only_some_models_tell_loses_padding_and_special_words_too() -> None:
+    words, boxes, image = ("<start>", "red", "ball", "<end>"), np.full((3, 4), 0.5), np.zeros((8, 8, 3), np.uint8)
+    alignment = rich_alignment()
+    plain = Explanation.from_alignment(alignment, 0, words, boxes, image)
+    assert plain.steps is not None
+    assert plain.word_links is not None
+    np.testing.assert_allclose(plain.steps, alignment.steps[0, :, 1:3])  # type: ignore[index]
+    np.testing.assert_allclose(plain.word_links, alignment.word_links[0, 1:3, 1:3])  # type: ignore[index]
+    np.testing.assert_allclose(plain.word_gate, alignment.word_gate[0, 1:3])  # type: ignore[index,arg-type]
+    np.testing.assert_allclose(plain.region_links, alignment.region_links[0])  # type: ignore[index,arg-type]
+    for extra_words, extra_regions in ((3, 0), (0, 7), (3, 7)):
+        padded = Explanation.from_alignment(rich_alignment(extra_words, extra_regions), 0, words, boxes, image)
+        for name in OPTIONAL:
+            np.testing.assert_array_equal(getattr(padded, name), getattr(plain, name))
+
+
+def test_an_alignment_whose_parts_do_not_fit_is_refused() -> None:
+    words, boxes, image = ("<start>", "red", "ball", "<end>"), np.full((3, 4), 0.5), np.zeros((8, 8, 3), np.uint8)
+    good = rich_alignment()
+    for name in OPTIONAL:
+        bad = replace(good, **{name: getattr(good, name)[..., :-1]})
+        with pytest.raises(SaccadeError, match=rf"the alignment's {name} must be \[pair, "):
+            Explanation.from_alignment(bad, 0, words, boxes, image)
+
+
 def test_from_alignment_refuses_words_or_boxes_of_another_pair() -> None:
     alignment, image = toy_alignment(), np.zeros((4, 4, 3), np.uint8)
     with pytest.raises(SaccadeError, match="5 words, the sentence 3"):
@@ -68,7 +125,7 @@ def test_from_alignment_refuses_words_or_boxes_of_another_pair() -> None:
 
 def test_wrong_shapes_and_numbers_are_named(make: Make) -> None:
     good = make()
-    for changes, sentence in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"image": good.image[..., 0]}, "image must be uint8"),
         ({"image": good.image / 255}, "image must be uint8"),
         ({"words": ()}, "no words"),
@@ -77,7 +134,17 @@ def test_wrong_shapes_and_numbers_are_named(make: Make) -> None:
         ({"word_score": np.zeros(3)}, "9 word scores"),
         ({"weights": good.weights * np.nan}, "weights must be finite"),
         ({"score": float("inf")}, "score must be finite"),
-    ]:
+        ({"region_score": np.zeros(9)}, r"region_score must be \[36 regions\]"),
+        ({"steps": good.weights}, r"steps must be \[steps, 9 words, 36 regions\]"),
+        ({"steps": good.weights[None][:0]}, "steps must be"),
+        ({"word_gate": np.zeros((9, 1))}, r"word_gate must be \[9 words\]"),
+        ({"word_gate": np.full(9, 1.5)}, r"word_gate must lie in 0\.\.1, not in 1\.5"),
+        ({"region_gate": np.full(36, -0.1)}, "region_gate must lie"),
+        ({"word_links": np.zeros((9, 8))}, r"word_links must be \[9 words, 9 words\]"),
+        ({"region_links": np.zeros((9, 9))}, r"region_links must be \[36 regions, 36 regions\]"),
+        ({"region_links": np.full((36, 36), np.nan)}, "region_links must be finite"),
+    ]
+    for changes, sentence in cases:
         with pytest.raises(SaccadeError, match=sentence):
             replace(good, **changes)
 

@@ -16,7 +16,8 @@ from PIL import Image
 from saccade.errors import SaccadeError
 from saccade.explain import Explanation, write_gallery
 from saccade.explain.figure import light_uri, match_figure, picture_uri
-from saccade.explain.heat import illuminate
+from saccade.explain.heat import illuminate, spread
+from saccade.explain.panels import find_panels
 
 Make = Callable[..., Explanation]
 NASTY = '<script>alert("x")</script>'
@@ -115,6 +116,37 @@ def test_long_captions_and_any_number_of_regions(make: Make, regions: int) -> No
 def test_an_explanation_saves_itself_as_a_page(make: Make, tmp_path: Path) -> None:
     path = make().save(tmp_path / "why.html")
     assert Tags(path.read_text()).count("figure") == 1
+
+
+def test_looks_have_buttons_lights_and_boxes_of_their_own(make: Make, full: Make) -> None:
+    explanation = full(make(("red", "ball")), steps=3)
+    tags = Tags(match_figure(explanation))
+    buttons = [a["data-look"] for _, a in tags.seen if a.get("class") == "look"]
+    assert buttons == ["0", "1", "2", "3"]
+    assert explanation.steps is not None
+    for tile in (a for tag, a in tags.seen if tag == "li"):
+        lights = dict(re.findall(r"--light(\d?):url\(([^)]*)\)", tile["style"] or ""))
+        assert set(lights) == {"", "1", "2", "3"}
+        heat = spread(explanation.steps[1, int(tile["data-word"] or 0)], explanation.boxes, (72, 72))
+        assert lights["2"] == light_uri(heat)
+    drawings = [a for tag, a in tags.seen if tag == "svg" and "data-look" in a]
+    assert [("hidden" in a) for a in drawings] == [False, True, True, True] * 2
+
+
+def test_gates_are_bars_and_panels_are_pictures_with_words_for_those_who_cannot_see_them(
+    make: Make, full: Make
+) -> None:
+    explanation = full(make(("red", "ball")))
+    page = match_figure(explanation)
+    tags = Tags(page)
+    assert explanation.word_gate is not None
+    gauges = [a["style"] for _, a in tags.seen if a.get("class") == "gauge gate"]
+    assert gauges == [f"--strength:{gate:.3f}" for gate in explanation.word_gate]
+    pictures = [a for tag, a in tags.seen if tag == "img"]
+    assert [(a["alt"] or "").partition(":")[0] for a in pictures] == [p.name for p in find_panels(explanation)]
+    for a in pictures:
+        assert decode(a["src"] or "").width > 1000
+    assert Tags(match_figure(make())).count("img") == 0
 
 
 def test_a_gallery_needs_a_page_name_and_something_to_show(make: Make, tmp_path: Path) -> None:

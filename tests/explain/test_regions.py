@@ -12,6 +12,7 @@ from PIL import Image
 
 from saccade.errors import SaccadeError
 from saccade.explain import regions
+from saccade.explain.brush import rgb
 from saccade.explain.contact_sheet import MOST, draw_sheet, save_sheet
 from saccade.explain.regions import RegionPicture, draw_regions
 from saccade.vision import open_picture
@@ -89,7 +90,7 @@ def test_a_named_box_is_drawn_where_it_is_in_its_own_colour() -> None:
     photo = photo_with(2, boxes=np.array([[0.2, 0.4, 0.5, 0.8], [0.6, 0.5, 0.9, 0.9]]), scores=np.array([0.9, 0.3]))
     drawn = np.asarray(draw_regions(photo, 2, size=(1000, 1000))).astype(int)
     for x, colour in ((202, regions.COLOURS[0]), (602, regions.COLOURS[1])):
-        assert np.abs(drawn[700, x] - regions.rgb(colour)).max() < 30
+        assert np.abs(drawn[700, x] - rgb(colour)).max() < 30
     thin = np.asarray(draw_regions(photo, 1, size=(1000, 1000))).astype(int)
     assert np.ptp(thin[700, 600:605], axis=1).max() < 10  # the rest are grey lines …
     assert np.abs(thin[700, 600:605] - 90).max() > 30  # … that can be seen

@@ -169,10 +169,10 @@ def _draw_arrow(sheet: Image.Image, at: tuple[int, int], tone: str, thickness: f
 
 
 def _draw_order(sheet: Image.Image, source: Image.Image, explanation: Explanation, y: int) -> None:
-    """The regions in the order in which the model takes them in, each with its weight, as many as there is room for."""
+    """The regions in the order in which the model takes them in, each with its score, as many as there is room for."""
     assert explanation.region_score is not None
     scores, pen = explanation.region_score, ImageDraw.Draw(sheet)
-    text = "the regions in the model's order, with their weights"
+    text = "the regions in the model's order, with their scores"
     pen.text((0, y + 26), text, INK, font(text, LABEL - 4), anchor="ls")
     peak = max(float(np.abs(scores).max()), 1e-9)
     x = 0

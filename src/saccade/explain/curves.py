@@ -13,7 +13,7 @@ from saccade.explain.brush import Frame, rgb
 
 Point = tuple[float, float]
 
-FINE = 3  # lines are drawn so many times as large and then reduced
+FINE = 2  # lines are drawn so many times as large and then reduced
 RIM = (10, 12, 14, 170)  # the dark edge that keeps a line apart from any picture
 
 

@@ -16,8 +16,9 @@ from PIL import Image
 
 from saccade.explain.brush import free_spot, pixels
 from saccade.explain.explanation import Explanation
-from saccade.explain.heat import colour_table
+from saccade.explain.heat import colour_table, spread
 from saccade.explain.lettering import fit, width
+from saccade.explain.panels import draw_panel, find_panels
 from saccade.explain.reading import (
     PALETTE,
     Place,
@@ -71,13 +72,15 @@ def match_figure(explanation: Explanation) -> str:
         for word, text in enumerate(explanation.words)
         if any(c.isalnum() for c in text)
     )
+    framed = " · framed bars: gates, how far a word lets in what it found" * (explanation.word_gate is not None)
     return (
         f'<figure class="match" style="--picture:url({picture})">\n'
         f'<div class="stage" role="img" aria-label="{sentence}" style="aspect-ratio:{wide}/{height}">'
         f'<div class="light"></div>{_places(explanation, places)}'
         f'<svg class="boxes" viewBox="0 0 1000 1000" preserveAspectRatio="none"></svg></div>\n'
         f'<figcaption><p class="sentence">{_sentence(explanation, hue)}</p>\n'
-        f'<p class="score">score {explanation.score:.3f}</p>\n<ol class="tiles">{tiles}</ol></figcaption>\n</figure>'
+        f'<p class="score">score {explanation.score:.3f}{framed}</p>\n{_looks(explanation)}'
+        f'<ol class="tiles">{tiles}</ol></figcaption>\n{_panels(explanation)}</figure>'
     )
 
 
@@ -97,10 +100,39 @@ def _sentence(explanation: Explanation, hue: dict[int, str]) -> str:
     return "".join(parts)
 
 
+def _looks(explanation: Explanation) -> str:
+    """Buttons that show one look at a time, where the model looked several times; they appear with the script."""
+    if explanation.steps is None:
+        return ""
+    names = ["together", *(f"look {step + 1}" for step in range(len(explanation.steps)))]
+    buttons = "".join(
+        f'<button type="button" class="look" data-look="{number}" aria-pressed="{pressed}">{name}</button>'
+        for number, (name, pressed) in enumerate(
+            zip(names, ["true", *("false",) * len(explanation.steps)], strict=True)
+        )
+    )
+    return f'<div class="looks" hidden role="group" aria-label="which look the tiles show">{buttons}</div>\n'
+
+
+def _panels(explanation: Explanation) -> str:
+    """The drawn panels, as they lie below a strip."""
+    return "".join(
+        f'<div class="panel"><img alt="{escape(f"{panel.name}: {panel.note}", quote=True)}" src="'
+        f'{_data_uri(draw_panel(panel, explanation), "WEBP", "image/webp", quality=86, method=2)}"></div>\n'
+        for panel in find_panels(explanation)
+    )
+
+
 def _tile(explanation: Explanation, word: int, hue: str) -> str:
     height, wide = explanation.image.shape[:2]
     scale = LIGHT_SIDE / max(height, wide)
-    heat = explanation.heat(word, (max(1, round(height * scale)), max(1, round(wide * scale))))
+    size = max(1, round(height * scale)), max(1, round(wide * scale))
+    lights = f"--light:url({light_uri(explanation.heat(word, size))})"
+    boxes = _boxes(explanation, explanation.weights[word])
+    if explanation.steps is not None:
+        for number, weights in enumerate(explanation.steps[:, word], start=1):
+            lights += f";--light{number}:url({light_uri(spread(weights, explanation.boxes, size))})"
+            boxes += _boxes(explanation, weights, number)
     kind = "content" if is_content(explanation.words[word]) else "function"
     scores = strengths(explanation)
     gauge = ""
@@ -109,20 +141,27 @@ def _tile(explanation: Explanation, word: int, hue: str) -> str:
             f'<span class="gauge" style="--strength:{scores[word]:.3f}"><i></i></span>'
             f'<span class="sr">score {explanation.word_score[word]:.2f}</span>'
         )
+    if explanation.word_gate is not None:
+        gauge += (
+            f'<span class="gauge gate" style="--strength:{explanation.word_gate[word]:.3f}"><i></i></span>'
+            f'<span class="sr">gate {explanation.word_gate[word]:.2f}</span>'
+        )
     return (
-        f'<li class="tile {kind}{hue}" data-word="{word}" style="--light:url({light_uri(heat)})">'
-        f'<span class="thumb" style="aspect-ratio:{wide}/{height}">{_boxes(explanation, word)}</span>'
+        f'<li class="tile {kind}{hue}" data-word="{word}" style="{lights}">'
+        f'<span class="thumb" style="aspect-ratio:{wide}/{height}">{boxes}</span>'
         f'<span class="name">{escape(explanation.words[word])}</span>{gauge}</li>\n'
     )
 
 
-def _boxes(explanation: Explanation, word: int) -> str:
-    share = shares(explanation.weights[word : word + 1])[0]
+def _boxes(explanation: Explanation, weights: Float[Array, " region"], look: int = 0) -> str:
+    """A word's strongest boxes at one look; those of look 0, all looks together, are seen first."""
+    share = shares(weights[None])[0]
     drawn = ""
     for region in top_regions(share):
         strength = float(share[region] / share.max())
         drawn += _rect(explanation.boxes[region], 1 + strength, 0.25 + 0.75 * strength**2)
-    return f'<svg viewBox="0 0 1000 1000" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg>'
+    which = f' data-look="{look}"' + " hidden" * bool(look)
+    return f'<svg{which} viewBox="0 0 1000 1000" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg>'
 
 
 def _rect(box: Float[Array, " 4"], stroke: float, opacity: float, kind: str = "") -> str:

@@ -65,6 +65,15 @@ print-color-adjust:exact;-webkit-print-color-adjust:exact}
 .name{display:block;margin-top:.28rem;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .gauge{display:block;height:3px;border-radius:2px;background:var(--rule);overflow:hidden;print-color-adjust:exact}
 .gauge i{display:block;height:100%;width:calc(100%*var(--strength));background:currentColor}
+.gate{height:9px;margin-top:3px;border:1px solid;background:none}
+.looks{display:flex;flex-wrap:wrap;gap:.3rem;margin:0 0 1rem}
+.look{all:unset;cursor:pointer;padding:.1rem .7rem;border:1px solid var(--rule);border-radius:1rem;font-size:.86rem;
+color:var(--soft)}
+.look[aria-pressed=true]{background:var(--ink);border-color:var(--ink);color:var(--paper)}
+.look:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
+.thumb svg[hidden],.looks[hidden]{display:none}
+.panel{grid-column:1/-1;overflow-x:auto;border-top:1px solid var(--rule)}
+.panel img{display:block;width:100%;min-width:44rem;background:#fff}
 .sr{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 @media (max-width:720px){main{padding:2rem 1rem 3rem}.match{grid-template-columns:1fr}
 .stage{position:relative;top:0}h1{font-size:2rem}}
@@ -82,6 +91,8 @@ SCRIPT = """
 document.querySelectorAll('.match').forEach(function (match) {
   var light = match.querySelector('.light'), boxes = match.querySelector('.boxes');
   var words = Array.from(match.querySelectorAll('.word')), tiles = Array.from(match.querySelectorAll('.tile'));
+  var looks = Array.from(match.querySelectorAll('.look'));
+  var together = tiles.map(function (tile) { return tile.style.getPropertyValue('--light'); });
   var pinned = null;
   function show(word) {
     match.classList.toggle('lit', word !== null);
@@ -91,7 +102,7 @@ document.querySelectorAll('.match').forEach(function (match) {
     tiles.forEach(function (tile) {
       if (tile.dataset.word !== word) return;
       light.style.backgroundImage = tile.style.getPropertyValue('--light');
-      var drawn = tile.querySelector('svg').cloneNode(true);
+      var drawn = tile.querySelector('svg:not([hidden])').cloneNode(true);
       boxes.setAttribute('class', 'boxes ' + (tile.className.match(/c\\d/) || ['']).join(''));
       while (drawn.firstChild) boxes.appendChild(drawn.firstChild);
     });
@@ -101,6 +112,21 @@ document.querySelectorAll('.match').forEach(function (match) {
     part.addEventListener('pointerleave', function () { show(pinned); });
     part.addEventListener('click', function () {
       pinned = pinned === part.dataset.word ? null : part.dataset.word;
+      show(pinned);
+    });
+  });
+  looks.forEach(function (button) {
+    button.parentElement.hidden = false;
+    button.addEventListener('click', function () {
+      var look = button.dataset.look;
+      looks.forEach(function (other) { other.setAttribute('aria-pressed', other === button); });
+      tiles.forEach(function (tile, i) {
+        var light = look === '0' ? together[i] : tile.style.getPropertyValue('--light' + look);
+        tile.style.setProperty('--light', light);
+        tile.querySelectorAll('svg').forEach(function (boxes) {
+          boxes.toggleAttribute('hidden', boxes.dataset.look !== look);
+        });
+      });
       show(pinned);
     });
   });

@@ -96,20 +96,30 @@ def draw_word_graph(explanation: Explanation, places: tuple[Place, ...], room: i
 def lay_words(words: tuple[str, ...], room: int) -> tuple[int, list[list[tuple[int, float, float]]]]:
     """Size of type, and lines of (word, x, width): smaller type first, then more lines; a short line is spaced out."""
     for size in range(CAPTION, SMALLEST - 1, -2):
-        space = 0.9 * size  # wider than in a text: each word is a node
-        lines: list[list[tuple[int, float, float]]] = [[]]
-        x = 0.0
-        for index, word in enumerate(words):
-            wide, gap = min(width(word, size), float(room)), 4.0 if joins_left(word) else space
-            if lines[-1] and x + gap + wide > room:
-                lines.append([])
-            x = x + gap if lines[-1] else 0.0
-            lines[-1].append((index, x, wide))
-            x += wide
+        lines = _lines(words, size, room)
         if len(lines) == 1:
-            more = min((room - x) / max(1, len(words) - 1), 1.1 * size)
+            more = min((room - lines[0][-1][1] - lines[0][-1][2]) / max(1, len(words) - 1), 1.1 * size)
             return size, [[(index, x + more * number, wide) for number, (index, x, wide) in enumerate(lines[0])]]
+    size = next(size for size in range(CAPTION, SMALLEST - 1, -2) if len(_lines(words, size, room)) == len(lines))
+    for narrower in range(95, 40, -5):  # lines of about the same length, so that no word stands alone
+        tried = _lines(words, size, room * narrower / 100)
+        if len(tried) > len(lines) or any(x + wide > room for line in tried for _, x, wide in line):
+            break
+        lines = tried
     return size, lines
+
+
+def _lines(words: tuple[str, ...], size: int, room: float) -> list[list[tuple[int, float, float]]]:
+    lines: list[list[tuple[int, float, float]]] = [[]]
+    x = 0.0
+    for index, word in enumerate(words):
+        wide, gap = min(width(word, size), room), 4.0 if joins_left(word) else 0.9 * size  # each word is a node
+        if lines[-1] and x + gap + wide > room:
+            lines.append([])
+        x = x + gap if lines[-1] else 0.0
+        lines[-1].append((index, x, wide))
+        x += wide
+    return lines
 
 
 def _draw_matches(
