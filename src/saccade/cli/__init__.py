@@ -8,7 +8,21 @@ from typing import Annotated
 
 import typer
 
-from saccade.cli import claims, data, demo, evaluate, explain, extract, leaderboard, official, score, see, train, world
+from saccade.cli import (
+    claims,
+    data,
+    demo,
+    evaluate,
+    explain,
+    extract,
+    leaderboard,
+    models,
+    official,
+    score,
+    see,
+    train,
+    world,
+)
 from saccade.errors import SaccadeError
 from saccade.version import __version__
 
@@ -24,7 +38,7 @@ app.add_typer(world.app, name="world", rich_help_panel="Data")
 app.add_typer(data.app, name="data", rich_help_panel="Data")
 app.command("extract", rich_help_panel="Data")(extract.extract)
 app.command("demo", rich_help_panel="Begin here")(demo.demo)
-app.command("models", rich_help_panel="Models")(train.models)
+app.command("models", rich_help_panel="Models")(models.models)
 app.command("train", rich_help_panel="Models")(train.train)
 app.command("eval", rich_help_panel="Models")(evaluate.evaluate)
 app.command("leaderboard", rich_help_panel="Models")(leaderboard.leaderboard)

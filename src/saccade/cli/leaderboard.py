@@ -65,7 +65,7 @@ def leaderboard(
     given = models or []
     named = {k: v.split(",") for k, _, v in (w.partition("=") for w in given if "=" in w and not is_data_word(w))}
     folders, words, split = sort_words([word for word in given if "=" not in word or is_data_word(word)], split)
-    below = runs or ([] if folders or named else [Path("runs")])
+    below = runs or ([] if folders or named or not Path("runs").is_dir() else [Path("runs")])
     console = Console()
     contenders, trained_on = _contenders(console, folders, named, below, words)
     config = with_words(trained_on, words)
@@ -91,19 +91,25 @@ def _contenders(
     from saccade.models import Matcher, find_model
 
     chosen = [*folders, *(member for members in named.values() for member in members)]
-    for folder in chosen:
+    for folder in folders:
         find_model(folder, Matcher)
+    for name, members in named.items():
+        for folder in members:
+            try:
+                find_model(folder, Matcher)
+            except SaccadeError as error:
+                raise SaccadeError(f"{name}={','.join(members)} sets nothing of the data, and {error}") from error
     data_name = next((w.partition("=")[2] for w in words if w.startswith(("data=", "data.name=", "name="))), None)
     data = check_same_data(chosen) if data_name is None else None
     found = [run for folder in below for run in finished_runs(folder)]
-    if below:
-        kept, shared = share_data(found, data_name or (data.name if data else None))
-        if not kept and not chosen:
-            what = f" on {data_name}" if data_name else ""
-            raise SaccadeError(
-                f"there is no finished run of a matching model{what} below {', '.join(map(str, below))}: train one "
-                "(`saccade train scan data=world`), or name run or model folders"
-            )
+    kept, shared = share_data(found, data_name or (data.name if data else None))
+    if not kept and not chosen:
+        what = f" on {data_name}" if data_name else ""
+        raise SaccadeError(
+            f"there is no finished run of a matching model{what} below {', '.join(map(str, below)) or 'runs'}: train "
+            "one (`saccade train scan data=world`), or name run or model folders"
+        )
+    if found:
         if len(kept) < len(found):
             others = len(found) - len(kept)
             console.print(f"left out: {others} run{'s' if others > 1 else ''} on other data", highlight=False)

@@ -1,4 +1,4 @@
-"""`saccade train` and `saccade models`."""
+"""`saccade train`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from saccade.errors import SaccadeError
-
-
-def models() -> None:
-    """List the systems: name, task, paper and venue."""
-    from saccade.models import entries
-
-    table = Table(title="Models", title_justify="left")
-    for heading in ("name", "task", "paper", "venue"):
-        table.add_column(heading)
-    for entry in entries():
-        table.add_row(entry.name, entry.task, entry.title, entry.venue)
-    Console().print(table)
 
 
 def train(

@@ -63,6 +63,12 @@ def recipe(name: str) -> dict[str, Any]:
         return load_yaml(path) if path.exists() else {}
 
 
+def recipe_data(system: str) -> list[str]:
+    """The data sets that Saccade ships a recipe for."""
+    files = (resources.files("saccade") / "recipes").iterdir()
+    return sorted(file.name.split("-", 1)[1][:-5] for file in files if file.name.startswith(f"{system}-"))
+
+
 def run_config(system: str, words: Sequence[str] = (), file: Path | None = None) -> RunConfig:
     """The paper's defaults, then the recipe for this data set, then a YAML file, then `key=value` words."""
     paper = update(RunConfig(system, entry(system).model.Config()), recipe(system), f"the recipe {system}")
