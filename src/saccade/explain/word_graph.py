@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CUT = 150  # the height of a matched region below its words
 SMALLEST = 28  # of the sentence's type, before it goes on in another line
-FAINTEST = 0.12  # a link weaker than this part of the strongest is not drawn
+FAINTEST = 0.125  # a link weaker than this part of the strongest is not drawn
 PLAIN = "#9aa5ae"  # words without a region
 
 Edge = tuple[int, int, float]  # two nodes and the strength of their link, 0..1

@@ -1,0 +1,70 @@
+"""Every matcher of the registry, untrained, through its alignment to its picture."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+
+from saccade.batch import Alignment, RegionBatch
+from saccade.explain import Explanation
+from saccade.explain.panels import AFFINITY, GATES, GRAPHS, LOOKS, Panel, find_panels
+from saccade.language import Vocabulary
+from saccade.models import Matcher, entries
+
+SENTENCES = ["a red cube", "the small blue ball is left of a cone", "green", "a cube on the large ball"]
+PANEL: dict[str, tuple[Panel, ...]] = {
+    "imram": (LOOKS,),
+    "camp": (GATES,),
+    "gsmn": (GRAPHS,),
+    "vsrn": (AFFINITY,),
+}
+SMALL = {"region_dim": 12, "word_dim": 7, "dim": 32}
+MATCHERS = [entry.name for entry in entries() if issubclass(entry.model, Matcher)]
+
+
+@torch.no_grad()
+def align(
+    name: str, vocabulary: Vocabulary, images: RegionBatch, padding: int = 0
+) -> tuple[Alignment, list[list[str]]]:
+    torch.manual_seed(1)
+    model = next(entry.model for entry in entries() if entry.name == name)
+    sizes = {k: v for k, v in SMALL.items() if k in {f.name for f in fields(model.Config)}}
+    matcher = model(replace(model.Config(), **sizes), vocabulary, "world").double().eval()
+    assert isinstance(matcher, Matcher)
+    texts = matcher.read(SENTENCES)
+    regions = images.to(dtype=torch.float64).pad(padding)
+    alignment = matcher.align(matcher.encode_images(regions), matcher.encode_texts(texts.pad(padding)))
+    return alignment, [list(words) for words in texts.words]
+
+
+@pytest.mark.parametrize("name", MATCHERS)
+def test_a_model_explains_itself_by_its_own_panel(name: str, vocabulary: Vocabulary, toy_images: RegionBatch) -> None:
+    alignment, words = align(name, vocabulary, toy_images)
+    image = np.full((60, 80, 3), 120, np.uint8)
+    for pair, sentence in enumerate(SENTENCES):
+        explanation = Explanation.from_alignment(alignment, pair, words[pair], toy_images.boxes[pair], image)
+        assert " ".join(explanation.words) == sentence
+        wanted = PANEL.get(name, ())
+        if wanted == (AFFINITY,) and len(explanation.boxes) == 1:  # one region takes from none
+            wanted = ()
+        assert find_panels(explanation) == wanted
+    assert explanation.picture().width > 1000
+
+
+@pytest.mark.parametrize("name", MATCHERS)
+def test_padding_never_changes_an_explanation(name: str, vocabulary: Vocabulary, toy_images: RegionBatch) -> None:
+    image = np.zeros((8, 8, 3), np.uint8)
+    plain, words = align(name, vocabulary, toy_images)
+    padded, _ = align(name, vocabulary, toy_images, padding=3)
+    for pair in range(len(SENTENCES)):
+        one, other = (
+            Explanation.from_alignment(a, pair, words[pair], toy_images.pad(more).boxes[pair], image)
+            for a, more in ((plain, 0), (padded, 3))
+        )
+        for field in fields(one):
+            first, second = getattr(one, field.name), getattr(other, field.name)
+            if isinstance(first, np.ndarray | float):
+                np.testing.assert_allclose(first, second, atol=1e-9, err_msg=field.name)
