@@ -10,8 +10,8 @@ from typing import Any
 
 from saccade.data import DataConfig
 from saccade.errors import SaccadeError
+from saccade.leaderboard.settings import settings_that_matter
 from saccade.models import Matcher, find_model
-from saccade.training.comparison import settings_that_matter
 from saccade.training.run import CONFIG, load_run_config, run_config
 
 
