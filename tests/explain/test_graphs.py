@@ -77,7 +77,7 @@ def test_only_regions_that_a_word_chose_are_nodes(linked: Explanation) -> None:
 
 def test_words_of_a_place_share_its_colour_and_its_region_stands_below_them(linked: Explanation) -> None:
     places = find_places(linked)
-    size, (line,) = lay_words(linked.words, 1500)
+    size, (line,) = lay_words(linked.words, 1492)
     drawn = np.asarray(draw_word_graph(linked, places, 1500)).astype(int)
     spot = {word: (x, wide) for word, x, wide in line}
     for place in places:
@@ -94,7 +94,7 @@ def test_a_link_is_an_arch_over_its_two_words(linked: Explanation) -> None:
     none = replace(linked, word_links=np.zeros((5, 5)))
     only = none.word_links.copy()  # type: ignore[union-attr]
     only[0, 3] = 1.0
-    _, (line,) = lay_words(linked.words, 1500)
+    _, (line,) = lay_words(linked.words, 1492)
     drawn = np.asarray(draw_word_graph(replace(linked, word_links=only), places, 1500)).astype(int)
     middles = {word: x + wide / 2 for word, x, wide in line}
     high = drawn.shape[0] - np.asarray(draw_word_graph(none, places, 1500)).shape[0]

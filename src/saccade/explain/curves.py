@@ -67,10 +67,11 @@ class Brush:
                 self._pen.ellipse(((x - r) * FINE, (y - r) * FINE, (x + r) * FINE, (y + r) * FINE), (*rgb(tone), 255))
 
     def _trace(self, path: Float[Array, "point 2"], tones: Sequence[tuple[int, ...]], thickness: float) -> None:
-        radius = thickness / 2
+        wide = max(1, round(thickness))
+        radius = (wide - 1) / 2  # of the joints, no wider than the line
         for (x, y), (u, v), tone in zip(path[:-1], path[1:], tones[1:], strict=True):
-            self._pen.line((x, y, u, v), tone, max(1, round(thickness)))
-            if radius > 1.5:
+            self._pen.line((x, y, u, v), tone, wide)
+            if radius > 1:
                 self._pen.ellipse((u - radius, v - radius, u + radius, v + radius), tone)
 
 

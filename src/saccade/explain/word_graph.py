@@ -52,7 +52,7 @@ def word_edges(explanation: Explanation) -> list[Edge]:
 def draw_word_graph(explanation: Explanation, places: tuple[Place, ...], room: int) -> Image.Image:
     """The words in reading order, arches for their links, and below them the region each phrase matched."""
     words, colours = explanation.words, colour_of_word(places)
-    size, lines = lay_words(words, room)
+    size, lines = lay_words(words, room - 8)
     edges = word_edges(explanation)
     line_of = {word: number for number, line in enumerate(lines) for word, _, _ in line}
     spot = {word: (x, x + wide) for line in lines for word, x, wide in line}
