@@ -52,7 +52,7 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {},
         {"norm_before": "none", "final_norm": True, "caption_weight": 0.0},
         {"measure": "order", "use_abs": True, "caption_bidirectional": True},
-        {"blocks": 2, "affinity": "softmax", "norm_after": "regions", "global_reasoning": False},
+        {"blocks": 2, "affinity": "softmax", "norm_after": "regions", "global_reasoning": False, "text_pool": "mean"},
         {"blocks": 0, "norm_before": "regions", "norm_after": "none", "layers": 2, "unit_images": False},
     ],
 }

@@ -7,7 +7,6 @@ The baseline that fine-grained models must beat: one vector per picture (the mea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor
@@ -16,7 +15,16 @@ from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.language import Vocabulary
 from saccade.models.matcher import Matcher
 from saccade.models.registry import register
-from saccade.nn import RegionEncoder, WordEncoder, last_state, mean_state, nearest_regions, unit, whole_similarity
+from saccade.nn import (
+    RegionEncoder,
+    StatePool,
+    WordEncoder,
+    mean_state,
+    nearest_regions,
+    pooled_state,
+    unit,
+    whole_similarity,
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,7 @@ class VseConfig:
     dim: int = 1024
     layers: int = 1
     bidirectional: bool = False
-    text_pool: Literal["last", "mean"] = "last"
+    text_pool: StatePool = "last"
     dropout: float = 0.0  # of region features and word vectors in training
     sharpness: float = 9.0  # of the word→region picture only; the score does not use it
 
@@ -59,8 +67,7 @@ class Vse(Matcher):
 
     def encode_texts(self, texts: TextBatch) -> TextCode:
         words = self.words(texts)
-        pool = last_state if self.config.text_pool == "last" else mean_state
-        return TextCode(words, texts.mask, unit(pool(words, texts.lengths)))
+        return TextCode(words, texts.mask, unit(pooled_state(words, texts.lengths, self.config.text_pool)))
 
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
         return whole_similarity(images, texts)

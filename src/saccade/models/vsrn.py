@@ -28,10 +28,13 @@ from saccade.nn import (
     RegionEncoder,
     RelationBlock,
     SentenceGru,
+    StatePool,
     WordEncoder,
+    at_least_float32,
     last_state,
     mean_state,
     nearest_regions,
+    pooled_state,
     unit,
     whole_similarity,
 )
@@ -47,6 +50,8 @@ class VsrnConfig:
     word_dim: int = 300
     dim: int = 2048  # the common space
     layers: int = 1  # of the sentences' GRU
+    bidirectional: bool = False  # as the next, not in the paper: what serves the pooled baseline
+    text_pool: StatePool = "last"  # of the GRU's states over a sentence
     norm_before: RegionNorm = "channels"  # of the regions, before the blocks
     blocks: int = 4  # of region reasoning; 0: none
     affinity: Affinity = "mean"  # R over k; softmax: rows of R are distributions
@@ -85,7 +90,9 @@ class Vsrn(Matcher):
         self.blocks = nn.ModuleList(RelationBlock(dim, config.affinity) for _ in range(config.blocks))  # eq. 2–3
         self.memory = SentenceGru(dim, dim) if config.global_reasoning else None  # eq. 4–7
         self.final_norm = MaskedBatchNorm(dim) if config.final_norm else None
-        self.words = WordEncoder(size, config.word_dim, dim, config.layers, False, normalise=False, dropout=dropout)
+        self.words = WordEncoder(
+            size, config.word_dim, dim, config.layers, config.bidirectional, normalise=False, dropout=dropout
+        )
         self.caption: CaptionGenerator | None = None
         if config.caption_weight:  # eq. 10
             sizes = (config.caption_dim, config.caption_word_dim)
@@ -104,9 +111,10 @@ class Vsrn(Matcher):
     ) -> Float[Tensor, "image dim"]:
         """The memory of all regions, in their stored order."""
         counts = mask.sum(dim=1)
-        whole = mean_state(regions, counts)
-        if self.memory is not None:
-            whole = last_state(self.memory(regions, counts).to(regions.dtype), counts)
+        if self.memory is None:
+            whole = mean_state(regions, counts)
+        else:
+            whole = at_least_float32(last_state(self.memory(regions, counts), counts))
         if self.final_norm is not None:
             whole = self.final_norm(whole[:, None], mask.any(dim=1)[:, None])[:, 0]
         whole = unit(whole) if self.config.unit_images else whole
@@ -114,7 +122,7 @@ class Vsrn(Matcher):
 
     def encode_texts(self, texts: TextBatch) -> TextCode:
         words = self.words(texts)
-        whole = unit(last_state(words, texts.lengths))
+        whole = unit(pooled_state(words, texts.lengths, self.config.text_pool))
         return TextCode(words, texts.mask, whole.abs() if self.config.use_abs else whole)
 
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:

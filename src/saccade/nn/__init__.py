@@ -7,10 +7,12 @@ from saccade.nn.caption_generator import AdditiveAttention, CaptionGenerator, ca
 from saccade.nn.encode import (
     RegionEncoder,
     ScalarWeightNorm,
+    StatePool,
     WordEncoder,
     at_least_float32,
     last_state,
     mean_state,
+    pooled_state,
     unit,
 )
 from saccade.nn.graph import GaussianKernels, GraphConvolution, likeness_weights, polar_coordinates, to_themselves
@@ -38,6 +40,7 @@ __all__ = [
     "RelationBlock",
     "ScalarWeightNorm",
     "SentenceGru",
+    "StatePool",
     "WordEncoder",
     "all_pairs",
     "at_least_float32",
@@ -50,6 +53,7 @@ __all__ = [
     "mean_state",
     "nearest_regions",
     "polar_coordinates",
+    "pooled_state",
     "to_themselves",
     "triplet_loss",
     "unit",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
@@ -10,6 +12,8 @@ from torch.nn import functional as F
 from saccade.batch import RegionBatch, TextBatch
 from saccade.errors import SaccadeError
 from saccade.nn.recurrent import SentenceGru
+
+StatePool = Literal["last", "mean"]
 
 
 def unit(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
@@ -32,6 +36,13 @@ def last_state(states: Float[Tensor, "item place dim"], lengths: Int[Tensor, " i
 def mean_state(states: Float[Tensor, "item place dim"], lengths: Int[Tensor, " item"]) -> Float[Tensor, "item dim"]:
     """The mean over the real places; padding must be zero."""
     return states.sum(dim=1) / lengths[:, None].clamp(min=1)
+
+
+def pooled_state(
+    states: Float[Tensor, "item place dim"], lengths: Int[Tensor, " item"], pool: StatePool
+) -> Float[Tensor, "item dim"]:
+    """One vector for all places: the last, or their mean."""
+    return last_state(states, lengths) if pool == "last" else mean_state(states, lengths)
 
 
 def dropout_layer(rate: float) -> nn.Dropout:
