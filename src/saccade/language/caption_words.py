@@ -44,7 +44,18 @@ COMPOUND_PREPOSITIONS = (  # of several words: they are one relation
     *("away from", "nearer than", "farther away than", "further away than", "inside of", "outside of", "in between"),
     *("up against", "off of", "on to", "in to", "along with", "together with", "up to", "down to", "over to", "due to"),
     *("ahead of", "instead of", "in back of", "in the middle of", "in the midst of", "by means of", "such as"),
-    *("across from", "far from", "out from", "down from", "adjacent to", "from behind", "from under", "from above"),
+    *(
+        "along side",
+        "along side of",
+        "across from",
+        "far from",
+        "out from",
+        "down from",
+        "adjacent to",
+        "from behind",
+        "from under",
+        "from above",
+    ),
 )
 SUBORDINATORS = word_table("while as because when where although though if so whilst whereas once")
 RELATIVES = word_table("that which who whom")
@@ -55,7 +66,7 @@ MODALS = word_table("can could will would may might must shall should do does di
 ADVERBS = word_table(
     """
     not n't very too quite also together away back outdoors indoors forward forwards backwards sideways overhead
-    upside apart ahead there here then now again still almost already away midair mid-air barefoot hard high low fast
+    upside apart ahead there here then now again still almost already away barefoot hard high low fast
     downhill uphill upwards downwards upward downward alone else ever even once twice home not-so underwater offshore
     happily quickly slowly aside asleep awake intently well abroad upstairs downstairs round anyway yet instead maybe
     perhaps never always often airborne inline
@@ -64,9 +75,8 @@ ADVERBS = word_table(
 NOUNS_IN_ING = word_table(
     """
     building clothing ring king string something nothing anything everything evening morning wedding ceiling railing
-    thing earring sling spring wing painting outcropping awning string lightning pudding swing sing bing siding sibling
-    stocking dumpling lettering scaffolding outing duckling gosling sapling sterling darling surroundings belongings
-    carving graffiti-covering flooring paneling decking piping setting landing clearing crossing opening rigging
+    thing earring sling spring wing painting outcropping awning lightning pudding siding sibling stocking dumpling
+    lettering scaffolding outing duckling gosling sapling sterling darling flooring paneling decking piping rigging
     """
 )
 # -ing words that make a noun's name: "swimming trunks", "in hiking boots"; elsewhere they are what somebody does.
@@ -78,8 +88,19 @@ NAMING_ING = word_table(
     jogging biking cycling kayaking rowing skateboarding writing drawing roping steering hunting rolling folding
     """
 )
-BEFORE_ING = word_table(  # "rock climbing", "an ice skating rink"
-    "ice rock roller horse dog mountain bull bike motorcycle motocross snow skate in-line inline bmx dirt hay"
+BEFORE_ING = word_table(  # "is rock climbing", "an ice skating rink"
+    """
+    ice rock roller mountain bull motorcycle motocross snow skate in-line inline bmx hay water sword wind kite jet para
+    bungee cliff scuba sky horseback white-water whitewater break belly tap street wake dirt bike hula hang trick
+    """
+)
+WORN = word_table(  # what "in" and "with" say of the person before them
+    """
+    shirt jacket dress hat pants shorts jeans coat sweater suit uniform helmet cap clothes clothing outfit costume
+    glasses sunglasses vest top skirt swimsuit bikini wetsuit hoodie t-shirt tie boot shoe glove goggles trunks gear
+    attire robe gown apron jersey sweatshirt blouse scarf bandanna backpack collar leash hair beard mohawk ponytail
+    bathing-suit pajamas overalls parka mask headband tights leotard sunhat headscarf mustache tattoo
+    """
 )
 NOUN_COLLECTIVES = word_table(
     "group couple crowd team family pair band bunch crew class trio audience herd flock pack lot"
@@ -95,7 +116,7 @@ ANIMATE = word_table(
     retriever poodle terrier shepherd labrador lab collie bulldog dalmatian husky hound pup animal sheep goat bull
     monkey bear elephant fish goose swan seagull pigeon deer rabbit squirrel camel tiger lion racer wrestler boxer
     golfer pitcher batter catcher goalie referee cowboy infant youngster gentleman pedestrian motorcyclist skydiver
-    diver kayaker wakeboarder snowmobiler gymnast jogger onlooker tourist passenger robot android pony member someone lad
+    diver kayaker wakeboarder snowmobiler gymnast jogger onlooker tourist passenger robot android pony member lad
     human boxer pitbull dachshund corgi beagle chihuahua brunette blond redhead teen toddler twin teammate opponent
     """
 )
@@ -142,14 +163,15 @@ PARTICIPLES = word_table(
     """
     attached bitten blown bound broken brought built carried caught chosen clad covered cut done drawn dressed
     driven eaten fallen fed filled found frozen given gone grown held hit hung known lain led left lit made ridden
-    run seated seen sent set sewn shaken shot shown split spread stolen strewn struck stuck sunk surrounded swept
+    seated seen sent set sewn shaken shot shown split spread stolen strewn struck stuck sunk surrounded swept
     taken thrown tied topped torn worn woven written
     """
 )
-ONLY_VERBS = word_table(  # a base form that is never a noun in a caption
+ONLY_VERBS = word_table(  # base forms that are seldom nouns, whatever stands before them
     """
     sit hold wear carry eat lie throw go come get make take give bring put pose perform watch follow chase sing swim
-    wade kneel lean look stand walk run play jump leap climb smile laugh gather wait try enjoy listen talk
+    wade kneel lean look stand walk run play jump leap climb smile laugh gather wait try enjoy listen talk ride hike
+    rest pull push fly dance jog wrestle fight compete converse relax prepare
     """
 )
 
@@ -186,7 +208,22 @@ def lexicon() -> dict[str, str]:
         (BE | HAVE | MODALS, "x"), ({"to"}, "t"), ({"there"}, "h"), ({","}, ","), (NOT_WHAT_THEY_SEEM, "n"),
     ):  # fmt: skip
         table.update(dict.fromkeys(words, letter))
-    table.update({"couple": "n", "couples": "N", "grey": "a", "blond": "m", "blonde": "m", "waves": "s", "ties": "s"})
+    table.update(
+        {
+            "cloth": "m",
+            "family": "n",
+            "butterfly": "n",
+            "lily": "n",
+            "couple": "n",
+            "couples": "N",
+            "grey": "a",
+            "blond": "m",
+            "blonde": "m",
+            "waves": "s",
+            "ties": "s",
+            "other": "o",
+        }
+    )
     return table
 
 
@@ -194,7 +231,7 @@ MORE_ADJECTIVES = word_table(
     """
     crimson emerald cyan rosy ivory matte woven medium-sized cloth cute beautiful pretty lovely nice funny strange
     professional local various other same different opposite opposing fellow own left right main major special unusual
-    colored coloured clothed gray-colored red-and-white black-and-white hot cold warm cool fresh raw good bad great
+    clothed gray-colored red-and-white black-and-white hot cold warm cool fresh raw good bad great
     competitive outdoor indoor nearby far close next last first second third fourth final early late upper lower
     middle inner outer top bottom back side similar playful curious interesting amused serious focused concerned
     handicapped disabled deaf blind sick drunk weird scary ready able unable similarly identical elaborate simple

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from saccade.errors import SaccadeError
+from saccade.errors import SaccadeError, did_you_mean
 from saccade.language.scene_graph import Attribute, Object, Relation, SceneGraph, read_graph
 from saccade.language.tokenise import tokenise
 
@@ -53,6 +53,9 @@ class Parse:
         return self.graph.relations
 
 
+EMPTY = Parse((), (), (), ())
+
+
 def scene_graph(parse: Parse) -> SceneGraph:
     """Things, attributes and relations of a sentence."""
     return parse.graph
@@ -67,30 +70,40 @@ class Parser:
         self._known: dict[tuple[str, ...], Parse] = {}
 
     def parse(self, texts: Sequence[str]) -> list[Parse]:
-        sentences = [tuple(tokenise(text)) for text in texts]
-        known = self._known
-        new = list(dict.fromkeys(tokens for tokens in sentences if tokens not in known))
-        if len(known) + len(new) > REMEMBERED:
-            kept = set(sentences)
-            for tokens in [t for t in known if t not in kept]:
-                del known[tokens]
-        for tokens, parse in zip(new, self._parse([t for t in new if t]) if all(new) else self._some(new), strict=True):
-            known[tokens] = parse
-        return [known[tokens] for tokens in sentences]
+        return self.parse_tokens([tuple(tokenise(text)) for text in texts])
 
-    def _some(self, sentences: Sequence[tuple[str, ...]]) -> list[Parse]:
-        """As `_parse`, where some sentences are empty."""
-        parsed = iter(self._parse([tokens for tokens in sentences if tokens]))
-        return [next(parsed) if tokens else Parse((), (), (), ()) for tokens in sentences]
+    def parse_tokens(self, sentences: Sequence[tuple[str, ...]]) -> list[Parse]:
+        """As `parse`, of sentences already tokenised."""
+        known = self._known
+        new = list(dict.fromkeys(tokens for tokens in sentences if tokens and tokens not in known))
+        if len(known) + len(new) > REMEMBERED:
+            asked = set(sentences)
+            self._known = known = {tokens: parse for tokens, parse in known.items() if tokens in asked}
+        if new:
+            known.update(zip(new, self._parse(new), strict=True))
+        return [known[tokens] if tokens else EMPTY for tokens in sentences]
 
     def _parse(self, sentences: Sequence[tuple[str, ...]]) -> list[Parse]:
+        """Different sentences of at least one token each."""
         raise NotImplementedError
 
 
 def load_parser(name: str = "rules") -> Parser:
     """By name: "rules", "spacy", "spacy:MODEL", or "file:PATH" (CoNLL-U, or JSON of CoreNLP)."""
+    kind, _, detail = name.partition(":")
     if name == "rules":
         from saccade.language.parse_rules import RuleParser
 
         return RuleParser()
-    raise SaccadeError(f'there is no parser "{name}": rules, spacy, spacy:MODEL and file:PATH are known')
+    if kind == "spacy":
+        from saccade.language.parse_spacy import SpacyParser
+
+        return SpacyParser(detail)
+    if kind == "file" and detail:
+        from saccade.language.parse_files import FileParser
+
+        return FileParser(detail)
+    raise SaccadeError(
+        f'there is no parser "{name}"{did_you_mean(kind, ("rules", "spacy", "file"))} '
+        f"(there are: rules, spacy, spacy:MODEL, file:PATH)"
+    )

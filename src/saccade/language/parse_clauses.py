@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from saccade.language.adjectives import word_table
-from saccade.language.caption_words import ANIMATE, BE
+from saccade.language.adjectives import COLOUR_WORDS, word_table
+from saccade.language.caption_words import ANIMATE, BE, WORN
 from saccade.language.parse_tags import classify
 from saccade.language.phrases import singular
 
@@ -44,6 +44,10 @@ class Clauses:
     def animate(self, place: int) -> bool:
         return singular(self.words[place]) in ANIMATE
 
+    def is_worn(self, place: int) -> bool:
+        word = self.words[place]
+        return word in COLOUR_WORDS or singular(word) in WORN
+
     # Clauses
 
     def leave(self) -> None:
@@ -62,7 +66,9 @@ class Clauses:
             self.set(place, self.root, "parataxis")
         for fronted in self.fronted:
             self.set(fronted, place, "nmod")
-        self.fronted = []
+        for word, label in self.waiting:
+            self.set(word, place, label)
+        self.fronted, self.waiting = [], []
         if self.main < 0:
             self.main = place
 
@@ -139,11 +145,11 @@ class Clauses:
 
     def _modify(self, place: int, letter: str) -> None:
         noun, verb = self.noun, self.verb
-        beside = noun == place - 1 or (noun == place - 2 and self.classes[place - 1] == "r")
+        shown = verb >= 0 and self.words[verb] in PRESENTERS  # "we see a cube pushed by a dog"
         if verb > noun >= 0 or noun < 0:  # "stands holding", "runs along barking"
             self.set(place, verb if verb >= 0 else self.subject, "advcl")
-        elif (letter == "E" and self.words[place] != "dressed" and beside) or self.animate(noun):
-            self.set(place, noun, "acl")
+        elif shown or (letter == "E" and self.words[place] != "dressed") or self.animate(noun):
+            self.set(place, self._pair(noun, place), "acl")
         elif verb >= 0 and self.heads[verb] >= 0 and self.labels[verb] == "acl" and not self.animate(noun):
             self.set(place, self.heads[verb], "acl")
         elif self.predicate >= 0:
@@ -153,13 +159,19 @@ class Clauses:
         else:
             self.set(place, noun, "acl")
 
+    def _pair(self, noun: int, place: int) -> int:
+        """ "a man and a woman sitting": both sit, and the first stands for both."""
+        first = self.heads[noun]
+        both = self.labels[noun] == "conj" and self.classes[first + 1] == "c" and self.words[place] != "made"
+        return first if both and self.animate(noun) and self.animate(first) else noun
+
     def add_auxiliary(self, place: int) -> None:
         """Part of a verb ("is running"), between a thing and what it is ("is red"), or a verb of its own."""
         at = place + 1
         while at < self.count and self.classes[at] == "r" and self.words[at] not in ("outdoors", "indoors"):
             at += 1
         after = self.classes[at] if at < self.count else "."
-        if after in "GEIVx" or self.words[place] not in BE:
+        if after in "GEIVxK" or self.words[place] not in BE:
             self.auxiliaries.append(place)
             return
         if self.there < 0:

@@ -42,13 +42,14 @@ def collapse_prepositions(
             noun = next((heads[p] for p in inside if heads[p] >= end and labels[p] == "case"), -1)
         if noun < 0:
             continue
-        outer = next((heads[p] for p in inside if heads[p] not in inside and heads[p] != noun), None)
+        above = next((p for p in inside if heads[p] not in inside and heads[p] != noun), -1)
         heads, labels = list(heads), list(labels)
         if heads[noun] in inside:
-            if outer is None:
+            if above < 0:
                 continue
+            outer, kept = heads[above], labels[above].startswith(("acl", "advcl", "conj", "root", "parataxis"))
             heads[noun] = outer
-            labels[noun] = "root" if outer < 0 else "nmod" if tags[outer] in ("NOUN", "PROPN") else "obl"
+            labels[noun] = labels[above] if kept else "nmod" if tags[outer] in ("NOUN", "PROPN") else "obl"
         heads[start], labels[start] = noun, "case"
         for place in range(start + 1, end):
             heads[place], labels[place] = start, "fixed"

@@ -28,6 +28,11 @@ class Phrases(Clauses):
             letter = classes[place]
             if letter in "nN":
                 last = place
+            elif letter == "p":
+                if place > start and classes[place - 1] in "dq":  # "the other"
+                    last = place
+                    place += 1
+                break
             elif letter in "dv":
                 if place > start and classes[place - 1] not in "qd":
                     break

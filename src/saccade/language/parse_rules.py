@@ -17,7 +17,7 @@ TAGS = {
     "d": "DET", "v": "PRON", "q": "NUM", "a": "ADJ", "n": "NOUN", "N": "NOUN", "p": "PRON", "V": "VERB", "G": "VERB",
     "E": "VERB", "I": "VERB", "x": "AUX", "i": "ADP", "F": "ADP", "c": "CCONJ", "u": "SCONJ", "w": "PRON", "r": "ADV",
     "t": "PART", "T": "PART", "h": "PRON", "k": "PART", ",": "PUNCT", ".": "PUNCT", "m": "NOUN", "s": "NOUN",
-    "S": "NOUN", "b": "NOUN", "g": "VERB", "e": "VERB", "f": "VERB",
+    "K": "NOUN", "o": "ADJ", "S": "NOUN", "b": "NOUN", "g": "VERB", "e": "VERB", "f": "VERB",
 }  # fmt: skip
 
 
@@ -90,6 +90,8 @@ class _Sentence(Phrases):
                 self.set(head, noun, "nmod")
             else:
                 self.fronted.append(head)
+        elif word in ("in", "with") and noun == case - 1 and self.is_worn(head) and self.animate(noun):
+            self.set(head, noun, "nmod")
         elif verb > noun:
             self.set(head, verb, "obl")
             self.open_object = False
@@ -126,6 +128,8 @@ class _Sentence(Phrases):
             self.there = place
         elif letter == "T":
             self.waiting.append((place, "mark"))
+        elif letter == "K":
+            self.waiting.append((place, "compound"))
         elif letter == "u":
             self._subordinate(place)
         elif letter == "w":

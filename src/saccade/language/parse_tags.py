@@ -3,16 +3,19 @@
 Classes are single letters, so that a caption's are quickly compared. From the tables come
   d determiner · v owner (his) · q number · a adjective · m adjective or material noun · n noun · N plural noun
   p pronoun · g -ing form · e participle · f past · s verb in -s, or plural noun · b verb, or noun · x auxiliary
-  i preposition · c and, or · u while, as · w who, that · r adverb · t to · h there · k 's · , comma · . other mark
+  o other · i preposition · c and, or · u while, as · w who, that · r adverb · t to · h there · k 's · , comma
+  . any other mark
 and after their neighbours are known, of verbs: V finite · G -ing · E participle · I infinitive; F goes on with the
-preposition before it ("in *front of*").
+preposition before it ("in *front of*"), K names the verb after it ("*rock* climbing"), T is "to" before an infinitive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from saccade.language.adjectives import COLOUR_WORDS, word_table
 from saccade.language.caption_words import (
+    ANIMATE,
     BE,
     BEFORE_ING,
     HAVE,
@@ -24,9 +27,13 @@ from saccade.language.caption_words import (
     lexicon,
 )
 from saccade.language.parse_fixed import FIRST_OF_SEVERAL, compound_length
+from saccade.language.phrases import singular
 
-NOMINAL = frozenset("anNmbsSgeqB")  # what may stand between a determiner and the end of its noun phrase
-PHRASE_START = frozenset("dvqanNmpbsSgB")
+NOMINAL = frozenset("anNmbsSgeqo")  # what may stand between a determiner and the end of its noun phrase
+PHRASE_START = frozenset("dvqanNmpbsSgo")
+ARTICLES = word_table("a an the no every")
+LIKE_SUFFIXES = word_table("covered dusted colored coloured sized shaped lined capped filled themed haired topped made")
+_LIKE_ADJECTIVES = ("ous", "ful", "less", "able", "ish", "ive", "onic", "etic", "atic", "istic")
 
 
 class _Classes(dict[str, str]):
@@ -58,11 +65,11 @@ class _Classes(dict[str, str]):
             return "r"
         if word.endswith("s") and len(word) > 3 and not word.endswith(("ss", "us", "is")):
             return "S"
-        return "n"
+        return "m" if word.endswith(_LIKE_ADJECTIVES) and len(word) > 5 else "n"
 
 
 CLASSES = _Classes(lexicon())
-_MAY_BE_NOUN = frozenset("nNmbsSaB")
+_MAY_BE_NOUN = frozenset("nNmbsSao")
 
 
 def classify(words: Sequence[str]) -> list[str]:
@@ -72,21 +79,37 @@ def classify(words: Sequence[str]) -> list[str]:
     raw = [*found, ".", "."]  # as the tables have it, for looking ahead
     finite = False  # whether the clause has its verb
     joined = False  # whether "and" was seen since the clause began
+    begun = several = False  # whether its first noun was seen, and speaks of several
     place = 0
     before = "."
     while place < count:
         word, letter, after = words[place], found[place], raw[place + 1]
         if word in FIRST_OF_SEVERAL:
             length = compound_length(words, place)
-            if length and (length > 2 or raw[place + length] in PHRASE_START):
+            follows = raw[place + length]
+            if length and (length > 2 or (follows in PHRASE_START and (follows != "b" or words[place + 1] != "to"))):
                 found[place : place + length] = ["i"] + ["F"] * (length - 1)
                 place += length
                 before = "i"
                 continue
-        if letter == "n" or letter == "d" or letter == "N":
+        if letter == "n":
+            if after in "gs" and word in BEFORE_ING and before in "xnNG" and raw[place + 2] not in "nN":
+                letter = "K"
+            elif before == "N" and not finite and after in "irt" and _does(words[place - 1]):
+                letter = "V"  # a verb no table holds: "two dogs tussle in the snow"
+        elif letter == "N":
             pass
+        elif letter == "d":
+            if (after not in NOMINAL and after not in "mdvro" and word not in ARTICLES) or (
+                word == "another" and after == "s"
+            ):
+                letter = "p"
+        elif letter == "o":
+            letter = "a" if after in NOMINAL and (before != "d" or words[place - 1] != "each") else "p"
         elif letter == "a":
-            if after not in NOMINAL and after not in "cr,":
+            if word in COLOUR_WORDS and before in "icGE" and _stands_alone(words, raw, place):
+                letter = "n"
+            elif after not in NOMINAL and after not in "cr,":
                 if before in "dvqi" or (before == "a" and place > 1 and found[place - 2] in "dv"):
                     letter = "n"  # "in black", "the other"
             elif before == "i" and after in "c," and raw[place + 2] not in "am":
@@ -95,22 +118,27 @@ def classify(words: Sequence[str]) -> list[str]:
             letter = "a" if after in _MAY_BE_NOUN or (after == "c" and raw[place + 2] in "am") else "n"
             if before == "x" and letter == "n":
                 letter = "a"
+            elif before == "i" and place > 1 and words[place - 2] == "made":
+                letter = "n"
         elif letter == "i":
             if word in PARTICLES and after not in PHRASE_START and not (after == "e" and raw[place + 2] in "nN"):
                 letter = "r"
             elif word == "like" and before == "x":
                 letter = "i"
         elif letter == "q":
-            if after not in NOMINAL and after not in "dvm" and word not in ("only", "just", "about"):
+            if (word == "one" and (before == "d" or after == "s")) or (
+                after not in NOMINAL and after not in "dvmo" and word not in ("only", "just", "about")
+            ):
                 letter = "p"
         elif letter == "g":
             letter = _doing(words, found, raw, place, before, after)
         elif letter == "s":
-            letter = "V" if _is_verb_in_s(before, after, finite, raw[place + 2]) else "N"
+            letter = "V" if _is_verb_in_s(found, place, before, after, finite) else "N"
         elif letter == "S":
-            letter = "V" if before in "nw" and not finite and after in "dvpq" else "N"
+            verb = before in "nw" and not finite and (after in "dvpq" or (after in "itr" and _does(words[place - 1])))
+            letter = "V" if verb and not _counted(found, place) else "N"
         elif letter == "b":
-            letter = _base(words, found, place, before, after, finite, joined)
+            letter = _base(words, found, place, before, after, finite, several or joined)
         elif letter == "e":
             letter = _participle(words, raw, place, before, after, finite)
         elif letter == "f":
@@ -132,13 +160,15 @@ def classify(words: Sequence[str]) -> list[str]:
                 letter = "d"
             else:
                 finite = joined = False
+                several = before == "N"
+                begun = True
         elif letter == "u":
-            if word == "as" and not _clause_follows(raw, place):
+            if word == "as" and not _clause_follows(words, raw, place):
                 letter = "i"
             elif word == "so" and after in "ar":
                 letter = "r"
             else:
-                finite = joined = False
+                finite = joined = several = begun = False
         elif letter == "v":
             if word == "her" and after not in NOMINAL and after not in "mq":
                 letter = "p"
@@ -149,10 +179,14 @@ def classify(words: Sequence[str]) -> list[str]:
                 letter = "i" if after in PHRASE_START else "r"
         elif letter == "h":
             letter = "h" if after == "x" else "r"
-        elif letter == "c":
+        elif letter == "c" or letter == ",":
             joined = True
+            if after in "dv" and finite:  # perhaps a new clause
+                finite = several = begun = False
         if letter == "V":
             finite = True
+        elif not begun and letter in "nN" and raw[place + 1] not in "nN":
+            begun, several = True, letter == "N" or word in NOUN_COLLECTIVES
         found[place] = before = letter
         place += 1
     return found
@@ -161,35 +195,62 @@ def classify(words: Sequence[str]) -> list[str]:
 _BASES = frozenset(word for word, letter in CLASSES.items() if letter == "b") | {"be", "have", "do", "cover", "board"}
 
 
-def _is_verb_in_s(before: str, after: str, finite: bool, later: str) -> bool:
-    """jumps, waves: what a singular noun does, or things."""
+def _does(noun: str) -> bool:
+    return singular(noun) in ANIMATE
+
+
+def _counted(found: list[str], place: int) -> bool:
+    """ "two tube rafts": after a number there is no end but a plural."""
+    at = place - 1
+    while at >= 0 and found[at] in "na":
+        at -= 1
+    return at >= 0 and found[at] == "q"
+
+
+def _is_verb_in_s(found: list[str], place: int, before: str, after: str, finite: bool) -> bool:
+    """jumps, waves: what one does, or things."""
     if finite:
         return before in "c," and after in "dvirpt" and (before == "c" or after != "i")
-    if before in "nw":
+    if before == "n":
+        return not _counted(found, place)
+    if before == "w":
         return True
+    if before == "N":  # "a boy in shorts jumps", and the boys of careless writers
+        return after in "dv" or ("n" in found[: place - 1] and after not in _MAY_BE_NOUN)
+    if before == ",":
+        return "n" in found[:place] and after in "dvirpt"
     return (before in "rp" and after not in "nN") or (before == "c" and after in "dv")
 
 
 def _base(
-    words: Sequence[str], found: list[str], place: int, before: str, after: str, finite: bool, joined: bool
+    words: Sequence[str], found: list[str], place: int, before: str, after: str, finite: bool, several: bool
 ) -> str:
     """run, play: after "to" and a modal, or what several do."""
     if before == "T" or (before == "x" and words[place - 1] not in BE):
         return "I"
-    if finite and not (before == "c" and after in "dvir"):
-        return "n"
-    previous = words[place - 1] if place else ""
+    word, previous = words[place], words[place - 1] if place else ""
+    if finite:
+        return "V" if before == "c" and after in "dvir.," and word in ONLY_VERBS else "n"
     if before == "N" or (before == "p" and previous not in ("it", "him", "them", "us", "me")):
         return "V"
     if before == "w" and place > 1 and found[place - 2] in "N,":
         return "V"
-    if before == "n" and (previous in NOUN_COLLECTIVES or (joined and words[place] in ONLY_VERBS)):
+    if before == "n" and previous in NOUN_COLLECTIVES:
         return "V"
-    if before == "r" and words[place] in ONLY_VERBS and after in "dvirt.":
-        return "V"
-    if before == "c" and finite and words[place] in ONLY_VERBS:
+    if before in "n,r" and several and word in ONLY_VERBS and after in "irdvtpg":
         return "V"
     return "n"
+
+
+def _stands_alone(words: Sequence[str], raw: list[str], place: int) -> bool:
+    """Whether a colour is all somebody wears: "in black and white jumps over", but not "in red riding gear"."""
+    at = place + 1
+    while raw[at] in "c,a" and (raw[at] != "a" or words[at] in COLOUR_WORDS):
+        if raw[at] in "c," and raw[at + 1] != "a":
+            return True
+        at += 1
+    later = raw[at + 1] if at + 1 < len(raw) else "."
+    return raw[at] in "sbgfeSx" and later in "irdvt.,cup"
 
 
 def _doing(words: Sequence[str], found: list[str], raw: list[str], place: int, before: str, after: str) -> str:
@@ -201,7 +262,7 @@ def _doing(words: Sequence[str], found: list[str], raw: list[str], place: int, b
         return "n" if before in "dv" or (after in "i.,c" and before == "a" and words[place] in NAMING_ING) else "G"
     if before in "iGV" and named and words[place] in NAMING_ING:
         return "a"
-    if before == "n" and words[place - 1] in BEFORE_ING:
+    if before == "n" and words[place - 1] in BEFORE_ING and words[place] in NAMING_ING and named:
         return "n"
     return "G"
 
@@ -212,6 +273,8 @@ def _participle(words: Sequence[str], raw: list[str], place: int, before: str, a
         return "E"
     if before in "dvqairGVEc,." and after in _MAY_BE_NOUN:
         return "a"
+    if before == "n" and after in _MAY_BE_NOUN and words[place] in LIKE_SUFFIXES:  # "a snow covered hill"
+        return "a"
     if before in "dv":
         return "a" if after in "gec," else "n"
     if before in "nNpw" and not finite and after in "dvpr":
@@ -219,11 +282,13 @@ def _participle(words: Sequence[str], raw: list[str], place: int, before: str, a
     return "E"
 
 
-def _clause_follows(raw: list[str], place: int) -> bool:
+def _clause_follows(words: Sequence[str], raw: list[str], place: int) -> bool:
     """Whether a verb comes after "as" before the sentence turns elsewhere."""
-    for n in range(place + 1, len(raw)):
-        letter = raw[n]
-        if letter in "xf" or (letter in "sS" and raw[n - 1] == "n") or (letter == "b" and raw[n - 1] == "N"):
+    for n in range(place + 1, len(words)):
+        letter, before = raw[n], raw[n - 1]
+        if letter in "xf" or (letter in "sS" and before in "npN"):
+            return True
+        if letter == "b" and (before in "Np" or (before == "n" and words[n - 1] in NOUN_COLLECTIVES)):
             return True
         if letter in "uw.":
             return False

@@ -12,14 +12,15 @@ from functools import cached_property
 from typing import Any
 
 from saccade.language.adjectives import ADJECTIVES
-from saccade.language.caption_words import BE, PERCEIVERS
+from saccade.language.caption_words import BE, PERCEIVERS, RELATIVES
 from saccade.language.parse_fixed import collapse_prepositions
 from saccade.language.phrases import PARTITIVES
 
-FRAMES = PARTITIVES | {"picture", "photo", "photograph"}  # "a picture of a dog" shows a dog
+PICTURES = frozenset(("picture", "photo", "photograph", "image", "shot", "view", "closeup", "close-up"))
+FRAMES = PARTITIVES | PICTURES  # "a picture of a dog" shows a dog, and is no part of its name
 _NOUNS = frozenset(("NOUN", "PROPN"))
 _PART_OF_NAME = frozenset(("compound", "flat", "fixed", "goeswith", "flat:name"))
-_BEFORE_NOUN = frozenset(("det", "amod", "nummod", "compound", "nmod:poss", "det:predet", "advmod", "flat", "dep"))
+_BEFORE_NOUN = frozenset(("det", "amod", "nummod", "compound", "nmod:poss", "det:predet", "flat"))
 _LIKE_HEAD = frozenset(("conj", "advcl", "xcomp", "ccomp", "parataxis"))
 
 
@@ -135,7 +136,7 @@ class _Tree:
                 continue
             start = self._start(place)
             around = place
-            while around in outer:
+            while around in outer and self.tokens[outer[around]] not in PICTURES:
                 around = outer[around]
                 start = min(start, self._start(around))
             words = tuple(self.tokens[start : place + 1])
@@ -145,13 +146,16 @@ class _Tree:
     def _start(self, place: int) -> int:
         """Where the words before a noun begin that belong to it."""
         first = place
-        for child in self.below[place]:
-            if child < place and self.labels[child] in _BEFORE_NOUN:
-                first = min(first, self._leftmost(child))
+        for child in reversed(self.below[place]):
+            if child < place and self.labels[child] in _BEFORE_NOUN and self._end(child) == first:
+                first = self._first(child)
         return first
 
-    def _leftmost(self, place: int) -> int:
-        return min([place, *(self._leftmost(c) for c in self.below[place] if c < place)])
+    def _first(self, place: int) -> int:
+        return min([place, *(self._first(c) for c in self.below[place] if c < place)])
+
+    def _end(self, place: int) -> int:
+        return max([place + 1, *(self._end(c) for c in self.below[place] if c > place)])
 
     def _material(self, place: int) -> int:
         """Where the word "made" stands for what something is made of; 0 for none."""
@@ -159,15 +163,27 @@ class _Tree:
         made = head >= 0 and self.tokens[head] == "made" and self._case(place) == ("of",)
         return head if made and self.labels[place] in ("obl", "nmod") else 0
 
-    def _things(self, place: int) -> Iterator[Object]:
-        """The thing at a place, and those joined to it by "and"."""
+    def _things(self, place: int, before: int = 1 << 30) -> Iterator[Object]:
+        """The thing at a place, and those joined to it by "and", unless what is said of it comes `before` them."""
+        if self.tokens[place] in RELATIVES and self.tags[place] not in _NOUNS:
+            place = self._referred(place)
+            if place < 0:
+                return
         meant = self._meant(place)
         if meant in self.objects:
             yield self.objects[meant]
         for each in {place, meant}:
             for child in self._joined(each):
-                if not self._case(child):
+                if child < before and not self._case(child):
                     yield from self._things(child)
+
+    def _referred(self, place: int) -> int:
+        """The noun that "that" stands for: the one its clause describes."""
+        for _ in range(4):
+            place, label = self.heads[place], self.labels[self.heads[place]]
+            if place < 0 or label.startswith("acl"):
+                break
+        return self.heads[place] if place >= 0 and self.labels[place].startswith("acl") else -1
 
     def _joined(self, place: int) -> list[int]:
         return [
@@ -213,7 +229,7 @@ class _Tree:
         if head < 0 or depth > 30:
             return []
         if label.startswith("acl"):
-            return list(self._things(head))
+            return list(self._things(head, place))
         if label not in _LIKE_HEAD:
             return []
         if self.tags[head] in _NOUNS and not self._is_predicate(head):
