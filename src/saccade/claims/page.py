@@ -161,13 +161,16 @@ def _making(findings: Findings, request: Request) -> list[str]:
     if findings.facts:
         seconds = [float(facts["seconds"]) for facts in findings.facts.values() if "seconds" in facts]
         devices = sorted({str(facts.get("device", "unknown")) for facts in findings.facts.values()})
-        took = f", {min(seconds):.0f} to {max(seconds):.0f} s each" if seconds else ""
-        lines.append(f"{len(findings.facts)} runs on {' and '.join(devices)}{took}, several at once.")
+        took = f"; training took {min(seconds):.0f} to {max(seconds):.0f} s, beside others" if seconds else ""
+        lines.append(f"{_runs(len(findings.facts))} on {' and '.join(devices)}{took}.")
     if findings.missing:
-        count = len(findings.missing)
-        lines.append(f"{count} run{'s are' if count > 1 else ' is'} missing:")
+        lines.append(f"Missing: {_runs(len(findings.missing))}.")
         lines.append("\n".join(f"- `{name}`: {why}" for name, why in findings.missing.items()))
     return lines
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' if count > 1 else ''}"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:

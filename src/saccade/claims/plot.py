@@ -14,7 +14,7 @@ from saccade.files import atomic_file
 from saccade.metrics import WAYS
 
 INK, FAINT = "#1d2429", "#8a949c"
-PANEL_WIDTH, ROW_HEIGHT = 3.1, 0.46  # inches
+PANEL_WIDTH, ROW_HEIGHT = 2.55, 0.46  # inches
 
 
 def metric_name(metric: str) -> str:

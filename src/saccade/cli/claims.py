@@ -92,7 +92,7 @@ def _tell(console: Console, outcome: Outcome) -> None:
             console.print(f"  {name}: {why}", markup=False, highlight=False, soft_wrap=True)
     if outcome.left:
         console.print(
-            f"the time was up: {len(outcome.left)} runs were not begun; the same command goes on", highlight=False
+            f"the time was up; runs not begun: {len(outcome.left)}; the same command goes on", highlight=False
         )
 
 
@@ -106,4 +106,4 @@ def _show(console: Console, findings: Findings) -> None:
             soft_wrap=True,
         )
     if findings.missing:
-        console.print(f"  {len(findings.missing)} runs are missing, see its page", highlight=False)
+        console.print(f"  runs still missing: {len(findings.missing)}, see its page", highlight=False)
