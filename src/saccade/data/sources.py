@@ -39,6 +39,7 @@ class DataConfig:
     dev_split: str = "dev"
     test_split: str = "test"
     limit: int | None = None  # at most so many pictures of each split
+    in_memory: bool = False  # read all regions once and keep them on the training device: quicker, where they fit
     eye: str = "grid"  # what sees the photos of data sets that are photos: grid, bottomup, grid:efficientnet-lite2 …
     language: str = "en"  # of the captions, where a data set has several
     seed: int = 0  # the world's

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from saccade.config import from_dict, load_yaml, override, save_yaml, to_dict, update
 from saccade.data import CaptionedImages, DataConfig, open_split
+from saccade.data.memory import held_in_memory
 from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models import Matcher, entry
@@ -148,6 +149,9 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
     sight = tunable_grid(config.data.eye) if config.sight.tune else None
     splits = (config.data.train_split, config.data.dev_split)
     train, dev = (open_split(config.data, split, sight.size if sight else None) for split in splits)
+    if config.data.in_memory:
+        on_gpu = config.trainer.accelerator in ("auto", "cuda") and torch.cuda.is_available()
+        train, dev = (held_in_memory(part, "cuda" if on_gpu else "cpu") for part in (train, dev))
     model, task = matching_parts(config, train, dev, sight, console)
     save_yaml(config, folder / CONFIG)
     trainer = Trainer(config.trainer, folder, console, {"system": config.system, "words": len(model.vocabulary)})
