@@ -85,8 +85,9 @@ class MatchingTask:
         loss = self._ranking(similarity, batch, "all" if step < config.gentle_steps else config.negatives)
         if step < config.ramp_steps:
             ramp = step / config.ramp_steps
-            share = 1 if config.loss == "bce" else len(batch.owner)  # that one is a mean already
-            loss = ramp * loss + (1 - ramp) * self._ranking(similarity, batch, "all") / share
+            pairs = len(batch.owner)  # to the size of the hardest: their hinges are a sum over n², their entropy a mean
+            size = 2 * pairs if config.loss == "bce" else 1 / pairs
+            loss = ramp * loss + (1 - ramp) * size * self._ranking(similarity, batch, "all")
         own = model.own_losses(images, batch.texts, batch.owner)
         if own:
             return loss + sum(own.values()), {"ranking_loss": loss.item(), **{k: v.item() for k, v in own.items()}}
