@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.batch import Alignment, ImageCode, TextCode
@@ -42,7 +42,7 @@ class ImramConfig(FragmentConfig):
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            raise SaccadeError(f"steps counts looks: it must be at least 1, not {self.steps}")
+            raise SaccadeError(f"model.steps must be at least 1, not {self.steps}")
 
 
 @register(
@@ -117,25 +117,23 @@ class RecurrentAttention(nn.Module):
         context: Float[Tensor, "other part dim"],
         context_mask: Bool[Tensor, "other part"],
     ) -> Iterator[tuple[Float[Tensor, "other item query part"], Float[Tensor, "other item query"]]]:
-        """Of each look its weights α and the cosines of what was found with what the queries were *at first*.
-
-        Padded queries remember something too, but it is never seen: `attention_weights` takes their scores as zero.
-        """
+        """Of each look its weights α and the cosines of what was found with what the queries were *at first*."""
         context = context * context_mask[:, :, None]
-        query = (queries * query_mask[..., None]).flatten(1, 2)
+        place = query_mask.any(dim=0).flatten().nonzero()[:, 0]  # padding neither looks nor remembers
+        query = (queries * query_mask[..., None]).flatten(1, 2).index_select(1, place)
         with torch.autocast(context.device.type, enabled=False):
             gram = torch.bmm(context, context.mT)
-            length: Tensor = torch.linalg.vector_norm(query, dim=-1).view(query_mask.shape)
+            length: Tensor = torch.linalg.vector_norm(queries, dim=-1)
         offered = self.memory.offer(context)
         shape = (len(context), *query_mask.shape[1:], context.shape[1])
         first: Tensor | None = None  # the scores of the first look: q · c
         for step in range(self.steps):
-            scores = at_least_float32(query @ context.mT).view(shape)
+            scores = _placed(at_least_float32(query @ context.mT), place, shape)
             weights = attention_weights(scores.mT, query_mask, context_mask[:, None], self.form).mT
             first = scores if first is None else first
-            yield weights, found_cosine(weights, first, length, gram)
+            yield weights, _found_cosine(weights, first, length, gram)
             if step + 1 < self.steps:  # what the last look finds is remembered by nobody
-                query = self.memory(query, weights.flatten(1, 2), offered)
+                query = self.memory(query, weights.flatten(1, 2).index_select(1, place), offered)
 
     def _roles(self, images: ImageCode, texts: TextCode) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Queries and their mask, context and its mask."""
@@ -148,7 +146,14 @@ class RecurrentAttention(nn.Module):
         return queries * (self.memory.floats_per_query(self.steps, learning) + parts * (6 + 6 * self.steps * learning))
 
 
-def found_cosine(
+def _placed(
+    scores: Float[Tensor, "other real part"], place: Int[Tensor, " real"], shape: tuple[int, ...]
+) -> Float[Tensor, "other item query part"]:
+    """The scores of real queries where they belong among the padding, whose score is zero."""
+    return scores.new_zeros(shape).flatten(1, 2).index_copy(1, place, scores).view(shape)
+
+
+def _found_cosine(
     weights: Float[Tensor, "other item query part"],
     scores: Float[Tensor, "other item query part"],
     length: Float[Tensor, "#other item query"],

@@ -10,7 +10,7 @@ products W_a c are taken once for each context vector, however many queries look
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -47,11 +47,13 @@ class MemoryDistillation(nn.Module):
         if self.candidate is None:
             updated = torch.baddbmm(query, weights, offered)
         else:
-            own = F.linear(query, self._weight()[:, : self.dim], self._bias())
-            mixed = torch.baddbmm(own, weights, offered)
-            updated = mixed[..., -self.dim :].tanh()
-            if self.gate is not None:
-                updated = torch.lerp(updated, query.to(mixed.dtype), mixed[..., : self.dim].sigmoid())
+            mixed = F.linear(query, self._weight()[:, : self.dim], self._bias())  # W_q q + b, then + Σ α (W_a c)
+            weights, offered = weights.to(mixed.dtype), offered.to(mixed.dtype)
+            if torch.is_grad_enabled() or len(mixed) < len(weights):  # at first all context items have the same queries
+                mixed = torch.baddbmm(mixed, weights, offered)
+            else:
+                mixed.baddbmm_(weights, offered)
+            updated = mixed.tanh() if self.gate is None else _Blend.apply(mixed, query.to(mixed.dtype))  # type: ignore[no-untyped-call]
         return unit(at_least_float32(updated)) if self.unit_length else updated
 
     def _weight(self) -> Float[Tensor, "offered both"]:
@@ -62,8 +64,34 @@ class MemoryDistillation(nn.Module):
 
     def floats_per_query(self, steps: int, learning: bool) -> int:
         """Numbers held at once for a query and a context item: those of one update, and those kept for the gradient."""
-        kept = (3 + self.unit_length) * (steps - 1) + 3 if learning else 0
-        return self.dim * (6 + 2 * self.unit_length + kept)
+        update, each = (5, 3) if self.gate is not None else (3, 2)
+        kept = (each + self.unit_length) * (steps - 1) + 2 if learning else 0
+        return self.dim * (update + kept)
 
     def extra_repr(self) -> str:
         return f"{self.form}{', of length one' if self.unit_length else ''}"
+
+
+class _Blend(torch.autograd.Function):
+    """q' = σ(m_g) q + (1 − σ(m_g)) tanh(m_u). These are the largest tensors there are: g and u take the place of m."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, mixed: Float[Tensor, "other query 2*dim"], query: Float[Tensor, "#other query dim"]
+    ) -> Float[Tensor, "other query dim"]:
+        gate, candidate = mixed.chunk(2, dim=-1)
+        updated = torch.lerp(candidate.tanh_(), query, gate.sigmoid_())
+        ctx.save_for_backward(mixed, query)
+        return updated
+
+    @staticmethod
+    def backward(ctx: Any, pull: Float[Tensor, "other query dim"]) -> tuple[Tensor, Tensor]:
+        mixed, query = ctx.saved_tensors
+        gate, candidate = mixed.chunk(2, dim=-1)
+        of_query = pull * gate
+        of_candidate = pull - of_query
+        of_mixed = torch.empty_like(mixed)
+        into_gate, into_candidate = of_mixed.chunk(2, dim=-1)
+        torch.sub(query, candidate, out=into_gate).mul_(of_candidate).mul_(gate)  # σ' = σ (1 − σ)
+        torch.mul(of_candidate, candidate, out=into_candidate).mul_(candidate).neg_().add_(of_candidate)  # 1 − tanh²
+        return of_mixed, of_query.sum_to_size(query.shape)
