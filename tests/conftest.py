@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from saccade.batch import RegionBatch, TextBatch
-from saccade.language import Vocabulary
+from saccade.language import Vocabulary, load_parser
 
 WORDS = (
     "a",
@@ -65,6 +66,6 @@ def toy_images() -> RegionBatch:
 
 @pytest.fixture
 def toy_texts(vocabulary: Vocabulary) -> TextBatch:
-    return vocabulary.batch(
-        ["a red cube", "the small blue ball is left of a cone", "green", "a cube on the large ball and a zebra"]
-    )
+    """Four sentences, and which of their words depend on each other for models that ask."""
+    texts = ["a red cube", "the small blue ball is left of a cone", "green", "a cube on the large ball and a zebra"]
+    return replace(vocabulary.batch(texts), links=tuple(parse.links for parse in load_parser().parse(texts)))

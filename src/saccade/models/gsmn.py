@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import torch
@@ -19,6 +20,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
+from saccade.language.parse import Parser, load_parser
 from saccade.models.fragments import FragmentConfig, FragmentMatcher
 from saccade.models.registry import register
 from saccade.nn import (
@@ -81,9 +83,7 @@ class Gsmn(FragmentMatcher):
         batch = super().read(texts)
         if not self.parses:
             return batch
-        from saccade.language.parse import load_parser
-
-        return replace(batch, links=tuple(parse.links for parse in load_parser(self.config.parser).parse(texts)))
+        return replace(batch, links=tuple(parse.links for parse in _parser(self.config.parser).parse(texts)))
 
     def encode_images(self, images: RegionBatch) -> ImageCode:
         return replace(super().encode_images(images), boxes=images.boxes)
@@ -117,12 +117,12 @@ class Gsmn(FragmentMatcher):
         seen, read = self.visual_graph(images), self.textual_graph(texts)
         match, score = self._compare(seen, read, every_pair=False)
         return Alignment(
-            match.weights.transpose(1, 2),
-            score,
+            match.weights[:, 0].transpose(1, 2),
+            score[:, 0],
             texts.mask,
             images.mask,
-            word_score=match.words.mean(dim=-1) * texts.mask,
-            region_score=match.regions.mean(dim=-1) * images.mask,
+            word_score=match.words[:, 0].mean(dim=-1) * texts.mask,
+            region_score=match.regions[:, 0].mean(dim=-1) * images.mask,
             word_links=read.links,
             region_links=None if seen.links is None else self.visual.loudness(seen.links),
         )
@@ -147,20 +147,25 @@ class Gsmn(FragmentMatcher):
 
     def _compare(
         self, images: VisualGraph, texts: TextCode, every_pair: bool = True
-    ) -> tuple[BlockMatch, Float[Tensor, "*pair"]]:
+    ) -> tuple[BlockMatch, Float[Tensor, "image text"]]:
         """Node level, then structure level, then the sum of both graphs: all pairs, or picture p with sentence p."""
         with torch.autocast(images.regions.device.type, enabled=False):
             match = block_match(images, texts, self.config.blocks, self.form, every_pair)
             score = match.words.new_zeros(())
             if self.config.graphs != "textual":
-                nodes = match.regions if every_pair else match.regions[:, None]
-                score = score + self.visual(nodes, images.mask, images.links)
+                score = score + self.visual(match.regions, images.mask, images.links)
             if self.config.graphs != "visual":
-                nodes = match.words.transpose(0, 1) if every_pair else match.words[:, None]
+                nodes = match.words.transpose(0, 1) if every_pair else match.words  # graph by graph
                 links = None if texts.links is None else texts.links[..., None]  # one weight for all kernels
                 of_texts = self.textual(nodes, texts.mask, links)
                 score = score + (of_texts.T if every_pair else of_texts)
-            return match, score if every_pair else score[:, 0]
+            return match, score
+
+
+@cache
+def _parser(name: str) -> Parser:
+    """One for all models: it remembers the sentences it has read."""
+    return load_parser(name)
 
 
 class MatchedGraph(nn.Module):

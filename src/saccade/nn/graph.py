@@ -42,8 +42,8 @@ class GaussianKernels(nn.Module):
         super().__init__()
         self.distance = nn.Parameter(torch.rand(kernels))  # ρ_k
         self.angle = nn.Parameter((2 * torch.rand(kernels) - 1) * math.pi)  # θ_k
-        self.distance_width = nn.Parameter(torch.rand(kernels))  # σ_k
-        self.angle_width = nn.Parameter(torch.rand(kernels))  # τ_k
+        self.distance_width = nn.Parameter((1 + torch.rand(kernels)) / 2)  # σ_k; near 0 a kernel would see no edge
+        self.angle_width = nn.Parameter((1 + torch.rand(kernels)) / 2)  # τ_k
 
     def forward(
         self, boxes: Float[Tensor, "image region 4"], mask: Bool[Tensor, "image region"]
