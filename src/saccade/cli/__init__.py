@@ -18,6 +18,7 @@ from saccade.cli import (
     leaderboard,
     models,
     official,
+    parse,
     score,
     see,
     train,
@@ -37,6 +38,7 @@ app = typer.Typer(
 app.add_typer(world.app, name="world", rich_help_panel="Data")
 app.add_typer(data.app, name="data", rich_help_panel="Data")
 app.command("extract", rich_help_panel="Data")(extract.extract)
+app.command("parse", rich_help_panel="Data")(parse.parse)
 app.command("demo", rich_help_panel="Begin here")(demo.demo)
 app.command("models", rich_help_panel="Models")(models.models)
 app.command("train", rich_help_panel="Models")(train.train)

@@ -66,7 +66,7 @@ MODALS = word_table("can could will would may might must shall should do does di
 ADVERBS = word_table(
     """
     not n't very too quite also together away back outdoors indoors forward forwards backwards sideways overhead
-    upside apart ahead there here then now again still almost already away barefoot hard high low fast
+    upside apart ahead there here then now again still almost already away barefoot hard fast
     downhill uphill upwards downwards upward downward alone else ever even once twice home not-so underwater offshore
     happily quickly slowly aside asleep awake intently well abroad upstairs downstairs round anyway yet instead maybe
     perhaps never always often airborne inline
@@ -104,6 +104,9 @@ WORN = word_table(  # what "in" and "with" say of the person before them
 )
 NOUN_COLLECTIVES = word_table(
     "group couple crowd team family pair band bunch crew class trio audience herd flock pack lot"
+)
+STATES_OF_THINGS = word_table(  # -ing words that are said of the thing just named, not of who does something
+    "overlooking surrounding containing showing featuring saying leading lining covering growing displaying reading"
 )
 PERCEIVERS = word_table("we you i one")  # "we see a dog" speaks of the dog
 ANIMATE = word_table(

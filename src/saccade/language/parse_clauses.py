@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from saccade.language.adjectives import COLOUR_WORDS, word_table
-from saccade.language.caption_words import ANIMATE, BE, WORN
+from saccade.language.caption_words import ANIMATE, BE, STATES_OF_THINGS, WORN
 from saccade.language.parse_tags import classify
 from saccade.language.phrases import singular
 
@@ -145,14 +145,15 @@ class Clauses:
 
     def _modify(self, place: int, letter: str) -> None:
         noun, verb = self.noun, self.verb
+        states = self.words[place] in STATES_OF_THINGS
         shown = verb >= 0 and self.words[verb] in PRESENTERS  # "we see a cube pushed by a dog"
         if verb > noun >= 0 or noun < 0:  # "stands holding", "runs along barking"
             self.set(place, verb if verb >= 0 else self.subject, "advcl")
-        elif shown or (letter == "E" and self.words[place] != "dressed") or self.animate(noun):
+        elif shown or states or (letter == "E" and self.words[place] != "dressed") or self.animate(noun):
             self.set(place, self._pair(noun, place), "acl")
         elif verb >= 0 and self.heads[verb] >= 0 and self.labels[verb] == "acl" and not self.animate(noun):
             self.set(place, self.heads[verb], "acl")
-        elif self.predicate >= 0:
+        elif self.predicate >= 0 and (verb >= 0 or self.words[self.predicate] not in BE):  # not "there is"
             self.set(place, self.predicate, "advcl")
         elif self.subject >= 0 and self.animate(self.subject):
             self.set(place, self.subject, "acl")

@@ -129,7 +129,7 @@ class Phrases(Clauses):
         elif self.case >= 0:
             self.classes[first] = "n"
             self._place(start, first)
-        elif self.noun >= 0:
+        elif self.noun > self.verb:
             self.set(first, self.noun, "amod")
         elif self.verb >= 0:
             self.set(first, self.verb, "xcomp")
@@ -186,7 +186,8 @@ class Phrases(Clauses):
         if (self.subject < 0 and self.predicate < 0 and self.noun < 0) or (self.fronted and self.subject < 0):
             self.subject = head
             return
-        if verb and (self.predicate >= 0 or (not several and self.conjunction >= 0)):
+        apart = self.conjunction > 0 and self.classes[self.conjunction - 1] == ","  # ", and a dog chases …"
+        if verb and (self.predicate >= 0 or (apart and not several)):
             while self.outer:
                 self.leave()
             if self.predicate < 0 and self.subject >= 0:
@@ -200,6 +201,8 @@ class Phrases(Clauses):
             self.subject = head
             return
         self.set(head, other, "conj")
+        if other < self.verb and self.predicate < 0:  # beside the one who does it: what follows is of the new one
+            self.verb = -1
         if self.conjunction >= 0:
             self.set(self.conjunction, head, "cc")
             self.conjunction = -1

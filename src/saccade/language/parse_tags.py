@@ -15,24 +15,29 @@ from collections.abc import Sequence
 
 from saccade.language.adjectives import COLOUR_WORDS, word_table
 from saccade.language.caption_words import (
-    ANIMATE,
-    BE,
     BEFORE_ING,
     HAVE,
     MODALS,
-    NAMING_ING,
     NOUN_COLLECTIVES,
-    ONLY_VERBS,
     PARTICLES,
     lexicon,
 )
 from saccade.language.parse_fixed import FIRST_OF_SEVERAL, compound_length
-from saccade.language.phrases import singular
+from saccade.language.parse_verbs import (
+    MAY_BE_NOUN,
+    clause_follows,
+    counted,
+    does,
+    is_verb_in_s,
+    judge_base,
+    judge_ing,
+    judge_participle,
+    stands_alone,
+)
 
 NOMINAL = frozenset("anNmbsSgeqo")  # what may stand between a determiner and the end of its noun phrase
 PHRASE_START = frozenset("dvqanNmpbsSgo")
 ARTICLES = word_table("a an the no every")
-LIKE_SUFFIXES = word_table("covered dusted colored coloured sized shaped lined capped filled themed haired topped made")
 _LIKE_ADJECTIVES = ("ous", "ful", "less", "able", "ish", "ive", "onic", "etic", "atic", "istic")
 
 
@@ -69,7 +74,6 @@ class _Classes(dict[str, str]):
 
 
 CLASSES = _Classes(lexicon())
-_MAY_BE_NOUN = frozenset("nNmbsSao")
 
 
 def classify(words: Sequence[str]) -> list[str]:
@@ -79,6 +83,7 @@ def classify(words: Sequence[str]) -> list[str]:
     raw = [*found, ".", "."]  # as the tables have it, for looking ahead
     finite = False  # whether the clause has its verb
     joined = False  # whether "and" was seen since the clause began
+    relative = outside = False  # within "who …", and whether the clause around that has its verb
     begun = several = False  # whether its first noun was seen, and speaks of several
     place = 0
     before = "."
@@ -93,9 +98,11 @@ def classify(words: Sequence[str]) -> list[str]:
                 before = "i"
                 continue
         if letter == "n":
-            if after in "gs" and word in BEFORE_ING and before in "xnNG" and raw[place + 2] not in "nN":
+            if before == "T":
+                letter = "I"  # "to cover"
+            elif after in "gs" and word in BEFORE_ING and before in "xnNG" and raw[place + 2] not in "nN":
                 letter = "K"
-            elif before == "N" and not finite and after in "irt" and _does(words[place - 1]):
+            elif before == "N" and not finite and after in "irt" and does(words[place - 1]):
                 letter = "V"  # a verb no table holds: "two dogs tussle in the snow"
         elif letter == "N":
             pass
@@ -107,7 +114,7 @@ def classify(words: Sequence[str]) -> list[str]:
         elif letter == "o":
             letter = "a" if after in NOMINAL and (before != "d" or words[place - 1] != "each") else "p"
         elif letter == "a":
-            if word in COLOUR_WORDS and before in "icGE" and _stands_alone(words, raw, place):
+            if word in COLOUR_WORDS and before in "icGV" and stands_alone(words, raw, place):
                 letter = "n"
             elif after not in NOMINAL and after not in "cr,":
                 if before in "dvqi" or (before == "a" and place > 1 and found[place - 2] in "dv"):
@@ -115,7 +122,7 @@ def classify(words: Sequence[str]) -> list[str]:
             elif before == "i" and after in "c," and raw[place + 2] not in "am":
                 letter = "n"
         elif letter == "m":
-            letter = "a" if after in _MAY_BE_NOUN or (after == "c" and raw[place + 2] in "am") else "n"
+            letter = "a" if after in MAY_BE_NOUN or (after == "c" and raw[place + 2] in "am") else "n"
             if before == "x" and letter == "n":
                 letter = "a"
             elif before == "i" and place > 1 and words[place - 2] == "made":
@@ -131,16 +138,16 @@ def classify(words: Sequence[str]) -> list[str]:
             ):
                 letter = "p"
         elif letter == "g":
-            letter = _doing(words, found, raw, place, before, after)
+            letter = judge_ing(words, found, raw, place, before, after)
         elif letter == "s":
-            letter = "V" if _is_verb_in_s(found, place, before, after, finite) else "N"
+            letter = "V" if is_verb_in_s(found, place, before, after, finite) else "N"
         elif letter == "S":
-            verb = before in "nw" and not finite and (after in "dvpq" or (after in "itr" and _does(words[place - 1])))
-            letter = "V" if verb and not _counted(found, place) else "N"
+            verb = before in "nw" and not finite and (after in "dvpq" or (after in "itr" and does(words[place - 1])))
+            letter = "V" if verb and not counted(found, place) else "N"
         elif letter == "b":
-            letter = _base(words, found, place, before, after, finite, several or joined)
+            letter = judge_base(words, found, place, before, after, finite, several or joined)
         elif letter == "e":
-            letter = _participle(words, raw, place, before, after, finite)
+            letter = judge_participle(words, raw, place, before, after, finite)
         elif letter == "f":
             letter = "V" if before not in "dva" else "n"
         elif letter == "x":
@@ -159,11 +166,12 @@ def classify(words: Sequence[str]) -> list[str]:
             if word == "that" and not (before in "nN," and after not in "nNa"):
                 letter = "d"
             else:
+                outside, relative = finite, True
                 finite = joined = False
                 several = before == "N"
                 begun = True
         elif letter == "u":
-            if word == "as" and not _clause_follows(words, raw, place):
+            if word == "as" and not clause_follows(words, raw, place):
                 letter = "i"
             elif word == "so" and after in "ar":
                 letter = "r"
@@ -173,7 +181,7 @@ def classify(words: Sequence[str]) -> list[str]:
             if word == "her" and after not in NOMINAL and after not in "mq":
                 letter = "p"
         elif letter == "t":
-            if after == "b" or (after == "n" and words[place + 1] in _BASES):
+            if after == "b" or (after in "ne" and words[place + 1] in _BASES):
                 letter = "T"
             else:
                 letter = "i" if after in PHRASE_START else "r"
@@ -185,6 +193,8 @@ def classify(words: Sequence[str]) -> list[str]:
                 finite = several = begun = False
         if letter == "V":
             finite = True
+        if finite and relative:  # it has its verb; the clause around it may still want one
+            finite, relative = outside, False
         elif not begun and letter in "nN" and raw[place + 1] not in "nN":
             begun, several = True, letter == "N" or word in NOUN_COLLECTIVES
         found[place] = before = letter
@@ -192,104 +202,6 @@ def classify(words: Sequence[str]) -> list[str]:
     return found
 
 
-_BASES = frozenset(word for word, letter in CLASSES.items() if letter == "b") | {"be", "have", "do", "cover", "board"}
-
-
-def _does(noun: str) -> bool:
-    return singular(noun) in ANIMATE
-
-
-def _counted(found: list[str], place: int) -> bool:
-    """ "two tube rafts": after a number there is no end but a plural."""
-    at = place - 1
-    while at >= 0 and found[at] in "na":
-        at -= 1
-    return at >= 0 and found[at] == "q"
-
-
-def _is_verb_in_s(found: list[str], place: int, before: str, after: str, finite: bool) -> bool:
-    """jumps, waves: what one does, or things."""
-    if finite:
-        return before in "c," and after in "dvirpt" and (before == "c" or after != "i")
-    if before == "n":
-        return not _counted(found, place)
-    if before == "w":
-        return True
-    if before == "N":  # "a boy in shorts jumps", and the boys of careless writers
-        return after in "dv" or ("n" in found[: place - 1] and after not in _MAY_BE_NOUN)
-    if before == ",":
-        return "n" in found[:place] and after in "dvirpt"
-    return (before in "rp" and after not in "nN") or (before == "c" and after in "dv")
-
-
-def _base(
-    words: Sequence[str], found: list[str], place: int, before: str, after: str, finite: bool, several: bool
-) -> str:
-    """run, play: after "to" and a modal, or what several do."""
-    if before == "T" or (before == "x" and words[place - 1] not in BE):
-        return "I"
-    word, previous = words[place], words[place - 1] if place else ""
-    if finite:
-        return "V" if before == "c" and after in "dvir.," and word in ONLY_VERBS else "n"
-    if before == "N" or (before == "p" and previous not in ("it", "him", "them", "us", "me")):
-        return "V"
-    if before == "w" and place > 1 and found[place - 2] in "N,":
-        return "V"
-    if before == "n" and previous in NOUN_COLLECTIVES:
-        return "V"
-    if before in "n,r" and several and word in ONLY_VERBS and after in "irdvtpg":
-        return "V"
-    return "n"
-
-
-def _stands_alone(words: Sequence[str], raw: list[str], place: int) -> bool:
-    """Whether a colour is all somebody wears: "in black and white jumps over", but not "in red riding gear"."""
-    at = place + 1
-    while raw[at] in "c,a" and (raw[at] != "a" or words[at] in COLOUR_WORDS):
-        if raw[at] in "c," and raw[at + 1] != "a":
-            return True
-        at += 1
-    later = raw[at + 1] if at + 1 < len(raw) else "."
-    return raw[at] in "sbgfeSx" and later in "irdvt.,cup"
-
-
-def _doing(words: Sequence[str], found: list[str], raw: list[str], place: int, before: str, after: str) -> str:
-    """running: before a noun a name or a description, else what somebody does."""
-    named = after in "nNmbsS"
-    if before in "dvq" or (before == "a" and place > 1):
-        if named or after in "ag":
-            return "a"
-        return "n" if before in "dv" or (after in "i.,c" and before == "a" and words[place] in NAMING_ING) else "G"
-    if before in "iGV" and named and words[place] in NAMING_ING:
-        return "a"
-    if before == "n" and words[place - 1] in BEFORE_ING and words[place] in NAMING_ING and named:
-        return "n"
-    return "G"
-
-
-def _participle(words: Sequence[str], raw: list[str], place: int, before: str, after: str, finite: bool) -> str:
-    """covered: after "is" and after a noun what is done to it, before a noun what it is like."""
-    if before == "x":
-        return "E"
-    if before in "dvqairGVEc,." and after in _MAY_BE_NOUN:
-        return "a"
-    if before == "n" and after in _MAY_BE_NOUN and words[place] in LIKE_SUFFIXES:  # "a snow covered hill"
-        return "a"
-    if before in "dv":
-        return "a" if after in "gec," else "n"
-    if before in "nNpw" and not finite and after in "dvpr":
-        return "V"
-    return "E"
-
-
-def _clause_follows(words: Sequence[str], raw: list[str], place: int) -> bool:
-    """Whether a verb comes after "as" before the sentence turns elsewhere."""
-    for n in range(place + 1, len(words)):
-        letter, before = raw[n], raw[n - 1]
-        if letter in "xf" or (letter in "sS" and before in "npN"):
-            return True
-        if letter == "b" and (before in "Np" or (before == "n" and words[n - 1] in NOUN_COLLECTIVES)):
-            return True
-        if letter in "uw.":
-            return False
-    return False
+_BASES = frozenset(word for word, letter in CLASSES.items() if letter == "b") | {
+    *("be", "have", "do", "cover", "board", "hit", "cut", "set", "spread", "split", "face", "pet", "box", "water")
+}

@@ -1,0 +1,124 @@
+"""`saccade parse`: the things, attributes and relations of sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.tree import Tree
+
+from saccade.errors import SaccadeError
+
+if TYPE_CHECKING:
+    from saccade.language import Parse, Parser
+
+SHOWN = 20  # sentences printed of a file
+BATCH = 1024
+
+
+def parse(
+    text: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Sentences, each in quotes.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="A text file with one sentence a line, besides those given.")
+    ] = None,
+    parser: Annotated[
+        str,
+        typer.Option(
+            "--parser",
+            "-p",
+            help="Who reads: rules (built in, quick), spacy or spacy:MODEL (an installed English model), or file:PATH "
+            "(parses made elsewhere: .conllu, or .json of CoreNLP).",
+        ),
+    ] = "rules",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Write all parses: .conllu for dependency trees (file:PATH reads them back), .json for scene graphs.",
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the scene graph of the first sentence: .png, .jpg or .webp.")
+    ] = None,
+) -> None:
+    """Which things does a sentence name, what are they like, and how do they stand to each other?
+
+    Example: saccade parse "a brown dog in front of a wooden fence chases two cats" --picture graph.png
+    """
+    from saccade.explain.drawing import check_format
+    from saccade.language import load_parser
+
+    if out is not None and out.suffix.lower() not in (".conllu", ".json"):
+        raise SaccadeError(f"{out}: parses are written as .conllu (trees) or .json (scene graphs)")
+    if picture is not None:
+        check_format(picture, "a scene graph")
+    sentences = [*(text or []), *(_lines(file) if file is not None else [])]
+    if not any(sentence.strip() for sentence in sentences):
+        raise SaccadeError('give at least one sentence, as in `saccade parse "a dog chases a cat"`, or --file')
+    reader = load_parser(parser)
+    parses = _parse_all(reader, sentences)
+    console = Console()
+    for sentence, parsed in list(zip(sentences, parses, strict=True))[:SHOWN]:
+        console.print(_tree(sentence, parsed))
+    if len(sentences) > SHOWN:
+        console.print(f"and {len(sentences) - SHOWN:,} more")
+    if out is not None:
+        _write(out, reader.name, sentences, parses)
+        typer.echo(f"{len(parses):,} parses are in {out}")
+    if picture is not None:
+        from saccade.explain.scene_graph import save_scene_graph
+
+        save_scene_graph(parses[0].graph, picture, sentences[0])
+        typer.echo(f"the picture is in {picture}")
+
+
+def _lines(file: Path) -> list[str]:
+    from saccade.data.lines import read_lines
+
+    return [line.strip() for _, line in read_lines(file) if line.strip()]
+
+
+def _parse_all(parser: Parser, sentences: Sequence[str]) -> list[Parse]:
+    from saccade.progress import progress_bar
+
+    found: list[Parse] = []
+    with progress_bar("parsing") as tell:
+        for start in range(0, len(sentences), BATCH):
+            found += parser.parse(sentences[start : start + BATCH])
+            if len(sentences) > BATCH:
+                tell(len(found), len(sentences))
+    return found
+
+
+def _tree(sentence: str, parse: Parse) -> Tree:
+    """The things as branches, with what is said of each."""
+    tree = Tree(f"[bold]{escape(sentence)}[/]")
+    said: dict[Any, list[str]] = {thing: [] for thing in parse.objects}
+    for attribute in parse.attributes:
+        said[attribute.object].append(attribute.word)
+    for thing in parse.objects:
+        words = ", ".join(said[thing])
+        branch = tree.add(f"[cyan]{escape(thing.name)}[/]" + (f"  [yellow]{escape(words)}[/]" if words else ""))
+        for relation in parse.relations:
+            if relation.subject == thing:
+                phrase = " ".join(relation.object.words)
+                branch.add(f"{escape(' '.join(relation.predicate))} [cyan]{escape(phrase)}[/]")
+    if not parse.objects:
+        tree.add("[dim]no things[/]")
+    return tree
+
+
+def _write(out: Path, name: str, sentences: Sequence[str], parses: Sequence[Parse]) -> None:
+    from saccade.files import write_json
+    from saccade.language.parse_conllu import write_conllu
+
+    if out.suffix.lower() == ".conllu":
+        write_conllu(out, [parse for parse in parses if parse.tokens])
+        return
+    graphs = [{"text": text, **parse.graph.to_json()} for text, parse in zip(sentences, parses, strict=True)]
+    write_json(out, {"parser": name, "sentences": graphs})
