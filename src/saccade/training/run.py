@@ -20,6 +20,7 @@ from saccade.models import Matcher, entry
 from saccade.tasks import MatchingConfig, MatchingTask
 from saccade.training.config import MAY_CHANGE, TrainerConfig, differing_key
 from saccade.training.folder import RunFolder
+from saccade.training.start import start_from, train_only
 from saccade.training.trainer import FitResult, Trainer
 from saccade.training.word_vectors import start_words
 from saccade.vision.augment import AugmentConfig
@@ -56,6 +57,8 @@ class RunConfig:
     sight: SightConfig = field(default_factory=SightConfig)
     task: MatchingConfig = field(default_factory=MatchingConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    start: Path | None = None  # a model or run folder whose weights are taken where name and shape are the same
+    only: str | None = None  # train only weights whose names begin so, e.g. fuse,pool,judge
 
 
 def recipe(name: str) -> dict[str, Any]:
@@ -121,6 +124,14 @@ def matching_parts(
         found = start_words(model, config.task.vectors)
         if console is not None:
             console.print(found.describe(), highlight=False)
+    if config.start is not None:
+        taken = start_from(model, config.start)
+        if console is not None:
+            console.print(taken.describe(), markup=False, highlight=False)
+    if config.only is not None:
+        count = train_only(model, config.only)
+        if console is not None:
+            console.print(f"training {count} of {len(list(model.parameters()))} weights", highlight=False)
     return model, MatchingTask(train, dev, model.read, config.task, config.sight.augment)
 
 
@@ -152,7 +163,8 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
     if config.data.in_memory:
         on_gpu = config.trainer.accelerator in ("auto", "cuda") and torch.cuda.is_available()
         train, dev = (held_in_memory(part, "cuda" if on_gpu else "cpu") for part in (train, dev))
-    model, task = matching_parts(config, train, dev, sight, console)
+    begun = RunFolder(folder).checkpoint.exists()  # and holds all weights: where they once came from may be gone
+    model, task = matching_parts(replace(config, start=None) if begun else config, train, dev, sight, console)
     save_yaml(config, folder / CONFIG)
     trainer = Trainer(config.trainer, folder, console, {"system": config.system, "words": len(model.vocabulary)})
     return trainer.fit(model, task, resume)

@@ -1,0 +1,92 @@
+"""Training in stages: `start=FOLDER` begins with another run's weights, `only=NAMES` trains a part of the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from saccade.errors import SaccadeError, did_you_mean
+from saccade.language import Vocabulary
+from saccade.models import Matcher, find_model
+from saccade.models.model import VOCABULARY, WEIGHTS
+from saccade.weights_file import read_weights
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a model took over from another."""
+
+    folder: Path
+    names: tuple[str, ...]  # of the weights that were taken
+    fresh: tuple[str, ...]  # of those that were not there, or of another shape
+    words: int  # that both know; their vectors are taken by name where the vocabularies differ
+    vocabulary: int  # words of the new model
+
+    def describe(self) -> str:
+        text = f"started from {self.folder}: {len(self.names)} of {len(self.names) + len(self.fresh)} weights taken"
+        if self.words < self.vocabulary:
+            text += f", {self.words:,} of {self.vocabulary:,} words known there"
+        return f"{text}, fresh: {', '.join(self.fresh)}" if self.fresh else text
+
+
+@torch.no_grad()
+def start_from(model: Matcher, folder: Path | str) -> Taken:
+    """Take every weight of the same name and shape from a model or run folder; the rest stays as it is.
+
+    Tables of words are taken word by word, so that the other model may know other words.
+    """
+    found, _ = find_model(folder, Matcher)
+    theirs, known = read_weights(found / WEIGHTS), Vocabulary.load(found / VOCABULARY)
+    row = {word: n for n, word in enumerate(known.words)}
+    shared = [(n, row[word]) for n, word in enumerate(model.vocabulary.words) if word in row]
+    tables, ours = _tables_of_words(model), model.state_dict()
+    names = []
+    for name, own in ours.items():
+        other = theirs.get(name)
+        if other is None:
+            continue
+        if name in tables and known.words != model.vocabulary.words:
+            if len(other) != len(known) or other.shape[1:] != own.shape[1:]:
+                continue
+            new, old = torch.tensor(shared).T
+            own[new] = other[old].to(own)
+        elif other.shape == own.shape:
+            own.copy_(other)
+        else:
+            continue
+        names.append(name)
+    if not names:
+        raise SaccadeError(f"start={folder}: it has no weight of the same name and shape as this {model.name}")
+    fresh = tuple(name for name in ours if name not in names)
+    return Taken(found, tuple(names), fresh, len(shared), len(model.vocabulary))
+
+
+def _tables_of_words(model: Matcher) -> set[str]:
+    """The weights with one row for every word: embeddings, and layers that answer with a word."""
+
+    def by_word(module: nn.Module) -> bool:
+        rows = getattr(module, "num_embeddings", getattr(module, "out_features", None))
+        return isinstance(module, nn.Embedding | nn.Linear) and rows == len(model.vocabulary)
+
+    layers = {name: module for name, module in model.named_modules() if by_word(module)}
+    return {
+        f"{name}.{kind}" for name, module in layers.items() for kind in dict(module.named_parameters(recurse=False))
+    }
+
+
+def train_only(model: nn.Module, names: str) -> int:
+    """Leave every weight as it is but those whose names begin with one of `names` (divided by commas); count these."""
+    own = [name for name, _ in model.named_parameters()]
+    prefixes = [part.strip() for part in names.split(",")]
+    for prefix in prefixes:
+        if not prefix or not any(name.startswith(prefix) for name in own):
+            tops = list(dict.fromkeys(name.split(".")[0] for name in own))
+            hint = f"{did_you_mean(prefix, tops)} (there are: {', '.join(tops)})"
+            raise SaccadeError(f'only={names}: no weight begins with "{prefix}"{hint}')
+    for name, weight in model.named_parameters():
+        if not name.startswith(tuple(prefixes)):
+            weight.requires_grad_(False)
+    return sum(weight.requires_grad for weight in model.parameters())
