@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from saccade.training.run import RunConfig, run_config
 
 FOOTING = Path(__file__).parent / "footing.yaml"
 NO_MATTER = {  # settings that say where and how a run is carried out, not what comes out
-    "data": {"root", "test_split"},
+    "data": {"root", "test_split", "in_memory"},
     "task": {"eval_batch"},
     "trainer": {
         "accelerator",
@@ -38,13 +38,24 @@ class Footing:
     name: str
     splits: tuple[str, ...]
     settings: tuple[str, ...] = ()
+    systems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # further settings of some systems
     note: str = ""
+
+    def of(self, system: str) -> list[str]:
+        """The settings of every run of a system on this data set."""
+        return [f"data={self.name}", *self.settings, *self.systems.get(system, ())]
 
 
 def footings() -> dict[str, Footing]:
     """The data sets that claims are measured on, in the order of `footing.yaml`."""
     return {
-        name: Footing(name, tuple(given["splits"]), tuple(given.get("settings", ())), given.get("note", ""))
+        name: Footing(
+            name,
+            tuple(given["splits"]),
+            tuple(given.get("settings", ())),
+            {system: tuple(words) for system, words in given.get("systems", {}).items()},
+            given.get("note", ""),
+        )
         for name, given in load_yaml(FOOTING).items()
     }
 
@@ -103,8 +114,7 @@ def splits_of(data: ClaimData) -> tuple[str, ...]:
 
 def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: Request) -> Run:
     """The training behind a variant that is no ensemble."""
-    footing = footings()[data.name]
-    shared = [f"data={data.name}", *footing.settings]
+    shared = footings()[data.name].of(variant.system)
     if request.root is not None and data.name != "world":
         shared.append(f"root={request.root}")
     try:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 
 from saccade.batch import RegionBatch, stack
 from saccade.data.records import CaptionedImages, RegionSource
+from saccade.data.sources import DataConfig, open_split
 
 BATCH = 256  # pictures read at once
 
@@ -40,3 +42,9 @@ def held_in_memory(data: CaptionedImages, device: torch.device | str = "cpu") ->
     if not len(data.images) or not hasattr(data.images, "dim"):
         return data
     return replace(data, images=RegionsInMemory(data.regions, device))
+
+
+@lru_cache(maxsize=4)
+def open_in_memory(config: DataConfig, split: str, device: str = "cpu") -> CaptionedImages:
+    """`open_split`, held in memory; runs that follow each other in one process find it there."""
+    return held_in_memory(open_split(config, split), device)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from saccade.config import from_dict, load_yaml, override, save_yaml, to_dict, update
 from saccade.data import CaptionedImages, DataConfig, open_split
-from saccade.data.memory import held_in_memory
+from saccade.data.memory import open_in_memory
 from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models import Matcher, entry
@@ -159,10 +159,11 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
         console.print("note: training the eye without a GPU takes days; tune=false learns from one that stays as it is")
     sight = tunable_grid(config.data.eye) if config.sight.tune else None
     splits = (config.data.train_split, config.data.dev_split)
-    train, dev = (open_split(config.data, split, sight.size if sight else None) for split in splits)
-    if config.data.in_memory:
+    if config.data.in_memory and sight is None:
         on_gpu = config.trainer.accelerator in ("auto", "cuda") and torch.cuda.is_available()
-        train, dev = (held_in_memory(part, "cuda" if on_gpu else "cpu") for part in (train, dev))
+        train, dev = (open_in_memory(config.data, split, "cuda" if on_gpu else "cpu") for split in splits)
+    else:
+        train, dev = (open_split(config.data, split, sight.size if sight else None) for split in splits)
     begun = RunFolder(folder).checkpoint.exists()  # and holds all weights: where they once came from may be gone
     model, task = matching_parts(replace(config, start=None) if begun else config, train, dev, sight, console)
     save_yaml(config, folder / CONFIG)
