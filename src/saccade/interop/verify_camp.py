@@ -67,9 +67,7 @@ def _in_places(values: Tensor) -> Tensor:
 
 def _joint(model: Camp, images: ImageCode, texts: TextCode) -> Tensor:
     """Each pair's pooled vectors, the picture's beside the sentence's, before they are scored."""
-    images, texts = model.mapped(images, texts)
-    seen, read = model.meet(images.regions[:, None], images.mask[:, None], texts.words, texts.mask)
-    return torch.cat([seen.pooled, read.pooled], dim=-1)
+    return torch.cat(model.pooled(images, texts), dim=-1)
 
 
 def _loss(name: str, scores: Tensor, margin: float) -> Tensor:
