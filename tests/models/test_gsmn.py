@@ -188,6 +188,17 @@ def test_a_small_budget_gives_the_same_table_and_gradients(vocabulary: Vocabular
     torch.testing.assert_close(*gradients)
 
 
+@pytest.mark.parametrize("text_graph", ["sparse", "dense"])
+def test_comparing_codes_is_not_done_in_reduced_precision(
+    vocabulary: Vocabulary, toy_images: RegionBatch, text_graph: str
+) -> None:
+    model = build(vocabulary, text_graph=text_graph).float()
+    images, texts = model.encode_images(toy_images), model.encode_texts(model.read(TEXTS))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        reduced = model.similarity(images, texts)
+    assert torch.equal(reduced, model.similarity(images, texts))
+
+
 def test_graphs_are_shown_beside_the_weights(vocabulary: Vocabulary, images: RegionBatch) -> None:
     model = build(vocabulary)
     texts = model.read(TEXTS)

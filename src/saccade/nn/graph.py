@@ -69,7 +69,8 @@ def likeness_weights(
     Rows are of unit length, W = ‖S ∘ A‖₂.
     """
     there = mask[:, :, None] & mask[:, None]
-    alike = sharpness * torch.bmm(nodes, nodes.transpose(1, 2))
+    with torch.autocast(nodes.device.type, enabled=False):  # λ would make much of a rounded likeness
+        alike = sharpness * torch.bmm(nodes, nodes.transpose(1, 2))
     weights = alike.masked_fill(~there, torch.finfo(alike.dtype).min).softmax(dim=-1)
     weights = weights * (there if links is None else there & links)
     return F.normalize(weights, dim=-1, eps=1e-30)
