@@ -1,5 +1,10 @@
 """Official checkpoints and what they computed: import them, and verify our models against them."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
 from saccade.interop import (
     verify_bottomup,
     verify_camp,
@@ -16,9 +21,17 @@ from saccade.interop.imram import import_imram
 from saccade.interop.scan import import_scan
 from saccade.interop.verification import Case, Stage, as_json, names, verify
 from saccade.interop.vsrn import import_vsrn
+from saccade.language import Vocabulary
+from saccade.models import Matcher
 
-# official checkpoint and vocabulary → model
-IMPORTERS = {"scan": import_scan, "vsrn": import_vsrn, "camp": import_camp, "imram": import_imram, "gsmn": import_gsmn}
+Importer = Callable[[Path, Vocabulary | None], Matcher]  # official checkpoint and vocabulary → model
+IMPORTERS: dict[str, Importer] = {
+    "scan": import_scan,
+    "vsrn": import_vsrn,
+    "camp": import_camp,
+    "imram": import_imram,
+    "gsmn": import_gsmn,
+}
 
 __all__ = [
     "IMPORTERS",
