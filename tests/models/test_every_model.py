@@ -42,7 +42,7 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {"fusion": False, "heads": 0, "text_length": 50},
         {"rounds": 1},
         {"rounds": 1, "fusion": False},
-        {"gate": False, "budget_mb": 0},
+        {"gate": False, "budget_mb": 0, "message_loss": 1.0},
         {"rounds": 1, "gate": False, "heads": 0, "unit_regions": True, "unit_words": True},
         {"heads": 1, "text_length": 9, "bidirectional": False, "region_encoder": "weight_norm"},
     ],
