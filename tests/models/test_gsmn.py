@@ -220,5 +220,8 @@ def test_sentences_without_dependencies_are_refused(vocabulary: Vocabulary, imag
 
 
 def test_blocks_must_divide_the_vectors(vocabulary: Vocabulary) -> None:
-    with pytest.raises(SaccadeError, match="dim=10 does not fall into blocks=4"):
-        build(vocabulary, blocks=4)
+    for blocks in (4, 0):
+        with pytest.raises(SaccadeError, match=f"dim=10 does not fall into blocks={blocks}"):
+            build(vocabulary, blocks=blocks)
+    with pytest.raises(SaccadeError, match="0 kernels cannot share 6 numbers"):
+        build(vocabulary, kernels=0)

@@ -67,7 +67,7 @@ class Gsmn(FragmentMatcher):
 
     def __init__(self, config: GsmnConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
         super().__init__(config, vocabulary, eye)
-        if config.dim % config.blocks:
+        if config.blocks < 1 or config.dim % config.blocks:
             raise SaccadeError(f"dim={config.dim} does not fall into blocks={config.blocks}: make it a multiple")
         self.form = AttentionForm("clipped_l2", config.sharpness, config.slope)
         travels = config.structure and config.message_passing

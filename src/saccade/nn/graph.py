@@ -86,7 +86,7 @@ class GraphConvolution(nn.Module):
 
     def __init__(self, in_dim: int, out_dim: int, kernels: int, bias: bool = True) -> None:
         super().__init__()
-        if out_dim % kernels:
+        if kernels < 1 or out_dim % kernels:
             raise SaccadeError(f"{kernels} kernels cannot share {out_dim} numbers: make the second a multiple")
         self.has_bias = bias
         self.kernels = nn.ModuleList(nn.Linear(in_dim, out_dim // kernels, bias) for _ in range(kernels))
