@@ -181,7 +181,7 @@ class Camp(FragmentMatcher):
     def _map(self, side: str, other: str, vectors: Float[Tensor, "item fragment dim"]) -> Tensor:
         found = [vectors, *(self.look[f"{side}_{name}"](vectors) for name in self.maps)]
         if self.config.fusion:  # F [v ; v^] is one map of the fragment itself and one of the message sent to it
-            own, sent = (self.fuse[name].weight.chunk(2, dim=1)[half] for half, name in enumerate((side, other)))
+            own, sent = self.fuse[side].weight[:, : self.config.dim], self.fuse[other].weight[:, self.config.dim :]
             known = [self.pool[side].hidden.weight] if self.config.heads else []
             found += [F.linear(vectors, weight) for weight in (own, sent, *known)]
         return torch.cat(found, dim=-1)
@@ -226,7 +226,8 @@ class Camp(FragmentMatcher):
             gate = match.sigmoid() if config.gate else torch.ones_like(match)
         become = self._fused(side, own, other, weights, gate[..., None])  # ReLU(F (g [v ; v^])), to be added to v
         share = self.pool[side](become, own["mask"], own["hidden"]) if config.heads else own["mean"]
-        pooled = at_least_float32(summed(share.to(become.dtype), become) + summed(share, own["itself"]))[..., 0, :]
+        with exact(become):
+            pooled = (summed(share.to(become.dtype), become) + summed(share, own["itself"]))[..., 0, :]
         return Received(looked, cosine, gate if config.gate else None, unit(pooled) if config.rounds == 2 else pooled)
 
     def _fused(self, side: str, own: Fragments, other: Fragments, weights: Tensor, gate: Tensor) -> Tensor:
