@@ -57,16 +57,16 @@ def test_a_claim_is_trained_measured_reported_and_not_trained_again(tmp_path: Pa
     command = ["claims", "scan-attention", *settings, "--seeds", "2", "--runs", str(tmp_path / "runs")]
     command += ["--out", str(tmp_path / "out"), "--lean"]
     first = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert "4 runs for 1 claim: 0 are there, 4 to do" in first.output
+    assert "6 runs for 1 claim: 0 are there, 6 to do" in first.output
     assert "failed" not in first.output
     runs = sorted((tmp_path / "runs" / "world").iterdir())
-    assert len(runs) == 4
+    assert len(runs) == 6
     assert not list((tmp_path / "runs").rglob("*.safetensors"))
     page = (tmp_path / "out" / "scan-attention.md").read_text(encoding="utf-8")
     assert "8 pictures, 8 texts" in page
     (tmp_path / "out" / "scan-attention.md").unlink()
     again = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert "4 are there, 0 to do" in again.output
+    assert "6 are there, 0 to do" in again.output
     assert (tmp_path / "out" / "scan-attention.md").read_text(encoding="utf-8") == page
     report = CliRunner().invoke(app, [*command, "--report"], catch_exceptions=False)
     assert "to do" not in report.output

@@ -301,9 +301,9 @@ def checkpoint_without_a_vocabulary(place: Place) -> list[str]:
     return ["import", "scan", place.path("bigru.pth.tar"), "-o", place.path("imported")]
 
 
-@case('no importer for "vsrn"')
+@case('no importer for "hgr"')
 def importer_that_is_not_there(place: Place) -> list[str]:
-    return ["import", "vsrn", "x.pth.tar", "-o", "y"]
+    return ["import", "hgr", "x.pth.tar", "-o", "y"]
 
 
 @case("not a folder of golden cases")
