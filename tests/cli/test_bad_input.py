@@ -262,6 +262,12 @@ def resume_of_nothing(place: Place) -> list[str]:
     return ["train", "--resume", place.path("nothing")]
 
 
+@case("is a run of scan, not of imram")
+def resuming_a_run_of_another_system(place: Place) -> list[str]:
+    assert run(train(place)) == 0
+    return ["train", "imram", "--resume", place.path("run")]
+
+
 @case("last.ckpt")
 def resume_from_a_checkpoint_cut_short(place: Place) -> list[str]:
     assert run(train(place)) == 0
@@ -295,6 +301,13 @@ def checkpoint_cut_short(place: Place) -> list[str]:
     return ["import", "scan", place.path("cut.pth.tar"), "-o", place.path("imported")]
 
 
+@case('"model" is a list, not a Mapping')
+def checkpoint_of_another_system(place: Place) -> list[str]:
+    camp = place.golden / "camp"
+    checkpoint, words = camp / "gate_fusion_new.pth.tar", camp / "vocab.pkl"
+    return ["import", "imram", str(checkpoint), "--vocabulary", str(words), "-o", place.path("imported")]
+
+
 @case("needs its vocabulary")
 def checkpoint_without_a_vocabulary(place: Place) -> list[str]:
     shutil.copy(place.golden / "scan" / "bigru.pth.tar", place.folder)
@@ -304,6 +317,32 @@ def checkpoint_without_a_vocabulary(place: Place) -> list[str]:
 @case('no importer for "hgr"')
 def importer_that_is_not_there(place: Place) -> list[str]:
     return ["import", "hgr", "x.pth.tar", "-o", "y"]
+
+
+@case("holds no runs of camp-gate with these settings")
+def report_on_claims_never_trained(place: Place) -> list[str]:
+    return ["claims", "camp-gate", "--report", "--runs", place.path("none"), "--out", place.path("imported")]
+
+
+@case('no claim "camp-gat"; did you mean "camp-gate"?')
+def claim_that_is_not_there(place: Place) -> list[str]:
+    return ["claims", "camp-gat"]
+
+
+@case("line 1: 3 columns, CoNLL-U has 10")
+def broken_line_of_conllu(place: Place) -> list[str]:
+    (place.folder / "broken.conllu").write_text("1\tdogs\tdog\n\n", encoding="utf-8")
+    return ["parse", "dogs", "--parser", f"file:{place.path('broken.conllu')}"]
+
+
+@case('spaCy could not load the model "nope"')
+def spacy_model_not_installed(place: Place) -> list[str]:
+    return ["parse", "a red cube", "--parser", "spacy:nope"]
+
+
+@case('no parser "spacyy"; did you mean "spacy"?')
+def training_with_an_unknown_parser(place: Place) -> list[str]:
+    return ["train", "gsmn", *train(place, "blocks=2", "parser=spacyy")[2:]]
 
 
 @case("not a folder of golden cases")

@@ -62,7 +62,7 @@ def test_the_number_of_heads_is_read_from_the_weights_and_words_from_the_vocabul
 @pytest.mark.parametrize(
     ("changes", "options", "sentence"),
     [
-        ({"model": [{}, {}]}, {}, "2 parts, a CAMP checkpoint has three"),
+        ({"model": [{}, {}]}, {}, "2 parts, a CAMP checkpoint has 3"),
         ({}, {"measure": "cosine"}, "measure is 'cosine', expected one of gate_fusion_new"),
         ({}, {"self_attention": True}, "self_attention is on"),
         ({}, {"embed_size": 16}, "do not fit the options"),

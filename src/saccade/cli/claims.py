@@ -67,8 +67,13 @@ def claims(
 
         outcome = run_claims(asked, request, runs, jobs, max(1, cores() // jobs), minutes, lean, console)
         _tell(console, outcome)
-    for claim in asked:
-        findings = gather(claim, request, runs)
+    found = [gather(claim, request, runs) for claim in asked]
+    if report and not any(split.comparisons for findings in found for split in findings.splits):
+        raise SaccadeError(
+            f"{runs} holds no runs of {', '.join(wanted)} with these settings, so no page was written; "
+            "--report needs the --data, --root and KEY=VALUE words of the command that trained them"
+        )
+    for findings in found:
         write_report(findings, request, out)
         _show(console, findings)
     write_index(out)

@@ -69,7 +69,7 @@ def parse(
         console.print(f"and {len(sentences) - SHOWN:,} more")
     if out is not None:
         _write(out, reader.name, sentences, parses)
-        typer.echo(f"{len(parses):,} parses are in {out}")
+        typer.echo(f"{len(parses):,} {'parse is' if len(parses) == 1 else 'parses are'} in {out}")
     if picture is not None:
         from saccade.explain.scene_graph import save_scene_graph
 

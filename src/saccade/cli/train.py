@@ -35,6 +35,8 @@ def train(
     if resume is not None:
         words = [*([system] if system and "=" in system else []), *(settings or [])]
         run, out = override(load_run_config(resume), words), resume
+        if system and "=" not in system and system != run.system:
+            raise SaccadeError(f"{resume} is a run of {run.system}, not of {system}")
     elif system is None:
         raise SaccadeError("name a model to train, e.g. `saccade train scan data=world`; `saccade models` lists them")
     else:

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from saccade.errors import SaccadeError
-from saccade.interop.checkpoint import need, read_checkpoint, state_dict
+from saccade.interop.checkpoint import read_checkpoint, state_dicts
 from saccade.interop.matching import Options, fitting_vocabulary, load_official
 from saccade.language import Vocabulary
 from saccade.models import Camp, CampConfig
@@ -25,7 +25,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cross_attention": {"rounds": 1, "fusion": False},
 }
 SIDES = {"img": "regions", "txt": "words", "1": "regions", "2": "words"}
-PARTS = ("the picture part", "the word part", "the similarity part")
+PARTS = ("pictures", "words", "similarity")
 
 
 def camp_config(option: Options, similarity: dict[str, Tensor]) -> CampConfig:
@@ -51,10 +51,7 @@ def camp_config(option: Options, similarity: dict[str, Tensor]) -> CampConfig:
 def import_camp(path: Path | str, vocabulary: Vocabulary | None = None) -> Camp:
     """The model in an official checkpoint. Without its vocabulary, words are named by their numbers."""
     checkpoint = read_checkpoint(path)
-    parts = need(checkpoint, "model", (list, tuple), path)
-    if len(parts) != len(PARTS):
-        raise SaccadeError(f'{path}: "model" has {len(parts)} parts, a CAMP checkpoint has three: {", ".join(PARTS)}')
-    regions, words, similarity = (state_dict(part, path, what) for part, what in zip(parts, PARTS, strict=True))
+    regions, words, similarity = state_dicts(checkpoint, path, "CAMP", PARTS)
     config = camp_config(Options.of(checkpoint, path, "CAMP"), similarity)
     model = Camp(config, fitting_vocabulary(vocabulary, words.get("embed.weight"), path))
     named = {f"regions.{name}": weight for name, weight in regions.items()}

@@ -45,7 +45,11 @@ def need(checkpoint: Mapping[str, Any], key: str, kind: type | tuple[type, ...],
             f'{path} is not the expected checkpoint: it has no "{key}" (it has {", ".join(map(str, checkpoint))})'
         )
     if not isinstance(checkpoint[key], kind):
-        raise SaccadeError(f'{path}: "{key}" is a {type(checkpoint[key]).__name__}')
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        raise SaccadeError(
+            f'{path} is not the expected checkpoint: its "{key}" is a {type(checkpoint[key]).__name__}, '
+            f"not a {' or '.join(each.__name__ for each in kinds)}"
+        )
     return checkpoint[key]
 
 
