@@ -189,3 +189,13 @@ def test_moving_changes_the_floats_only() -> None:
 def test_batches_cannot_be_changed_in_place() -> None:
     with pytest.raises(FrozenInstanceError):
         regions().ids = ()  # type: ignore[misc]
+
+
+def test_a_slice_of_a_batch_is_a_view_of_it(toy_images: RegionBatch, toy_texts: TextBatch) -> None:
+    for batch, first in ((toy_images, "features"), (toy_texts, "tokens")):
+        for index in (slice(1, 3), slice(None, None, 2), slice(-2, None), slice(None, None, -1)):
+            cut, copied = batch.select(index), batch.select(list(range(4))[index])
+            for name in vars(cut):
+                one, other = getattr(cut, name), getattr(copied, name)
+                assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+        assert getattr(batch.select(slice(1, 3)), first)._base is getattr(batch, first)

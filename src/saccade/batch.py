@@ -39,20 +39,25 @@ class Batch:
         return replace(self, **{f.name: move(getattr(self, f.name)) for f in fields(self)})  # type: ignore[arg-type,type-var]
 
     def select(self: Self, index: Sequence[int] | Sequence[bool] | np.ndarray | Tensor | slice) -> Self:
-        """The items at `index`, in that order; or, for a mask of booleans, the items where it is True."""
-        if isinstance(index, slice):
+        """The items at `index`, in that order; or, for a mask of booleans, the items where it is True.
+
+        What a slice selects is not copied.
+        """
+        if isinstance(index, slice) and (index.step or 1) < 0:  # which tensors do not know
             index = range(*index.indices(len(self)))
-        chosen = torch.as_tensor(index)
-        chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long()
-        positions = chosen.tolist()
+        chosen, positions = index, index
+        if not isinstance(index, slice):
+            chosen = torch.as_tensor(index)
+            chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long()
+            positions = chosen.tolist()
 
         def pick(value: Any) -> Any:
             if isinstance(value, Batch):
                 return value.select(positions)
             if isinstance(value, Tensor):
-                return value[chosen.to(value.device)]
+                return value[chosen.to(value.device) if isinstance(chosen, Tensor) else chosen]
             if isinstance(value, tuple) and value:
-                return tuple(value[i] for i in positions)
+                return value[positions] if isinstance(positions, slice) else tuple(value[i] for i in positions)
             return value
 
         return replace(self, **{f.name: pick(getattr(self, f.name)) for f in fields(self)})  # type: ignore[arg-type,type-var]

@@ -178,6 +178,25 @@ class TestEveryMatcher:
         torch.testing.assert_close(model.similarity(parts, texts), model(images, toy_texts))
 
 
+@pytest.mark.parametrize("mixed", [False, True], ids=["float32", "mixed precision"])
+@pytest.mark.parametrize("name", [entry.name for entry in entries() if hasattr(entry.model.Config(), "budget_mb")])
+def test_a_table_in_tiles_learns_what_one_in_one_piece_does(
+    name: str, mixed: bool, vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
+) -> None:
+    """Scores and the gradient of every parameter, where each pair is a tile that is computed again."""
+    found = []
+    for budget_mb in (0, 256):
+        model = build(name, {**SWITCHES[name][0], "budget_mb": budget_mb}, vocabulary)
+        _move_every_weight(model)
+        with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+            table = model(toy_images, toy_texts)
+        table.sin().sum().backward()
+        found.append([table, *(p.grad for p in model.parameters() if p.grad is not None)])
+    tolerance = 0.05 if mixed else 1e-4
+    for tiled, whole in zip(*found, strict=True):
+        assert (tiled - whole).abs().max() <= tolerance * whole.abs().max() + 1e-6
+
+
 def test_sum_max_is_equation_9(vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch) -> None:
     """Σ over words of the best region's cosine, from the definition."""
     model = build("scan", {"attention": "max", "pool": "sum"}, vocabulary).double()

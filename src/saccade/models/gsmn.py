@@ -29,6 +29,7 @@ from saccade.nn import (
     GraphConvolution,
     all_pairs,
     block_match,
+    full_precision,
     likeness_weights,
     to_themselves,
 )
@@ -101,17 +102,12 @@ class Gsmn(FragmentMatcher):
         return replace(code, links=(texts.adjacency() | itself) & texts.mask[:, :, None])
 
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-        blocks, hidden = int(self.config.blocks), int(self.config.hidden)
-
-        def score(some: ImageCode, of_them: TextCode) -> Float[Tensor, "image text"]:
-            assert isinstance(some, VisualGraph)
-            return self._compare(some, of_them)[1]
-
-        def floats_per_pair(regions: int, words: int) -> int:
-            return 8 * blocks * regions * words + 3 * (blocks + 2 * hidden) * (regions + words)
+        def tile(images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+            assert isinstance(images, VisualGraph)
+            return self._compare(images, texts)[1]
 
         graphs = self.visual_graph(images), self.textual_graph(texts)  # once for every item, not for every pair
-        return all_pairs(score, *graphs, floats_per_pair, self.config.budget_mb << 20)
+        return all_pairs(tile, *graphs, self.parameters(), self._floats_per_pair, self.config.budget_mb << 20)
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         seen, read = self.visual_graph(images), self.textual_graph(texts)
@@ -149,7 +145,7 @@ class Gsmn(FragmentMatcher):
         self, images: VisualGraph, texts: TextCode, every_pair: bool = True
     ) -> tuple[BlockMatch, Float[Tensor, "image text"]]:
         """Node level, then structure level, then the sum of both graphs: all pairs, or picture p with sentence p."""
-        with torch.autocast(images.regions.device.type, enabled=False):
+        with full_precision(images.regions):
             match = block_match(images, texts, self.config.blocks, self.form, every_pair)
             score = match.words.new_zeros(())
             if self.config.graphs != "textual":
@@ -160,6 +156,10 @@ class Gsmn(FragmentMatcher):
                 of_texts = self.textual(nodes, texts.mask, links)
                 score = score + (of_texts.T if every_pair else of_texts)
             return match, score
+
+    def _floats_per_pair(self, regions: int, words: int) -> int:
+        blocks, hidden = int(self.config.blocks), int(self.config.hidden)
+        return 8 * blocks * regions * words + 3 * (blocks + 2 * hidden) * (regions + words)
 
 
 @cache

@@ -21,10 +21,17 @@ from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.fragments import FragmentConfig, FragmentMatcher
 from saccade.models.registry import register
-from saccade.nn import Attend, MemoryDistillation, MemoryForm, all_pairs, at_least_float32
-from saccade.ops import AttentionForm, Normaliser, attention_weights, pool
-
-EPSILON = 1e-8
+from saccade.nn import (
+    Attend,
+    MemoryDistillation,
+    MemoryForm,
+    all_pairs,
+    at_least_float32,
+    found_length,
+    full_precision,
+    products,
+)
+from saccade.ops import EPSILON, AttentionForm, Normaliser, attention_weights, pool
 
 
 @dataclass(frozen=True)
@@ -89,9 +96,11 @@ class RecurrentAttention(nn.Module):
         """Σ_k F_k of every picture with every sentence, tile by tile."""
         if self.memory.form == "none":  # all looks are the first one, which is SCAN's
             return self.steps * self.scan.similarity(images, texts)
-        return all_pairs(
-            lambda *tile: self.similarities(*tile).sum(dim=0), images, texts, self._floats_per_pair, self.scan.budget
-        )
+
+        def tile(images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+            return self.similarities(images, texts).sum(dim=0)
+
+        return all_pairs(tile, images, texts, self.parameters(), self._floats_per_pair, self.scan.budget)
 
     def similarities(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "step image text"]:
         """F_k of each look k: the mean of its cosines over the queries. In one piece."""
@@ -121,8 +130,8 @@ class RecurrentAttention(nn.Module):
         context = context * context_mask[:, :, None]
         place = query_mask.any(dim=0).flatten().nonzero()[:, 0]  # padding neither looks nor remembers
         query = (queries * query_mask[..., None]).flatten(1, 2).index_select(1, place)
-        with torch.autocast(context.device.type, enabled=False):
-            gram = torch.bmm(context, context.mT)
+        with full_precision(context):
+            gram = products(context, context)[:, None]
             length: Tensor = torch.linalg.vector_norm(queries, dim=-1)
         offered = self.memory.offer(context)
         shape = (len(context), *query_mask.shape[1:], context.shape[1])
@@ -157,10 +166,8 @@ def _found_cosine(
     weights: Float[Tensor, "other item query part"],
     scores: Float[Tensor, "other item query part"],
     length: Float[Tensor, "#other item query"],
-    gram: Float[Tensor, "other part part"],
+    gram: Float[Tensor, "other 1 part part"],
 ) -> Float[Tensor, "other item query"]:
-    """cos(q, a) of a = Σ α c without a: Σ α (q · c) / (|q| √(αᵀ G α)), where G is the Gram matrix of the context."""
-    with torch.autocast(weights.device.type, enabled=False):
-        turned = torch.bmm(weights.flatten(1, 2), gram).view_as(scores)
-        size = (weights * turned).sum(dim=-1).clamp(min=EPSILON**2).sqrt()
-        return (weights * scores).sum(dim=-1) / (length * size).clamp(min=EPSILON)
+    """cos(q, a) of a = Σ α c without a: Σ α (q · c) / (|q| |a|), with |a| from the Gram matrix of the context."""
+    with full_precision(weights):
+        return (weights * scores).sum(dim=-1) / (length * found_length(weights, gram)).clamp(min=EPSILON)

@@ -2,6 +2,7 @@
 
 from saccade.nn.all_pairs import all_pairs
 from saccade.nn.attend import Attend
+from saccade.nn.attention import HeadPool, found_length, masked_softmax, products, summed
 from saccade.nn.block_match import BlockMatch, block_match
 from saccade.nn.caption_generator import AdditiveAttention, CaptionGenerator, caption_labels, caption_loss
 from saccade.nn.encode import (
@@ -9,7 +10,6 @@ from saccade.nn.encode import (
     ScalarWeightNorm,
     StatePool,
     WordEncoder,
-    at_least_float32,
     last_state,
     mean_state,
     pooled_state,
@@ -18,6 +18,7 @@ from saccade.nn.encode import (
 from saccade.nn.graph import GaussianKernels, GraphConvolution, likeness_weights, polar_coordinates, to_themselves
 from saccade.nn.losses import Negatives, RankingLoss, binary_loss, triplet_loss
 from saccade.nn.memory import MemoryDistillation, MemoryForm
+from saccade.nn.precision import at_least_float32, full_precision, present_precision
 from saccade.nn.recurrent import SentenceGru
 from saccade.nn.relation import Affinity, MaskedBatchNorm, RelationBlock
 from saccade.nn.whole import Measure, nearest_regions, whole_similarity
@@ -30,6 +31,7 @@ __all__ = [
     "CaptionGenerator",
     "GaussianKernels",
     "GraphConvolution",
+    "HeadPool",
     "MaskedBatchNorm",
     "Measure",
     "MemoryDistillation",
@@ -48,12 +50,18 @@ __all__ = [
     "block_match",
     "caption_labels",
     "caption_loss",
+    "found_length",
+    "full_precision",
     "last_state",
     "likeness_weights",
+    "masked_softmax",
     "mean_state",
     "nearest_regions",
     "polar_coordinates",
     "pooled_state",
+    "present_precision",
+    "products",
+    "summed",
     "to_themselves",
     "triplet_loss",
     "unit",

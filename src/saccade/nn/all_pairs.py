@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from saccade.batch import ImageCode, TextCode
+from saccade.nn.precision import present_precision
 from saccade.ops import DEFAULT_BUDGET
 
 SMALL = 64 << 20  # bytes: below, padding costs less than the calls that would avoid it
 ALIKE = 0.75  # sentences in a tile have at least this share of the length of its longest
 Score = Callable[[ImageCode, TextCode], Float[Tensor, "image text"]]
+Tile = tuple[slice, slice]  # some pictures, some sentences
 
 
 def all_pairs(
     score: Score,
     images: ImageCode,
     texts: TextCode,
+    weights: Iterable[Tensor],
     floats_per_pair: Callable[[int, int], int],
     budget: int = DEFAULT_BUDGET,
 ) -> Float[Tensor, "image text"]:
@@ -28,7 +32,8 @@ def all_pairs(
 
     Sentences are sorted by length and tiles cut to their longest, so that little of a large table is padding. While a
     gradient is wanted and the whole table would not fit the budget, a tile keeps nothing for the backward pass and is
-    computed again there.
+    computed again there. `weights` has all that `score` learns, and may have more: nothing else but the
+    codes gets a gradient.
     """
     regions, element = images.regions.shape[1], images.regions.element_size()
 
@@ -39,25 +44,80 @@ def all_pairs(
     if whole <= min(budget, SMALL):
         return score(images, texts)
     lengths, order = texts.mask.sum(dim=1).sort(descending=True, stable=True)
-    longest, ordered = lengths.tolist(), texts.select(order)
+    columns = _columns(lengths.tolist(), len(images), lambda words: max(1, budget // size(words)))
+    codes = images, texts.select(order)
+    if whole <= budget or not torch.is_grad_enabled():
+        table = _table(score, *codes, columns)
+    else:
+        kinds = [(type(code), [f.name for f in fields(code) if getattr(code, f.name) is not None]) for code in codes]
+        tensors = [getattr(code, name) for code, (_, names) in zip(codes, kinds, strict=True) for name in names]
+        table = _Recomputed.apply(score, columns, kinds, *tensors, *weights)  # type: ignore[no-untyped-call]
+    return table[:, order.argsort()]
+
+
+def _columns(lengths: Sequence[int], images: int, pairs_that_fit: Callable[[int], int]) -> list[list[Tile]]:
+    """Tiles for sentences of these lengths, the longest first."""
     columns, start = [], 0
-    while start < len(texts):
-        pairs = max(1, budget // size(longest[start]))
-        alike = sum(length >= ALIKE * longest[start] for length in longest[start:])
-        wide = max(1, min(alike, max(int(pairs**0.5), pairs // len(images))))
+    while start < len(lengths):
+        pairs = pairs_that_fit(lengths[start])
+        alike = sum(length >= ALIKE * lengths[start] for length in lengths[start:])
+        wide = max(1, min(alike, max(int(pairs**0.5), pairs // images)))
         tall = max(1, pairs // wide)
-        some = ordered.select(slice(start, start + wide)).trimmed()
-        tiles = [
-            _tile(score, images.select(slice(i, i + tall)), some, again=whole > budget)
-            for i in range(0, len(images), tall)
-        ]
-        columns.append(torch.cat(tiles))
+        columns.append([(slice(row, row + tall), slice(start, start + wide)) for row in range(0, images, tall)])
         start += wide
-    return torch.cat(columns, dim=1)[:, order.argsort()]
+    return columns
 
 
-def _tile(score: Score, images: ImageCode, texts: TextCode, again: bool) -> Float[Tensor, "image text"]:
-    if not (again and torch.is_grad_enabled()):
-        return score(images, texts)
-    result: Tensor = checkpoint(score, images, texts, use_reentrant=False, preserve_rng_state=False)
-    return result
+def _table(score: Score, images: ImageCode, texts: TextCode, columns: list[list[Tile]]) -> Float[Tensor, "image text"]:
+    found = []
+    for column in columns:
+        some = texts.select(column[0][1]).trimmed()
+        found.append(torch.cat([score(images.select(rows), some) for rows, _ in column]))
+    return torch.cat(found, dim=1)
+
+
+class _Recomputed(torch.autograd.Function):
+    """A table of which nothing is kept but the codes; its gradient is gathered tile by tile.
+
+    (Checkpointed tiles would each keep the graph of their score: its many small pieces made a process five times as
+    large as the tensors in it.)
+    """
+
+    @staticmethod
+    def forward(ctx: Any, score: Score, columns: list[list[Tile]], kinds: list[Any], *tensors: Tensor) -> Tensor:
+        ctx.options = score, columns, kinds
+        ctx.precision = present_precision(tensors[0])
+        ctx.save_for_backward(*tensors)
+        with ctx.precision:
+            return _table(score, *_codes(kinds, tensors), columns)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Float[Tensor, "image text"]) -> tuple[Tensor | None, ...]:
+        score, columns, kinds = ctx.options
+        tensors: tuple[Tensor, ...] = ctx.saved_tensors
+        of_images, of_codes = len(kinds[0][1]), sum(len(names) for _, names in kinds)
+        learning = [place for place, wanted in enumerate(ctx.needs_input_grad[3:]) if wanted]
+        into: dict[int, Tensor] = {}
+        for rows, some in (tile for column in columns for tile in column):
+            cut = [rows if place < of_images else some for place in range(of_codes)]
+            parts = [tensor[here].detach() for tensor, here in zip(tensors, cut, strict=False)]
+            leaves = [parts[place].requires_grad_() if place < of_codes else tensors[place] for place in learning]
+            with torch.enable_grad(), ctx.precision:
+                images, texts = _codes(kinds, parts)
+                similarity = score(images, texts.trimmed())
+            found = torch.autograd.grad(similarity, leaves, gradient[rows, some], allow_unused=True)
+            for place, part in zip(learning, found, strict=True):
+                if part is not None:
+                    if place not in into:
+                        into[place] = torch.zeros_like(tensors[place])
+                    (into[place][cut[place]] if place < of_codes else into[place]).add_(part)
+        return (None, None, None, *(into.get(place) for place in range(len(tensors))))
+
+
+def _codes(kinds: list[Any], tensors: Sequence[Tensor]) -> tuple[ImageCode, TextCode]:
+    (image_code, of_images), (text_code, of_texts) = kinds
+    texts = tensors[len(of_images) :][: len(of_texts)]
+    return (
+        image_code(**dict(zip(of_images, tensors, strict=False))),
+        text_code(**dict(zip(of_texts, texts, strict=True))),
+    )

@@ -9,9 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saccade.batch import ImageCode, TextCode
-from saccade.ops import AttentionForm, attention_weights
-
-EPSILON = 1e-8
+from saccade.ops import EPSILON, AttentionForm, attention_weights
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from torch.nn import functional as F
 
 from saccade.batch import TextBatch
 from saccade.language.vocabulary import END
-from saccade.nn.encode import at_least_float32, dropout_layer, last_state
+from saccade.nn.attention import masked_softmax
+from saccade.nn.encode import dropout_layer, last_state
+from saccade.nn.precision import at_least_float32
 from saccade.nn.recurrent import SentenceGru
 
 
@@ -37,7 +39,7 @@ class AdditiveAttention(nn.Module):
     ) -> Float[Tensor, "text dim"]:
         asked = F.linear(state, self.match.weight[:, values.shape[2] :])
         scores: Tensor = self.weigh(torch.tanh(keys + asked[:, None]))[:, :, 0]
-        weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=1)
+        weights = masked_softmax(scores, mask)
         return torch.bmm(weights[:, None].to(values.dtype), values)[:, 0]
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from saccade.batch import RegionBatch, TextBatch
 from saccade.errors import SaccadeError
+from saccade.nn.precision import at_least_float32
 from saccade.nn.recurrent import SentenceGru
 
 StatePool = Literal["last", "mean"]
@@ -20,11 +21,6 @@ def unit(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
     """Vectors of length one; zero vectors (padding) stay zero."""
     length: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return vectors / (length + 1e-8)
-
-
-def at_least_float32(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
-    """Codes leave the mixed-precision part here: lengths and softmaxes in bfloat16 would be off by a percent."""
-    return vectors.float() if vectors.dtype in (torch.bfloat16, torch.float16) else vectors
 
 
 def last_state(states: Float[Tensor, "item place dim"], lengths: Int[Tensor, " item"]) -> Float[Tensor, "item dim"]:

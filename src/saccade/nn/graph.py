@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.errors import SaccadeError
+from saccade.nn.attention import masked_softmax
+from saccade.nn.precision import full_precision
 
 
 def polar_coordinates(boxes: Float[Tensor, "image region 4"]) -> Float[Tensor, "image region region 2"]:
@@ -69,10 +71,9 @@ def likeness_weights(
     Rows are of unit length, W = ‖S ∘ A‖₂.
     """
     there = mask[:, :, None] & mask[:, None]
-    with torch.autocast(nodes.device.type, enabled=False):  # λ would make much of a rounded likeness
+    with full_precision(nodes):  # λ would make much of a rounded likeness
         alike = sharpness * torch.bmm(nodes, nodes.transpose(1, 2))
-    weights = alike.masked_fill(~there, torch.finfo(alike.dtype).min).softmax(dim=-1)
-    weights = weights * (there if links is None else there & links)
+    weights = masked_softmax(alike, there) * (there if links is None else there & links)
     return F.normalize(weights, dim=-1, eps=1e-30)
 
 

@@ -17,7 +17,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.nn.encode import at_least_float32, unit
+from saccade.nn.encode import unit
+from saccade.nn.precision import at_least_float32
 
 MemoryForm = Literal["gate", "mlp", "add", "none"]
 

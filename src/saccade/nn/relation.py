@@ -9,7 +9,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.nn.encode import at_least_float32
+from saccade.nn.attention import masked_softmax
+from saccade.nn.precision import at_least_float32
 
 Affinity = Literal["mean", "softmax"]
 
@@ -52,7 +53,7 @@ class RelationBlock(nn.Module):
         """R: how much the first region takes from the second; nothing is taken from padding, nor by it."""
         scores = at_least_float32(self.taking(regions) @ self.giving(regions).transpose(1, 2))
         if self.affinity == "softmax":
-            scores = scores.masked_fill(~mask[:, None], torch.finfo(scores.dtype).min).softmax(dim=-1)
+            scores = masked_softmax(scores, mask[:, None])
         else:
             scores = scores / mask.sum(dim=1).clamp(min=1)[:, None, None]
         return scores * (mask[:, :, None] & mask[:, None])

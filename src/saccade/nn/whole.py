@@ -10,7 +10,9 @@ from torch import Tensor
 
 from saccade.batch import Alignment, ImageCode, TextCode
 from saccade.nn.all_pairs import all_pairs
+from saccade.nn.attention import masked_softmax
 from saccade.nn.encode import unit
+from saccade.nn.precision import full_precision
 from saccade.ops import DEFAULT_BUDGET
 
 Measure = Literal["cosine", "order"]
@@ -25,19 +27,19 @@ def whole_similarity(
     """
     image, text = _pooled(images, texts)
     if measure == "cosine":
-        with torch.autocast(image.device.type, enabled=False):  # near pictures differ by less than bfloat16 can
+        with full_precision(image):  # near pictures differ by less than bfloat16 can
             return image @ text.T
     alone = ImageCode(image[:, None], images.mask[:, :1], image), TextCode(text[:, None], texts.mask[:, :1], text)
-    return all_pairs(_order_table, *alone, lambda regions, words: 3 * image.shape[1], budget)
+    return all_pairs(_order_table, *alone, (), lambda regions, words: 3 * image.shape[1], budget)
 
 
 def nearest_regions(images: ImageCode, texts: TextCode, sharpness: float, measure: Measure = "cosine") -> Alignment:
     """A model of whole vectors aligns nothing itself; this shows which regions lie nearest to each word's state."""
     image, text = _pooled(images, texts)
     cosine = torch.bmm(unit(texts.words), unit(images.regions).transpose(1, 2))  # [pair, word, region]
-    sharp = (sharpness * cosine).masked_fill(~images.mask[:, None], torch.finfo(cosine.dtype).min)
+    weights = masked_softmax(sharpness * cosine, images.mask[:, None])
     score = (image * text).sum(dim=-1) if measure == "cosine" else _order(image, text)
-    return Alignment(sharp.softmax(dim=-1), score, texts.mask, images.mask, word_score=cosine.amax(dim=-1))
+    return Alignment(weights, score, texts.mask, images.mask, word_score=cosine.amax(dim=-1))
 
 
 def _pooled(images: ImageCode, texts: TextCode) -> tuple[Float[Tensor, "image dim"], Float[Tensor, "text dim"]]:

@@ -3,6 +3,7 @@
 import saccade.batch  # noqa: F401  takes the process's first square root, which may be wrong
 from saccade.ops.pairwise import (
     DEFAULT_BUDGET,
+    EPSILON,
     AttentionForm,
     Choice,
     Normaliser,
@@ -16,6 +17,7 @@ from saccade.ops.pairwise_reference import attended_similarity_reference
 
 __all__ = [
     "DEFAULT_BUDGET",
+    "EPSILON",
     "AttentionForm",
     "Choice",
     "Normaliser",

@@ -1,0 +1,25 @@
+"""Where mixed precision ends: lengths, softmaxes, gates and scores are computed in full."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def at_least_float32(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
+    """Codes leave the mixed-precision part here: lengths and softmaxes in bfloat16 would be off by a percent."""
+    return vectors.float() if vectors.dtype in (torch.bfloat16, torch.float16) else vectors
+
+
+def full_precision(like: Tensor) -> torch.autocast:
+    """A block out of mixed precision, on the device of `like`."""
+    return torch.autocast(like.device.type, enabled=False)
+
+
+def present_precision(like: Tensor) -> torch.autocast:
+    """The precision of this moment, for a block that is run again later. It remembers no weight in its short form:
+    one made without gradients would be used with them."""
+    device = like.device.type
+    dtype, enabled = torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+    return torch.autocast(device, dtype, enabled, cache_enabled=False)
