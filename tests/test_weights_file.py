@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from saccade.errors import SaccadeError
 from saccade.weights_file import read_weights, write_weights
@@ -60,3 +61,15 @@ def test_a_file_that_is_missing_or_cut_short_is_named(state: dict[str, torch.Ten
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(SaccadeError, match=r"w\.safetensors is damaged or cut short"):
         read_weights(path)
+
+
+def test_a_full_disk_is_a_sentence_though_safetensors_wraps_it(
+    state: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(SaccadeError, match="the disk is full"):
+        write_weights(tmp_path / "w.safetensors", state)
+    assert not list(tmp_path.iterdir())

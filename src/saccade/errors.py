@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,3 +34,23 @@ def explain_os_errors(path: Path, action: str) -> Iterator[None]:
         if isinstance(error, IsADirectoryError):
             raise SaccadeError(f"{path} is a folder, a file was expected") from error
         raise SaccadeError(f"could not {action} {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def surfaced_os_errors() -> Iterator[None]:
+    """Raise the operating system's error (disk full, …) where PyTorch or safetensors wrapped it in one of their own."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, OSError):
+                raise cause from error
+            found = re.search(r"\(os error (\d+)\)", str(cause))
+            if found:
+                code = int(found[1])
+                raise OSError(code, os.strerror(code)) from error
+            cause = cause.__cause__ or cause.__context__
+        raise

@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from saccade.errors import SaccadeError
+from saccade.errors import SaccadeError, surfaced_os_errors
 from saccade.files import atomic_file
 
 Form = Literal["float32", "float16", "int8"]
@@ -33,7 +33,7 @@ def write_weights(path: Path | str, state: Mapping[str, Tensor], form: Form = "f
             found[name] = value.half()
         else:
             found[name], found[name + SCALE] = _to_bytes(value.float())
-    with atomic_file(path) as temporary:
+    with atomic_file(path) as temporary, surfaced_os_errors():
         safetensors.torch.save_file(found, temporary, metadata={"format": "pt"})
 
 

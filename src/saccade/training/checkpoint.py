@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import pickle
-import re
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saccade.errors import SaccadeError, explain_os_errors
+from saccade.errors import SaccadeError, explain_os_errors, surfaced_os_errors
 from saccade.files import atomic_file, atomic_folder
 
 FORMAT = 1
@@ -83,23 +80,3 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], path: Path) ->
                 f"not {list(ours.shape)}"
             )
     model.load_state_dict(weights)
-
-
-@contextmanager
-def surfaced_os_errors() -> Iterator[None]:
-    """Raise the operating system's error (disk full, …) where PyTorch or safetensors wrapped it in one of their own."""
-    try:
-        yield
-    except OSError:
-        raise
-    except Exception as error:
-        cause: BaseException | None = error
-        while cause is not None:
-            if isinstance(cause, OSError):
-                raise cause from error
-            found = re.search(r"\(os error (\d+)\)", str(cause))
-            if found:
-                code = int(found[1])
-                raise OSError(code, os.strerror(code)) from error
-            cause = cause.__cause__ or cause.__context__
-        raise
