@@ -123,8 +123,8 @@ def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: 
     except SaccadeError as error:
         raise SaccadeError(f'claim {claim.name}, variant "{variant.label}" on {data.name}: {error}') from error
     trainer = replace(config.trainer, seed=seed, accelerator=request.device.partition(":")[0])
-    settings = _settings_that_matter(config)
-    changes = _changes(settings, _settings_that_matter(base))
+    settings = settings_that_matter(config)
+    changes = _changes(settings, settings_that_matter(base))
     name = f"{variant.system}-{'-'.join(changes) or 'base'}-{_digest(settings)}-s{seed}"
     tables = any(variant.label in other.ensemble for other in claim.variants)
     return Run(f"{data.name}/{name}", replace(config, trainer=trainer), splits_of(data), tables)
@@ -152,7 +152,8 @@ def _joined(known: Run | None, run: Run) -> Run:
     return replace(known, splits=splits, tables=known.tables or run.tables)
 
 
-def _settings_that_matter(config: RunConfig) -> dict[str, Any]:
+def settings_that_matter(config: RunConfig) -> dict[str, Any]:
+    """The settings, section by section; runs that differ in none of them differ by chance alone."""
     settings = to_dict(config)
     for section, keys in NO_MATTER.items():
         settings[section] = {key: value for key, value in settings[section].items() if key not in keys}

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from saccade.claims.plan import settings_that_matter
 from saccade.data import DataConfig
 from saccade.errors import SaccadeError
-from saccade.leaderboard.settings import settings_that_matter
 from saccade.models import Matcher, find_model
 from saccade.training.run import CONFIG, load_run_config, run_config
 
@@ -97,7 +97,7 @@ def group_runs(folders: Sequence[str], named: Mapping[str, Sequence[str]] | None
     A variant's name gives the settings in which it is not its system's recipe, but none that all runs share.
     """
     runs = [folder for folder in dict.fromkeys(folders) if (Path(folder) / CONFIG).exists()]
-    settings = {run: settings_that_matter(load_run_config(run)) for run in runs}
+    settings = {run: _dotted(settings_that_matter(load_run_config(run))) for run in runs}
     groups: dict[str, list[str]] = {}
     for run in runs:
         groups.setdefault(repr(settings[run]), []).append(run)
@@ -121,8 +121,16 @@ def group_runs(folders: Sequence[str], named: Mapping[str, Sequence[str]] | None
 
 def _changes(settings: Mapping[str, Any]) -> dict[str, Any]:
     """In what a run is not its system's recipe for the data."""
-    recipe = settings_that_matter(run_config(settings["system"], [f"data={settings['data.name']}"]))
+    recipe = _dotted(settings_that_matter(run_config(settings["system"], [f"data={settings['data.name']}"])))
     return {key: value for key, value in settings.items() if recipe.get(key) != value}
+
+
+def _dotted(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"model": {"pool": "mean"}} as {"model.pool": "mean"}."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _dotted(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
 
 
 def _words(changes: Mapping[str, Any]) -> str:
