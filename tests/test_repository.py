@@ -140,6 +140,12 @@ def test_source_files_are_small_and_named_for_what_they_hold(path: Path) -> None
     assert path.stem not in {"utils", "util", "helpers", "helper", "misc", "common"}
 
 
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """Pytest imports them by name alone: of two with one name, the second is not run."""
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name not in ("conftest.py", "__init__.py")]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
 def test_every_folder_says_what_lives_there() -> None:
     for folder in {path.parent for path in SOURCES}:
         front = folder / "__init__.py"

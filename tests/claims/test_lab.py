@@ -54,20 +54,20 @@ def precomp(tmp_path: Path) -> Path:
 
 def test_a_claim_is_trained_measured_reported_and_not_trained_again(tmp_path: Path, precomp: Path) -> None:
     settings = ["data=precomp", f"root={precomp}", "dim=8", "word_dim=8", "epochs=1", "batch_size=4", "min_count=1"]
-    command = ["claims", "scan-attention", *settings, "--seeds", "2", "--runs", str(tmp_path / "runs")]
+    command = ["claims", "scan-negatives", *settings, "--seeds", "2", "--runs", str(tmp_path / "runs")]
     command += ["--out", str(tmp_path / "out"), "--lean"]
     first = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert "6 runs for 1 claim: 0 are there, 6 to do" in first.output
+    assert "4 runs for 1 claim: 0 are there, 4 to do" in first.output
     assert "failed" not in first.output
     runs = sorted((tmp_path / "runs" / "world").iterdir())
-    assert len(runs) == 6
+    assert len(runs) == 4
     assert not list((tmp_path / "runs").rglob("*.safetensors"))
-    page = (tmp_path / "out" / "scan-attention.md").read_text(encoding="utf-8")
+    page = (tmp_path / "out" / "scan-negatives.md").read_text(encoding="utf-8")
     assert "8 pictures, 8 texts" in page
-    (tmp_path / "out" / "scan-attention.md").unlink()
+    (tmp_path / "out" / "scan-negatives.md").unlink()
     again = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert "6 are there, 0 to do" in again.output
-    assert (tmp_path / "out" / "scan-attention.md").read_text(encoding="utf-8") == page
+    assert "4 are there, 0 to do" in again.output
+    assert (tmp_path / "out" / "scan-negatives.md").read_text(encoding="utf-8") == page
     report = CliRunner().invoke(app, [*command, "--report"], catch_exceptions=False)
     assert "to do" not in report.output
 
