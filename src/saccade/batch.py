@@ -203,9 +203,10 @@ class TextCode(Batch):
     pooled: Float[Tensor, "text dim"] | None = None
     links: Bool[Tensor, "text word word"] | None = None  # for models that look at how words depend on each other
 
-    def trimmed(self) -> TextCode:
-        """The same sentences without the padding that the longest of them does not need."""
-        longest = int(self.mask.sum(dim=1).max()) if len(self) else 0
+    def trimmed(self, longest: int | None = None) -> TextCode:
+        """The same sentences cut to their longest, whose length may be known: to ask a GPU for it is to wait."""
+        if longest is None:
+            longest = int(self.mask.sum(dim=1).max()) if len(self) else 0
         links = None if self.links is None else self.links[:, :longest, :longest]
         return replace(self, words=self.words[:, :longest], mask=self.mask[:, :longest], links=links)
 

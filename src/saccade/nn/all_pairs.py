@@ -17,7 +17,7 @@ from saccade.ops import DEFAULT_BUDGET
 SMALL = 64 << 20  # bytes: below, padding costs less than the calls that would avoid it
 ALIKE = 0.75  # sentences in a tile have at least this share of the length of its longest
 Score = Callable[[ImageCode, TextCode], Float[Tensor, "image text"]]
-Tile = tuple[slice, slice]  # some pictures, some sentences
+Tile = tuple[slice, slice, int]  # some pictures, some sentences, the length of the longest
 
 
 def all_pairs(
@@ -63,7 +63,8 @@ def _columns(lengths: Sequence[int], images: int, pairs_that_fit: Callable[[int]
         alike = sum(length >= ALIKE * lengths[start] for length in lengths[start:])
         wide = max(1, min(alike, max(int(pairs**0.5), pairs // images)))
         tall = max(1, pairs // wide)
-        columns.append([(slice(row, row + tall), slice(start, start + wide)) for row in range(0, images, tall)])
+        some = slice(start, start + wide), lengths[start]
+        columns.append([(slice(row, row + tall), *some) for row in range(0, images, tall)])
         start += wide
     return columns
 
@@ -71,8 +72,9 @@ def _columns(lengths: Sequence[int], images: int, pairs_that_fit: Callable[[int]
 def _table(score: Score, images: ImageCode, texts: TextCode, columns: list[list[Tile]]) -> Float[Tensor, "image text"]:
     found = []
     for column in columns:
-        some = texts.select(column[0][1]).trimmed()
-        found.append(torch.cat([score(images.select(rows), some) for rows, _ in column]))
+        _, place, longest = column[0]
+        some = texts.select(place).trimmed(longest)
+        found.append(torch.cat([score(images.select(rows), some) for rows, _, _ in column]))
     return torch.cat(found, dim=1)
 
 
@@ -98,13 +100,13 @@ class _Recomputed(torch.autograd.Function):
         of_images, of_codes = len(kinds[0][1]), sum(len(names) for _, names in kinds)
         learning = [place for place, wanted in enumerate(ctx.needs_input_grad[3:]) if wanted]
         into: dict[int, Tensor] = {}
-        for rows, some in (tile for column in columns for tile in column):
+        for rows, some, longest in (tile for column in columns for tile in column):
             cut = [rows if place < of_images else some for place in range(of_codes)]
             parts = [tensor[here].detach() for tensor, here in zip(tensors, cut, strict=False)]
             leaves = [parts[place].requires_grad_() if place < of_codes else tensors[place] for place in learning]
             with torch.enable_grad(), ctx.precision:
                 images, texts = _codes(kinds, parts)
-                similarity = score(images, texts.trimmed())
+                similarity = score(images, texts.trimmed(longest))
             found = torch.autograd.grad(similarity, leaves, gradient[rows, some], allow_unused=True)
             for place, part in zip(learning, found, strict=True):
                 if part is not None:
