@@ -191,7 +191,7 @@ class ImageCode(Batch):
     mask: Bool[Tensor, "image region"]
     pooled: Float[Tensor, "image dim"] | None = None  # for models that compare whole pictures
     boxes: Float[Tensor, "image region 4"] | None = None  # for models that look at where regions lie
-    links: Float[Tensor, "image region region"] | None = None  # where regions take from each other: how much
+    links: Float[Tensor, "image region region *kernel"] | None = None  # where regions take from each other: how much
 
 
 @dataclass(frozen=True)

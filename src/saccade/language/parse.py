@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -61,7 +62,7 @@ def scene_graph(parse: Parse) -> SceneGraph:
     return parse.graph
 
 
-class Parser:
+class Parser(ABC):
     """Sentences to parses. The same sentence gives the same parse; those seen lately are remembered."""
 
     name: str
@@ -83,9 +84,9 @@ class Parser:
             known.update(zip(new, self._parse(new), strict=True))
         return [known[tokens] if tokens else EMPTY for tokens in sentences]
 
+    @abstractmethod
     def _parse(self, sentences: Sequence[tuple[str, ...]]) -> list[Parse]:
         """Different sentences of at least one token each."""
-        raise NotImplementedError
 
 
 def load_parser(name: str = "rules") -> Parser:

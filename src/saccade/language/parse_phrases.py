@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from saccade.language.parse_clauses import Clauses
 
 _BEFORE_NOUN = {"d": "det", "v": "nmod:poss", "q": "nummod", "a": "amod", "n": "compound", "N": "compound"}
 
 
-class Phrases(Clauses):
+class Phrases(Clauses, ABC):
     """A noun phrase fills the first place that waits for it."""
 
     __slots__ = ()
 
+    @abstractmethod
     def in_case(self, head: int) -> bool:
         """Place a noun after a preposition; whether that was all of it (see `parse_rules`)."""
-        raise NotImplementedError
 
     def add_phrase(self, start: int) -> int:
         """Words up to the noun they belong to; which noun, and what for, is settled in `_place`."""

@@ -53,13 +53,6 @@ class GsmnConfig(FragmentConfig):
     parser: str = "rules"  # what reads a sentence for the sparse graph: rules, spacy, file:PATH
 
 
-@dataclass(frozen=True)
-class VisualGraph(ImageCode):
-    """Pictures with their edges, one weight for each kernel."""
-
-    links: Float[Tensor, "image region region kernel"] | None = None
-
-
 @register(
     "gsmn", task="matching", title="Graph Structured Network for Image-Text Matching", venue="Liu et al., CVPR 2020"
 )
@@ -103,7 +96,6 @@ class Gsmn(FragmentMatcher):
 
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
         def tile(images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-            assert isinstance(images, VisualGraph)
             return self._compare(images, texts)[1]
 
         graphs = self.visual_graph(images), self.textual_graph(texts)  # once for every item, not for every pair
@@ -123,14 +115,13 @@ class Gsmn(FragmentMatcher):
             region_links=None if seen.links is None else self.visual.loudness(seen.links),
         )
 
-    def visual_graph(self, images: ImageCode) -> VisualGraph:
-        """W_e of the regions: polar coordinates through Gaussian kernels."""
-        graph = VisualGraph(images.regions, images.mask, images.pooled, images.boxes)
+    def visual_graph(self, images: ImageCode) -> ImageCode:
+        """W_e of the regions, one weight for each kernel: polar coordinates through Gaussian kernels."""
         if not self.config.structure or self.config.graphs == "textual":
-            return graph
+            return images
         assert images.boxes is not None
         weights = self.places(images.boxes, images.mask)
-        return replace(graph, links=weights if self.config.message_passing else to_themselves(weights))
+        return replace(images, links=weights if self.config.message_passing else to_themselves(weights))
 
     def textual_graph(self, texts: TextCode) -> TextCode:
         """W_e of the words: their likeness, between those that depend on each other or between all."""
@@ -142,7 +133,7 @@ class Gsmn(FragmentMatcher):
         return replace(texts, links=likeness_weights(texts.words, texts.mask, self.config.link_sharpness, links))
 
     def _compare(
-        self, images: VisualGraph, texts: TextCode, every_pair: bool = True
+        self, images: ImageCode, texts: TextCode, every_pair: bool = True
     ) -> tuple[BlockMatch, Float[Tensor, "image text"]]:
         """Node level, then structure level, then the sum of both graphs: all pairs, or picture p with sentence p."""
         with full_precision(images.regions):
