@@ -6,8 +6,8 @@ changes a result: every model masks exactly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,6 +32,8 @@ class Batch:
         def move(value: Any) -> Any:
             if isinstance(value, Batch):
                 return value.to(device, dtype)
+            if isinstance(value, Mapping):
+                return {name: move(part) for name, part in value.items()}
             if not isinstance(value, Tensor):
                 return value
             return value.to(device=device, dtype=dtype if value.is_floating_point() else None)
@@ -45,19 +47,19 @@ class Batch:
         """
         if isinstance(index, slice) and (index.step or 1) < 0:  # which tensors do not know
             index = range(*index.indices(len(self)))
-        chosen, positions = index, index
-        if not isinstance(index, slice):
-            chosen = torch.as_tensor(index)
+        chosen = index if isinstance(index, slice) else torch.as_tensor(index)
+        if isinstance(chosen, Tensor):
             chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long()
-            positions = chosen.tolist()
 
         def pick(value: Any) -> Any:
             if isinstance(value, Batch):
-                return value.select(positions)
+                return value.select(chosen)
+            if isinstance(value, Mapping):
+                return {name: pick(part) for name, part in value.items()}
             if isinstance(value, Tensor):
                 return value[chosen.to(value.device) if isinstance(chosen, Tensor) else chosen]
-            if isinstance(value, tuple) and value:
-                return value[positions] if isinstance(positions, slice) else tuple(value[i] for i in positions)
+            if isinstance(value, tuple) and value:  # only here a GPU is asked for the positions, and waited for
+                return value[chosen] if isinstance(chosen, slice) else tuple(value[i] for i in chosen.tolist())
             return value
 
         return replace(self, **{f.name: pick(getattr(self, f.name)) for f in fields(self)})  # type: ignore[arg-type,type-var]
@@ -226,6 +228,43 @@ class Alignment(Batch):
     region_gate: Float[Tensor, "pair region"] | None = None
     word_links: Float[Tensor, "pair word word"] | None = None  # how much the first word takes from the second
     region_links: Float[Tensor, "pair region region"] | None = None
+
+
+@dataclass(frozen=True)
+class CaptionState(Batch):
+    """A captioner in mid-sentence, one row a sentence: what it remembers, and what it has seen of the picture."""
+
+    memory: Batch  # what changes with every word; the model's own dataclass of [row …] tensors
+    seen: Batch  # what is the same at every step (regions, their keys, masks …)
+
+    def repeat(self, count: int) -> CaptionState:
+        """Every row `count` times, one after the other: the beams or samples of a picture."""
+        return self.select(torch.arange(len(self)).repeat_interleave(count)) if count > 1 else self
+
+    def remember(self, rows: Int[Tensor, " row"]) -> CaptionState:
+        """Row i goes on from the memory of row `rows[i]`, which has seen the same picture."""
+        return replace(self, memory=self.memory.select(rows))
+
+
+@dataclass(frozen=True)
+class Thought(Batch):
+    """One step of a captioner: what the next word is said from, and where it looked."""
+
+    hidden: Float[Tensor, "row dim"]
+    state: CaptionState
+    weights: Float[Tensor, "row region"]
+    sentinel: Float[Tensor, " row"] | None = None  # the share of attention that went to no region
+    extras: Mapping[str, Tensor] = field(default_factory=dict)  # what a paper's own loss needs, [row …] each
+
+
+@dataclass(frozen=True)
+class Told(Batch):
+    """Captions under teacher forcing: what would be said after each word, and where the captioner looked."""
+
+    log_probabilities: Float[Tensor, "text step word"]
+    weights: Float[Tensor, "text step region"]
+    sentinel: Float[Tensor, "text step"] | None = None
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 _RAGGED_AXES = {  # of every other tensor: (1,)

@@ -1,6 +1,7 @@
 """One file per paper, read beside the paper; the registry knows them all."""
 
 from saccade.models.camp import Camp, CampConfig
+from saccade.models.captioner import Captioner
 from saccade.models.gsmn import Gsmn, GsmnConfig
 from saccade.models.imram import Imram, ImramConfig
 from saccade.models.matcher import Matcher
@@ -13,6 +14,7 @@ from saccade.models.vsrn import Vsrn, VsrnConfig
 __all__ = [
     "Camp",
     "CampConfig",
+    "Captioner",
     "Entry",
     "Gsmn",
     "GsmnConfig",
