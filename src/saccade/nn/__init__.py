@@ -16,6 +16,7 @@ from saccade.nn.encode import (
     unit,
 )
 from saccade.nn.graph import GaussianKernels, GraphConvolution, likeness_weights, polar_coordinates, to_themselves
+from saccade.nn.look import Activation, Look, found
 from saccade.nn.losses import Negatives, RankingLoss, binary_loss, triplet_loss
 from saccade.nn.memory import MemoryDistillation, MemoryForm
 from saccade.nn.precision import at_least_float32, full_precision, present_precision
@@ -24,6 +25,7 @@ from saccade.nn.relation import Affinity, MaskedBatchNorm, RelationBlock
 from saccade.nn.whole import Measure, nearest_regions, whole_similarity
 
 __all__ = [
+    "Activation",
     "AdditiveAttention",
     "Affinity",
     "Attend",
@@ -32,6 +34,7 @@ __all__ = [
     "GaussianKernels",
     "GraphConvolution",
     "HeadPool",
+    "Look",
     "MaskedBatchNorm",
     "Measure",
     "MemoryDistillation",
@@ -50,6 +53,7 @@ __all__ = [
     "block_match",
     "caption_labels",
     "caption_loss",
+    "found",
     "found_length",
     "full_precision",
     "last_state",
