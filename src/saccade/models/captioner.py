@@ -24,9 +24,9 @@ class Captioner(Model):
     def start(self, images: RegionBatch) -> CaptionState:
         """What is taken from the pictures, and the memory before the first word."""
 
-    def start_lesson(self, images: RegionBatch, texts: TextBatch) -> CaptionState:
-        """What a training caption is told from: its picture, unless the paper learns from sentences alone."""
-        return self.start(images)
+    def start_lesson(self, images: RegionBatch, texts: TextBatch, owner: Int[Tensor, " text"]) -> CaptionState:
+        """What training captions are told from: their pictures, unless the paper learns from sentences alone."""
+        return self.start(images).select(owner)
 
     @abstractmethod
     def advance(self, words: Int[Tensor, " row"], state: CaptionState) -> Thought:

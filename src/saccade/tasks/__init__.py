@@ -9,15 +9,18 @@ from saccade.tasks.evaluation import (
     ensemble_of,
     similarity_table,
 )
+from saccade.tasks.kinds import TASKS, TaskKind
 from saccade.tasks.matching import MatchingConfig, MatchingTask
 from saccade.tasks.task import Task
 
 __all__ = [
+    "TASKS",
     "Cost",
     "MatchingConfig",
     "MatchingTask",
     "SplitForModels",
     "Task",
+    "TaskKind",
     "check_weights",
     "encode_all_images",
     "encode_all_texts",
