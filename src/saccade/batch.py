@@ -77,6 +77,33 @@ def _pad(value: Tensor, count: int, axis: int = 1) -> Tensor:
 
 
 @dataclass(frozen=True)
+class SceneGraphBatch(Batch):
+    """Scene graphs of sentences or pictures: things, how they stand to each other, and what they are like, as word ids.
+
+    The things of a picture are its regions, in their order; id 0 is a thing without a name.
+    """
+
+    objects: Int[Tensor, "graph object"]
+    object_mask: Bool[Tensor, "graph object"]
+    relations: Int[Tensor, "graph relation 3"]  # the places of subject and object, and a word
+    relation_mask: Bool[Tensor, "graph relation"]
+    described: Int[Tensor, "graph attributed"]  # the place of each thing that has attributes
+    attributes: Int[Tensor, "graph attributed attribute"]  # its words
+    attribute_mask: Bool[Tensor, "graph attributed attribute"]
+
+
+def padded_ids(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "row id"], Bool[Tensor, "row id"]]:
+    """Rows of ids padded to the longest, and where they are real."""
+    size = max((len(row) for row in rows), default=0)
+    padded = torch.zeros(len(rows), size, dtype=torch.long)
+    mask = torch.zeros(len(rows), size, dtype=torch.bool)
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = torch.as_tensor(row, dtype=torch.long)
+        mask[i, : len(row)] = True
+    return padded, mask
+
+
+@dataclass(frozen=True)
 class RegionBatch(Batch):
     """Pictures as sets of regions."""
 
@@ -85,11 +112,16 @@ class RegionBatch(Batch):
     boxes: Float[Tensor, "image region 4"]  # x1, y1, x2, y2 in 0..1
     ids: tuple[str, ...] = ()
     scores: Float[Tensor, "image region"] | None = None  # how sure the eye was of each region
+    graph: SceneGraphBatch | None = None  # what is known of how the regions stand to each other
 
     def pad(self, count: int) -> RegionBatch:
         """The same pictures with `count` more padding regions."""
+        graph = self.graph
+        if graph is not None:
+            graph = replace(graph, objects=_pad(graph.objects, count), object_mask=_pad(graph.object_mask, count))
         return replace(
             self,
+            graph=graph,
             features=_pad(self.features, count),
             mask=_pad(self.mask, count),
             boxes=_pad(self.boxes, count),
@@ -139,6 +171,7 @@ class TextBatch(Batch):
     mask: Bool[Tensor, "text word"]
     words: tuple[tuple[str, ...], ...] = ()  # as written, one per unmasked token, for pictures and reports
     links: tuple[tuple[tuple[int, int], ...], ...] = ()  # of each sentence: which words depend on each other, by place
+    graph: SceneGraphBatch | None = None  # what each sentence says of which things
 
     @property
     def lengths(self) -> Int[Tensor, " text"]:
@@ -166,13 +199,7 @@ class TextBatch(Batch):
     @staticmethod
     def of(tokens: Sequence[Sequence[int]], words: Sequence[Sequence[str]] = ()) -> TextBatch:
         """Pad ragged sentences into one batch."""
-        size = max((len(t) for t in tokens), default=0)
-        padded = torch.zeros(len(tokens), size, dtype=torch.long)
-        mask = torch.zeros(len(tokens), size, dtype=torch.bool)
-        for i, t in enumerate(tokens):
-            padded[i, : len(t)] = torch.as_tensor(t)
-            mask[i, : len(t)] = True
-        return TextBatch(padded, mask, tuple(tuple(w) for w in words))
+        return TextBatch(*padded_ids(tokens), tuple(tuple(w) for w in words))
 
 
 @dataclass(frozen=True)
@@ -275,6 +302,8 @@ _RAGGED_AXES = {  # of every other tensor: (1,)
     "steps": (2, 3),
     "pooled": (),
     "score": (),
+    "attributes": (1, 2),
+    "attribute_mask": (1, 2),
 }
 
 
@@ -285,6 +314,8 @@ def stack(parts: Sequence[Self]) -> Self:
         values = [getattr(p, name) for p in parts]
         if values[0] is None:
             return None
+        if isinstance(values[0], Batch):
+            return stack(values)
         if not isinstance(values[0], Tensor):
             return tuple(v for value in values for v in value)
         for axis in _RAGGED_AXES.get(name, (1,)):
