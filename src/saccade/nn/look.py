@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from saccade.nn.attention import masked_softmax
+from saccade.nn.encode import dropout_layer
 from saccade.nn.precision import at_least_float32
 
 Activation = Literal["tanh", "relu"]
@@ -22,11 +23,19 @@ class Look(nn.Module):
     """
 
     def __init__(
-        self, region_dim: int, state_dim: int, dim: int, activation: Activation = "tanh", layers: int = 1
+        self,
+        region_dim: int,
+        state_dim: int,
+        dim: int,
+        activation: Activation = "tanh",
+        layers: int = 1,
+        bias: bool = True,
+        dropout: float = 0.0,  # of act(…), in training
     ) -> None:
         super().__init__()
         self.activation = activation
-        self.region = nn.Linear(region_dim, dim)
+        self.dropout = dropout_layer(dropout)
+        self.region = nn.Linear(region_dim, dim, bias=bias)
         self.deeper = nn.ModuleList(nn.Linear(dim, dim) for _ in range(layers - 1))
         self.state = nn.Linear(state_dim, dim, bias=False)
         self.weigh = nn.Linear(dim, 1, bias=False)
@@ -42,7 +51,7 @@ class Look(nn.Module):
     ) -> Float[Tensor, "row region"]:
         met = keys + self.state(state)[:, None]
         met = met.tanh_() if self.activation == "tanh" else met.relu_()
-        return at_least_float32(self.weigh(met)[..., 0])
+        return at_least_float32(self.weigh(self.dropout(met))[..., 0])
 
     def forward(
         self,
