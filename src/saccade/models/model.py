@@ -52,6 +52,9 @@ class Model(nn.Module, PyTorchModelHubMixin):
         regions: RegionBatch = self.sight(images)
         return regions
 
+    def begin(self) -> None:
+        """What a fresh model takes over before its training starts: a backbone's trained weights, for one."""
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Weights by how fast they learn, as an optimiser wants them: `factor` multiplies the learning rate."""
         own = [p for name, p in self.named_parameters() if not name.startswith("sight.")]

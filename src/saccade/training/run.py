@@ -119,6 +119,7 @@ def run_parts(
         settings = replace(settings, region_dim=train.regions.dim if sight is None else sight.dim)
     seed_everything(config.trainer.seed)
     model = entry(config.system).model(settings, vocabulary, train.eye)
+    model.begin()
     if sight is not None:
         freeze(sight, config.sight.frozen)
         model.sight, model.sight_rate = sight, config.sight.rate
