@@ -8,6 +8,7 @@ from saccade.models.matcher import Matcher
 from saccade.models.model import Model, find_model, load_model, shipped_models
 from saccade.models.registry import Entry, entries, entry, register
 from saccade.models.scan import Scan, ScanConfig
+from saccade.models.show_attend_tell import ShowAttendTell, ShowAttendTellConfig
 from saccade.models.vse import Vse, VseConfig
 from saccade.models.vsrn import Vsrn, VsrnConfig
 
@@ -24,6 +25,8 @@ __all__ = [
     "Model",
     "Scan",
     "ScanConfig",
+    "ShowAttendTell",
+    "ShowAttendTellConfig",
     "Vse",
     "VseConfig",
     "Vsrn",
