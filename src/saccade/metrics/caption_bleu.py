@@ -2,20 +2,20 @@
 
     BLEU-N = min(1, exp(1 - r / c)) · (p₁ … p_N)^(1/N)
 
-p_n: the share of the candidates' n-grams that a reference has too, each at most as often as one reference has it; c: the
-candidates' words; r: the words of the references nearest in length (of two as near, the shorter). For all pictures the
-counts are added up first. Of one picture, counts may be zero: the numerators are raised by 1e-15, the denominators by
-1e-9, as the official evaluation does.
+p_n: the share of the candidates' n-grams that a reference has too, each at most as often as one reference has it; c:
+the candidates' words; r: the words of the references nearest in length (of two as near, the shorter). For all pictures
+the counts are added up first. Of one picture, counts may be zero: the numerators are raised by 1e-15, the denominators
+by 1e-9, as the official evaluation does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from saccade.metrics.caption_ngrams import LONGEST, Numbers, PreparedReferences, Word
+from saccade.metrics.caption_ngrams import LONGEST, Numbers, PreparedReferences, Word, ranges
 from saccade.metrics.caption_score import Candidates, CaptionScore, References, check_captions
 
 TINY, SMALL = 1e-15, 1e-9
@@ -24,17 +24,17 @@ TINY, SMALL = 1e-15, 1e-9
 class Bleu:
     """Sentence BLEU against references that are prepared once."""
 
-    def __init__(self, references: PreparedReferences | Sequence[Sequence[Iterable[Word]]]) -> None:
+    def __init__(self, references: PreparedReferences | Sequence[Sequence[Sequence[Word]]]) -> None:
         self.references = references if isinstance(references, PreparedReferences) else PreparedReferences(references)
 
     def score(
-        self, candidates: Sequence[Iterable[Word]], owners: Sequence[int] | Numbers | None = None
+        self, candidates: Sequence[Sequence[Word]], owners: Sequence[int] | Numbers | None = None
     ) -> Float[np.ndarray, "n candidate"]:
         """BLEU-1 to BLEU-4 of each candidate against the references of the picture that owns it."""
         return _bleu(*self.counts(candidates, owners))
 
     def counts(
-        self, candidates: Sequence[Iterable[Word]], owners: Sequence[int] | Numbers | None = None
+        self, candidates: Sequence[Sequence[Word]], owners: Sequence[int] | Numbers | None = None
     ) -> tuple[
         Int[np.ndarray, "n candidate"],
         Int[np.ndarray, "n candidate"],
@@ -54,13 +54,11 @@ class Bleu:
     def _nearest(self, lengths: Numbers, about: Numbers) -> Int[np.ndarray, " candidate"]:
         """The length of the reference nearest to each candidate's; of two as near, the shorter."""
         amounts = self.references.amounts[about]
-        row = np.repeat(np.arange(len(about)), amounts)
+        length = self.references.counted.lengths[ranges(self.references.first[about], amounts)]
+        far = np.abs(length - np.repeat(lengths, amounts))
+        longest = int(length.max(initial=0)) + 1
         begun = np.cumsum(amounts) - amounts
-        reference = np.repeat(self.references.first[about] - begun, amounts) + np.arange(len(row))
-        length = self.references.counted.lengths[reference]
-        far = np.abs(length - lengths[row])
-        order = np.lexsort((length, far, row))
-        return length[order[begun]]
+        return np.asarray(np.minimum.reduceat(far * longest + length, begun) % longest if len(begun) else begun)
 
 
 def bleu(candidates: Candidates, references: References) -> list[CaptionScore]:

@@ -12,7 +12,7 @@ lengths count pairs of words, so a sentence of one word is as long as one of non
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -29,7 +29,7 @@ class CiderD:
 
     def __init__(
         self,
-        references: PreparedReferences | Sequence[Sequence[Iterable[Word]]],
+        references: PreparedReferences | Sequence[Sequence[Sequence[Word]]],
         document_frequencies: DocumentFrequencies | None = None,
         sigma: float | None = SIGMA,
         clipped: bool = True,
@@ -49,26 +49,27 @@ class CiderD:
             self._table, frequencies = document_frequencies.table(self.references.words)
         unseen = np.log(pictures)  # the last: of an n-gram that is nowhere, at index -1
         self._rarity = [np.append(unseen - np.log(np.maximum(1.0, each)), unseen) for each in frequencies]
-        self._norms = [norm for _, norm in self._weigh(self.references.counted)]
+        self._scales = [_inverse(norm) for _, norm in self._weigh(self.references.counted)]
+        self._word_pairs = _word_pairs(self.references.counted)
 
     def score(
-        self, candidates: Sequence[Iterable[Word]], owners: Sequence[int] | Numbers | None = None
+        self, candidates: Sequence[Sequence[Word]], owners: Sequence[int] | Numbers | None = None
     ) -> Float[np.ndarray, " candidate"]:
         """Of each candidate against the references of the picture that owns it (by default, one a picture)."""
         said, about = self.references.read(candidates, owners)
-        pairs, given_pairs = _word_pairs(said), _word_pairs(self.references.counted)
+        word_pairs = _word_pairs(said)
         total = np.zeros(len(about))
-        for (counts, shelf, found), (rarity, own_norm), given_norm in zip(
-            self.references.shared(said, about), self._weigh(said), self._norms, strict=True
+        for (counts, shelf, found), (rarity, norm), scale in zip(
+            self.references.shared(said, about), self._weigh(said), self._scales, strict=True
         ):
             entry, given = shelf.pairs(found)  # every n-gram that a candidate shares with a reference
             candidate, reference = counts.sentence[entry], shelf.reference[given]
             theirs = shelf.times[given] * rarity[entry]
             own = counts.times[entry] * rarity[entry]
             product = (np.minimum(own, theirs) if self.clipped else own) * theirs
-            product *= _inverse(own_norm)[candidate] * _inverse(given_norm)[reference]
+            product *= _inverse(norm)[candidate] * scale[reference]
             if self.sigma is not None:
-                apart = pairs[candidate] - given_pairs[reference]
+                apart = word_pairs[candidate] - self._word_pairs[reference]
                 product *= np.exp(-(apart**2) / (2 * self.sigma**2))
             total += np.bincount(candidate, weights=product, minlength=len(total))
         return np.asarray(10.0 * total / (LONGEST * self.references.amounts[about]))
@@ -84,12 +85,12 @@ class CiderD:
 
 
 def _word_pairs(counted: Counted) -> Numbers:
-    return np.maximum(0, counted.lengths - 1)
+    return np.asarray(np.maximum(0, counted.lengths - 1))
 
 
 def _inverse(norm: Float[np.ndarray, " sentence"]) -> Float[np.ndarray, " sentence"]:
     """1 / norm; a sentence without weight is like no other."""
-    return np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)
+    return np.asarray(np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0))
 
 
 def cider_d(

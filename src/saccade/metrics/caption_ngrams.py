@@ -1,14 +1,15 @@
 """N-grams as whole numbers, so that thousands of captions are counted and compared by a few sorts.
 
-An n-gram is its beginning and its last word: the number of its (n-1)-gram in the sorted table of all (n-1)-grams, and the
-number of the word, side by side in 64 bits. Nothing is hashed, so no two n-grams are ever taken for one another.
+An n-gram is its beginning and its last word: the number of its (n-1)-gram in the sorted table of all (n-1)-grams, and
+the number of the word, side by side in 64 bits. Nothing is hashed, so no two n-grams are ever taken for one another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from typing import TypeAlias
 
 import numpy as np
@@ -27,17 +28,13 @@ class WordNumbers:
     """Numbers words in the order in which they are met."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Word, int] = {}
+        self._numbers: dict[Word, int] = defaultdict(count().__next__)
 
-    def read(self, sentences: Sequence[Iterable[Word]]) -> tuple[Numbers, Numbers]:
+    def read(self, sentences: Sequence[Sequence[Word]]) -> tuple[Numbers, Numbers]:
         """All words of all sentences one after another, and the length of each sentence."""
-        whole = [tuple(sentence) for sentence in sentences]
-        lengths = np.fromiter(map(len, whole), dtype=np.int64, count=len(whole))
-        numbers = self._numbers
-        for word in dict.fromkeys(chain.from_iterable(whole)):
-            numbers.setdefault(word, len(numbers))
-        words = chain.from_iterable(whole)
-        return np.fromiter(map(numbers.__getitem__, words), dtype=np.int64, count=int(lengths.sum())), lengths
+        lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+        words = map(self._numbers.__getitem__, chain.from_iterable(sentences))
+        return np.fromiter(words, dtype=np.int64, count=int(lengths.sum())), lengths
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +56,16 @@ class Ngrams:
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """How often each n-gram of one length stands in each sentence, ordered by sentence, then by n-gram."""
+    """How often each n-gram of one length stands in each sentence, ordered by group, n-gram, sentence."""
 
+    size: int  # n-grams in the table
+    key: Numbers  # group · size + n-gram
     sentence: Numbers
-    ngram: Numbers
     times: Numbers
+
+    @property
+    def ngram(self) -> Numbers:
+        return np.asarray(self.key % self.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +78,7 @@ class Counted:
 
 
 def joined(beginning: Numbers, word: Numbers) -> Numbers:
-    return (beginning << WORD_BITS) | word
+    return np.asarray((beginning << WORD_BITS) | word)
 
 
 def places(table: Numbers, wanted: Numbers) -> Numbers:
@@ -84,54 +86,74 @@ def places(table: Numbers, wanted: Numbers) -> Numbers:
     if not len(table):
         return np.full(len(wanted), -1)
     place = np.minimum(np.searchsorted(table, wanted), len(table) - 1)
-    return np.where(table[place] == wanted, place, -1)
+    return np.asarray(np.where(table[place] == wanted, place, -1))
 
 
-def count_ngrams(words: Numbers, lengths: Numbers) -> Counted:
-    """All n-grams of sentences that lie one after another."""
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    left = np.cumsum(lengths)[owner] - np.arange(len(words))  # words from here to the end of the sentence
+def count_ngrams(words: Numbers, lengths: Numbers, groups: Numbers) -> Counted:
+    """All n-grams of sentences that lie one after another; the sentences come in groups of so many."""
+    first = np.cumsum(groups) - groups  # sentence of each group
+    group = np.repeat(np.repeat(np.arange(len(groups)), groups), lengths)  # of each word
+    member = np.repeat(ranges(np.zeros_like(groups), groups), lengths)  # which sentence of its group
+    most = int(groups.max(initial=1))
+    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))  # words from here to the sentence's end
+    begins = np.arange(len(words))  # where n-grams begin
+    table = np.arange(int(words.max(initial=-1)) + 1)  # of single words: their numbers
+    which = words
     tables, counts = [], []
-    number = np.zeros(len(words), dtype=np.int64)  # of the (n-1)-gram that begins at each word
     for n in range(1, LONGEST + 1):
-        begins = np.flatnonzero(left >= n)
-        table, which = np.unique(joined(number[begins], words[begins + n - 1]), return_inverse=True)
-        number[begins] = which
+        if n > 1:
+            on = left[begins] >= n
+            begins = begins[on]
+            table, which = np.unique(joined(which[on], words[begins + n - 1]), return_inverse=True)
         size = max(1, len(table))
-        entries, times = np.unique(owner[begins] * size + which, return_counts=True)
+        entries = np.sort((group[begins] * size + which) * most + member[begins])
+        new = changes(entries)
+        key, place = np.divmod(entries[new], most)
         tables.append(table)
-        counts.append(Counts(entries // size, entries % size, times))
+        counts.append(Counts(size, key, first[key // size] + place, np.diff(new, append=len(entries))))
     return Counted(lengths, Ngrams(tuple(tables)), tuple(counts))
 
 
-@dataclass(frozen=True, eq=False)
+def changes(numbers: Numbers) -> Numbers:
+    """Where a sorted list has a number for the first time."""
+    new = np.ones(len(numbers), dtype=bool)
+    np.not_equal(numbers[1:], numbers[:-1], out=new[1:])
+    return np.flatnonzero(new)
+
+
 class Shelf:
     """The n-grams of one length, picture by picture: which references have them, and how often."""
 
-    size: int  # n-grams in the table: the key of one in a picture is picture · size + n-gram
-    keys: Numbers  # sorted, each once
-    starts: Numbers  # where the entries of each key begin; one more, where the last ends
-    reference: Numbers
-    times: Numbers
-    most: Numbers  # the most that one reference of the picture has of it
+    def __init__(self, counts: Counts) -> None:
+        new = changes(counts.key)
+        self.size = counts.size
+        self.keys = counts.key[new]  # picture · size + n-gram: sorted, each once
+        self.starts = np.append(new, len(counts.key))  # where the entries of each key begin; and the end
+        self.reference, self.times = counts.sentence, counts.times
+        # the most that one reference of the picture has of it
+        self.most = np.maximum.reduceat(counts.times, new) if len(new) else counts.times
 
     def find(self, pictures: Numbers, ngrams: Numbers) -> Numbers:
         """The keys' places, or -1 where no reference of the picture has the n-gram."""
-        return np.where(ngrams < 0, -1, places(self.keys, pictures * self.size + ngrams))
+        return np.asarray(np.where(ngrams < 0, -1, places(self.keys, pictures * self.size + ngrams)))
 
     def pairs(self, found: Numbers) -> tuple[Numbers, Numbers]:
         """Every (row of `found`, entry of a reference) that share an n-gram."""
         rows = np.flatnonzero(found >= 0)
-        first, last = self.starts[found[rows]], self.starts[found[rows] + 1]
-        counts = last - first
-        begun = np.repeat(first - (np.cumsum(counts) - counts), counts)
-        return np.repeat(rows, counts), begun + np.arange(int(counts.sum()))
+        first = self.starts[found[rows]]
+        amounts = self.starts[found[rows] + 1] - first
+        return np.repeat(rows, amounts), ranges(first, amounts)
+
+
+def ranges(first: Numbers, amounts: Numbers) -> Numbers:
+    """first, first + 1, … of each range one after another."""
+    return np.asarray(np.repeat(first - (np.cumsum(amounts) - amounts), amounts) + np.arange(int(amounts.sum())))
 
 
 class PreparedReferences:
     """References counted once, to compare any number of candidates with."""
 
-    def __init__(self, references: Sequence[Sequence[Iterable[Word]]]) -> None:
+    def __init__(self, references: Sequence[Sequence[Sequence[Word]]]) -> None:
         amounts = np.fromiter(map(len, references), dtype=np.int64, count=len(references))
         if not len(amounts):
             raise SaccadeError("there are no reference captions")
@@ -139,19 +161,15 @@ class PreparedReferences:
             raise SaccadeError(f"picture {int(np.argmin(amounts))} has no reference captions")
         self.amounts: Int[np.ndarray, " picture"] = amounts
         self.first: Int[np.ndarray, " picture"] = np.cumsum(amounts) - amounts
-        self.picture: Int[np.ndarray, " reference"] = np.repeat(np.arange(len(amounts)), amounts)
         self.words = WordNumbers()
-        self.counted = count_ngrams(*self.words.read(list(chain.from_iterable(references))))
-        self.shelves = [
-            _shelve(counts, self.picture, len(table))
-            for counts, table in zip(self.counted.counts, self.counted.ngrams.codes, strict=True)
-        ]
+        self.counted = count_ngrams(*self.words.read(list(chain.from_iterable(references))), amounts)
+        self.shelves = [Shelf(counts) for counts in self.counted.counts]
 
     def __len__(self) -> int:
         return len(self.amounts)
 
     def read(
-        self, candidates: Sequence[Iterable[Word]], owners: Sequence[int] | Numbers | None = None
+        self, candidates: Sequence[Sequence[Word]], owners: Sequence[int] | Numbers | None = None
     ) -> tuple[Counted, Numbers]:
         """Candidates counted, and the picture that each one is about: by default one a picture, in order."""
         about = np.arange(len(self)) if owners is None else np.asarray(owners, dtype=np.int64)
@@ -161,19 +179,10 @@ class PreparedReferences:
             )
         if len(about) and not 0 <= int(about.min()) <= int(about.max()) < len(self):
             raise SaccadeError(f"the captions' owners must be pictures 0 to {len(self) - 1}")
-        return count_ngrams(*self.words.read(candidates)), about
+        return count_ngrams(*self.words.read(candidates), np.ones_like(about)), about
 
     def shared(self, candidates: Counted, about: Numbers) -> Iterator[tuple[Counts, Shelf, Numbers]]:
         """For n = 1 … 4: the candidates' counts, the shelf, and where each count's n-gram stands on it (or -1)."""
         numbers = self.counted.ngrams.find(candidates.ngrams)
         for counts, shelf, number in zip(candidates.counts, self.shelves, numbers, strict=True):
             yield counts, shelf, shelf.find(about[counts.sentence], number[counts.ngram])
-
-
-def _shelve(counts: Counts, picture: Numbers, size: int) -> Shelf:
-    every = picture[counts.sentence] * max(1, size) + counts.ngram
-    order = np.argsort(every, kind="stable")
-    every, times = every[order], counts.times[order]
-    new = np.flatnonzero(np.diff(every, prepend=-1))
-    most = np.maximum.reduceat(times, new) if len(new) else times
-    return Shelf(max(1, size), every[new], np.append(new, len(every)), counts.sentence[order], times, most)
