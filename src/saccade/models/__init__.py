@@ -1,5 +1,6 @@
 """One file per paper, read beside the paper; the registry knows them all."""
 
+from saccade.models.adaptive import Adaptive, AdaptiveConfig
 from saccade.models.camp import Camp, CampConfig
 from saccade.models.captioner import Captioner
 from saccade.models.gsmn import Gsmn, GsmnConfig
@@ -9,10 +10,14 @@ from saccade.models.model import Model, find_model, load_model, shipped_models
 from saccade.models.registry import Entry, entries, entry, register
 from saccade.models.scan import Scan, ScanConfig
 from saccade.models.show_attend_tell import ShowAttendTell, ShowAttendTellConfig
+from saccade.models.updown import UpDown, UpDownConfig
+from saccade.models.unsupervised import Unsupervised, UnsupervisedConfig
 from saccade.models.vse import Vse, VseConfig
 from saccade.models.vsrn import Vsrn, VsrnConfig
 
 __all__ = [
+    "Adaptive",
+    "AdaptiveConfig",
     "Camp",
     "CampConfig",
     "Captioner",
@@ -27,6 +32,10 @@ __all__ = [
     "ScanConfig",
     "ShowAttendTell",
     "ShowAttendTellConfig",
+    "UpDown",
+    "UpDownConfig",
+    "Unsupervised",
+    "UnsupervisedConfig",
     "Vse",
     "VseConfig",
     "Vsrn",
