@@ -10,6 +10,7 @@ from saccade.nn.encode import (
     ScalarWeightNorm,
     StatePool,
     WordEncoder,
+    dropout_layer,
     last_state,
     mean_state,
     pooled_state,
@@ -19,9 +20,11 @@ from saccade.nn.graph import GaussianKernels, GraphConvolution, likeness_weights
 from saccade.nn.look import Activation, Look, found
 from saccade.nn.losses import Negatives, RankingLoss, binary_loss, triplet_loss
 from saccade.nn.memory import MemoryDistillation, MemoryForm
+from saccade.nn.policy import discounted, first_mentions
 from saccade.nn.precision import at_least_float32, full_precision, present_precision
 from saccade.nn.recurrent import SentenceGru
 from saccade.nn.relation import Affinity, MaskedBatchNorm, RelationBlock
+from saccade.nn.sentence_critic import Judgement, SentenceCritic, SentenceReader, start_lstm, up_to_end
 from saccade.nn.whole import Measure, nearest_regions, whole_similarity
 
 __all__ = [
@@ -35,6 +38,7 @@ __all__ = [
     "GraphConvolution",
     "HeadPool",
     "Look",
+    "Judgement",
     "MaskedBatchNorm",
     "Measure",
     "MemoryDistillation",
@@ -44,7 +48,9 @@ __all__ = [
     "RegionEncoder",
     "RelationBlock",
     "ScalarWeightNorm",
+    "SentenceCritic",
     "SentenceGru",
+    "SentenceReader",
     "StatePool",
     "WordEncoder",
     "all_pairs",
@@ -54,6 +60,9 @@ __all__ = [
     "caption_labels",
     "caption_loss",
     "found",
+    "discounted",
+    "dropout_layer",
+    "first_mentions",
     "found_length",
     "full_precision",
     "last_state",
@@ -65,9 +74,11 @@ __all__ = [
     "pooled_state",
     "present_precision",
     "products",
+    "start_lstm",
     "summed",
     "to_themselves",
     "triplet_loss",
     "unit",
+    "up_to_end",
     "whole_similarity",
 ]
