@@ -119,9 +119,9 @@ class Adaptive(Listener):
         self.out = nn.Linear(dim, len(vocabulary))  # W_p
 
     def start(self, images: RegionBatch) -> CaptionState:
-        return self.begin(images, mean_region(images.features, images.mask))
+        return self.start_from(images, mean_region(images.features, images.mask))
 
-    def begin(self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]) -> CaptionState:
+    def start_from(self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]) -> CaptionState:
         """Start with a vector for the whole picture that need not be the mean of its regions."""
         regions = self.regions(images.features, images.mask)
         whole = self.dropout(self.whole(whole).relu())
@@ -130,14 +130,17 @@ class Adaptive(Listener):
         return CaptionState(AdaptiveMemory(zeros, zeros), seen)
 
     def hear(self, words: Int[Tensor, "*text"]) -> Float[Tensor, "*text word_dim"]:
-        heard: Tensor = self.words(words)
-        return self.dropout(heard.relu() if self.config.word_relu else heard)
+        vectors = self.words(words)
+        heard: Tensor = self.dropout(vectors.relu() if self.config.word_relu else vectors)
+        return heard
 
     def think(self, word: Float[Tensor, "row word_dim"], state: CaptionState) -> Thought:
         memory, seen = state.memory, state.seen
         assert isinstance(memory, AdaptiveMemory)
         assert isinstance(seen, AdaptiveSeen)
-        inputs, hidden, cells = torch.cat([word, seen.whole], dim=1), [], []
+        inputs = torch.cat([word, seen.whole], dim=1)
+        hidden: list[Tensor] = []
+        cells: list[Tensor] = []
         for layer, lstm in enumerate(self.lstms):
             if layer:
                 inputs = self.dropout(hidden[-1])

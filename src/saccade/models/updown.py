@@ -95,9 +95,9 @@ class UpDown(Listener):
             lstm.bias_ih[self.config.dim : 2 * self.config.dim] += self.config.forget_bias
 
     def start(self, images: RegionBatch) -> CaptionState:
-        return self.begin(images, mean_region(images.features, images.mask))
+        return self.start_from(images, mean_region(images.features, images.mask))
 
-    def begin(self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]) -> CaptionState:
+    def start_from(self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]) -> CaptionState:
         """Start with a vector for the whole picture that need not be the mean of its regions."""
         regions = images.features * images.mask[:, :, None]
         if self.regions is not None and self.whole is not None:
@@ -108,8 +108,9 @@ class UpDown(Listener):
         return CaptionState(TopDownMemory(zeros, zeros, zeros, zeros), seen)
 
     def hear(self, words: Int[Tensor, "*text"]) -> Float[Tensor, "*text word_dim"]:
-        heard: Tensor = self.words(words)
-        return self.dropout(heard.relu() if self.config.word_relu else heard)
+        vectors = self.words(words)
+        heard: Tensor = self.dropout(vectors.relu() if self.config.word_relu else vectors)
+        return heard
 
     def think(self, word: Float[Tensor, "row word_dim"], state: CaptionState) -> Thought:
         memory, seen = state.memory, state.seen
