@@ -62,7 +62,7 @@ def _joined(state: Mapping[str, Tensor], names: list[str]) -> tuple[Tensor, Tens
 
 
 def _cell(prefix: str, inputs: tuple[Tensor, Tensor], state: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
-    """One LSTM layer. Theirs has the gates in, forget and out, then the candidate; PyTorch's the candidate before out."""
+    """One LSTM layer. Theirs has gates in, forget and out, then the candidate; PyTorch's the candidate before out."""
     dim = state[0].shape[1]
     if len(state[0]) == 5 * dim:
         names = ("input.weight", "input.bias", "state.weight", "state.bias")
