@@ -52,18 +52,20 @@ class Search:
         step, beam = len(self.steps), self.beam
         read = self.said[:, :, -1] if step else torch.full_like(self.over, START, dtype=torch.long)
         spoken, thought = self.model.step(read.flatten(), self.state)
-        spoken = self.constraints(spoken, self.said.flatten(0, 1)).view(self.images, beam, -1)
+        spoken = self._by_picture(self.constraints(spoken, self.said.flatten(0, 1)))
         if self.sums is None or self.kept is None:  # at first all beams are one
             self.sums = spoken.new_full((self.images, beam), GONE).index_fill(1, read.new_zeros(1), 0)
             self.kept = Kept.none(self.images, beam, spoken)
         totals = self.sums[..., None] + (spoken if cost is None else spoken - cost[:, None])
         entries = take(totals, self.config, beam - self.kept.count)
         chances = spoken.flatten(1).gather(1, entries.parents * spoken.shape[2] + entries.words)
-        weights = thought.weights.view(self.images, beam, -1)
-        sentinel = None if thought.sentinel is None else thought.sentinel.view(self.images, beam)
-        self.steps.append(Step(entries.parents, entries.words, chances, weights, sentinel))
+        sentinel = None if thought.sentinel is None else self._by_picture(thought.sentinel)
+        self.steps.append(Step(entries.parents, entries.words, chances, self._by_picture(thought.weights), sentinel))
         self._keep(entries, self.kept)
         self._go_on(entries, thought.state)
+
+    def _by_picture(self, rows: Float[Tensor, row *rest]) -> Float[Tensor, "image beam *rest"]:
+        return rows.view(self.images, self.beam, *rows.shape[1:])
 
     def _keep(self, entries: Entries, kept: Kept) -> None:
         """Put sentences that end here among the finished ones, at the last step also those that are cut."""

@@ -45,7 +45,7 @@ class Decoded(Batch):
 
     def best(self) -> Decoded:
         """The first caption of each picture."""
-        return replace(self.select(slice(0, None, self.per_image)), per_image=1)
+        return replace(self.select(slice(0, None, self.per_image)), per_image=1).trimmed()
 
     def by_completion(self) -> Decoded:
         """Each picture's captions in the order in which the search came to their ends; the cut ones follow."""
