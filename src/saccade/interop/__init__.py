@@ -12,6 +12,7 @@ from saccade.interop import (
     verify_imram,
     verify_recall,
     verify_scan,
+    verify_sgae,
     verify_vsrn,
 )
 from saccade.interop.camp import import_camp
@@ -19,6 +20,7 @@ from saccade.interop.checkpoint import read_checkpoint
 from saccade.interop.gsmn import import_gsmn
 from saccade.interop.imram import import_imram
 from saccade.interop.scan import import_scan
+from saccade.interop.sgae import import_sgae
 from saccade.interop.verification import Case, Stage, as_json, names, verify
 from saccade.interop.vsrn import import_vsrn
 from saccade.language import Vocabulary
@@ -31,6 +33,7 @@ IMPORTERS: dict[str, Importer] = {
     "camp": import_camp,
     "imram": import_imram,
     "gsmn": import_gsmn,
+    "sgae": import_sgae,
 }
 
 __all__ = [
@@ -42,6 +45,7 @@ __all__ = [
     "import_gsmn",
     "import_imram",
     "import_scan",
+    "import_sgae",
     "import_vsrn",
     "names",
     "read_checkpoint",
@@ -52,5 +56,6 @@ __all__ = [
     "verify_imram",
     "verify_recall",
     "verify_scan",
+    "verify_sgae",
     "verify_vsrn",
 ]

@@ -9,6 +9,7 @@ from saccade.models.matcher import Matcher
 from saccade.models.model import Model, find_model, load_model, shipped_models
 from saccade.models.registry import Entry, entries, entry, register
 from saccade.models.scan import Scan, ScanConfig
+from saccade.models.sgae import Sgae, SgaeConfig
 from saccade.models.show_attend_tell import ShowAttendTell, ShowAttendTellConfig
 from saccade.models.updown import UpDown, UpDownConfig
 from saccade.models.unsupervised import Unsupervised, UnsupervisedConfig
@@ -30,6 +31,8 @@ __all__ = [
     "Model",
     "Scan",
     "ScanConfig",
+    "Sgae",
+    "SgaeConfig",
     "ShowAttendTell",
     "ShowAttendTellConfig",
     "UpDown",
