@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from saccade.interop import (
+    verify_adaptive,
     verify_bottomup,
     verify_camp,
     verify_gsmn,
@@ -13,20 +14,25 @@ from saccade.interop import (
     verify_recall,
     verify_scan,
     verify_sgae,
+    verify_unsupervised,
+    verify_updown,
     verify_vsrn,
 )
+from saccade.interop.adaptive import import_adaptive
 from saccade.interop.camp import import_camp
 from saccade.interop.checkpoint import read_checkpoint
 from saccade.interop.gsmn import import_gsmn
 from saccade.interop.imram import import_imram
 from saccade.interop.scan import import_scan
 from saccade.interop.sgae import import_sgae
+from saccade.interop.unsupervised import import_unsupervised
+from saccade.interop.updown import import_updown
 from saccade.interop.verification import Case, Stage, as_json, names, verify
 from saccade.interop.vsrn import import_vsrn
 from saccade.language import Vocabulary
-from saccade.models import Matcher
+from saccade.models import Model
 
-Importer = Callable[[Path, Vocabulary | None], Matcher]  # official checkpoint and vocabulary → model
+Importer = Callable[[Path, Vocabulary | None], Model]  # official checkpoint and vocabulary → model
 IMPORTERS: dict[str, Importer] = {
     "scan": import_scan,
     "vsrn": import_vsrn,
@@ -34,6 +40,9 @@ IMPORTERS: dict[str, Importer] = {
     "imram": import_imram,
     "gsmn": import_gsmn,
     "sgae": import_sgae,
+    "unsupervised": import_unsupervised,
+    "adaptive": import_adaptive,
+    "updown": import_updown,
 }
 
 __all__ = [
@@ -41,15 +50,19 @@ __all__ = [
     "Case",
     "Stage",
     "as_json",
+    "import_adaptive",
     "import_camp",
     "import_gsmn",
     "import_imram",
     "import_scan",
     "import_sgae",
+    "import_unsupervised",
+    "import_updown",
     "import_vsrn",
     "names",
     "read_checkpoint",
     "verify",
+    "verify_adaptive",
     "verify_bottomup",
     "verify_camp",
     "verify_gsmn",
@@ -57,5 +70,7 @@ __all__ = [
     "verify_recall",
     "verify_scan",
     "verify_sgae",
+    "verify_unsupervised",
+    "verify_updown",
     "verify_vsrn",
 ]

@@ -1,4 +1,4 @@
-"""Official vocabularies: JSON tables, or pickles of an object that holds the same table."""
+"""Official vocabularies: JSON tables, pickles of an object that holds the same table, or lists of counted words."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from saccade.errors import SaccadeError
+from saccade.files import read_text
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import SPECIAL
 
-NAMES = ("vocab.json", "vocab.pkl")  # beside a checkpoint
+NAMES = ("vocab.json", "vocab.pkl", "word_counts.txt")  # beside a checkpoint
 
 
 class _Table:
@@ -27,8 +28,10 @@ class _TableReader(pickle.Unpickler):
 
 
 def read_vocabulary(path: Path | str) -> Vocabulary:
-    """A vocabulary of ours, an official vocab.json, or an official vocab.pkl."""
+    """A vocabulary of ours, an official vocab.json or vocab.pkl, or a word_counts.txt."""
     path = Path(path)
+    if path.suffix == ".txt":
+        return _read_word_counts(path)
     if path.suffix != ".pkl":
         return Vocabulary.load(path)
     try:
@@ -41,6 +44,14 @@ def read_vocabulary(path: Path | str) -> Vocabulary:
     except Exception as error:  # a damaged pickle may fail in any way
         raise SaccadeError(f"{path} is no pickled vocabulary, or it is damaged") from error
     return Vocabulary.from_json(vars(table) if isinstance(table, _Table) else table, str(path))
+
+
+def _read_word_counts(path: Path) -> Vocabulary:
+    """A word and its count a line, <S> and </S> first; <unk> follows without being written."""
+    words = [line.split()[0] for line in read_text(path).splitlines() if line.strip()]
+    if words[:2] != ["<S>", "</S>"]:
+        raise SaccadeError(f"{path} is no list of counted words: <S> and </S> were expected on its first two lines")
+    return Vocabulary((*SPECIAL, *words[2:]))
 
 
 def vocabulary_beside(folder: Path) -> Vocabulary | None:

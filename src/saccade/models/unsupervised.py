@@ -56,9 +56,7 @@ class UnsupervisedConfig:
     discount: float = 0.9  # γ
     largest_advantage: float = 5.0  # R − b is cut to ± this
     smoothing: float = 0.25  # of the discriminator's labels: what people wrote is to score 1 − smoothing / 2
-    baseline_mask: Literal["said", "own"] = (
-        "said"  # how far the greedy sentence earns: as far as the sampled, or itself
-    )
+    baseline_mask: Literal["said", "own"] = "said"  # the greedy sentence earns as far as the other goes, or itself
     first_momentum: float = 0.5  # β₁ of Adam
     concept_reader: bool = True  # reads concepts to write sentences from: for the initialisation only
 
@@ -89,7 +87,7 @@ class Rollout(Batch):
     """What was said of pictures, and what can be known of the pictures without a caption."""
 
     words: Int[Tensor, "image step"]  # without <start>; what follows <end> does not count
-    pictures: Float[Tensor, "image dim"]  # f
+    pictures: Float[Tensor, "image dim"] | None  # f; none where the generator spoke from noise
     concepts: Int[Tensor, "image concept"]
     scores: Float[Tensor, "image concept"]  # v, zero at padding
 
@@ -161,15 +159,17 @@ class Unsupervised(Captioner):
         natural = (judged.logits.sigmoid() + TINY).log()
         named = first_mentions(said.words, mask, said.concepts, said.scores)
         rewards = (natural + self.config.concept_weight * named) * mask
-        return (
-            discounted(rewards, self.config.discount) - self.forgotten(said.pictures, judged.recalled)[:, None] * mask
-        )
+        earned = discounted(rewards, self.config.discount)
+        if said.pictures is None:
+            return earned
+        return earned - self.forgotten(said.pictures, judged.recalled)[:, None] * mask
 
     def forgotten(
         self, pictures: Float[Tensor, "image dim"], recalled: Float[Tensor, "image dim"]
     ) -> Float[Tensor, " image"]:
         """λ_im ‖f − f'‖² / dim: how far what the sentence brings back is from the picture."""
-        return self.config.image_weight * (pictures - recalled).square().mean(dim=1)
+        distance: Tensor = (pictures - recalled).square().mean(dim=1)
+        return distance * float(self.config.image_weight)
 
     def discriminator_losses(self, written: TextBatch, said: Rollout) -> dict[str, Float[Tensor, ""]]:
         """People's words against the generator's, and the picture that a sentence must bring back."""
@@ -178,7 +178,7 @@ class Unsupervised(Captioner):
         wanted = torch.full_like(real.logits, 1 - self.config.smoothing / 2)[real.mask]
         loss = F.binary_cross_entropy_with_logits(real.logits[real.mask], wanted)
         loss = loss + F.softplus(fake.logits[fake.mask]).mean()
-        if not self.config.image_weight:
+        if said.pictures is None or not self.config.image_weight:
             return {"adversarial_loss": loss}
         return {"adversarial_loss": loss, "image_loss": self.forgotten(said.pictures.detach(), fake.recalled).mean()}
 
