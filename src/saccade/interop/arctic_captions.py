@@ -65,8 +65,8 @@ def arctic_places(config: ShowAttendTellConfig) -> dict[str, Place]:
 
     places = {
         "Wemb": Place("embed.weight", words="read"),
-        "decoder_W": Place("lstm.weight_ih", True, slice(None, word), gates=GATES),
-        "decoder_Wc": Place("lstm.weight_ih", True, slice(word, None), gates=GATES),
+        "decoder_W": Place("lstm.weight_ih", True, (None, word), gates=GATES),
+        "decoder_Wc": Place("lstm.weight_ih", True, (word, None), gates=GATES),
         "decoder_U": Place("lstm.weight_hh", True, gates=GATES),
         "decoder_b": Place("lstm.bias_ih", gates=GATES),
         "decoder_Wc_att": Place("look.region.weight", True),

@@ -42,7 +42,7 @@ class Place:
 
     ours: str | None  # None: nowhere, since a softmax is blind to it
     transposed: bool = False
-    columns: slice = slice(None)  # of our matrix, where it is a part
+    columns: tuple[int | None, int | None] = (None, None)  # of our matrix, where it is a part: from, to
     scale: float = 1.0
     gates: tuple[int, ...] = ()  # which official gate of an LSTM is our first, second, …
     words: Literal["read", "said"] | None = None  # has a row for every word
@@ -50,7 +50,7 @@ class Place:
     def inward(self, value: Tensor, into: Tensor, ids: OfficialIds) -> None:
         """Add a weight to our parameter."""
         value = self._rows(value.T if self.transposed else value, self.gates) * self.scale
-        part = into[:, self.columns] if into.dim() == 2 else into
+        part = into[:, slice(*self.columns)] if into.dim() == 2 else into
         if self.words is None:
             part += value.reshape(part.shape)
             return
@@ -59,7 +59,7 @@ class Place:
 
     def outward(self, gradient: Tensor, ids: OfficialIds) -> Tensor:
         """The gradient of the official weight from that of our parameter."""
-        part = gradient[:, self.columns] if gradient.dim() == 2 else gradient
+        part = gradient[:, slice(*self.columns)] if gradient.dim() == 2 else gradient
         if self.words is not None:
             part = part[ids.read if self.words == "read" else ids.said]
         back = tuple(sorted(range(len(self.gates)), key=self.gates.__getitem__))
