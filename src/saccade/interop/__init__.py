@@ -7,6 +7,7 @@ from pathlib import Path
 
 from saccade.interop import (
     verify_adaptive,
+    verify_arctic_captions,
     verify_bottomup,
     verify_camp,
     verify_gsmn,
@@ -14,6 +15,7 @@ from saccade.interop import (
     verify_recall,
     verify_scan,
     verify_sgae,
+    verify_show_attend_tell,
     verify_unsupervised,
     verify_updown,
     verify_vsrn,
@@ -25,6 +27,7 @@ from saccade.interop.gsmn import import_gsmn
 from saccade.interop.imram import import_imram
 from saccade.interop.scan import import_scan
 from saccade.interop.sgae import import_sgae
+from saccade.interop.show_attend_tell import import_show_attend_tell
 from saccade.interop.unsupervised import import_unsupervised
 from saccade.interop.updown import import_updown
 from saccade.interop.verification import Case, Stage, as_json, names, verify
@@ -40,6 +43,7 @@ IMPORTERS: dict[str, Importer] = {
     "imram": import_imram,
     "gsmn": import_gsmn,
     "sgae": import_sgae,
+    "show_attend_tell": import_show_attend_tell,
     "unsupervised": import_unsupervised,
     "adaptive": import_adaptive,
     "updown": import_updown,
@@ -56,6 +60,7 @@ __all__ = [
     "import_imram",
     "import_scan",
     "import_sgae",
+    "import_show_attend_tell",
     "import_unsupervised",
     "import_updown",
     "import_vsrn",
@@ -63,6 +68,7 @@ __all__ = [
     "read_checkpoint",
     "verify",
     "verify_adaptive",
+    "verify_arctic_captions",
     "verify_bottomup",
     "verify_camp",
     "verify_gsmn",
@@ -70,6 +76,7 @@ __all__ = [
     "verify_recall",
     "verify_scan",
     "verify_sgae",
+    "verify_show_attend_tell",
     "verify_unsupervised",
     "verify_updown",
     "verify_vsrn",
