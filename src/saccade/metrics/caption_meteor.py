@@ -96,12 +96,16 @@ def _counts(
 
 def score(counts: Float[np.ndarray, " count"], config: MeteorConfig) -> float:
     """The formula, on the counts of one alignment or on sums of them."""
-    weights = np.outer(config.stages, (config.delta, 1 - config.delta)).ravel()
-    lengths = config.delta * (counts[LENGTHS] - counts[FUNCTION]) + (1 - config.delta) * counts[FUNCTION]
-    found = float(weights @ counts[CANDIDATE]), float(weights @ counts[REFERENCE])
-    if not all(found):
-        return 0.0
-    precision, recall = found[0] / lengths[0], found[1] / lengths[1]
+    row = counts.tolist()  # plain numbers: twenty of them are quicker so
+    weights = [stage * word for stage in config.stages for word in (config.delta, 1 - config.delta)]
+    shares = []
+    for side, matched in enumerate((row[CANDIDATE], row[REFERENCE])):
+        length = config.delta * (row[side] - row[2 + side]) + (1 - config.delta) * row[2 + side]
+        found = sum(weight * count for weight, count in zip(weights, matched, strict=True))
+        if not found:
+            return 0.0
+        shares.append(found / length)
+    precision, recall = shares
     mean = 1 / ((1 - config.alpha) / precision + config.alpha / recall)
-    fragments = counts[CHUNKS] / (counts[4:20].sum() / 2)
+    fragments = row[CHUNKS] / (sum(row[4:CHUNKS]) / 2)
     return float(max(mean * (1 - config.gamma * fragments**config.beta), 0.0))

@@ -10,6 +10,7 @@ of its words, another one for every second (so a lone word counts nothing): this
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from saccade.language.wordnet import WordNet
@@ -37,19 +38,13 @@ class _Link(NamedTuple):
     earlier: _Link | None
 
 
-class _Path(NamedTuple):
-    """An alignment up to some word of the reference."""
-
-    gain: int
-    chunks: int  # closed ones
-    distance: int
-    end: int  # the word of the candidate after the last match, -1 after a gap
-    after: int  # the first word of the reference after the last match
-    used: int  # bits: words of the candidate
-    taken: int  # bits: words of the reference
-    matches: _Link | None
-
-
+# An alignment up to some word of the reference, as a plain tuple for speed:
+# cost: what paths are sorted by, see `_cost`;
+# end: the word of the candidate after the last match, -1 after a gap;
+# after: the first word of the reference after the last match;
+# used, taken: words of the candidate and of the reference, as bits;
+# matches: the last of them.
+_Path: TypeAlias = tuple[int, int, int, int, int, "_Link | None"]
 Paraphrases: TypeAlias = Mapping[str, list[str]]
 
 
@@ -125,41 +120,53 @@ def search(possible: list[list[Match]]) -> list[Match]:
     fixed, used, taken = _certain(possible)
     if len(fixed) == sum(map(len, possible)):
         return [fixed[place] for place in sorted(fixed)]
-    paths = [_Path(0, 0, 0, -1, 0, used, taken, None)]
+    paths: list[_Path] = [(0, -1, 0, used, taken, None)]
     for place, choices in enumerate(possible):
         if len(paths) > 1:
-            paths.sort(key=_order)
-        following: list[_Path] = []
-        for path in paths[:BEAM]:
-            if place < path.after:  # within a match
-                following.append(path)
-            elif place in fixed:
-                following.append(_take(path, fixed[place], abs(fixed[place].start - place)))
-            else:
-                distance = path.distance
-                for match in choices:
-                    if path.used & _bits(match.start, match.start_length) or path.taken & _bits(place, match.length):
-                        continue
-                    # METEOR adds a match's distance to the paths made after it: kept, as it decides ties.
-                    following.append(_take(path._replace(distance=distance), match, 0))
-                    distance += abs(match.start - place)
-                following.append(
-                    path._replace(
-                        chunks=path.chunks + (path.end != -1), distance=distance, end=-1, after=path.after + 1
-                    )
-                )
-        paths = following
-    closed = [path._replace(chunks=path.chunks + (path.end != -1)) for path in sorted(paths, key=_order)[:BEAM]]
-    return _matches(min(closed, key=_order))
-
-
-def _matches(path: _Path) -> list[Match]:
+            paths.sort(key=_first)
+        paths = _advance(paths[:BEAM], place, fixed.get(place), choices)
+    paths.sort(key=_first)
+    best = min(paths[:BEAM], key=lambda path: path[0] + (CHUNK if path[1] >= 0 else 0))  # the last chunk is closed
     found = []
-    link = path.matches
+    link = best[5]
     while link is not None:
         match, link = link
         found.append(match)
     return found[::-1]
+
+
+# The cost of a path in one number: matches count most, then chunks, then the way between matched words.
+MATCHED, CHUNK = -(1 << 40), 1 << 20
+_first = itemgetter(0)
+
+
+def _advance(paths: list[_Path], place: int, fixed: Match | None, choices: list[Match]) -> list[_Path]:
+    """Every path with each of its choices at a word of the reference; the last choice is to pass it over."""
+    following: list[_Path] = []
+    options = [(match, _bits(match.start, match.start_length), _bits(place, match.length)) for match in choices]
+    for path in paths:
+        cost, end, after, used, taken, link = path
+        if place < after:  # within a match
+            following.append(path)
+            continue
+        if fixed is not None:
+            following.append(_take(path, fixed, cost + abs(fixed.start - place), used, taken))
+            continue
+        for match, starts, places in options:
+            if not used & starts and not taken & places:
+                following.append(_take(path, match, cost, used | starts, taken | places))
+                cost += abs(match.start - place)  # METEOR adds it to the paths made after: kept, as it decides ties
+        following.append((cost + CHUNK if end >= 0 else cost, -1, after + 1, used, taken, link))
+    return following
+
+
+def _take(path: _Path, match: Match, cost: int, used: int, taken: int) -> _Path:
+    _, place, length, start, start_length = match
+    end = path[1]
+    cost += MATCHED * (2 if match[0] == EXACT else length // 2 + start_length // 2)
+    if end >= 0 and end != start:
+        cost += CHUNK
+    return cost, start + start_length, place + length, used, taken, _Link(match, path[5])
 
 
 def _certain(possible: list[list[Match]]) -> tuple[dict[int, Match], int, int]:
@@ -183,26 +190,8 @@ def _certain(possible: list[list[Match]]) -> tuple[dict[int, Match], int, int]:
     return fixed, used, taken
 
 
-def _take(path: _Path, match: Match, distance: int) -> _Path:
-    exact = match.stage == EXACT
-    return _Path(
-        path.gain + (2 if exact else match.length // 2 + match.start_length // 2),
-        path.chunks + (path.end not in (-1, match.start)),
-        path.distance + distance,
-        match.start + match.start_length,
-        match.place + match.length,
-        path.used | _bits(match.start, match.start_length),
-        path.taken | _bits(match.place, match.length),
-        _Link(match, path.matches),
-    )
-
-
 def _bits(first: int, count: int) -> int:
     return ((1 << count) - 1) << first
-
-
-def _order(path: _Path) -> tuple[int, int, int]:
-    return -path.gain, path.chunks, path.distance
 
 
 def count_chunks(matches: list[Match]) -> int:

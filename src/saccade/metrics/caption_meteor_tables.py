@@ -109,15 +109,24 @@ def read_paraphrases(path: Path, phrases: Collection[str]) -> dict[str, list[str
     The table has five million entries, three lines each (probability, phrase, paraphrase), and a set of captions needs
     few of them.
     """
+    wanted = {phrase.encode() for phrase in phrases}
     found: dict[str, list[str]] = {}
     with explain_os_errors(path, "read"):
         try:
-            with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
-                for _, one, other in zip(file, file, file, strict=True):
-                    if (phrase := one.rstrip("\n")) in phrases and (paraphrase := other.rstrip("\n")) in phrases:
-                        found.setdefault(phrase, []).append(paraphrase)
-        except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError, ValueError) as error:
-            raise SaccadeError(f"{path} is not a whole gzipped table of paraphrases: copy it again") from error
+            with gzip.open(path) as file:
+                left: list[bytes] = [b""]
+                while block := file.read(1 << 24):
+                    lines = (left[-1] + block).split(b"\n")
+                    lines = left[:-1] + lines
+                    whole = (len(lines) - 1) // 3 * 3
+                    for one, other in zip(lines[1:whole:3], lines[2:whole:3], strict=True):
+                        if one in wanted and other in wanted:
+                            found.setdefault(one.decode(), []).append(other.decode())
+                    left = lines[whole:]
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise SaccadeError(f"{path} is not a whole gzip file: copy it again") from error
+    if left != [b""]:
+        raise SaccadeError(f"{path} is no table of paraphrases: three lines an entry were expected")
     return found
 
 
