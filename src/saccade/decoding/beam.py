@@ -6,6 +6,7 @@ log-probabilities and the attention of the sentences that were kept are read bac
 
 from __future__ import annotations
 
+from copy import copy
 from typing import NamedTuple
 
 import torch
@@ -17,7 +18,7 @@ from saccade.decoding.config import DecodingConfig
 from saccade.decoding.constraints import Constraints
 from saccade.decoding.decoded import Decoded
 from saccade.decoding.finished import GONE, Entries, Kept, go_on, penalised, take
-from saccade.decoding.rollout import all_of, begin
+from saccade.decoding.rollout import begin, worth_asking
 from saccade.language.vocabulary import END, PAD, START
 from saccade.models.captioner import Captioner
 
@@ -30,6 +31,12 @@ class Step(NamedTuple):
     log_probabilities: Float[Tensor, "image entry"]
     weights: Float[Tensor, "image beam region"]
     sentinel: Float[Tensor, "image beam"] | None
+
+    def of(self, chosen: Int[Tensor, " image"]) -> Step:
+        sentinel = None if self.sentinel is None else self.sentinel[chosen]
+        return Step(
+            self.parents[chosen], self.words[chosen], self.log_probabilities[chosen], self.weights[chosen], sentinel
+        )
 
 
 class Search:
@@ -64,7 +71,7 @@ class Search:
         self._keep(entries, self.kept)
         self._go_on(entries, thought.state)
 
-    def _by_picture(self, rows: Float[Tensor, row *rest]) -> Float[Tensor, "image beam *rest"]:
+    def _by_picture(self, rows: Float[Tensor, row * rest]) -> Float[Tensor, "image beam *rest"]:
         return rows.view(self.images, self.beam, *rows.shape[1:])
 
     def _keep(self, entries: Entries, kept: Kept) -> None:
@@ -98,6 +105,18 @@ class Search:
         hope = penalised(self.sums.masked_fill(self.over, GONE).amax(dim=1), self.config.longest, self.config)
         return self.kept.scores[:, -1] >= hope
 
+    def of(self, pictures: Bool[Tensor, " image"]) -> Search:
+        """The same search for some of the pictures."""
+        assert self.sums is not None
+        assert self.kept is not None
+        search, chosen = copy(self), pictures.nonzero()[:, 0]
+        search.images = len(chosen)
+        search.state = self.state.select(pictures.repeat_interleave(self.beam))
+        search.said, search.over, search.sums = self.said[chosen], self.over[chosen], self.sums[chosen]
+        search.kept = Kept(self.kept.scores[chosen], self.kept.steps[chosen], self.kept.entries[chosen])
+        search.steps = [step.of(chosen) for step in self.steps]
+        return search
+
     def result(self) -> Decoded:
         """Follow the sentences kept back to their first words."""
         assert self.kept is not None
@@ -130,11 +149,26 @@ class Search:
 def beam_search(
     model: Captioner, images: RegionBatch | PictureBatch | CaptionState, config: DecodingConfig | None = None
 ) -> Decoded:
-    """The `config.beam` best captions found of each picture, best first; `.best()` has the first of each."""
+    """The `config.beam` best captions found of each picture, best first; `.best()` has the first of each.
+
+    Where at least half of the pictures are settled, the others go on alone.
+    """
     config = config or DecodingConfig()
     search = Search(model, begin(model, images), config, config.beam)
+    here = torch.arange(search.images, device=search.said.device)
+    places, results = [], []
     for step in range(config.longest):
         search.advance()
-        if all_of(search.settled, step):
+        if not worth_asking(search.said, step):
+            continue
+        settled = search.settled
+        count = int(settled.sum())
+        if count == search.images:
             break
-    return search.result()
+        if 2 * count >= search.images:
+            places.append(here[settled])
+            results.append(search.of(settled).result())
+            search, here = search.of(~settled), here[~settled]
+    decoded = Decoded.join([*results, search.result()])
+    order = torch.cat([*places, here]).argsort()[:, None] * config.beam
+    return decoded.select((order + torch.arange(config.beam, device=order.device)).flatten())

@@ -10,7 +10,7 @@ from saccade.batch import CaptionState, PictureBatch, RegionBatch
 from saccade.decoding.beam import Search
 from saccade.decoding.config import DecodingConfig
 from saccade.decoding.decoded import Decoded
-from saccade.decoding.rollout import all_of, begin
+from saccade.decoding.rollout import begin, worth_asking
 from saccade.errors import SaccadeError
 from saccade.models.captioner import Captioner
 
@@ -34,7 +34,8 @@ def diverse_beam_search(
             if 0 <= time - number < config.longest:
                 times = _times_said(groups[:number], time - number, len(model.vocabulary))
                 group.advance(None if times is None else config.diversity * times)
-        if time >= config.groups - 1 and all_of(torch.stack([group.settled for group in groups]), time):
+        begun = time >= config.groups - 1
+        if begun and worth_asking(groups[0].said, time) and all(bool(group.settled.all()) for group in groups):
             break
     return Decoded.join([group.result() for group in groups], side_by_side=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.batch import CaptionState, PictureBatch, RegionBatch
@@ -23,9 +23,9 @@ def begin(model: Captioner, images: RegionBatch | PictureBatch | CaptionState) -
     return images if isinstance(images, CaptionState) else model.start(model.see(images))
 
 
-def all_of(done: Bool[Tensor, "*row"], step: int) -> bool:
-    """Whether all are done. A GPU is asked at every fourth step only: to ask is to wait for it."""
-    return (not done.is_cuda or step % 4 == 3) and bool(done.all())
+def worth_asking(like: Tensor, step: int) -> bool:
+    """Whether to look now if all is said. A GPU is asked at every fourth step only: to ask is to wait for it."""
+    return not like.is_cuda or step % 4 == 3
 
 
 def greedy(
@@ -107,7 +107,7 @@ def _roll_out(
         said = torch.cat([said, words[:, None]], dim=1)
         if not config.past_end:
             over = over | (words == END)
-            if all_of(over, step):
+            if worth_asking(over, step) and bool(over.all()):
                 break
     log_probabilities = torch.stack(chances, dim=1)
     return Decoded(
