@@ -6,7 +6,7 @@ import argparse
 import pickle
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,13 @@ from saccade.errors import SaccadeError
 ALLOWED: list[Any] = [argparse.Namespace, (OrderedDict, "easydict.EasyDict")]  # bags of options; nothing in them is run
 
 
-def read_checkpoint(path: Path | str, allowed: Sequence[Any] = ()) -> dict[str, Any]:
-    """A `.pth.tar` of either container (zip or pre-1.6), CUDA storages mapped to the CPU, nothing unpickled blindly.
-
-    `allowed` are further classes, or pairs of a class and the name it is to stand in for.
-    """
+def read_checkpoint(path: Path | str) -> dict[str, Any]:
+    """A `.pth.tar` of either container (zip or pre-1.6), CUDA storages mapped to the CPU, nothing unpickled blindly."""
     path = Path(path)
     if not path.is_file():
         raise SaccadeError(f"{path} does not exist")
     try:
-        with torch.serialization.safe_globals([*ALLOWED, *allowed]):
+        with torch.serialization.safe_globals(ALLOWED):
             checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         wanted = re.search(r"GLOBAL (\S+)", str(error))

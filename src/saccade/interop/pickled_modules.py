@@ -1,33 +1,33 @@
 """Checkpoints that pickle whole modules instead of their weights: read as bags of state, none of their code run.
 
-Every class on the list below is replaced by a bag that takes whatever it is given and does nothing with it; PyTorch's
-restricted unpickler fills the bags with tensors. Any name that is not on the list is refused.
+Every class on the list below is replaced by a bag that takes whatever it is given and does nothing with it; tensors are
+PyTorch's. Any name that is not on the list is refused. PyTorch's own restricted unpickler does not serve here: it
+refuses modules in the container of before 1.6, which is what people have.
 """
 
 from __future__ import annotations
 
+import pickle
 import warnings
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from saccade.errors import SaccadeError
-from saccade.interop.checkpoint import read_checkpoint
 
 
 class Bag:
     """Stands in for a module or an optimiser; its attributes are what was pickled."""
 
+    dump_patches = False  # old containers keep the source of a class, and PyTorch asks this where it has changed
+
     def __init__(self, *_: object) -> None: ...
-
-
-class _Plain(dict[Any, Any]):
-    """Stands in for a defaultdict: its factory is dropped."""
-
-    def __init__(self, *_: object) -> None:
-        super().__init__()
 
 
 LAYERS = {  # of torch.nn.modules
@@ -45,17 +45,64 @@ NAMES = (
     *(f"torch.nn.modules.{module}.{name}" for module, names in LAYERS.items() for name in names),
     *(f"torchvision.models.resnet.{name}" for name in ("ResNet", "BasicBlock", "Bottleneck")),
     *(f"torch.optim.{name}" for name in ("adam.Adam", "sgd.SGD", "rmsprop.RMSprop")),
+    "argparse.Namespace",
+    "torch.nn.backends.thnn._get_thnn_function_backend",  # an attribute of all modules before PyTorch 1.2
 )
+BUILDERS = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_parameter")  # of torch._utils
 
 
 def read_modules(path: Path | str, classes: Sequence[str]) -> dict[str, Any]:
     """A checkpoint with modules as `Bag`s; `classes` are its own, as in "models.DecoderWithAttention"."""
-    bags = [type(name.rpartition(".")[2], (Bag,), {}) for name in (*NAMES, *classes)]
-    allowed: list[Any] = list(zip(bags, (*NAMES, *classes), strict=True))
-    plain = [(_Plain, "collections.defaultdict"), (dict, "builtins.dict"), (set, "builtins.set")]
-    with warnings.catch_warnings():  # old containers keep the source of a class, which no bag has
-        warnings.simplefilter("ignore")
-        return read_checkpoint(path, [*allowed, *plain])
+    path = Path(path)
+    if not path.is_file():
+        raise SaccadeError(f"{path} does not exist")
+    try:
+        if zipfile.is_zipfile(path) and any(name.endswith("constants.pkl") for name in _files(path)):
+            raise SaccadeError("it is a program (TorchScript), not a checkpoint")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = torch.load(path, map_location="cpu", weights_only=False, pickle_module=_reader(classes))
+    except SaccadeError as error:
+        raise SaccadeError(f"{path} is refused: {error}") from error
+    except Exception as error:  # a damaged pickle may fail in any way
+        raise SaccadeError(f"{path} is no PyTorch checkpoint, or it is damaged or cut short") from error
+    if not isinstance(found, dict):
+        raise SaccadeError(f"{path} holds a {type(found).__name__}, a dictionary was expected")
+    return found
+
+
+def _files(path: Path) -> list[str]:
+    with zipfile.ZipFile(path) as file:
+        return file.namelist()
+
+
+def _reader(classes: Sequence[str]) -> Any:
+    """A pickle module for `torch.load` that knows the names above and `classes`, and no others.
+
+    All stand-ins are made anew, so that nothing a file does to them outlives its reading.
+    """
+    known: dict[str, Any] = {name: type(name.rpartition(".")[2], (Bag,), {}) for name in (*NAMES, *classes)}
+    known |= {f"torch._utils.{name}": _builder(name) for name in BUILDERS}
+    known |= {"builtins.dict": dict, "builtins.set": set, "collections.OrderedDict": OrderedDict}
+    known["collections.defaultdict"] = lambda *_: {}  # its factory is dropped
+    for name in ("float32", "float64", "float16", "int64"):
+        known[f"torch.{name}"] = getattr(torch, name)
+
+    class Reader(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            full = f"{module.replace('__builtin__', 'builtins')}.{name}"  # as Python 2 called it
+            if full not in known:
+                raise SaccadeError(f"it wants to run {full}, which is not plain data")
+            return known[full]
+
+    reader = ModuleType("bags")
+    reader.__dict__.update(Unpickler=Reader, load=lambda file, **options: Reader(file, **options).load())
+    return reader
+
+
+def _builder(name: str) -> Callable[..., Any]:
+    build: Callable[..., Any] = getattr(torch._utils, name)
+    return lambda *given: build(*given)
 
 
 def module_state(module: Any, path: Path | str, what: str) -> dict[str, Tensor]:
