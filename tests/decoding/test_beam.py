@@ -119,6 +119,17 @@ def test_stopping_when_all_is_settled_changes_nothing(model: Toy, config: Decodi
     assert torch.equal(stopped.score, whole.score)
 
 
+@settings(max_examples=20, deadline=None)
+@given(models, configs)
+def test_the_best_caption_alone_is_the_first_of_all(model: Toy, config: DecodingConfig) -> None:
+    images = toy_pictures(5)
+    one, first = beam_search(model, images, config, keep=1), beam_search(model, images, config).best()
+    assert one.per_image == 1
+    assert torch.equal(one.words, first.words)
+    assert torch.equal(one.score, first.score)
+    assert torch.equal(one.weights, first.weights)
+
+
 class Counting(Toy):
     """How many rows each step had."""
 
@@ -138,6 +149,21 @@ def test_a_search_ends_when_nothing_better_can_come() -> None:
     decoded = beam_search(model, toy_pictures(5), DecodingConfig(longest=50, beam=3)).best()
     assert len(model.rows) < 10
     assert decoded.words.tolist() == [[END]] * 5
+    model.rows = []
+    assert torch.equal(
+        beam_search(model, toy_pictures(5), DecodingConfig(longest=50, beam=3), keep=1).words, decoded.words
+    )
+    assert len(model.rows) == 1
+
+
+def test_pictures_leave_when_nothing_better_can_come() -> None:
+    model, images = Counting(words=6, seed=0, end=2.0), toy_pictures(40)
+    config = DecodingConfig(longest=20, beam=3)
+    together = beam_search(model, images, config, keep=1)
+    assert model.rows[0] == 120
+    assert model.rows[-1] <= 60
+    alone = Decoded.join([beam_search(model, images.select([i]), config, keep=1) for i in range(len(images))])
+    assert torch.equal(together.words, alone.words)
 
 
 def test_sentences_in_the_order_in_which_they_ended() -> None:

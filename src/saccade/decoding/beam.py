@@ -40,10 +40,12 @@ class Step(NamedTuple):
 
 
 class Search:
-    """A beam search under way, for all pictures at once."""
+    """A beam search under way, for all pictures at once, for the `keep` best sentences of each."""
 
-    def __init__(self, model: Captioner, state: CaptionState, config: DecodingConfig, beam: int) -> None:
-        self.model, self.config, self.beam = model, config, beam
+    def __init__(
+        self, model: Captioner, state: CaptionState, config: DecodingConfig, beam: int, keep: int | None = None
+    ) -> None:
+        self.model, self.config, self.beam, self.keep = model, config, beam, min(keep or beam, beam)
         device = next(model.parameters()).device
         self.constraints = Constraints(config, model.vocabulary, device)
         self.state = state.repeat(beam)
@@ -99,11 +101,11 @@ class Search:
 
     @property
     def settled(self) -> Bool[Tensor, " image"]:
-        """Where nothing still alive can come before the worst of the sentences kept, whatever it goes on to say."""
+        """Where nothing still alive can come before the sentences wanted, whatever it goes on to say."""
         assert self.sums is not None
         assert self.kept is not None
         hope = penalised(self.sums.masked_fill(self.over, GONE).amax(dim=1), self.config.longest, self.config)
-        return self.kept.scores[:, -1] >= hope
+        return self.kept.scores[:, self.keep - 1] >= hope
 
     def of(self, pictures: Bool[Tensor, " image"]) -> Search:
         """The same search for some of the pictures."""
@@ -120,9 +122,10 @@ class Search:
     def result(self) -> Decoded:
         """Follow the sentences kept back to their first words."""
         assert self.kept is not None
-        here, backward = self.kept.entries, []
+        scores, ends, here = (part[:, : self.keep] for part in (self.kept.scores, self.kept.steps, self.kept.entries))
+        backward = []
         for number in range(len(self.steps) - 1, -1, -1):
-            step, there = self.steps[number], number <= self.kept.steps
+            step, there = self.steps[number], number <= ends
             parents = step.parents.gather(1, here)
             looked = step.weights.gather(1, parents[..., None].expand(-1, -1, step.weights.shape[2]))
             backward.append(
@@ -138,23 +141,28 @@ class Search:
         return Decoded(
             torch.stack(words, dim=2).flatten(0, 1),
             torch.stack(chances, dim=2).flatten(0, 1),
-            self.kept.scores.flatten(),
+            scores.flatten(),
             torch.stack(weights, dim=2).flatten(0, 1),
             None if sentinels[0] is None else torch.stack(sentinels, dim=2).flatten(0, 1),
-            per_image=self.beam,
+            per_image=self.keep,
         ).trimmed()
 
 
 @torch.no_grad()
 def beam_search(
-    model: Captioner, images: RegionBatch | PictureBatch | CaptionState, config: DecodingConfig | None = None
+    model: Captioner,
+    images: RegionBatch | PictureBatch | CaptionState,
+    config: DecodingConfig | None = None,
+    *,
+    keep: int | None = None,
 ) -> Decoded:
-    """The `config.beam` best captions found of each picture, best first; `.best()` has the first of each.
+    """The `keep` best captions found of each picture, best first; unless told, as many as there are beams.
 
-    Where at least half of the pictures are settled, the others go on alone.
+    The search is over when no others can be better, so that one caption is found sooner than five. Where at least half of
+    the pictures are settled, the others go on alone.
     """
     config = config or DecodingConfig()
-    search = Search(model, begin(model, images), config, config.beam)
+    search = Search(model, begin(model, images), config, config.beam, keep)
     here = torch.arange(search.images, device=search.said.device)
     places, results = [], []
     for step in range(config.longest):
@@ -170,5 +178,5 @@ def beam_search(
             results.append(search.of(settled).result())
             search, here = search.of(~settled), here[~settled]
     decoded = Decoded.join([*results, search.result()])
-    order = torch.cat([*places, here]).argsort()[:, None] * config.beam
-    return decoded.select((order + torch.arange(config.beam, device=order.device)).flatten())
+    order = torch.cat([*places, here]).argsort()[:, None] * search.keep
+    return decoded.select((order + torch.arange(search.keep, device=order.device)).flatten())

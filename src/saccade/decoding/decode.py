@@ -19,8 +19,9 @@ def decode(
     config: DecodingConfig | None = None,
     *,
     generator: torch.Generator | None = None,
+    keep: int | None = None,
 ) -> Decoded:
-    """Captions as `config.how` asks for them; nothing is kept for gradients."""
+    """Captions as `config.how` asks for them, of a beam the `keep` best; nothing is kept for gradients."""
     config = config or DecodingConfig()
     with torch.no_grad():
         if config.how == "greedy":
@@ -29,4 +30,4 @@ def decode(
             return sample(model, images, config, generator=generator)
         if config.how == "diverse":
             return diverse_beam_search(model, images, config)
-        return beam_search(model, images, config)
+        return beam_search(model, images, config, keep=keep)
