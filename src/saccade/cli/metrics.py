@@ -15,7 +15,6 @@ from saccade.errors import SaccadeError
 if TYPE_CHECKING:
     from saccade.data.judgements import Judgements
     from saccade.metrics.caption_meteor_tables import MeteorTables
-    from saccade.metrics.caption_score import Candidates, References
 
 app = typer.Typer(no_args_is_help=True, help="Score captions, and see which scores people agree with.")
 
@@ -65,10 +64,9 @@ def score(
 
     from saccade.data.caption_results import pair_captions, read_caption_results
     from saccade.files import write_text
-    from saccade.language.ptb import ptb_tokenise
+    from saccade.metrics.caption import caption_scores, caption_words
     from saccade.metrics.caption_diversity import diversity
     from saccade.metrics.caption_frequencies import DocumentFrequencies
-    from saccade.metrics.caption_table import caption_scores
     from saccade.progress import progress_bar
 
     given = read_caption_results(references)
@@ -78,14 +76,14 @@ def score(
         typer.echo(
             f"note: {left:,} of the {len(given.texts):,} pictures of {references} have no caption to score", err=True
         )
-    said = [ptb_tokenise(text) for text, _ in paired.values()]
-    wanted = [[ptb_tokenise(text) for text in texts] for _, texts in paired.values()]
+    said, wanted = [text for text, _ in paired.values()], [texts for _, texts in paired.values()]
     tables = meteor_tables(words)
     weights = DocumentFrequencies.load(frequencies) if frequencies is not None else None
     with progress_bar("scoring") as tell:
-        scores = caption_scores(said, wanted, only, tables, weights, tell)
-    known = [ptb_tokenise(t) for texts in read_caption_results(train).texts.values() for t in texts] if train else None
-    language = {name: value for name, value in asdict(diversity(said, known)).items() if value is not None}
+        scores = caption_scores(said, wanted, weights, tables, only, tell)
+    known = [caption_words(t) for texts in read_caption_results(train).texts.values() for t in texts] if train else None
+    judged = asdict(diversity([caption_words(text) for text in said], known))
+    language = {name: value for name, value in judged.items() if value is not None}
     figures = {name: found.corpus for name, found in scores.items()}
     if each is not None:
         lines = [
@@ -167,24 +165,16 @@ def _correlate(judged: Judgements, only: list[str] | None, tables: MeteorTables)
     """Of each metric τ_b and τ_c with the mean of the judges, and with every judge's grade as a case of its own."""
     import numpy as np
 
-    from saccade.language.ptb import ptb_tokenise
+    from saccade.metrics.caption import caption_scores, caption_words
     from saccade.metrics.caption_frequencies import DocumentFrequencies
-    from saccade.metrics.caption_table import caption_scores
     from saccade.metrics.correlation import kendall
     from saccade.progress import progress_bar
 
-    read: dict[str, list[str]] = {}
-
-    def tokens(text: str) -> list[str]:
-        if text not in read:
-            read[text] = ptb_tokenise(text)
-        return read[text]
-
-    said: Candidates = [tokens(row.caption) for row in judged.rows]
-    wanted: References = [[tokens(text) for text in row.references] for row in judged.rows]
-    photos = {row.image: group for row, group in zip(judged.rows, wanted, strict=True)}
+    said, wanted = [row.caption for row in judged.rows], [row.references for row in judged.rows]
+    photos = dict(zip((row.image for row in judged.rows), wanted, strict=True))
+    weights = DocumentFrequencies.of([[caption_words(text) for text in texts] for texts in photos.values()])
     with progress_bar(f"scoring ({judged.kind})") as tell:
-        scores = caption_scores(said, wanted, only, tables, DocumentFrequencies.of(list(photos.values())), tell)
+        scores = caption_scores(said, wanted, weights, tables, only, tell)
     grades = np.array([row.scores for row in judged.rows])
     figures: dict[str, dict[str, float]] = {}
     for name, score in scores.items():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 
+from saccade.errors import SaccadeError, did_you_mean
 from saccade.language.ptb import ptb_tokenise
 from saccade.metrics.caption_bleu import bleu
 from saccade.metrics.caption_cider import cider, cider_d
@@ -16,6 +17,8 @@ from saccade.metrics.caption_meteor_tables import MeteorTables
 from saccade.metrics.caption_rouge import rouge_l
 from saccade.metrics.caption_scene_graph import scene_graph_f
 from saccade.metrics.caption_score import CaptionScore, check_captions
+
+CAPTION_METRICS = ("bleu1", "bleu2", "bleu3", "bleu4", "rouge_l", "cider_d", "cider", "meteor", "scene_graph_f")
 
 
 def caption_report(
@@ -41,19 +44,38 @@ def caption_scores(
     references: Sequence[Sequence[str]],
     document_frequencies: DocumentFrequencies | None = None,
     meteor_tables: MeteorTables | None = None,
+    only: Sequence[str] | None = None,
+    tell: Callable[[int, int], None] = lambda done, all: None,
 ) -> dict[str, CaptionScore]:
-    """The same metrics with their figures for each picture, without those of the language."""
+    """The same metrics with their figures for each picture, without those of the language; or `only` some of them.
+
+    `tell` hears how many are done and how many there are.
+    """
     check_captions(candidates, references)
+    for name in only or ():
+        if name not in CAPTION_METRICS:
+            raise SaccadeError(
+                f'there is no caption metric "{name}"{did_you_mean(name, CAPTION_METRICS)} '
+                f"(there are: {', '.join(CAPTION_METRICS)})"
+            )
     said = [caption_words(caption) for caption in candidates]
     wanted = [[caption_words(caption) for caption in captions] for captions in references]
-    return {
-        **{f"bleu{n}": score for n, score in enumerate(bleu(said, wanted), start=1)},
-        "rouge_l": rouge_l(said, wanted),
-        "cider_d": cider_d(said, wanted, document_frequencies),
-        "cider": cider(said, wanted, document_frequencies),
-        "meteor": meteor(said, wanted, meteor_tables),
-        "scene_graph_f": scene_graph_f(said, wanted),
+    scorers: dict[str, Callable[[], CaptionScore]] = {
+        "rouge_l": lambda: rouge_l(said, wanted),
+        "cider_d": lambda: cider_d(said, wanted, document_frequencies),
+        "cider": lambda: cider(said, wanted, document_frequencies),
+        "meteor": lambda: meteor(said, wanted, meteor_tables),
+        "scene_graph_f": lambda: scene_graph_f(said, wanted),
     }
+    names = [name for name in CAPTION_METRICS if not only or name in only]
+    found: dict[str, CaptionScore] = {}
+    if any(name.startswith("bleu") for name in names):
+        found |= {f"bleu{n}": score for n, score in enumerate(bleu(said, wanted), start=1)}
+    for done, name in enumerate(names):
+        if name in scorers:
+            found[name] = scorers[name]()
+        tell(done + 1, len(names))
+    return {name: found[name] for name in names}
 
 
 @lru_cache(maxsize=1 << 17)  # an evaluation after each epoch meets the same references again
