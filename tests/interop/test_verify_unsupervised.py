@@ -1,4 +1,4 @@
-"""Unsupervised captioning in TensorFlow variables: every stage is reproduced, changes are caught, other files refused."""
+"""Unsupervised captioning from TensorFlow: every stage is reproduced, changes are caught, other files refused."""
 
 from __future__ import annotations
 
