@@ -41,7 +41,7 @@ class CiderD:
             self._table = self.references.counted.ngrams
             pictures = float(len(self.references))
             frequencies = [
-                np.bincount(shelf.keys % shelf.size, minlength=len(table)).astype(np.float64)
+                np.bincount(shelf.keys // shelf.pictures, minlength=len(table)).astype(np.float64)
                 for shelf, table in zip(self.references.shelves, self.references.counted.ngrams.codes, strict=True)
             ]
         else:
