@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from saccade.language.caption_words import PREPOSITIONS
+from saccade.language.caption_words import PREPOSITIONS, RELATIVES
 from saccade.language.lemma import lemma
 from saccade.language.parse import Parse, Parser, load_parser
 from saccade.language.wordnet import WordNet
@@ -72,17 +72,15 @@ def _how(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def _deeds(parse: Parse, names: dict[int, str]) -> Iterable[Fact]:
     """Who does what, whether to something or not: (dog, run)."""
-    for place, (tag, label, head) in enumerate(zip(parse.tags, parse.labels, parse.heads, strict=True)):
-        if tag != "VERB":
-            continue
+    subjects: dict[int, list[int]] = {}
+    for place, (head, label) in enumerate(zip(parse.heads, parse.labels, strict=True)):
+        if label == "nsubj" and parse.tokens[place] not in RELATIVES:
+            subjects.setdefault(head, []).append(place)
+    for place, (tag, label) in enumerate(zip(parse.tags, parse.labels, strict=True)):
         deed = lemma(parse.tokens[place], tag)
-        subjects = [
-            w for w, (h, its) in enumerate(zip(parse.heads, parse.labels, strict=True)) if h == place and its == "nsubj"
-        ]
-        if not subjects and label == "acl":
-            subjects = [head]
-        if deed not in _WITHOUT_MEANING:
-            yield from ((names[subject], deed) for subject in subjects if subject in names)
+        if tag == "VERB" and deed not in _WITHOUT_MEANING:
+            who = subjects.get(place) or ([parse.heads[place]] if label.startswith("acl") else [])
+            yield from ((names[doer], deed) for doer in who if doer in names)
 
 
 class _Same:

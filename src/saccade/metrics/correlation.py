@@ -10,6 +10,7 @@ the first and the second judge think equal, n₀ = n(n-1)/2 are all pairs, m is 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +42,7 @@ def kendall(one: Float[np.ndarray, " thing"], other: Float[np.ndarray, " thing"]
     if grades == 1:
         return Kendall(0.0, 0.0)
     return Kendall(
-        difference / (float(pairs - tied_one) ** 0.5 * float(pairs - tied_other) ** 0.5),
+        difference / math.sqrt((pairs - tied_one) * (pairs - tied_other)),
         2 * difference * grades / (count**2 * (grades - 1)),
     )
 
