@@ -3,6 +3,7 @@
 from saccade.models.adaptive import Adaptive, AdaptiveConfig
 from saccade.models.camp import Camp, CampConfig
 from saccade.models.captioner import Captioner
+from saccade.models.densecap import DenseCap, DenseCapConfig
 from saccade.models.gsmn import Gsmn, GsmnConfig
 from saccade.models.imram import Imram, ImramConfig
 from saccade.models.matcher import Matcher
@@ -11,8 +12,8 @@ from saccade.models.registry import Entry, entries, entry, register
 from saccade.models.scan import Scan, ScanConfig
 from saccade.models.sgae import Sgae, SgaeConfig
 from saccade.models.show_attend_tell import ShowAttendTell, ShowAttendTellConfig
-from saccade.models.updown import UpDown, UpDownConfig
 from saccade.models.unsupervised import Unsupervised, UnsupervisedConfig
+from saccade.models.updown import UpDown, UpDownConfig
 from saccade.models.vse import Vse, VseConfig
 from saccade.models.vsrn import Vsrn, VsrnConfig
 
@@ -22,6 +23,8 @@ __all__ = [
     "Camp",
     "CampConfig",
     "Captioner",
+    "DenseCap",
+    "DenseCapConfig",
     "Entry",
     "Gsmn",
     "GsmnConfig",
