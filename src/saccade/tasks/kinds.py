@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from saccade.data import DataConfig
+from saccade.data.region_phrases import open_region_phrases
+from saccade.tasks.dense_captioning import DenseCaptioningConfig, DenseCaptioningTask
 from saccade.tasks.matching import MatchingConfig, MatchingTask
 
 
@@ -21,4 +23,5 @@ class TaskKind:
 
 TASKS: dict[str, TaskKind] = {
     "matching": TaskKind(MatchingConfig, MatchingTask),
+    "dense_captioning": TaskKind(DenseCaptioningConfig, DenseCaptioningTask, open_region_phrases),
 }
