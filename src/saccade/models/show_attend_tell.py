@@ -109,7 +109,7 @@ class ShowAttendTell(Captioner):
         if config.attention != "none":
             self.look = Look(region, dim, config.look_dim, config.activation, config.look_layers)
         self.gate = nn.Linear(dim, {"scalar": 1, "vector": region}[config.gate]) if config.gate != "none" else None
-        self.embed = nn.Embedding(len(vocabulary), word)
+        self.embed = nn.Embedding(len(vocabulary), word)  # N(0, 1): smaller words are not heard beside regions
         self.lstm = nn.LSTMCell(word + region, dim)
         self.dropout = nn.Dropout(config.dropout)
         self.of_hidden = self.of_context = None
@@ -119,7 +119,6 @@ class ShowAttendTell(Captioner):
         said_from = word if config.deep_output else dim
         self.output = nn.ModuleList(nn.Linear(said_from, said_from) for _ in range(config.output_layers - 1))
         self.say = nn.Linear(said_from, len(vocabulary))  # L_o
-        nn.init.uniform_(self.embed.weight, -0.1, 0.1)
         if config.attention == "hard":
             self.register_buffer("baseline", torch.zeros(()))  # b
         self.chance: Callable[..., Tensor] = torch.rand  # where draws come from
