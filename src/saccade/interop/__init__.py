@@ -51,10 +51,13 @@ IMPORTERS: dict[str, Importer] = {
     "updown": import_updown,
 }
 
+WITH_WORDS = frozenset({"adaptive", "show_attend_tell", "updown"})  # their words lie in or beside the checkpoint
+
 __all__ = [
     "IMPORTERS",
     "Case",
     "Stage",
+    "WITH_WORDS",
     "as_json",
     "import_adaptive",
     "import_camp",
