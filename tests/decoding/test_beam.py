@@ -161,7 +161,7 @@ def test_pictures_leave_when_nothing_better_can_come() -> None:
     config = DecodingConfig(longest=20, beam=3)
     together = beam_search(model, images, config, keep=1)
     assert model.rows[0] == 120
-    assert model.rows[-1] <= 60
+    assert model.rows[-1] <= 90
     alone = Decoded.join([beam_search(model, images.select([i]), config, keep=1) for i in range(len(images))])
     assert torch.equal(together.words, alone.words)
 

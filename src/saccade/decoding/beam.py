@@ -158,8 +158,8 @@ def beam_search(
 ) -> Decoded:
     """The `keep` best captions found of each picture, best first; unless told, as many as there are beams.
 
-    The search is over when no others can be better, so that one caption is found sooner than five. Where at least half of
-    the pictures are settled, the others go on alone.
+    The search is over when no others can be better, so that one caption is found sooner than five. Where at least a
+    quarter of the pictures are settled, the others go on alone.
     """
     config = config or DecodingConfig()
     search = Search(model, begin(model, images), config, config.beam, keep)
@@ -173,7 +173,7 @@ def beam_search(
         count = int(settled.sum())
         if count == search.images:
             break
-        if 2 * count >= search.images:
+        if 4 * count >= search.images:
             places.append(here[settled])
             results.append(search.of(settled).result())
             search, here = search.of(~settled), here[~settled]
