@@ -76,7 +76,8 @@ def main() -> None:
     slow, fast = min(alone for alone, _ in times) * len(images) / some, min(batch for _, batch in times)
     print(
         f"{len(images):,} pictures of 36 regions, beam {arguments.beam} ({arguments.finished}), "
-        f"{config.longest} words a caption, LSTMs of {arguments.dim:,}, {arguments.words:,} words, float32, {arguments.device}"
+        f"{config.longest} words a caption, LSTMs of {arguments.dim:,}, "
+        f"{arguments.words:,} words, float32, {arguments.device}"
     )
     print(f"one picture at a time {slow:8.2f} s")
     print(f"all in one batch      {fast:8.2f} s")
