@@ -65,7 +65,7 @@ def test_the_pickles_of_self_critical_code_are_read(golden: Path, tmp_path: Path
 
 
 class Harm:
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[object, ...]:
         return (print, ("harm",))
 
 
@@ -80,7 +80,9 @@ class Harm:
         ([1, 2], '"document_frequency" was expected'),
     ],
 )
-def test_other_pickles_are_refused(tmp_path: Path, content: object, said: str, capsys: pytest.CaptureFixture) -> None:
+def test_other_pickles_are_refused(
+    tmp_path: Path, content: object, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "df.p"
     path.write_bytes(pickle.dumps(content))
     with pytest.raises(SaccadeError, match=said):

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -166,7 +167,7 @@ def test_a_report_has_every_metric_and_knows_a_perfect_captioner() -> None:
         ([["a"]], [[]], "picture 0 has no list of reference captions"),
     ],
 )
-def test_captions_without_references_are_told(candidates: list, references: list, said: str) -> None:
+def test_captions_without_references_are_told(candidates: list[Any], references: list[Any], said: str) -> None:
     for metric in (bleu, rouge_l, cider, cider_d):
         with pytest.raises(SaccadeError, match=said):
             metric(candidates, references)
