@@ -37,6 +37,8 @@ class TopDown(nn.Module):
         super().__init__()
         self.look_lstm = nn.LSTMCell(dim + whole_dim + word_dim, dim)
         self.say_lstm = nn.LSTMCell(found_dim + dim, dim)
+        with torch.no_grad():  # h¹ comes through half-shut gates, an eighth as large as words: else it is long unheard
+            self.say_lstm.weight_ih[:, found_dim:] *= 8
 
     def look(
         self, word: Float[Tensor, "row word_dim"], whole: Float[Tensor, "row whole_dim"], memory: TopDownMemory
