@@ -8,29 +8,33 @@ from saccade.batch import SceneGraphBatch, padded_ids
 from saccade.language.scene_graph import SceneGraph
 from saccade.language.vocabulary import UNKNOWN, Vocabulary
 
+SMALL = frozenset(("of", "to", "in", "on", "at", "by", "with", "from", "the", "a"))  # in predicates of several words
 Triple = tuple[int, int, int]  # the places of subject and object, and the word of their relation
 
 
 def graph_words(graphs: Sequence[SceneGraph], vocabulary: Vocabulary) -> SceneGraphBatch:
-    """Things, relations and attributes as word ids.
-
-    Of a predicate of several words ("in front of", "jumps over") the rarest tells most: ids grow as words get rarer.
-    """
+    """Things, relations and attributes as word ids; a relation of several words has that of the most telling one."""
     objects, relations, attributes = [], [], []
     for graph in graphs:
         place = {thing: n for n, thing in enumerate(graph.objects)}
         objects.append([vocabulary.id_of(thing.name) for thing in graph.objects])
         relations.append(
-            [
-                (place[r.subject], place[r.object], max((vocabulary.id_of(w) for w in r.predicate), default=UNKNOWN))
-                for r in graph.relations
-            ]
+            [(place[r.subject], place[r.object], telling_word(r.predicate, vocabulary)) for r in graph.relations]
         )
         said: dict[int, list[int]] = {}
         for attribute in graph.attributes:
             said.setdefault(place[attribute.object], []).append(vocabulary.id_of(attribute.word))
         attributes.append(dict(sorted(said.items())))
     return padded_graphs(objects, relations, attributes)
+
+
+def telling_word(predicate: Sequence[str], vocabulary: Vocabulary) -> int:
+    """ "in front of" → front, "jumps over" → jumps: not the small words, and of others the rarest.
+
+    Ids grow as words get rarer.
+    """
+    large = [word for word in predicate if word not in SMALL] or predicate
+    return max((vocabulary.id_of(word) for word in large), default=UNKNOWN)
 
 
 def padded_graphs(

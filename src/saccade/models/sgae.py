@@ -56,6 +56,7 @@ class SgaeConfig:
     neighbours: int = 2  # of a region, where pictures come without graphs and boxes tell who stands how to whom
     sentence_steps: int = 0  # first lessons: sentences from their graphs, without the dictionary
     dictionary_steps: int = 0  # further lessons: sentences through the dictionary; then pictures
+    one_speaker: bool = False  # sentences and pictures are told by the same LSTMs; the released code has two pairs
     peek: bool = False  # lessons from sentences see the whole picture too, as in the released code
     region_norm: RegionBatchNorm = "none"  # batch normalisation before, or around, the layer that takes regions in
     dropout: float = 0.5
@@ -72,6 +73,10 @@ class SgaeConfig:
             raise SaccadeError(f"dictionary_rate must be more than zero, not {self.dictionary_rate}")
         if self.dictionary_steps and not self.dictionary:
             raise SaccadeError("dictionary_steps are lessons through the dictionary: they go with dictionary=true")
+        if self.one_speaker and self.fusion == "released":
+            raise SaccadeError(
+                "one_speaker=true goes with fusion=paper: else pictures are told from more than sentences"
+            )
 
 
 @dataclass(frozen=True)
@@ -123,8 +128,9 @@ class Sgae(Listener):
             self.dictionary = Dictionary(config.entries, dim)  # D
 
         self.sentence_graph = SceneGraphConvolution(config.word_dim, dim, config.dropout)
-        self.sentence_look = Look(dim, dim, config.attention_dim)
-        self.sentence_lstms = TopDown(config.word_dim, dim, dim, dim)
+        if not config.one_speaker:
+            self.sentence_look = Look(dim, dim, config.attention_dim)
+            self.sentence_lstms = TopDown(config.word_dim, dim, dim, dim)
 
         graph = PlainPictureGraph if apart else PictureGraph
         self.picture_graph: nn.Module = graph(config.word_dim, dim, config.dropout)
@@ -179,10 +185,10 @@ class Sgae(Listener):
         return taken
 
     def seen_graph(self, images: RegionBatch) -> SceneGraphBatch:
-        """The graph that came with pictures, or one that their boxes tell."""
-        graph = images.graph
-        if graph is None:
-            graph = spatial_graph(images, self.spatial, self.config.neighbours if self.config.relations else 0)
+        """The graph that came with pictures, or one that their boxes tell; its things are the regions."""
+        if images.graph is None:
+            return spatial_graph(images, self.spatial, self.config.neighbours if self.config.relations else 0)
+        graph = replace(images.graph, object_mask=images.mask)
         return graph if self.config.relations else without_edges(graph)
 
     def start_reading(
@@ -198,7 +204,7 @@ class Sgae(Listener):
             whole = self.take_in(mean_region(images.features, images.mask) if whole is None else whole)
         else:
             whole = mean_region(nodes.vectors, nodes.mask)
-        keys = self.sentence_look.keys(nodes.vectors)
+        keys = self._speaker(reading=True)[0].keys(nodes.vectors)
         return _begin(ReadGraph(nodes.vectors, keys, nodes.mask, nodes.places, images.mask, whole))
 
     def read_graph(self, graph: SceneGraphBatch) -> GraphNodes:
@@ -241,9 +247,7 @@ class Sgae(Listener):
         memory, seen = state.memory, state.seen
         assert isinstance(memory, TopDownMemory)
         assert isinstance(seen, SeenGraph)
-        reading = isinstance(seen, ReadGraph)
-        lstms = self.sentence_lstms if reading else self.picture_lstms
-        look = self.sentence_look if reading else self.picture_look
+        look, lstms = self._speaker(isinstance(seen, ReadGraph))
         looking = lstms.look(word, seen.whole, memory)
         weights = look(looking[0], seen.keys, seen.mask)
         taken, extras = found(weights, seen.nodes), {"nodes": weights}
@@ -254,6 +258,11 @@ class Sgae(Listener):
         memory = lstms.say(taken, looking, memory)
         hidden = self.dropout(memory.saying)
         return Thought(hidden, CaptionState(memory, seen), seen.on_regions(weights), extras=extras)
+
+    def _speaker(self, reading: bool) -> tuple[Look, TopDown]:
+        if reading and not self.config.one_speaker:
+            return self.sentence_look, self.sentence_lstms
+        return self.picture_look, self.picture_lstms
 
     def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         logits: Tensor = self.out(hidden)
