@@ -1,5 +1,7 @@
 """Tasks: what a batch is, what loss to minimise, how to predict and which metrics to report."""
 
+from saccade.tasks.caption_evaluation import caption_all, caption_figures, references_of
+from saccade.tasks.captioning import CaptioningConfig, CaptioningTask
 from saccade.tasks.cost import Cost, measure_cost
 from saccade.tasks.dense_captioning import (
     DenseCaptioningConfig,
@@ -22,6 +24,8 @@ from saccade.tasks.task import Task
 
 __all__ = [
     "TASKS",
+    "CaptioningConfig",
+    "CaptioningTask",
     "Cost",
     "DenseCaptioningConfig",
     "DenseCaptioningTask",
@@ -31,6 +35,8 @@ __all__ = [
     "SplitForModels",
     "Task",
     "TaskKind",
+    "caption_all",
+    "caption_figures",
     "check_weights",
     "dense_captioning_figures",
     "describe",
@@ -38,5 +44,6 @@ __all__ = [
     "encode_all_texts",
     "ensemble_of",
     "measure_cost",
+    "references_of",
     "similarity_table",
 ]

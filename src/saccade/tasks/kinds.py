@@ -8,6 +8,7 @@ from typing import Any
 
 from saccade.data import DataConfig
 from saccade.data.region_phrases import open_region_phrases
+from saccade.tasks.captioning import CaptioningConfig, CaptioningTask
 from saccade.tasks.dense_captioning import DenseCaptioningConfig, DenseCaptioningTask
 from saccade.tasks.matching import MatchingConfig, MatchingTask
 
@@ -23,5 +24,6 @@ class TaskKind:
 
 TASKS: dict[str, TaskKind] = {
     "matching": TaskKind(MatchingConfig, MatchingTask),
+    "captioning": TaskKind(CaptioningConfig, CaptioningTask),
     "dense_captioning": TaskKind(DenseCaptioningConfig, DenseCaptioningTask, open_region_phrases),
 }
