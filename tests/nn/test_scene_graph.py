@@ -1,4 +1,4 @@
-"""Graph convolutions equal their sums written out, dictionaries answer in their own words, boxes tell how things lie."""
+"""Graph convolutions equal their sums written out, dictionaries answer in their own words, boxes tell relations."""
 
 from __future__ import annotations
 
