@@ -93,7 +93,7 @@ class Rollout(Batch):
 
 
 @register(
-    "unsupervised", task="unpaired captioning", title="Unsupervised Image Captioning", venue="Feng et al., CVPR 2019"
+    "unsupervised", task="unpaired_captioning", title="Unsupervised Image Captioning", venue="Feng et al., CVPR 2019"
 )
 class Unsupervised(Captioner):
     Config = UnsupervisedConfig
