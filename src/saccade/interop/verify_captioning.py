@@ -21,10 +21,12 @@ from saccade.interop.captioning import Official
 from saccade.interop.infos import OfficialWords
 from saccade.interop.matching import GRADIENT, compare_stored
 from saccade.interop.verification import Case, load_arrays
-from saccade.language.vocabulary import END, PAD, START, UNKNOWN
+from saccade.language.vocabulary import PAD, START, UNKNOWN
 from saccade.metrics.caption_frequencies import DocumentFrequencies
 from saccade.metrics.caption_reward import SelfCriticalReward
 from saccade.models import Adaptive, UpDown
+from saccade.tasks.captioning import missed_labels
+from saccade.tasks.self_critical import mean_of_others, policy_loss
 
 LOG_PROBABILITY, METRIC, LOSS = 1e-5, 1e-6, 1e-5
 WU_ALPHA = 0.9
@@ -134,8 +136,7 @@ def _verify_loss(case: Case, official: AnyOfficial, told: Told, lesson: Lesson) 
     """Cross-entropy, and the norm of its gradient for every official weight."""
     labels = lesson.words[:, 1:]
     wanted = labels != PAD
-    missed = -told.log_probabilities.gather(2, labels.masked_fill(~wanted, END)[:, :, None])[:, :, 0]
-    loss = (missed * wanted).sum() / wanted.sum()
+    loss = missed_labels(told, labels, wanted).sum() / wanted.sum()
     compare_stored(case, {"xe_loss": loss}, LOSS)
     if "grad_names" not in case.stored or "grad_norms" not in case.stored:
         return
@@ -203,7 +204,7 @@ def _verify_self_critical(case: Case, official: AnyOfficial, state: CaptionState
     wanted, per_image = words != PAD, len(words) // len(state)
     read = torch.cat([torch.full_like(words[:, :1], START), words[:, :-1]], dim=1)
     told = official.model.tell(state.repeat(per_image), read)
-    said = told.log_probabilities.gather(2, words.masked_fill(~wanted, END)[:, :, None])[:, :, 0] * wanted
+    said = -missed_labels(told, words, wanted)
     everything = official.words.columns_back(told.log_probabilities).masked_fill(~wanted[:, :, None], 0)
     compare_stored(case, {"scst_sample_logprobs": everything}, LOG_PROBABILITY)
     owner = np.arange(len(words)) // per_image
@@ -213,12 +214,10 @@ def _verify_self_critical(case: Case, official: AnyOfficial, state: CaptionState
     compare_stored(case, {"scst_sample_ciderd": earned, "scst_greedy_ciderd": expected}, METRIC)
     ahead = earned - expected[owner]
     compare_stored(case, {"scst_reward": ahead[:, None].expand(said.shape)}, METRIC)
-    compare_stored(case, {"scst_loss": -(said * ahead[:, None]).sum() / wanted.sum()}, LOSS)
+    compare_stored(case, {"scst_loss": policy_loss(said, ahead, wanted)}, LOSS)
     if per_image > 1:
-        table = earned.view(-1, per_image)
-        others = (table.sum(dim=1, keepdim=True) - table) / (per_image - 1)
-        ahead = (table - others).flatten()
-        compare_stored(case, {"nsc_loss": -(said * ahead[:, None]).sum() / wanted.sum()}, LOSS)
+        ahead = earned - mean_of_others(earned, per_image)
+        compare_stored(case, {"nsc_loss": policy_loss(said, ahead, wanted)}, LOSS)
 
 
 def _reward(
