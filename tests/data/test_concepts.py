@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> CaptionedImages:
         def __len__(self) -> int:
             return 3
 
-        def batch(self, indices: list[int]) -> RegionBatch:
+        def batch(self, indices: Sequence[int]) -> RegionBatch:
             return RegionBatch.of([vectors[i] for i in indices], [boxes[i] for i in indices])
 
     return CaptionedImages("toy", "train", RegionsInMemory(Source()), ("x",) * 3, np.arange(3), "naming")

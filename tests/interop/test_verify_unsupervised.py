@@ -16,7 +16,7 @@ from saccade.interop.vocabulary import read_vocabulary
 from saccade.language.vocabulary import END, START, UNKNOWN
 
 
-def copied(golden: Path, folder: Path, file: str, prefix: str = "", **changes: np.ndarray | None) -> None:
+def copied(golden: Path, folder: Path, file: str, changes: dict[str, np.ndarray | None], prefix: str = "") -> None:
     """A golden file with other arrays; None leaves one out."""
     with np.load(golden / "unsupervised" / file) as stored:
         arrays = {k: v for k, v in {**stored, **changes}.items() if v is not None}
@@ -36,14 +36,14 @@ def test_a_changed_output_is_caught(golden: Path, tmp_path: Path, key: str) -> N
     shutil.copy(golden / "unsupervised" / "tf_variables.npz", tmp_path)
     with np.load(golden / "unsupervised" / "io.npz") as stored:
         changed = stored[key] * 1.01 + 1e-3
-    copied(golden, tmp_path, "io.npz", **{key: changed.astype(np.float32)})
+    copied(golden, tmp_path, "io.npz", {key: changed.astype(np.float32)})
     (case,) = verify("unsupervised", tmp_path)
     assert [stage.stage for stage in case.stages if not stage.holds] == [key]
 
 
 def test_what_is_stored_and_unknown_is_not_passed_over(golden: Path, tmp_path: Path) -> None:
     shutil.copy(golden / "unsupervised" / "tf_variables.npz", tmp_path / "b.tf_variables.npz")
-    copied(golden, tmp_path, "io.npz", "b.", surprise=np.zeros(3))
+    copied(golden, tmp_path, "io.npz", {"surprise": np.zeros(3)}, prefix="b.")
     (case,) = verify("unsupervised", tmp_path)
     assert [stage.stage for stage in case.stages if not stage.holds] == ["surprise (stored, never compared)"]
 
@@ -84,7 +84,7 @@ def test_the_official_word_list_is_a_vocabulary(golden: Path, tmp_path: Path) ->
 def test_other_files_are_refused(
     golden: Path, tmp_path: Path, name: str, value: np.ndarray | None, sentence: str
 ) -> None:
-    copied(golden, tmp_path, "tf_variables.npz", **{name: value})
+    copied(golden, tmp_path, "tf_variables.npz", {name: value})
     with pytest.raises(SaccadeError, match=sentence):
         import_unsupervised(tmp_path / "tf_variables.npz")
 

@@ -59,7 +59,7 @@ def test_each_loss_reaches_its_own_player_only(
     seen = replace(said, pictures=model.look(toy_images)[0])
     players = {
         "generator": model.generator_loss(spoken, seen, said.words.flip(0))[0],
-        "critic": sum(model.discriminator_losses(toy_texts, seen).values()),
+        "critic": torch.stack([*model.discriminator_losses(toy_texts, seen).values()]).sum(),
     }
     for name, loss in players.items():
         model.zero_grad()

@@ -23,6 +23,7 @@ def eye(request: pytest.FixtureRequest, tiny_network: EyeNetwork) -> Eye:
     if request.param == "bottomup":
         return BottomUpEye(tiny_detector())
     torch.nn.init.normal_(tiny_network.proposals.predict.weight, std=0.3)  # untrained, but it proposes something
+    assert tiny_network.proposals.predict.bias is not None
     with torch.no_grad():
         tiny_network.proposals.predict.bias[0] = 0.0
     return WorldEye(tiny_network)

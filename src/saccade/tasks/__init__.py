@@ -21,6 +21,7 @@ from saccade.tasks.evaluation import (
 from saccade.tasks.kinds import TASKS, TaskKind
 from saccade.tasks.matching import MatchingConfig, MatchingTask
 from saccade.tasks.task import Task
+from saccade.tasks.unpaired_captioning import UnpairedCaptioningConfig, UnpairedCaptioningTask
 
 __all__ = [
     "TASKS",
@@ -35,6 +36,8 @@ __all__ = [
     "SplitForModels",
     "Task",
     "TaskKind",
+    "UnpairedCaptioningConfig",
+    "UnpairedCaptioningTask",
     "caption_all",
     "caption_figures",
     "check_weights",

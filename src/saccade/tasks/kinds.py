@@ -11,6 +11,7 @@ from saccade.data.region_phrases import open_region_phrases
 from saccade.tasks.captioning import CaptioningConfig, CaptioningTask
 from saccade.tasks.dense_captioning import DenseCaptioningConfig, DenseCaptioningTask
 from saccade.tasks.matching import MatchingConfig, MatchingTask
+from saccade.tasks.unpaired_captioning import UnpairedCaptioningConfig, UnpairedCaptioningTask
 
 
 @dataclass(frozen=True)
@@ -25,5 +26,6 @@ class TaskKind:
 TASKS: dict[str, TaskKind] = {
     "matching": TaskKind(MatchingConfig, MatchingTask),
     "captioning": TaskKind(CaptioningConfig, CaptioningTask),
+    "unpaired_captioning": TaskKind(UnpairedCaptioningConfig, UnpairedCaptioningTask),
     "dense_captioning": TaskKind(DenseCaptioningConfig, DenseCaptioningTask, open_region_phrases),
 }
