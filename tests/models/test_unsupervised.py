@@ -63,7 +63,7 @@ def test_each_loss_reaches_its_own_player_only(
     }
     for name, loss in players.items():
         model.zero_grad()
-        loss.backward(retain_graph=True)
+        loss.backward(retain_graph=True)  # type: ignore[no-untyped-call]
         reached = {key for key, weight in model.named_parameters() if weight.grad is not None and weight.grad.any()}
         assert reached
         assert all(key.startswith("critic.") == (name == "critic") for key in reached), name
