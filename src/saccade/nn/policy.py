@@ -11,7 +11,8 @@ def discounted(rewards: Float[Tensor, "row step"], discount: float) -> Float[Ten
     """R_t = Σ_{s ≥ t} γ^(s−t) r_s."""
     steps = torch.arange(rewards.shape[1], device=rewards.device, dtype=rewards.dtype)
     later = steps[:, None] - steps  # [s, t]
-    return rewards @ (discount ** later.clamp(min=0)).masked_fill(later < 0, 0)
+    shares = (discount ** later.clamp(min=0)).masked_fill(later < 0, 0)
+    return (rewards[:, :, None] * shares).sum(dim=1)  # not as a product of matrices: mixed precision would round it
 
 
 def first_mentions(
