@@ -29,7 +29,7 @@ from saccade.errors import SaccadeError
 from saccade.language.vocabulary import START
 from saccade.models import Unsupervised
 from saccade.models.unsupervised import Rollout
-from saccade.nn import SentenceReader, unit
+from saccade.nn import SentenceReader, present_precision, unit
 from saccade.tasks.caption_evaluation import caption_figures
 from saccade.tasks.captioning import cut
 from saccade.tasks.unpaired import Read, UnpairedBatch, concept_table, corrupt, keywords, take_apart
@@ -193,7 +193,7 @@ class UnpairedCaptioningTask:
         words, found = batch.concepts.flip(1), batch.scores.flip(1) > 0  # the surest is read last
         order = (~found).int().argsort(dim=1, stable=True)  # padding behind
         words, found = words.gather(1, order), found.gather(1, order)
-        with torch.no_grad():
+        with torch.no_grad(), present_precision(batch.scores):
             state: CaptionState = model.start_from(_reader(model).whole(words, found))
             captions = _sentences(greedy(model, state, self.rolling))
         vectors, _ = model.look(self._see(model, batch))
