@@ -105,7 +105,7 @@ def score(
         table.add_row(name, f"{value:,}" if isinstance(value, int) else f"{value:.4f}")
     Console().print(table)
     if "meteor" in figures:
-        typer.echo(_stages(tables))
+        typer.echo(describe_stages(tables))
     if each is not None:
         typer.echo(f"the scores of each picture are in {each}")
 
@@ -158,7 +158,7 @@ def correlate(
             f"left out: {judged.own:,} of a photo's own captions, {judged.unknown:,} whose captions are in no file"
         )
     if any("meteor" in figures for _, figures in found):
-        typer.echo(_stages(tables))
+        typer.echo(describe_stages(tables))
 
 
 def _correlate(judged: Judgements, only: list[str] | None, tables: MeteorTables) -> dict[str, dict[str, float]]:
@@ -200,7 +200,8 @@ def meteor_tables(words: str) -> MeteorTables:
     return read_meteor_tables(place) if place is not None else MeteorTables()
 
 
-def _stages(tables: MeteorTables) -> str:
+def describe_stages(tables: MeteorTables) -> str:
+    """What METEOR went by, as a sentence."""
     used = f"meteor matches by: {', '.join(tables.stages)}"
     if "paraphrase" in tables.stages:
         return f"{used} ({tables.place})"
