@@ -18,6 +18,7 @@ from saccade.errors import SaccadeError
 from saccade.language.vocabulary import END
 from saccade.models.captioner import NEVER_SAID, Captioner
 from saccade.tasks.caption_evaluation import caption_figures
+from saccade.tasks.pairs import PairTask
 from saccade.tasks.self_critical import RewardConfig, SelfCritical
 from saccade.tasks.vary import vary_images
 from saccade.vision.augment import AugmentConfig
@@ -56,7 +57,7 @@ class CaptioningConfig:
         return min(self.own_words, 0.05 * (1 + (step - self.own_words_after) // self.own_words_every))
 
 
-class CaptioningTask:
+class CaptioningTask(PairTask[CaptioningConfig]):
     """Pictures and captions of theirs in one batch; the model says each caption of its own picture."""
 
     selection = "cider_d"
@@ -69,16 +70,8 @@ class CaptioningTask:
         config: CaptioningConfig,
         augmentation: AugmentConfig | None = None,
     ) -> None:
-        self.train, self.dev, self.config, self.augmentation = train, dev, config, augmentation
-        self.texts = cut(read(train.texts), config.longest)
-
-    def __len__(self) -> int:
-        return len(self.train.texts) if self.config.items == "pairs" else len(self.train.images)
-
-    def batch(self, indices: Sequence[int]) -> PairBatch:
-        texts, images, owner = self.train.pairs(indices, self.config.items)
-        chosen = self.texts.select(texts).trimmed()
-        return PairBatch(self.train.images.batch(images.tolist()), chosen, owner, torch.as_tensor(images))
+        super().__init__(train, dev, read, config, augmentation)
+        self.texts = cut(self.texts, config.longest)
 
     def loss(self, model: nn.Module, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
         assert isinstance(model, Captioner)

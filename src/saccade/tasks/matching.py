@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,15 +10,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.batch import PairBatch, TextBatch
-from saccade.data.records import CaptionedImages
 from saccade.errors import SaccadeError
 from saccade.language.vocabulary import UNKNOWN
 from saccade.metrics import recall
 from saccade.models import Matcher
 from saccade.nn import Negatives, RankingLoss, binary_loss, triplet_loss
 from saccade.tasks.evaluation import similarity_table
+from saccade.tasks.pairs import PairTask
 from saccade.tasks.vary import vary_images
-from saccade.vision.augment import AugmentConfig
 
 
 @dataclass(frozen=True)
@@ -47,29 +45,10 @@ class MatchingConfig:
             raise SaccadeError(f"eval_batch must be at least 1, not {self.eval_batch}")
 
 
-class MatchingTask:
+class MatchingTask(PairTask[MatchingConfig]):
     """Pictures and captions of theirs in one batch; every caption of another picture in it is a negative."""
 
     selection = "rsum"
-
-    def __init__(
-        self,
-        train: CaptionedImages,
-        dev: CaptionedImages,
-        read: Callable[[Sequence[str]], TextBatch],
-        config: MatchingConfig,
-        augmentation: AugmentConfig | None = None,
-    ) -> None:
-        self.train, self.dev, self.config, self.augmentation = train, dev, config, augmentation
-        self.texts = read(train.texts)  # word ids are small: all sentences at once
-
-    def __len__(self) -> int:
-        return len(self.train.texts) if self.config.items == "pairs" else len(self.train.images)
-
-    def batch(self, indices: Sequence[int]) -> PairBatch:
-        texts, images, owner = self.train.pairs(indices, self.config.items)
-        chosen = self.texts.select(texts).trimmed()
-        return PairBatch(self.train.images.batch(images.tolist()), chosen, owner, torch.as_tensor(images))
 
     def loss(self, model: nn.Module, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
         assert isinstance(model, Matcher)
