@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.vision.roi import Convention, densecap_points, densecap_theta, roi_bilinear, sample
+from saccade.vision.roi import Convention, densecap_points, densecap_theta, roi_bilinear, roi_max, sample
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "densecap" / "bilinear_roi.npz"
 
@@ -89,3 +89,29 @@ def test_densecap_without_image_size_is_refused() -> None:
         roi_bilinear(
             torch.zeros(1, 1, 2, 2), torch.zeros(1, 4), torch.zeros(1, dtype=torch.long), convention="densecap"
         )
+
+
+def test_max_pooling_equals_the_loop_over_regions() -> None:
+    """A box rounded to cells, cut into bins as adaptive pooling cuts them; also boxes off the map and without area."""
+    generator = torch.Generator().manual_seed(3)
+    maps = torch.randn(3, 4, 11, 15, generator=generator)
+    low = torch.rand(60, 2, generator=generator) * 0.9
+    boxes = torch.cat([low, low + torch.rand(60, 2, generator=generator) * (1.1 - low)], dim=1)
+    boxes[0], boxes[1] = torch.tensor([1.0, 1.0, 1.2, 1.2]), torch.tensor([0.4, 0.4, 0.4, 0.4])
+    which = torch.randint(3, (60,), generator=generator)
+    read = roi_max(maps, boxes, which, size=4)
+    for region, box in enumerate(boxes):
+        x1, y1, x2, y2 = (box * torch.tensor([15, 11, 15, 11])).round().long().tolist()
+        x1, y1 = min(x1, 14), min(y1, 10)
+        cut = maps[which[region], :, y1 : max(min(y2, 11), y1 + 1), x1 : max(min(x2, 15), x1 + 1)]
+        assert torch.equal(read[region], torch.nn.functional.adaptive_max_pool2d(cut, 4))
+    assert roi_max(maps, boxes[:0], which[:0], size=4).shape == (0, 4, 4, 4)
+
+
+def test_max_pooling_teaches_the_map_and_not_the_box() -> None:
+    maps = torch.randn(1, 2, 6, 6, requires_grad=True)
+    boxes = torch.tensor([[0.1, 0.1, 0.9, 0.8]], requires_grad=True)
+    roi_max(maps, boxes, torch.zeros(1, dtype=torch.long), size=2).sum().backward()
+    assert maps.grad is not None
+    assert maps.grad.sum() == 8  # one cell for each of 2 × 2 bins of 2 channels
+    assert boxes.grad is None

@@ -29,6 +29,7 @@ from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import PAD
 from saccade.models.densecap_layers import (
+    JoinAll,
     Lesson,
     LocalisationLayer,
     Pooling,
@@ -40,7 +41,6 @@ from saccade.models.densecap_layers import (
 from saccade.models.model import Model
 from saccade.models.registry import register
 from saccade.vision.backbones import Backbone, load_backbone
-from saccade.vision.bottomup_network import Join
 from saccade.vision.boxes import nms
 from saccade.vision.grid import stretch
 from saccade.vision.region_sampling import pick
@@ -52,7 +52,7 @@ class DenseCapConfig:
 
     backbone: str = "efficientnet-lite0"
     size: int = 384  # pictures are stretched to this square; the paper's longer side is 720
-    stride: int = 16  # of the map: the backbone's maps from this stride on are joined
+    stride: int = 16  # of the map, into which all of the backbone's maps are joined
     frozen: int = 4  # so many of the backbone's first parts stay as they are (EfficientNet-Lite has nine)
     backbone_rate: float = 0.1  # how fast the rest of it learns, beside the new layers
     map_dim: int = 256
@@ -101,7 +101,7 @@ class DenseCap(Model):
     def __init__(self, config: DenseCapConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
         super().__init__(config, vocabulary, eye)
         self.backbone = _folded(config.backbone, pretrained=False)
-        self.join = Join(self.backbone, config.stride, config.map_dim)
+        self.join = JoinAll(self.backbone, config.stride, config.map_dim)
         self.localise = LocalisationLayer(
             config.map_dim,
             config.rpn_dim,
@@ -112,7 +112,9 @@ class DenseCap(Model):
             config.box_gradient,
         )
         self.recognise = Recognition(config.map_dim * config.roi_size**2, config.dim, config.dropout, config.normed)
-        self.writer = RegionWriter(config, vocabulary, config.dim, config.word_dim, config.hidden_dim, config.dropout)
+        self.writer = RegionWriter(
+            config, vocabulary, config.dim, config.word_dim, config.hidden_dim, config.dropout, config.normed
+        )
         for part in self.backbone.parts[: config.frozen]:
             part.requires_grad_(False)
 

@@ -20,6 +20,8 @@ from saccade.models.captioner import Captioner
 from saccade.nn.encode import dropout_layer
 from saccade.nn.precision import full_precision
 from saccade.vision.anchors import decode, encode
+from saccade.vision.backbones import Backbone
+from saccade.vision.bottomup_network import Join
 from saccade.vision.boxes import clip
 from saccade.vision.region_sampling import draw_both, overlaps, pick
 from saccade.vision.roi import roi_bilinear, roi_max
@@ -28,6 +30,20 @@ from saccade.vision.rpn import RegionProposals, Said, propose
 Pooling = Literal["bilinear", "max"]
 SLACK = 1e-3  # of a side: a box that leaves the picture by less is inside
 FARTHEST = 10.0  # a change larger than this is no lesson: the box and its target hardly meet
+
+
+class JoinAll(Join):
+    """Also the maps finer than the joined one, averaged down to it: a small backbone keeps colours there."""
+
+    def __init__(self, backbone: Backbone, stride: int, dim: int) -> None:
+        super().__init__(backbone, stride, dim)
+        self.finer = nn.ModuleList(nn.Conv2d(channels, dim, 1) for channels in backbone.channels[: self.levels[0]])
+
+    def over(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
+        joined = super().over(levels)
+        for level, lateral in zip(levels, self.finer, strict=False):
+            joined = joined + lateral(functional.adaptive_avg_pool2d(level, (joined.shape[2], joined.shape[3])))
+        return joined
 
 
 class Lesson(NamedTuple):
@@ -121,17 +137,26 @@ class LocalisationLayer(nn.Module):
         return boxes, there
 
 
+class Normalised(nn.BatchNorm1d):
+    """Batch normalisation over boxes; a box alone has no spread and takes what was learned so far."""
+
+    def forward(self, vectors: Float[Tensor, "box dim"]) -> Float[Tensor, "box dim"]:
+        if self.training and len(vectors) > 1:
+            return super().forward(vectors)
+        return functional.batch_norm(vectors, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+
+
 class Recognition(nn.Module):
     """Two fully connected layers make a region's code; from it come its confidence and a second change of its box.
 
-    The paper's two layers are VGG's, trained on ImageNet. Ours begin fresh, and with `normed` each is normalised over
-    its outputs: without, thousands of inputs that all grow alike drown what differs from region to region.
+    The paper's two layers are VGG's, trained on ImageNet. Ours begin fresh, and with `normed` they have batch
+    normalisation over the boxes: without, what all regions have in common grows first and drowns what tells them apart.
     """
 
     def __init__(self, inputs: int, dim: int, dropout: float, normed: bool = True) -> None:
         super().__init__()
         self.first, self.second = nn.Linear(inputs, dim), nn.Linear(dim, dim)
-        self.norms = nn.ModuleList(nn.LayerNorm(dim) if normed else nn.Identity() for _ in range(2))
+        self.norms = nn.ModuleList(Normalised(dim) if normed else nn.Identity() for _ in range(2))
         self.dropout = dropout_layer(dropout)
         self.objectness, self.changes = nn.Linear(dim, 1), nn.Linear(dim, 4)
         for layer in (self.first, self.second):
@@ -171,10 +196,18 @@ class RegionWriter(Captioner):
     """
 
     def __init__(
-        self, config: Any, vocabulary: Vocabulary, code_dim: int, word_dim: int, dim: int, dropout: float
+        self,
+        config: Any,
+        vocabulary: Vocabulary,
+        code_dim: int,
+        word_dim: int,
+        dim: int,
+        dropout: float,
+        normed: bool = True,
     ) -> None:
         super().__init__(config, vocabulary)
         self.image = nn.Linear(code_dim, word_dim)
+        self.norm = Normalised(word_dim) if normed else nn.Identity()
         self.embed = nn.Embedding(len(vocabulary), word_dim)
         self.lstm = nn.LSTMCell(word_dim, dim)
         self.dropout = dropout_layer(dropout)
@@ -186,7 +219,7 @@ class RegionWriter(Captioner):
     def start(self, images: RegionBatch) -> CaptionState:
         if images.features.shape[1] != 1:
             raise ValueError(f"a region is written on its own, not {images.features.shape[1]} at a time")
-        hidden, cell = self.lstm(functional.relu(self.image(images.features[:, 0])))
+        hidden, cell = self.lstm(functional.relu(self.norm(self.image(images.features[:, 0]))))
         return CaptionState(WriterMemory(hidden, cell), WrittenRegion(images.mask))
 
     def advance(self, words: Int[Tensor, " row"], state: CaptionState) -> Thought:

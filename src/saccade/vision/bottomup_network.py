@@ -109,14 +109,19 @@ class Join(nn.Module):
         )
 
     def forward(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
+        smoothed: Tensor = self.smooth(self.over(levels))
+        return smoothed
+
+    def over(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
+        """Coarse laid over fine, before they are smoothed."""
         joined: Tensor | None = None
         for i, lateral in reversed(list(zip(self.levels, self.laterals, strict=True))):
             level = lateral(levels[i])
             if joined is not None:
                 level = level + functional.interpolate(joined, size=level.shape[-2:], mode="nearest")
             joined = level
-        smoothed: Tensor = self.smooth(joined)
-        return smoothed
+        assert joined is not None
+        return joined
 
 
 class RegionHead(nn.Module):

@@ -1,0 +1,158 @@
+"""`saccade densecap`: a phrase for every part of a photo that is worth one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from saccade.cli.device import Device
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from saccade.explain.regions import RegionPicture
+    from saccade.tasks import DensePhrase
+
+BATCH = 8  # photos of any size in memory at a time
+ONE, MANY = 2400, 800  # the longer side of a photo kept for its drawing: on its own, on a sheet
+
+
+def densecap(
+    photos: Annotated[list[Path], typer.Argument(metavar="PHOTO...", help="Photos, or folders of them.")],
+    model: Annotated[
+        Path,
+        typer.Option("--model", "-m", help="A run or model folder of a dense captioner (`saccade train densecap …`)."),
+    ] = Path("runs/densecap"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Where to draw boxes and phrases: .png, .jpg or .webp; several photos become one contact sheet.",
+        ),
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", help="Write every region's phrase, score and box (in pixels) to this file."),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many regions of a photo are told, the surest first.")] = 20,
+    beam: Annotated[
+        int, typer.Option(min=1, help="Sentences followed at once; 1 takes the likeliest word each time.")
+    ] = 1,
+    device: Device = "cpu",
+) -> None:
+    """Find the parts of a photo that are worth a phrase, and say one of each.
+
+    The score is how sure the model is that a box holds something to speak of; boxes that overlap a surer one are left
+    out.
+
+    Example: saccade densecap holiday.jpg --model runs/densecap -o phrases.png --json phrases.json
+    """
+    from saccade.decoding import DecodingConfig
+    from saccade.errors import explain_os_errors
+    from saccade.explain.contact_sheet import MOST, save_sheet
+    from saccade.explain.drawing import check_format
+    from saccade.files import write_json
+    from saccade.models import DenseCap, load_model
+    from saccade.vision import find_pictures
+
+    if out is not None:
+        check_format(out, "a picture of phrases")
+    files = [f for p in photos for f in (find_pictures(p) if p.is_dir() else [p])]
+    for file in files:  # told before a model is loaded
+        with explain_os_errors(file, "read"):
+            file.stat()
+    speaker = load_model(model, DenseCap).to(device)
+    decoding = DecodingConfig(how="beam" if beam > 1 else "greedy", beam=beam, longest=16)
+    told = tell(speaker, files, top, decoding)
+    console = Console()
+    for photo in told:
+        console.print(photo.table())
+    if json_file is not None:
+        write_json(json_file, [photo.facts(str(model)) for photo in told])
+        typer.echo(f"the phrases are in {json_file}")
+    if out is not None:
+        if len(told) == 1:
+            told[0].drawing.save(out, 0)
+        else:
+            save_sheet([photo.drawing for photo in told[:MOST]], out, 0)
+        some = f" (the first {MOST} of {len(told)} photos)" if len(told) > MOST else ""
+        typer.echo(f"the picture is in {out}{some}")
+
+
+class ToldPhoto:
+    """A photo file, its size in pixels, and what was said of its parts."""
+
+    def __init__(self, file: Path, size: tuple[int, int], regions: list[DensePhrase], drawing: RegionPicture) -> None:
+        self.file, (self.width, self.height), self.regions, self.drawing = file, size, regions, drawing
+
+    def boxes(self) -> list[list[float]]:
+        """In pixels."""
+        scale = (self.width, self.height, self.width, self.height)
+        return [[round(side * length, 1) for side, length in zip(r.box, scale, strict=True)] for r in self.regions]
+
+    def facts(self, model: str) -> dict[str, Any]:
+        regions = [
+            {"phrase": region.phrase, "score": round(region.score, 4), "box": box}
+            for region, box in zip(self.regions, self.boxes(), strict=True)
+        ]
+        size = {"width": self.width, "height": self.height}
+        return {"photo": str(self.file), "model": model, **size, "regions": regions}
+
+    def table(self) -> Table:
+        table = Table(title=Text(f"{self.file.name}  {self.width} × {self.height}", "bold"), title_justify="left")
+        table.add_column("phrase", overflow="fold")
+        table.add_column("score", justify="right")
+        table.add_column("box: x1, y1, x2, y2", justify="right")
+        for region, box in zip(self.regions, self.boxes(), strict=True):
+            table.add_row(escape(region.phrase), f"{region.score:.2f}", ", ".join(f"{side:.0f}" for side in box))
+        return table
+
+
+def tell(model: Any, files: list[Path], top: int, decoding: Any) -> list[ToldPhoto]:
+    """The phrases of each photo."""
+    from saccade.progress import progress_bar
+    from saccade.tasks import describe
+    from saccade.vision import open_picture
+
+    found: list[ToldPhoto] = []
+    side = ONE if len(files) == 1 else MANY
+    with progress_bar("describing") as bar:
+        for start in range(0, len(files), BATCH):
+            part = files[start : start + BATCH]
+            pictures = [open_picture(file) for file in part]
+            phrases = describe(model, _pixels(pictures, model.config.size), top, decoding)
+            sizes = [picture.size for picture in pictures]
+            for picture in pictures:
+                picture.thumbnail((side, side))
+            found += [
+                ToldPhoto(*told) for told in zip(part, sizes, phrases, map(_draw, pictures, phrases, part), strict=True)
+            ]
+            bar(len(found), len(files))
+    return found
+
+
+def _pixels(pictures: list[Image.Image], size: int) -> Any:
+    import numpy as np
+    import torch
+
+    from saccade.batch import PictureBatch
+    from saccade.vision.pictures import as_array
+
+    return PictureBatch(torch.from_numpy(np.stack([as_array(picture, size=size) for picture in pictures])))
+
+
+def _draw(picture: Image.Image, regions: list[DensePhrase], file: Path) -> RegionPicture:
+    import numpy as np
+
+    from saccade.explain.regions import RegionPicture
+
+    boxes = np.array([region.box for region in regions], dtype=np.float64).reshape(-1, 4)
+    labels, scores = tuple(region.phrase for region in regions), np.array([region.score for region in regions])
+    return RegionPicture(np.asarray(picture), boxes, labels, scores, file.name)
