@@ -13,6 +13,7 @@ from saccade.cli import (
     claims,
     data,
     demo,
+    densecap,
     evaluate,
     explain,
     extract,
@@ -52,6 +53,7 @@ app.command("caption", rich_help_panel="Use a model")(caption.caption)
 app.command("score", rich_help_panel="Use a model")(score.score)
 app.command("explain", rich_help_panel="Use a model")(explain.explain)
 app.command("see", rich_help_panel="Use a model")(see.see)
+app.command("densecap", rich_help_panel="Use a model")(densecap.densecap)
 app.command("import", rich_help_panel="Official checkpoints")(official.import_checkpoint)
 app.command("verify", rich_help_panel="Official checkpoints")(official.verify_folder)
 
