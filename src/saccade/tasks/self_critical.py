@@ -54,7 +54,8 @@ class SelfCritical:
         references = [[tokens[text] for text in owned] for owned in train.texts_of_image]
         self.config = config
         self.reward = SelfCriticalReward(references, cider_weight=config.cider, bleu_weight=config.bleu)
-        self.decoding = DecodingConfig(longest=longest + 1, samples=config.samples, unknown=True)  # <end> counts
+        # <end> counts as a word; <unk>, which references hold, would earn something and is never said of a picture
+        self.decoding = DecodingConfig(longest=longest + 1, samples=config.samples)
 
     def loss(
         self, model: Captioner, images: RegionBatch, image_index: Int[Tensor, " image"]
