@@ -87,3 +87,17 @@ def test_it_is_trained_by_one_command(photo: Path, tmp_path: Path) -> None:
     )
     assert trained.exit_code == 0, trained.output
     assert "noise.png" in run(photo, "--model", tmp_path / "run")
+
+
+def test_it_is_evaluated_beside_no_other_kind(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["eval", str(model), "data=world", "pictures=20", "limit=2", "--json", str(tmp_path / "figures.json")]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert "mAP of boxes" in result.output
+    figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))["results"][str(model)]
+    assert figures.keys() == {"map", "detection_map", "regions"}
+    for option in (["--folds", "2"], ["--how", "greedy"]):
+        assert saccade_command("eval", model, *option) == 2
+        assert f"{option[0]} is for" in capsys.readouterr().err
+    assert saccade_command("eval", model, "scan-flickr8k") == 2
+    assert "a dense captioner and scan-flickr8k a matcher" in capsys.readouterr().err

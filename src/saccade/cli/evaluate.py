@@ -17,6 +17,7 @@ from saccade.cli.device import Device
 from saccade.errors import SaccadeError
 from saccade.metrics import CUTOFFS, WAYS
 
+KINDS = {"matching": "matcher", "captioning": "captioner", "dense_captioning": "dense captioner"}
 RECALLS = [f"{way}_r{k}" for way in WAYS for k in CUTOFFS]
 
 
@@ -50,7 +51,8 @@ def evaluate(
     device: Device = "cpu",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file too.")] = None,
 ) -> None:
-    """How good models are: matchers by recall, captioners by BLEU, METEOR, ROUGE-L, CIDEr and scene graphs.
+    """How good models are: matchers by recall, captioners by BLEU, METEOR, ROUGE-L, CIDEr and scene graphs, dense
+    captioners by mean average precision.
 
     Of matchers Recall@1, 5, 10 from pictures to texts and from texts to pictures, beside chance; --folds, --ensemble,
     --raw and --weights are for them, and the last two, ways of averaging, imply --ensemble. Of captioners what they say
@@ -84,7 +86,14 @@ def evaluate(
     }
     for_matchers = {"--folds": folds > 1, "--weights": weights, "--raw": raw, "--ensemble": ensemble}
     kind = _kind(folders)
-    _refuse(for_captioners if kind == "matching" else for_matchers, kind, folders[0])
+    _refuse(for_captioners if kind != "captioning" else {}, kind, folders[0])
+    _refuse(for_matchers if kind != "matching" else {}, kind, folders[0])
+    if kind == "dense_captioning":
+        from saccade.cli.evaluate_dense import evaluate_dense
+
+        config = with_words(run_data(folders[0]), words)
+        evaluate_dense(folders, config, split or config.test_split, device, json_file)
+        return
     if kind == "captioning":
         from saccade.cli.evaluate_captions import evaluate_captioners
 
@@ -114,8 +123,8 @@ def evaluate(
 
 
 def _kind(folders: Sequence[str]) -> str:
-    """Whether these are all matchers or all captioners, before the first is evaluated, which may take a while."""
-    from saccade.models import Captioner, Matcher, Model, find_model
+    """Whether these are all of one kind, before the first is evaluated, which may take a while."""
+    from saccade.models import Captioner, DenseCap, Matcher, Model, find_model
 
     found: dict[str, str] = {}
     for folder in folders:
@@ -124,24 +133,27 @@ def _kind(folders: Sequence[str]) -> str:
             found.setdefault("matching", folder)
         elif issubclass(model, Captioner):
             found.setdefault("captioning", folder)
+        elif issubclass(model, DenseCap):
+            found.setdefault("dense_captioning", folder)
         else:
             raise SaccadeError(
                 f"{folder} holds a {model.name} model, and `saccade eval` is for matchers and captioners"
             )
     if len(found) > 1:
+        (one, first), (other, second) = list(found.items())[:2]
         raise SaccadeError(
-            f"{found['matching']} is a matcher and {found['captioning']} a captioner: what they do has no measure in "
-            "common, evaluate them one after the other"
+            f"{first} is a {KINDS[one]} and {second} a {KINDS[other]}: what they do has no measure in common, "
+            "evaluate them one after the other"
         )
     return next(iter(found))
 
 
 def _refuse(options: Mapping[str, Any], kind: str, folder: str) -> None:
-    """Options of the other kind of model."""
+    """Options of another kind of model."""
     given = [name for name, value in options.items() if value is not None and value is not False]
     if given:
-        is_a, other = ("matcher", "captioners") if kind == "matching" else ("captioner", "matchers")
-        raise SaccadeError(f"{given[0]} is for {other}, and {folder} is a {is_a}")
+        other = "matchers" if given[0] in ("--folds", "--weights", "--raw", "--ensemble") else "captioners"
+        raise SaccadeError(f"{given[0]} is for {other}, and {folder} is a {KINDS[kind]}")
 
 
 def _weights(text: str, models: int) -> list[float]:
