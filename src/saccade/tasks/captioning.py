@@ -17,6 +17,7 @@ from saccade.decoding import DecodingConfig
 from saccade.errors import SaccadeError
 from saccade.language.vocabulary import END
 from saccade.models.captioner import NEVER_SAID, Captioner
+from saccade.nn import present_precision
 from saccade.tasks.caption_evaluation import caption_figures
 from saccade.tasks.pairs import PairTask
 from saccade.tasks.self_critical import RewardConfig, SelfCritical
@@ -98,7 +99,7 @@ class CaptioningTask(PairTask[CaptioningConfig]):
         thoughts: list[Thought] = []
         for given in words.unbind(dim=1):
             if thoughts:
-                with torch.no_grad():
+                with torch.no_grad(), present_precision(given):  # no short form of a weight is kept for later
                     said = torch.multinomial(model.log_probabilities(thoughts[-1].hidden).exp(), 1)[:, 0]
                 given = torch.where(torch.rand(len(given), device=given.device) < chance, said, given)
             thoughts.append(model.advance(given, state))
