@@ -63,6 +63,12 @@ def test_results_meet_their_references_by_id_or_by_file_name(tmp_path: Path) -> 
         assert list(pair_captions(results, references).values()) == [("a wolf", ["a dog", "one dog"])]
 
 
+def test_a_picture_of_coco_is_found_by_its_number_where_files_are_named(tmp_path: Path) -> None:
+    references = read_caption_results(write(tmp_path / "captions.json", {"000000000007.jpg": ["a dog", "one dog"]}))
+    results = read_caption_results(write(tmp_path / "r.json", [{"image_id": 7, "caption": "a wolf"}]))
+    assert list(pair_captions(results, references).values()) == [("a wolf", ["a dog", "one dog"])]
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [

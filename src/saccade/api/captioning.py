@@ -31,7 +31,8 @@ class Caption:
 
     text: str
     words: tuple[str, ...]
-    score: float  # Σ log p, <end> included, with any penalty that the search applies
+    score: float  # what the search went by: Σ log p, with any penalty for length and likeness
+    log_probability: float  # Σ log p, <end> included
     probabilities: Float[Array, " word"]  # how sure the captioner was of each word
     weights: Float[Array, "word region"]  # where it looked before each word
     boxes: Float[Array, "region 4"]  # x1, y1, x2, y2 in 0..1
@@ -44,7 +45,7 @@ class Caption:
             self.words,
             self.weights,
             self.boxes,
-            self.score,
+            self.log_probability,
             self.probabilities,
             title,
             sentinel=self.sentinel,
@@ -136,6 +137,7 @@ class PictureCaptioner(PictureModel[Captioner]):
             text=self.model.sentence(ids),
             words=tuple(self.model.vocabulary.words[id] for id in ids[:length]),
             score=float(found.score[row]),
+            log_probability=float(found.log_probabilities[row].sum()),
             probabilities=np.exp(array(found.log_probabilities)),
             weights=array(found.weights)[:, : len(real)][:, real],
             boxes=regions.boxes[image].double().cpu().numpy()[real],

@@ -126,7 +126,8 @@ def caption(
             progress(len(told) + len(broken), total)
     shown = told[:SHOWN] if json_file is not None else told
     if told:
-        Console().print(_table(shown))
+        plain = decoding.how != "diverse" and decoding.length_penalty == "none"
+        Console().print(_table(shown, "log p" if plain else "score"))
     if len(shown) < len(told):
         typer.echo(f"and {len(told) - len(shown):,} more")
     if json_file is not None and told:
@@ -149,11 +150,11 @@ def report_broken(broken: Sequence[Broken], total: int) -> None:
         raise typer.Exit(2)
 
 
-def _table(told: Sequence[Captioned]) -> Table:
+def _table(told: Sequence[Captioned], score: str) -> Table:
     table = Table()
     table.add_column("picture", overflow="fold")
     table.add_column("caption", overflow="fold")
-    table.add_column("log p", justify="right")
+    table.add_column(score, justify="right")
     for picture in told:
         for number, said in enumerate(picture.captions):
             table.add_row(escape(picture.id) if not number else "", escape(said.text) or "–", f"{said.score:.2f}")

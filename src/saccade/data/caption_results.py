@@ -29,7 +29,8 @@ class CaptionsOfPictures:
 
     def of(self, image: str) -> list[str] | None:
         short = PurePosixPath(image).name
-        for key in (image, self.names.get(image), short, self.names.get(short)):
+        numbered = f"{image:0>12}.jpg" if image.isdecimal() else None  # what COCO calls the file of a picture's number
+        for key in (image, self.names.get(image), short, self.names.get(short), numbered):
             if key is not None and key in self.texts:
                 return self.texts[key]
         return None

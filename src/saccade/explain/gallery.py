@@ -18,6 +18,7 @@ def write_gallery(explanations: Iterable[Explanation], path: Path | str, title: 
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise SaccadeError(f"{path}: a gallery is saved as .html, not {path.suffix or 'a bare name'}")
+    explanations = list(explanations)
     items = [
         f"<article>\n{f'<h3>{escape(e.title)}</h3>' if e.title else ''}\n{match_figure(e)}\n</article>"
         for e in explanations
@@ -27,8 +28,15 @@ def write_gallery(explanations: Iterable[Explanation], path: Path | str, title: 
     lead = f'<p class="lead">{escape(intro)}</p>' if intro else ""
     hint = (
         '<p class="note">Hover, tap or focus a word to light up what it looks at. Words that share a colour look at '
-        "the same place; the stronger the underline, the better the word found it.</p>"
+        f"the same place; the stronger the underline, {_underline(explanations)}.</p>"
     )
     body = "\n".join([f"<header><h1>{escape(title)}</h1>{lead}{hint}</header>", *items])
     write_text(path, write_page(title, body))
     return path
+
+
+def _underline(explanations: list[Explanation]) -> str:
+    """What a strong underline means on this page."""
+    told = "the surer the captioner was of the word", "the better the word found it"
+    kinds = {explanation.said for explanation in explanations}
+    return told[0] if kinds == {True} else told[1] if kinds == {False} else f"{told[1]}, or {told[0]}"

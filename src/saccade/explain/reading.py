@@ -129,8 +129,7 @@ class Share:
 def share_of_words(explanation: Explanation) -> Share | None:
     """How far a matcher's words let in what they found; how much of a captioner's look went to no region."""
     if explanation.sentinel is not None:
-        note = "β: the share of the look that went to the sentinel, not to the picture"
-        return Share(explanation.sentinel, "β", note)
+        return Share(explanation.sentinel, "sentinel", "sentinel: the share of the look that went to no region")
     if explanation.word_gate is not None:
         return Share(explanation.word_gate, "gate", "gate: how far a word lets in what it found")
     return None
