@@ -12,7 +12,7 @@ import pytest
 from saccade.cli import main
 from saccade.config import save_yaml
 from saccade.language import Vocabulary
-from saccade.models import Matcher, entry
+from saccade.models import entry
 from saccade.training.run import run_config
 from saccade.training.seeds import seed_everything
 
@@ -23,7 +23,7 @@ SENTENCES = [
         ("red", "blue", "green"), ("cube", "ball"), ("here", "there", "left", "up", "on")
     )
 ]
-SIZES = {"dim": 16, "word_dim": 6, "region_dim": DIM}
+SIZES = {"dim": 16, "word_dim": 6, "region_dim": DIM, "attention_dim": 8, "look_dim": 8, "entries": 9}
 
 
 def make_features(root: Path, splits: tuple[str, ...] = ("dev", "test"), dim: int = DIM) -> Path:
@@ -43,7 +43,6 @@ def make_run(folder: Path, features: Path, system: str = "scan", words: tuple[st
     config = replace(config, model=replace(config.model, **sizes))
     seed_everything(seed)
     model = entry(system).model(config.model, Vocabulary.build(SENTENCES, 1), None)
-    assert isinstance(model, Matcher)
     save_yaml(config, folder / "config.yaml")
     for name in ("best", "last"):
         model.save_pretrained(folder / name)
