@@ -140,7 +140,7 @@ def _kind(folders: Sequence[str]) -> str:
                 f"{folder} holds a {model.name} model, and `saccade eval` is for matchers and captioners"
             )
     if len(found) > 1:
-        (one, first), (other, second) = list(found.items())[:2]
+        (one, first), (other, second) = sorted(found.items(), key=lambda item: list(KINDS).index(item[0]))[:2]
         raise SaccadeError(
             f"{first} is a {KINDS[one]} and {second} a {KINDS[other]}: what they do has no measure in common, "
             "evaluate them one after the other"
