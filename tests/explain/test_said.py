@@ -12,8 +12,8 @@ from PIL import ImageChops
 from saccade.errors import SaccadeError
 from saccade.explain import Explanation
 from saccade.explain.figure import match_figure
-from saccade.explain.reading import score_note, share_of_words
-from saccade.explain.strip import draw_strip
+from saccade.explain.reading import find_places, score_note, share_of_words
+from saccade.explain.strip import draw_strip, top_regions
 
 Make = Callable[..., Explanation]
 
@@ -46,6 +46,17 @@ def test_scores_are_named_for_what_they_are(make: Make) -> None:
     gate = share_of_words(replace(match, word_gate=np.full(9, 0.5)))
     assert gate is not None
     assert gate.name == "gate"
+
+
+def test_a_word_that_looks_everywhere_alike_has_no_place(make: Make) -> None:
+    """As in captioners without attention: no box is drawn for it, neither in the picture nor in its tile."""
+    alike = replace(make(("red", "ball")), weights=np.full((2, 36), 1 / 36))
+    assert find_places(alike) == ()
+    assert top_regions(alike.weights[0]) == []
+    alone = make(("red", "ball"), regions=1)
+    assert [place.words for place in find_places(alone)] == [(0, 1)]
+    assert top_regions(alone.weights[0]) == [0]
+    assert find_places(replace(alone, weights=np.zeros((2, 1)))) == ()
 
 
 @pytest.mark.parametrize(

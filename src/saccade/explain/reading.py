@@ -78,7 +78,7 @@ def find_places(explanation: Explanation) -> tuple[Place, ...]:
     found: list[tuple[int, list[int], float]] = []  # region, words, strength
     # The surest word names the place; vaguer words then join it.
     for word in sorted(range(len(explanation.words)), key=lambda i: -float(share[i].max(initial=0.0))):
-        if not is_content(explanation.words[word]) or share[word].max(initial=0.0) <= 0:
+        if not is_content(explanation.words[word]) or not chooses(share[word]):
             continue
         region = int(share[word].argmax())
         box = explanation.boxes[region]
@@ -93,6 +93,12 @@ def find_places(explanation: Explanation) -> tuple[Place, ...]:
         Place(explanation.boxes[region], region, tuple(sorted(words)), strength, colour)
         for (region, words, strength), colour in zip(kept, PALETTE, strict=False)
     )
+
+
+def chooses(share: Float[Array, " region"]) -> bool:
+    """Whether a word looks at some regions more than at others; one region alone is always chosen."""
+    largest = float(share.max(initial=0.0))
+    return largest > 0 and (len(share) == 1 or float(share.min()) < largest * (1 - 1e-4))
 
 
 def colour_of_word(places: tuple[Place, ...]) -> dict[int, Colour]:

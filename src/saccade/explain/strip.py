@@ -40,6 +40,7 @@ from saccade.explain.lettering import break_lines, fit, font, width
 from saccade.explain.reading import (
     Colour,
     Place,
+    chooses,
     colour_of_word,
     find_places,
     is_content,
@@ -246,5 +247,7 @@ def with_places(picture: Image.Image, explanation: Explanation, places: tuple[Pl
 
 def top_regions(share: Float[Array, " region"]) -> list[int]:
     """The few regions a word looks at most, faintest first (drawn first), none below a third of the strongest."""
+    if not chooses(share):  # all alike: whichever were drawn would be an accident
+        return []
     order = np.argsort(-share, kind="stable")[:BOXES_PER_WORD]
     return [int(r) for r in order if share[r] > 0 and share[r] >= share.max() / 3][::-1]
