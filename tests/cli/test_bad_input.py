@@ -360,6 +360,7 @@ NOWHERE = {  # a command on a device that is not here; none gets as far as its f
     "explain": ["explain", "picture.png", "a red cube"],
     "eval": ["eval", "model"],
     "see": ["see", "picture.png"],
+    "caption": ["caption", "picture.png"],
     "extract": ["extract", "picture.png"],
 }
 

@@ -33,7 +33,7 @@ def caption(
     places: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PHOTO|FOLDER|STORE...",
+            metavar="PHOTO...",
             help="Photos, folders of them (searched with the folders in them), .txt lists of paths, or feature stores "
             "made by `saccade extract`.",
         ),
@@ -50,8 +50,7 @@ def caption(
             "-n",
             min=1,
             help="Captions of a picture: so many are drawn, or with --how beam and diverse the so many best are told. "
-            "[default: 1 of a beam, 5 samples, all diverse ones]",
-            show_default=False,
+            "If not given: one of a beam, five samples, all diverse ones.",
         ),
     ] = None,
     temperature: Annotated[
