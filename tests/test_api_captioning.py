@@ -101,6 +101,15 @@ def test_the_same_from_paths_arrays_and_regions(
     assert [said.text for said in updown.caption(paths)] == wanted
     assert [said.text for said in updown.caption(updown.see(pictures))] == wanted
     assert [said.text for said in updown.caption(paths[1])] == wanted[1:2]
+    assert updown.caption([]) == []
+
+
+def test_many_pictures_are_captioned_part_by_part(
+    adaptive: PictureCaptioner, toy_images: RegionBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = [said.text for said in adaptive.caption(toy_images, longest=8)]
+    monkeypatch.setattr("saccade.api.captioning.TOGETHER", 3)
+    assert [said.text for said in adaptive.caption(toy_images, longest=8)] == wanted
 
 
 def test_an_explanation_shows_the_caption_or_a_sentence_that_was_given(

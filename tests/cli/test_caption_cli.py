@@ -147,6 +147,7 @@ def test_a_broken_photo_is_told_and_the_others_go_on(place: Path, capsys: pytest
         (["photos/b.png", "--nucleus", "1.5"], "nucleus must be above 0 and at most 1"),
         (["photos/b.png", "--samples", "2", "--beam", "3"], "--beam goes with --how beam or diverse"),
         (["photos/b.png", "--how", "greedy", "--samples", "2"], "has one caption a picture"),
+        (["empty"], "empty holds no pictures to caption"),
         (["other"], "reads features of 256 numbers, other has 9"),
     ],
 )
@@ -154,6 +155,8 @@ def test_mistakes_are_told_in_a_sentence(
     words: list[str], sentence: str, place: Path, vocabulary: Vocabulary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Scan(ScanConfig(256, 4, 8), vocabulary, "world").save_pretrained("scan")
+    with StoreWriter(Path("empty"), 256, "float32", "world"):
+        pass
     with StoreWriter(Path("other"), 9, "float32") as writer:
         writer.append("x", np.zeros((1, 9), np.float32), np.array([[0, 0, 1, 1]], np.float32))
     model = [] if "--model" in words else ["--model", "model"]

@@ -20,9 +20,8 @@ from saccade.language.vocabulary import END
 from saccade.models import Captioner
 from saccade.vision.pictures import Picture, as_array
 
-DECODING = DecodingConfig(
-    how="beam", beam=5, longest=30
-)  # unless asked otherwise; a caption ends by itself before that
+DECODING = DecodingConfig(how="beam", beam=5, longest=30)  # unless asked otherwise
+TOGETHER = 64  # pictures looked at and captioned at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +111,17 @@ class PictureCaptioner(PictureModel[Captioner]):
         options: dict[str, Any],
     ) -> list[list[Caption]]:
         settings = update(decoding or DECODING, options, "decoding")
-        regions = self.see(images if isinstance(images, RegionBatch) else listed(images))
-        found = decode(self.model, regions, settings, keep=keep)
+        given = images if isinstance(images, RegionBatch) else listed(images)
+        said: list[list[Caption]] = []
+        for start in range(0, len(given), TOGETHER):
+            part = slice(start, start + TOGETHER)
+            regions = self.see(given.select(part) if isinstance(given, RegionBatch) else given[part])
+            found = decode(self.model, regions, settings, keep=keep)
+            said += self._captions(found.to("cpu"), regions.to("cpu"), keep)
+        return said
+
+    def _captions(self, found: Decoded, regions: RegionBatch, keep: int | None) -> list[list[Caption]]:
+        """What was decoded, by picture."""
         count = found.per_image if keep is None else min(keep, found.per_image)
         return [
             [

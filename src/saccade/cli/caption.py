@@ -20,6 +20,7 @@ from saccade.cli.decoding_options import (
     chosen_decoding,
 )
 from saccade.cli.device import Device
+from saccade.errors import SaccadeError
 
 if TYPE_CHECKING:
     from saccade.cli.captioned import Captioned
@@ -109,13 +110,15 @@ def caption(
     )
     keep = None if decoding.how in ("sample", "diverse") and samples is None else samples or 1
     photos, stores = sort_places(places)
+    total = len(photos) + sum(map(len, stores))
+    if not total:
+        raise SaccadeError(f"{places[0]} holds no pictures to caption")
     drawings = Drawings(attention, photos, stores)
     captioner = load(model, device, kind=PictureCaptioner)
     torch.manual_seed(seed)
     told: list[Captioned] = []
     broken: list[Broken] = []
     with progress_bar("captioning") as progress:
-        total = len(photos) + sum(map(len, stores))
         for found in caption_places(captioner, model, photos, stores, decoding, keep):
             if isinstance(found, Broken):
                 broken.append(found)
