@@ -5,35 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from saccade.interop import (
+from saccade.interop.captioning import (
+    import_adaptive,
+    import_sgae,
+    import_show_attend_tell,
+    import_unsupervised,
+    import_updown,
     verify_adaptive,
     verify_arctic_captions,
-    verify_bottomup,
-    verify_camp,
     verify_caption_metrics,
-    verify_densecap,
-    verify_gsmn,
-    verify_imram,
-    verify_recall,
-    verify_scan,
     verify_sgae,
     verify_show_attend_tell,
     verify_unsupervised,
     verify_updown,
+)
+from saccade.interop.checkpoint import read_checkpoint
+from saccade.interop.matching import (
+    import_camp,
+    import_gsmn,
+    import_imram,
+    import_scan,
+    import_vsrn,
+    verify_camp,
+    verify_gsmn,
+    verify_imram,
+    verify_recall,
+    verify_scan,
     verify_vsrn,
 )
-from saccade.interop.adaptive import import_adaptive
-from saccade.interop.camp import import_camp
-from saccade.interop.checkpoint import read_checkpoint
-from saccade.interop.gsmn import import_gsmn
-from saccade.interop.imram import import_imram
-from saccade.interop.scan import import_scan
-from saccade.interop.sgae import import_sgae
-from saccade.interop.show_attend_tell import import_show_attend_tell
-from saccade.interop.unsupervised import import_unsupervised
-from saccade.interop.updown import import_updown
+from saccade.interop.regions import verify_bottomup, verify_densecap
 from saccade.interop.verification import Case, Stage, as_json, names, verify
-from saccade.interop.vsrn import import_vsrn
 from saccade.language import Vocabulary
 from saccade.models import Model
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from saccade.errors import SaccadeError
 
@@ -70,3 +70,12 @@ def state_dicts(
             f'{path}: "model" has {len(found)} parts, a {system} checkpoint has {len(parts)} ({", ".join(parts)})'
         )
     return [state_dict(part, path, f"the part for {name}") for part, name in zip(found, parts, strict=True)]
+
+
+def load_official(module: nn.Module, state: Mapping[str, Tensor], path: Path | str) -> None:
+    """Weights into a module of the same shapes, or a sentence on what does not fit."""
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise SaccadeError(f"{path}: the weights do not fit the options: {reason}") from error

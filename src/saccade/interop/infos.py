@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.errors import SaccadeError
-from saccade.interop.matching import Options
+from saccade.interop.options import Options
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import END, PAD, SPECIAL, START, UNKNOWN
 

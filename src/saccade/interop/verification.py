@@ -6,7 +6,7 @@ and compares outputs; any stored array that was neither taken nor compared nor e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ import numpy as np
 from torch import Tensor
 
 from saccade.errors import SaccadeError, did_you_mean
+
+EMBEDDING, SIMILARITY, LOSS, GRADIENT = 1e-5, 1e-5, 1e-4, 1e-3  # allowed differences; of gradients relative
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,12 @@ class Case:
         else:
             difference = float(np.abs(value - expected).max()) if value.size else 0.0
         self.stages.append(Stage(self.name, stage or key, difference, tolerance))
+
+    def compare_stored(self, found: Mapping[str, Tensor | np.ndarray | float], tolerance: float) -> None:
+        """Each of these outputs that the case stores."""
+        for key, value in found.items():
+            if key in self.stored:
+                self.compare(key, value, tolerance)
 
     def excuse(self, key: str, reason: str) -> None:
         self.used.add(key)

@@ -1,0 +1,81 @@
+"""CAMP's official checkpoints: all four variants are reproduced, a wrong model is caught, other files are refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from saccade.errors import SaccadeError
+from saccade.interop import import_camp, verify
+from saccade.interop.matching.camp import VARIANTS
+from saccade.interop.vocabulary import read_vocabulary
+
+
+def test_every_stage_of_every_variant_holds(golden: Path) -> None:
+    cases = list(verify("camp", golden / "camp"))
+    assert {case.name for case in cases} == set(VARIANTS)
+    stages = [stage for case in cases for stage in case.stages]
+    assert len(stages) > 300
+    assert [s for s in stages if not s.holds or s.excuse] == []
+    assert {"container plainopt.pth.tar", "batch_joint", "loss_official", "cap_mask"} <= {s.stage for s in stages}
+
+
+@pytest.mark.parametrize("key", ["batch_joint", "loss_hinge_sum", "gradnorm_BCE_max__sim.module.fc_1.0.weight"])
+def test_a_changed_output_is_caught(golden: Path, tmp_path: Path, key: str) -> None:
+    for name in ("gate_fusion_new.pth.tar", "vocab.pkl"):
+        shutil.copy(golden / "camp" / name, tmp_path)
+    with np.load(golden / "camp" / "gate_fusion_new.io.npz") as stored:
+        np.savez(tmp_path / "gate_fusion_new.io.npz", **{**stored, key: stored[key] * 1.01 + 1e-3})
+    (case,) = verify("camp", tmp_path)
+    assert [s.stage for s in case.stages if not s.holds] == [key]
+
+
+def test_the_padding_of_the_official_mean_matters(golden: Path) -> None:
+    """Its 50 places are part of the function: without them the scores are others."""
+    from dataclasses import replace
+
+    from saccade.interop.matching.cases import take_inputs
+    from saccade.interop.verification import Case, load_arrays
+    from saccade.models import Camp
+
+    model = import_camp(golden / "camp" / "cross_attention_new.pth.tar")
+    masked = Camp(replace(model.config, text_length=0), model.vocabulary)
+    masked.load_state_dict(model.state_dict())
+    case = Case("cross_attention_new", load_arrays(golden / "camp" / "cross_attention_new.io.npz"))
+    inputs = take_inputs(case)
+    difference = (masked(inputs.images, inputs.texts) - torch.from_numpy(case.take("sims"))).abs().max()
+    assert difference > 1e-3
+
+
+def test_the_number_of_heads_is_read_from_the_weights_and_words_from_the_vocabulary(golden: Path) -> None:
+    words = read_vocabulary(golden / "camp" / "vocab.pkl")
+    model = import_camp(golden / "camp" / "gate_fusion.legacy.pth.tar", words)
+    assert (model.config.heads, model.config.rounds, model.config.text_length) == (4, 1, 0)
+    assert model.vocabulary == words
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "sentence"),
+    [
+        ({"model": [{}, {}]}, {}, "2 parts, a CAMP checkpoint has 3"),
+        ({}, {"measure": "cosine"}, "measure is 'cosine', expected one of gate_fusion_new"),
+        ({}, {"self_attention": True}, "self_attention is on"),
+        ({}, {"embed_size": 16}, "do not fit the options"),
+        ({}, {"img_dim": None}, 'the options have no "img_dim"'),
+        ({"model": [{}, {}, {}]}, {}, "no embed.weight"),
+    ],
+)
+def test_other_checkpoints_are_refused(
+    golden: Path, tmp_path: Path, changes: dict[str, Any], options: dict[str, Any], sentence: str
+) -> None:
+    checkpoint = torch.load(golden / "camp" / "gate_fusion_new.plainopt.pth.tar", weights_only=True)
+    checkpoint |= changes
+    checkpoint["opt"] = {k: v for k, v in {**checkpoint["opt"], **options}.items() if v is not None}
+    torch.save(checkpoint, tmp_path / "other.pth.tar")
+    with pytest.raises(SaccadeError, match=sentence):
+        import_camp(tmp_path / "other.pth.tar")
