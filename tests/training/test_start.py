@@ -113,3 +113,10 @@ def test_a_model_with_nothing_in_common_is_refused(first: Path) -> None:
     write_weights(first / "odd" / "model.safetensors", {f"other.{name}": value for name, value in weights.items()})
     with pytest.raises(SaccadeError, match="has no weight of the same name and shape as this camp"):
         parts("camp", f"start={first / 'odd'}")
+
+
+def test_epochs_asked_for_are_not_outdone_by_a_recipe_that_counts_steps() -> None:
+    assert run_config("updown", ["data=store"]).trainer.steps == 60_000
+    assert run_config("updown", ["data=store", "epochs=2"]).trainer.steps is None
+    both = run_config("updown", ["data=store", "epochs=2", "trainer.steps=9"]).trainer
+    assert (both.epochs, both.steps) == (2, 9)

@@ -39,7 +39,7 @@ class CaptioningConfig:
     reward: RewardConfig = field(default_factory=RewardConfig)
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 256  # pictures captioned at once
-    decoding: DecodingConfig = field(default_factory=lambda: DecodingConfig(how="greedy"))  # of the dev split
+    decoding: DecodingConfig = field(default_factory=lambda: DecodingConfig(how="greedy", longest=21))  # of dev
 
     def __post_init__(self) -> None:
         if self.longest < 1:

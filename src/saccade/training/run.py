@@ -86,6 +86,10 @@ def run_config(system: str, words: Sequence[str] = (), file: Path | None = None)
     if given.pop("system", system) != system:
         raise SaccadeError(f"{file} is for another system than {system}")
 
+    keys = {word.partition("=")[0] for word in words}
+    counted = keys & {"epochs", "trainer.epochs"} and not keys & {"steps", "trainer.steps"}
+    words = [*words, "trainer.steps=null"] if counted else words  # a recipe's steps would outdo the epochs asked for
+
     def with_given(config: RunConfig) -> RunConfig:
         return override(update(config, given, str(file)), words)
 
