@@ -21,7 +21,7 @@ from collections.abc import Callable
 import numpy as np
 
 from saccade.language import tokenise
-from saccade.metrics.caption_cider import CiderD, cider_d
+from saccade.metrics.captions.cider import CiderD, cider_d
 from saccade.world.captions import caption_scene
 from saccade.world.dice import Dice
 from saccade.world.sample import sample_scene

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from saccade.metrics.caption_score import CaptionScore
+from saccade.metrics.captions.score import CaptionScore
 from saccade.metrics.dense_captioning import OVERLAPS, SCORES, Phrased, average_precision, dense_captioning_map, merge
 
 

@@ -54,7 +54,7 @@ def evaluate_captioners(
     from saccade.config import to_dict
     from saccade.files import write_json
     from saccade.metrics import caption_scores, diversity
-    from saccade.metrics.caption import caption_words
+    from saccade.metrics.captions.report import caption_words
     from saccade.models import Captioner, load_model
     from saccade.progress import progress_bar
     from saccade.tasks import SplitForModels, caption_all, references_of

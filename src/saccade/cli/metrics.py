@@ -14,7 +14,7 @@ from saccade.errors import SaccadeError
 
 if TYPE_CHECKING:
     from saccade.data.judgements import Judgements
-    from saccade.metrics.caption_meteor_tables import MeteorTables
+    from saccade.metrics.captions.meteor_tables import MeteorTables
 
 app = typer.Typer(no_args_is_help=True, help="Score captions, and see which scores people agree with.")
 
@@ -64,9 +64,9 @@ def score(
 
     from saccade.data.caption_results import pair_captions, read_caption_results
     from saccade.files import write_text
-    from saccade.metrics.caption import caption_scores, caption_words
-    from saccade.metrics.caption_diversity import diversity
-    from saccade.metrics.caption_frequencies import DocumentFrequencies
+    from saccade.metrics.captions.diversity import diversity
+    from saccade.metrics.captions.frequencies import DocumentFrequencies
+    from saccade.metrics.captions.report import caption_scores, caption_words
     from saccade.progress import progress_bar
 
     given = read_caption_results(references)
@@ -165,8 +165,8 @@ def _correlate(judged: Judgements, only: list[str] | None, tables: MeteorTables)
     """Of each metric τ_b and τ_c with the mean of the judges, and with every judge's grade as a case of its own."""
     import numpy as np
 
-    from saccade.metrics.caption import caption_scores, caption_words
-    from saccade.metrics.caption_frequencies import DocumentFrequencies
+    from saccade.metrics.captions.frequencies import DocumentFrequencies
+    from saccade.metrics.captions.report import caption_scores, caption_words
     from saccade.metrics.correlation import kendall
     from saccade.progress import progress_bar
 
@@ -188,7 +188,7 @@ def _correlate(judged: Judgements, only: list[str] | None, tables: MeteorTables)
 
 def meteor_tables(words: str) -> MeteorTables:
     """What the option --meteor names."""
-    from saccade.metrics.caption_meteor_tables import MeteorTables, find_meteor_tables, read_meteor_tables
+    from saccade.metrics.captions.meteor_tables import MeteorTables, find_meteor_tables, read_meteor_tables
 
     if words == "none":
         return MeteorTables()

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy import ndarray as Array
 
-from saccade.metrics.caption_score import Candidates, CaptionScore, References, Tokens
+from saccade.metrics.captions.score import Candidates, CaptionScore, References, Tokens
 
 OVERLAPS = (0.3, 0.4, 0.5, 0.6, 0.7)
 SCORES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
@@ -106,7 +106,7 @@ def _claims(found: Phrased, truth: Phrased) -> list[_Claim]:
 def _word_scores(claims: Sequence[_Claim], metric: Metric | None) -> Float[Array, " claim"]:
     """Of the claims that could be right; every pair of phrase and references is scored once."""
     if metric is None:
-        from saccade.metrics.caption_meteor import meteor
+        from saccade.metrics.captions.meteor import meteor
 
         metric = meteor
     asked = [i for i, claim in enumerate(claims) if claim.first and claim.overlap >= min(OVERLAPS)]

@@ -21,8 +21,8 @@ from saccade.interop.captioning.official import Official
 from saccade.interop.infos import OfficialWords
 from saccade.interop.verification import GRADIENT, Case, load_arrays
 from saccade.language.vocabulary import PAD, START, UNKNOWN
-from saccade.metrics.caption_frequencies import DocumentFrequencies
-from saccade.metrics.caption_reward import SelfCriticalReward
+from saccade.metrics.captions.frequencies import DocumentFrequencies
+from saccade.metrics.captions.reward import SelfCriticalReward
 from saccade.models import Adaptive, UpDown
 from saccade.tasks.captioning import missed_labels
 from saccade.tasks.self_critical import mean_of_others, policy_loss

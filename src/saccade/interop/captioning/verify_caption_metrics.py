@@ -23,12 +23,12 @@ from saccade.errors import SaccadeError
 from saccade.files import read_json
 from saccade.interop.verification import Case, verifier
 from saccade.language.ptb import ptb_tokenise
-from saccade.metrics.caption_bleu import bleu
-from saccade.metrics.caption_cider import cider, cider_d
-from saccade.metrics.caption_meteor import meteor
-from saccade.metrics.caption_meteor_tables import MeteorTables, find_meteor_tables, read_meteor_tables
-from saccade.metrics.caption_rouge import rouge_l
-from saccade.metrics.caption_score import CaptionScore
+from saccade.metrics.captions.bleu import bleu
+from saccade.metrics.captions.cider import cider, cider_d
+from saccade.metrics.captions.meteor import meteor
+from saccade.metrics.captions.meteor_tables import MeteorTables, find_meteor_tables, read_meteor_tables
+from saccade.metrics.captions.rouge import rouge_l
+from saccade.metrics.captions.score import CaptionScore
 from saccade.metrics.correlation import kendall
 
 PARTS = ("captions", "tokenized", "scores")

@@ -14,8 +14,8 @@ from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from saccade.language.wordnet import WordNet
-from saccade.metrics.caption_meteor_tables import LONGEST
-from saccade.metrics.caption_meteor_words import MeteorSentence
+from saccade.metrics.captions.meteor_tables import LONGEST
+from saccade.metrics.captions.meteor_words import MeteorSentence
 
 EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
 BEAM = 40

@@ -6,7 +6,7 @@ import pytest
 
 from saccade.language import load_parser
 from saccade.language.wordnet import WordNet
-from saccade.metrics.caption_scene_graph import facts, scene_graph_f
+from saccade.metrics.captions.scene_graph import facts, scene_graph_f
 
 
 def said(text: str) -> set[tuple[str, ...]]:

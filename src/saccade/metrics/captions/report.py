@@ -8,15 +8,15 @@ from functools import lru_cache
 
 from saccade.errors import SaccadeError, did_you_mean
 from saccade.language.ptb import ptb_tokenise
-from saccade.metrics.caption_bleu import bleu
-from saccade.metrics.caption_cider import cider, cider_d
-from saccade.metrics.caption_diversity import diversity
-from saccade.metrics.caption_frequencies import DocumentFrequencies
-from saccade.metrics.caption_meteor import meteor
-from saccade.metrics.caption_meteor_tables import MeteorTables
-from saccade.metrics.caption_rouge import rouge_l
-from saccade.metrics.caption_scene_graph import scene_graph_f
-from saccade.metrics.caption_score import CaptionScore, check_captions
+from saccade.metrics.captions.bleu import bleu
+from saccade.metrics.captions.cider import cider, cider_d
+from saccade.metrics.captions.diversity import diversity
+from saccade.metrics.captions.frequencies import DocumentFrequencies
+from saccade.metrics.captions.meteor import meteor
+from saccade.metrics.captions.meteor_tables import MeteorTables
+from saccade.metrics.captions.rouge import rouge_l
+from saccade.metrics.captions.scene_graph import scene_graph_f
+from saccade.metrics.captions.score import CaptionScore, check_captions
 
 CAPTION_METRICS = ("bleu1", "bleu2", "bleu3", "bleu4", "rouge_l", "cider_d", "cider", "meteor", "scene_graph_f")
 

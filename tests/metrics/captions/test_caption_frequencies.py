@@ -12,10 +12,10 @@ import torch
 
 from saccade.errors import SaccadeError
 from saccade.language.vocabulary import END, PAD, START
-from saccade.metrics.caption_bleu import Bleu
-from saccade.metrics.caption_cider import CiderD
-from saccade.metrics.caption_frequencies import DocumentFrequencies
-from saccade.metrics.caption_reward import SelfCriticalReward, word_rows
+from saccade.metrics.captions.bleu import Bleu
+from saccade.metrics.captions.cider import CiderD
+from saccade.metrics.captions.frequencies import DocumentFrequencies
+from saccade.metrics.captions.reward import SelfCriticalReward, word_rows
 
 CAPTIONS = [[["a", "dog", "runs"], ["a", "dog"]], [["a", "cat"]], [["two", "cats", "sit"]]]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from saccade.metrics.caption_score import Candidates, CaptionScore, References, Tokens, check_captions
+from saccade.metrics.captions.score import Candidates, CaptionScore, References, Tokens, check_captions
 
 BETA = 1.2
 

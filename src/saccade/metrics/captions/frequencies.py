@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from saccade.errors import SaccadeError, explain_os_errors
 from saccade.files import read_json, write_json
-from saccade.metrics.caption_ngrams import LONGEST, Ngrams, Word, WordNumbers, joined
+from saccade.metrics.captions.ngrams import LONGEST, Ngrams, Word, WordNumbers, joined
 
 PLAIN = {  # everything that such a pickle may name, under the names of Python 2 and 3
     ("collections", "defaultdict"): defaultdict,

@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 
 from saccade.errors import SaccadeError
-from saccade.metrics.caption_bleu import bleu
-from saccade.metrics.caption_score import Candidates, Tokens
+from saccade.metrics.captions.bleu import bleu
+from saccade.metrics.captions.score import Candidates, Tokens
 
 SAMPLE = 200  # captions that self-BLEU is taken of: each is compared with all others of them
 

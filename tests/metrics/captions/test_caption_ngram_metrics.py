@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.errors import SaccadeError
-from saccade.metrics.caption import caption_report
-from saccade.metrics.caption_bleu import Bleu, bleu
-from saccade.metrics.caption_cider import CiderD, cider, cider_d
-from saccade.metrics.caption_frequencies import DocumentFrequencies
-from saccade.metrics.caption_ngrams import count_ngrams, sort_with_places
-from saccade.metrics.caption_rouge import common_subsequence, rouge_l
+from saccade.metrics.captions.bleu import Bleu, bleu
+from saccade.metrics.captions.cider import CiderD, cider, cider_d
+from saccade.metrics.captions.frequencies import DocumentFrequencies
+from saccade.metrics.captions.ngrams import count_ngrams, sort_with_places
+from saccade.metrics.captions.report import caption_report
+from saccade.metrics.captions.rouge import common_subsequence, rouge_l
 
 Words = Sequence[str]
 sentences = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=9)

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from saccade.metrics.caption_ngrams import LONGEST, Numbers, PreparedReferences, Word, ranges
-from saccade.metrics.caption_score import Candidates, CaptionScore, References, check_captions
+from saccade.metrics.captions.ngrams import LONGEST, Numbers, PreparedReferences, Word, ranges
+from saccade.metrics.captions.score import Candidates, CaptionScore, References, check_captions
 
 TINY, SMALL = 1e-15, 1e-9
 

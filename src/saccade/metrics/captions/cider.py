@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from saccade.metrics.caption_frequencies import DocumentFrequencies
-from saccade.metrics.caption_ngrams import LONGEST, Counted, Numbers, PreparedReferences, Word
-from saccade.metrics.caption_score import Candidates, CaptionScore, References, check_captions
+from saccade.metrics.captions.frequencies import DocumentFrequencies
+from saccade.metrics.captions.ngrams import LONGEST, Counted, Numbers, PreparedReferences, Word
+from saccade.metrics.captions.score import Candidates, CaptionScore, References, check_captions
 
 SIGMA = 6.0
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from saccade.metrics.caption_meteor_align import Aligner, Match, Paraphrases, phrases
-from saccade.metrics.caption_meteor_tables import MeteorTables, read_paraphrases
-from saccade.metrics.caption_meteor_words import MeteorSentence, read_sentence
-from saccade.metrics.caption_score import Candidates, CaptionScore, References, Tokens, check_captions
+from saccade.metrics.captions.meteor_align import Aligner, Match, Paraphrases, phrases
+from saccade.metrics.captions.meteor_tables import MeteorTables, read_paraphrases
+from saccade.metrics.captions.meteor_words import MeteorSentence, read_sentence
+from saccade.metrics.captions.score import Candidates, CaptionScore, References, Tokens, check_captions
 
 
 @dataclass(frozen=True)

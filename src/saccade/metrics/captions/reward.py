@@ -14,10 +14,10 @@ from jaxtyping import Float
 
 from saccade.errors import SaccadeError
 from saccade.language.vocabulary import END, PAD, START
-from saccade.metrics.caption_bleu import Bleu
-from saccade.metrics.caption_cider import CiderD
-from saccade.metrics.caption_frequencies import DocumentFrequencies
-from saccade.metrics.caption_ngrams import Numbers, PreparedReferences
+from saccade.metrics.captions.bleu import Bleu
+from saccade.metrics.captions.cider import CiderD
+from saccade.metrics.captions.frequencies import DocumentFrequencies
+from saccade.metrics.captions.ngrams import Numbers, PreparedReferences
 
 
 class SelfCriticalReward:

@@ -20,7 +20,7 @@ from saccade.language.caption_words import PREPOSITIONS, RELATIVES
 from saccade.language.lemma import lemma
 from saccade.language.parse import Parse, Parser, load_parser
 from saccade.language.wordnet import WordNet
-from saccade.metrics.caption_score import Candidates, CaptionScore, References, check_captions
+from saccade.metrics.captions.score import Candidates, CaptionScore, References, check_captions
 
 Fact: TypeAlias = tuple[str, ...]
 _WITHOUT_MEANING = frozenset(("be", "have", "do"))

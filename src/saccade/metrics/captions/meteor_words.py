@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from saccade.language.stem import stem
-from saccade.metrics.caption_meteor_tables import MeteorTables
-from saccade.metrics.caption_score import Tokens
+from saccade.metrics.captions.meteor_tables import MeteorTables
+from saccade.metrics.captions.score import Tokens
 
 _LETTER = r"[^\W\d_]"
 _PLAIN = re.compile(r"[a-z0-9 ]*\Z")
