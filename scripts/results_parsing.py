@@ -20,8 +20,8 @@ from saccade.files import write_json, write_text
 from saccade.language import Parse, load_parser, tokenise
 from saccade.language.adjectives import ADJECTIVES, BEFORE_NOUN_ONLY
 from saccade.language.caption_words import OWNERS, PRONOUNS, RELATIVES
+from saccade.language.parsing.scene_graph import FRAMES
 from saccade.language.phrases import AFTER_NOUN, ENDS_NOUN
-from saccade.language.scene_graph import FRAMES
 
 console = Console()
 NO_NOUN = (

@@ -115,7 +115,7 @@ def _tree(sentence: str, parse: Parse) -> Tree:
 
 def _write(out: Path, name: str, sentences: Sequence[str], parses: Sequence[Parse]) -> None:
     from saccade.files import write_json
-    from saccade.language.parse_conllu import write_conllu
+    from saccade.language.parsing.conllu import write_conllu
 
     if out.suffix.lower() == ".conllu":
         write_conllu(out, [parse for parse in parses if parse.tokens])

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 from saccade.explain.brush import FAINT, INK, PAPER, RULE
 from saccade.explain.drawing import save_drawing
 from saccade.explain.lettering import break_lines, font, width
-from saccade.language.scene_graph import Object, SceneGraph
+from saccade.language.parsing.scene_graph import Object, SceneGraph
 
 MARGIN, GAP = 48, 56
 NAME, WORD, CAPTION = 34, 26, 30

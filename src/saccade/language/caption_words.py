@@ -193,7 +193,7 @@ def forms(stem: str) -> tuple[list[str], list[str], list[str]]:
 
 
 def lexicon() -> dict[str, str]:
-    """Every word of the tables with its class, a letter (see `parse_tags`); later tables win."""
+    """Every word of the tables with its class, a letter (see `parsing/tags.py`); later tables win."""
     table: dict[str, str] = {}
     for stem in VERB_STEMS.split():
         third, present, past = forms(stem)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from saccade.batch import SceneGraphBatch, padded_ids
-from saccade.language.scene_graph import SceneGraph
+from saccade.language.parsing.scene_graph import SceneGraph
 from saccade.language.vocabulary import UNKNOWN, Vocabulary
 
 SMALL = frozenset(("of", "to", "in", "on", "at", "by", "with", "from", "the", "a"))  # in predicates of several words

@@ -20,7 +20,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.language.parse import Parser, load_parser
+from saccade.language.parsing.parser import Parser, load_parser
 from saccade.models.fragments import FragmentConfig, FragmentMatcher
 from saccade.models.registry import register
 from saccade.nn import (

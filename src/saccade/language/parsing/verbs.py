@@ -1,6 +1,6 @@
 """Verb or noun, done or described? The words that only their neighbours can tell: jumps, play, running, covered, black.
 
-Letters are those of `parse_tags`: `before` is the class found for the word before, `after` and `raw` what the tables
+Letters are those of `tags.py`: `before` is the class found for the word before, `after` and `raw` what the tables
 say of the words that follow.
 """
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from saccade.errors import SaccadeError
 from saccade.files import read_json
-from saccade.language.parse_conllu import ForeignSentence, check_tree, universal_tag
+from saccade.language.parsing.conllu import ForeignSentence, check_tree, universal_tag
 
 GRAPHS = ("basicDependencies", "basic-dependencies", "enhancedPlusPlusDependencies", "enhancedDependencies")
 _KEPT = frozenset(("nmod:poss", "acl:relcl", "nsubj:pass", "aux:pass", "compound:prt", "det:predet", "csubj:pass"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from saccade.language.adjectives import COLOUR_WORDS, word_table
 from saccade.language.caption_words import ANIMATE, BE, STATES_OF_THINGS, WORN
-from saccade.language.parse_tags import classify
+from saccade.language.parsing.tags import classify
 from saccade.language.phrases import singular
 
 PRESENTERS = word_table("see sees show shows showing depicts features featuring displays")

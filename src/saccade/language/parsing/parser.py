@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from saccade.errors import SaccadeError, did_you_mean
-from saccade.language.scene_graph import Attribute, Object, Relation, SceneGraph, read_graph
+from saccade.language.parsing.scene_graph import Attribute, Object, Relation, SceneGraph, read_graph
 from saccade.language.tokenise import tokenise
 
 REMEMBERED = 1 << 16  # captions a parser keeps; they come again every epoch
@@ -93,15 +93,15 @@ def load_parser(name: str = "rules") -> Parser:
     """By name: "rules", "spacy", "spacy:MODEL", or "file:PATH" (CoNLL-U, or JSON of CoreNLP)."""
     kind, _, detail = name.partition(":")
     if name == "rules":
-        from saccade.language.parse_rules import RuleParser
+        from saccade.language.parsing.rules import RuleParser
 
         return RuleParser()
     if kind == "spacy":
-        from saccade.language.parse_spacy import SpacyParser
+        from saccade.language.parsing.spacy import SpacyParser
 
         return SpacyParser(detail)
     if kind == "file" and detail:
-        from saccade.language.parse_files import FileParser
+        from saccade.language.parsing.files import FileParser
 
         return FileParser(detail)
     raise SaccadeError(

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from saccade.errors import SaccadeError
 from saccade.language.caption_words import BE
-from saccade.language.parse import Parse, Parser
-from saccade.language.parse_conllu import ForeignSentence, read_conllu
-from saccade.language.parse_corenlp import read_corenlp
-from saccade.language.parse_rules import RuleParser
-from saccade.language.parse_universal import FOREIGN, universal
+from saccade.language.parsing.conllu import ForeignSentence, read_conllu
+from saccade.language.parsing.corenlp import read_corenlp
+from saccade.language.parsing.parser import Parse, Parser
+from saccade.language.parsing.rules import RuleParser
+from saccade.language.parsing.universal import FOREIGN, universal
 from saccade.language.tokenise import tokenise
 
 ENDINGS = (".conllu", ".conll", ".json")

@@ -1,6 +1,6 @@
 """A parser for the English of captions: rules and word tables, no model, quick enough to run inside training.
 
-Captions are plain: things with their attributes, what they do, where they are. The words are classified (`parse_tags`)
+Captions are plain: things with their attributes, what they do, where they are. The words are classified (`tags.py`)
 and then joined from left to right in one pass. A noun phrase fills the first place that waits for it: of a preposition,
 a verb, a conjunction, else it begins a clause. What was measured of it is in `docs/results/parsing.md`.
 """
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from saccade.language.parse import Parse, Parser
-from saccade.language.parse_clauses import PRESENTERS
-from saccade.language.parse_phrases import Phrases
+from saccade.language.parsing.clauses import PRESENTERS
+from saccade.language.parsing.parser import Parse, Parser
+from saccade.language.parsing.phrases import Phrases
 
 TAGS = {
     "d": "DET", "v": "PRON", "q": "NUM", "a": "ADJ", "n": "NOUN", "N": "NOUN", "p": "PRON", "V": "VERB", "G": "VERB",

@@ -22,8 +22,8 @@ from saccade.language.caption_words import (
     PARTICLES,
     lexicon,
 )
-from saccade.language.parse_fixed import FIRST_OF_SEVERAL, compound_length
-from saccade.language.parse_verbs import (
+from saccade.language.parsing.compound_prepositions import FIRST_OF_SEVERAL, compound_length
+from saccade.language.parsing.verbs import (
     MAY_BE_NOUN,
     clause_follows,
     counted,

@@ -10,8 +10,8 @@ import pytest
 
 from saccade.errors import SaccadeError
 from saccade.language import load_parser
-from saccade.language.parse_conllu import write_conllu
-from saccade.language.parse_files import FileParser
+from saccade.language.parsing.conllu import write_conllu
+from saccade.language.parsing.files import FileParser
 
 CAPTIONS = ("A brown dog chases two cats .", "The man's t-shirt is red (and white) .", 'a "big" house')
 

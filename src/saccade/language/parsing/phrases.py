@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from saccade.language.parse_clauses import Clauses
+from saccade.language.parsing.clauses import Clauses
 
 _BEFORE_NOUN = {"d": "det", "v": "nmod:poss", "q": "nummod", "a": "amod", "n": "compound", "N": "compound"}
 
@@ -16,7 +16,7 @@ class Phrases(Clauses, ABC):
 
     @abstractmethod
     def in_case(self, head: int) -> bool:
-        """Place a noun after a preposition; whether that was all of it (see `parse_rules`)."""
+        """Place a noun after a preposition; whether that was all of it (see `rules.py`)."""
 
     def add_phrase(self, start: int) -> int:
         """Words up to the noun they belong to; which noun, and what for, is settled in `_place`."""

