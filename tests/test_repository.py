@@ -32,6 +32,7 @@ HEIGHTS = [  # a room may import its own height and what is lower: see docs/desi
     {"language", "data", "vision", "world", "metrics", "ops"},
     {"nn", "explain"},
     {"models"},
+    {"decoding"},
     {"tasks"},
     {"training", "interop", "search"},
     {"api", "claims", "leaderboard", "serve", "demo"},

@@ -6,8 +6,8 @@ changes a result: every model masks exactly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,6 +32,8 @@ class Batch:
         def move(value: Any) -> Any:
             if isinstance(value, Batch):
                 return value.to(device, dtype)
+            if isinstance(value, Mapping):
+                return {name: move(part) for name, part in value.items()}
             if not isinstance(value, Tensor):
                 return value
             return value.to(device=device, dtype=dtype if value.is_floating_point() else None)
@@ -45,19 +47,19 @@ class Batch:
         """
         if isinstance(index, slice) and (index.step or 1) < 0:  # which tensors do not know
             index = range(*index.indices(len(self)))
-        chosen, positions = index, index
-        if not isinstance(index, slice):
-            chosen = torch.as_tensor(index)
+        chosen = index if isinstance(index, slice) else torch.as_tensor(index)
+        if isinstance(chosen, Tensor):
             chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long()
-            positions = chosen.tolist()
 
         def pick(value: Any) -> Any:
             if isinstance(value, Batch):
-                return value.select(positions)
+                return value.select(chosen)
+            if isinstance(value, Mapping):
+                return {name: pick(part) for name, part in value.items()}
             if isinstance(value, Tensor):
                 return value[chosen.to(value.device) if isinstance(chosen, Tensor) else chosen]
-            if isinstance(value, tuple) and value:
-                return value[positions] if isinstance(positions, slice) else tuple(value[i] for i in positions)
+            if isinstance(value, tuple) and value:  # only here a GPU is asked for the positions, and waited for
+                return value[chosen] if isinstance(chosen, slice) else tuple(value[i] for i in chosen.tolist())
             return value
 
         return replace(self, **{f.name: pick(getattr(self, f.name)) for f in fields(self)})  # type: ignore[arg-type,type-var]
@@ -75,6 +77,33 @@ def _pad(value: Tensor, count: int, axis: int = 1) -> Tensor:
 
 
 @dataclass(frozen=True)
+class SceneGraphBatch(Batch):
+    """Scene graphs of sentences or pictures: things, how they stand to each other, and what they are like, as word ids.
+
+    The things of a picture are its regions, in their order; id 0 is a thing without a name.
+    """
+
+    objects: Int[Tensor, "graph object"]
+    object_mask: Bool[Tensor, "graph object"]
+    relations: Int[Tensor, "graph relation 3"]  # the places of subject and object, and a word
+    relation_mask: Bool[Tensor, "graph relation"]
+    described: Int[Tensor, "graph attributed"]  # the place of each thing that has attributes
+    attributes: Int[Tensor, "graph attributed attribute"]  # its words
+    attribute_mask: Bool[Tensor, "graph attributed attribute"]
+
+
+def padded_ids(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "row id"], Bool[Tensor, "row id"]]:
+    """Rows of ids padded to the longest, and where they are real."""
+    size = max((len(row) for row in rows), default=0)
+    padded = torch.zeros(len(rows), size, dtype=torch.long)
+    mask = torch.zeros(len(rows), size, dtype=torch.bool)
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = torch.as_tensor(row, dtype=torch.long)
+        mask[i, : len(row)] = True
+    return padded, mask
+
+
+@dataclass(frozen=True)
 class RegionBatch(Batch):
     """Pictures as sets of regions."""
 
@@ -83,11 +112,16 @@ class RegionBatch(Batch):
     boxes: Float[Tensor, "image region 4"]  # x1, y1, x2, y2 in 0..1
     ids: tuple[str, ...] = ()
     scores: Float[Tensor, "image region"] | None = None  # how sure the eye was of each region
+    graph: SceneGraphBatch | None = None  # what is known of how the regions stand to each other
 
     def pad(self, count: int) -> RegionBatch:
         """The same pictures with `count` more padding regions."""
+        graph = self.graph
+        if graph is not None:
+            graph = replace(graph, objects=_pad(graph.objects, count), object_mask=_pad(graph.object_mask, count))
         return replace(
             self,
+            graph=graph,
             features=_pad(self.features, count),
             mask=_pad(self.mask, count),
             boxes=_pad(self.boxes, count),
@@ -137,6 +171,7 @@ class TextBatch(Batch):
     mask: Bool[Tensor, "text word"]
     words: tuple[tuple[str, ...], ...] = ()  # as written, one per unmasked token, for pictures and reports
     links: tuple[tuple[tuple[int, int], ...], ...] = ()  # of each sentence: which words depend on each other, by place
+    graph: SceneGraphBatch | None = None  # what each sentence says of which things
 
     @property
     def lengths(self) -> Int[Tensor, " text"]:
@@ -164,13 +199,7 @@ class TextBatch(Batch):
     @staticmethod
     def of(tokens: Sequence[Sequence[int]], words: Sequence[Sequence[str]] = ()) -> TextBatch:
         """Pad ragged sentences into one batch."""
-        size = max((len(t) for t in tokens), default=0)
-        padded = torch.zeros(len(tokens), size, dtype=torch.long)
-        mask = torch.zeros(len(tokens), size, dtype=torch.bool)
-        for i, t in enumerate(tokens):
-            padded[i, : len(t)] = torch.as_tensor(t)
-            mask[i, : len(t)] = True
-        return TextBatch(padded, mask, tuple(tuple(w) for w in words))
+        return TextBatch(*padded_ids(tokens), tuple(tuple(w) for w in words))
 
 
 @dataclass(frozen=True)
@@ -228,6 +257,43 @@ class Alignment(Batch):
     region_links: Float[Tensor, "pair region region"] | None = None
 
 
+@dataclass(frozen=True)
+class CaptionState(Batch):
+    """A captioner in mid-sentence, one row a sentence: what it remembers, and what it has seen of the picture."""
+
+    memory: Batch  # what changes with every word; the model's own dataclass of [row …] tensors
+    seen: Batch  # what is the same at every step (regions, their keys, masks …)
+
+    def repeat(self, count: int) -> CaptionState:
+        """Every row `count` times, one after the other: the beams or samples of a picture."""
+        return self.select(torch.arange(len(self)).repeat_interleave(count)) if count > 1 else self
+
+    def remember(self, rows: Int[Tensor, " row"]) -> CaptionState:
+        """Row i goes on from the memory of row `rows[i]`, which has seen the same picture."""
+        return replace(self, memory=self.memory.select(rows))
+
+
+@dataclass(frozen=True)
+class Thought(Batch):
+    """One step of a captioner: what the next word is said from, and where it looked."""
+
+    hidden: Float[Tensor, "row dim"]
+    state: CaptionState
+    weights: Float[Tensor, "row region"]
+    sentinel: Float[Tensor, " row"] | None = None  # the share of attention that went to no region
+    extras: Mapping[str, Tensor] = field(default_factory=dict)  # what a paper's own loss needs, [row …] each
+
+
+@dataclass(frozen=True)
+class Told(Batch):
+    """Captions under teacher forcing: what would be said after each word, and where the captioner looked."""
+
+    log_probabilities: Float[Tensor, "text step word"]
+    weights: Float[Tensor, "text step region"]
+    sentinel: Float[Tensor, "text step"] | None = None
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+
+
 _RAGGED_AXES = {  # of every other tensor: (1,)
     "weights": (1, 2),
     "links": (1, 2),
@@ -236,6 +302,8 @@ _RAGGED_AXES = {  # of every other tensor: (1,)
     "steps": (2, 3),
     "pooled": (),
     "score": (),
+    "attributes": (1, 2),
+    "attribute_mask": (1, 2),
 }
 
 
@@ -246,6 +314,8 @@ def stack(parts: Sequence[Self]) -> Self:
         values = [getattr(p, name) for p in parts]
         if values[0] is None:
             return None
+        if isinstance(values[0], Batch):
+            return stack(values)
         if not isinstance(values[0], Tensor):
             return tuple(v for value in values for v in value)
         for axis in _RAGGED_AXES.get(name, (1,)):

@@ -101,7 +101,7 @@ def test_a_checkpoint_that_would_run_code_is_not_loaded(run: Path) -> None:
 def test_another_file_or_format_is_named(run: Path) -> None:
     values = torch.load(run / "last.ckpt", weights_only=True)
     torch.save({**values, "format": 99}, run / "last.ckpt")
-    with pytest.raises(SaccadeError, match=r"last\.ckpt has checkpoint format 99, this version reads format 1"):
+    with pytest.raises(SaccadeError, match=r"last\.ckpt has checkpoint format 99, this version reads format 2"):
         fit(run, resume=True)
     torch.save(values["model"], run / "last.ckpt")
     with pytest.raises(SaccadeError, match=r"last\.ckpt is not a checkpoint of this trainer"):

@@ -25,7 +25,7 @@ from saccade.metrics import recall
 from saccade.models import Matcher, load_model
 from saccade.tasks import MatchingTask, ensemble_of, similarity_table
 from saccade.training import Trainer
-from saccade.training.run import RunConfig, load_run_config, matching_parts, run_config, train_run
+from saccade.training.run import RunConfig, load_run_config, run_config, run_parts, train_run
 from saccade.vision.grid import GridNetwork, tunable_grid
 
 EYE = "grid:world@16"  # 4 × 4 cells
@@ -87,7 +87,7 @@ def fresh(config: RunConfig) -> tuple[Matcher, MatchingTask]:
     """The model and task that `train_run` begins with."""
     sight = tunable_grid(config.data.eye)
     data = [open_split(config.data, split, sight.size) for split in ("train", "dev")]
-    return matching_parts(config, data[0], data[1], sight)
+    return run_parts(config, data[0], data[1], sight)
 
 
 def test_frozen_parts_stay_bit_by_bit_and_the_others_learn(run: Path) -> None:

@@ -14,7 +14,7 @@ from toy_training import same_weights
 from saccade.data import open_split
 from saccade.errors import SaccadeError
 from saccade.models import Matcher, load_model
-from saccade.training.run import matching_parts, run_config, train_run
+from saccade.training.run import run_config, run_parts, train_run
 
 SMALL = ["data=world", "pictures=40", "limit=20", "dim=8", "word_dim=6", "min_count=1", "accelerator=cpu"]
 STEPS = ["steps=6", "batch_size=4", "gentle_steps=0", "warmup_steps=0", "schedule=constant"]
@@ -25,7 +25,7 @@ def parts(system: str, *words: str) -> tuple[Matcher, str]:
     config = run_config(system, [*SMALL, *words])
     train, dev = (open_split(config.data, split) for split in ("train", "dev"))
     said = StringIO()
-    return matching_parts(config, train, dev, console=Console(file=said, width=500))[0], said.getvalue()
+    return run_parts(config, train, dev, console=Console(file=said, width=500))[0], said.getvalue()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from rich.console import Console
 from saccade.data import open_split
 from saccade.errors import SaccadeError
 from saccade.nn import WordEncoder
-from saccade.training.run import matching_parts, run_config
+from saccade.training.run import run_config, run_parts
 
 SETTINGS = ["data=world", "pictures=40", "limit=20", "dim=8", "word_dim=6", "min_count=1"]
 
@@ -23,9 +23,9 @@ def test_known_words_start_from_their_vectors_and_the_note_counts_them(
     plain = run_config("scan", SETTINGS)
     given = run_config("scan", [*SETTINGS, f"vectors={tmp_path / 'glove.txt'}"])
     train, dev = (open_split(plain.data, split) for split in ("train", "dev"))
-    without, _ = matching_parts(plain, train, dev)
-    model, _ = matching_parts(given, train, dev, console=Console())
-    again, _ = matching_parts(given, train, dev)
+    without, _ = run_parts(plain, train, dev)
+    model, _ = run_parts(given, train, dev, console=Console())
+    again, _ = run_parts(given, train, dev)
     words = model.vocabulary.words
     assert f"word vectors: 2 of {len(words) - 4:,} words found, 3 numbers each" in capsys.readouterr().out
     assert isinstance(model.words, WordEncoder)
@@ -42,7 +42,7 @@ def test_vectors_wider_than_the_words_are_refused(tmp_path: Path) -> None:
     config = run_config("vse", [*SETTINGS, f"vectors={tmp_path / 'glove.txt'}"])
     train, dev = (open_split(config.data, split) for split in ("train", "dev"))
     with pytest.raises(SaccadeError, match="word vectors of 7 numbers do not fit into word_dim=6: make it 7"):
-        matching_parts(config, train, dev)
+        run_parts(config, train, dev)
 
 
 def test_a_file_that_knows_no_word_is_refused(tmp_path: Path) -> None:
@@ -50,4 +50,4 @@ def test_a_file_that_knows_no_word_is_refused(tmp_path: Path) -> None:
     config = run_config("vse", [*SETTINGS, f"vectors={tmp_path / 'notes.txt'}"])
     train, dev = (open_split(config.data, split) for split in ("train", "dev"))
     with pytest.raises(SaccadeError, match=r"notes.txt has a vector for none of the \d+ words of the captions"):
-        matching_parts(config, train, dev)
+        run_parts(config, train, dev)

@@ -11,7 +11,7 @@ import torch
 from saccade.errors import SaccadeError
 from saccade.vision.boxes import area, best, check_boxes, clip, iou, nms, paired_iou, valid
 
-GOLDEN = Path(__file__).parent / "golden" / "densecap" / "bilinear_roi.npz"
+GOLDEN = Path(__file__).parents[1] / "golden" / "densecap" / "bilinear_roi.npz"
 
 
 def random_boxes(count: int, seed: int = 0) -> torch.Tensor:

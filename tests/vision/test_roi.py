@@ -10,7 +10,7 @@ import torch
 
 from saccade.vision.roi import Convention, densecap_points, densecap_theta, roi_bilinear, sample
 
-GOLDEN = Path(__file__).parent / "golden" / "densecap" / "bilinear_roi.npz"
+GOLDEN = Path(__file__).parents[1] / "golden" / "densecap" / "bilinear_roi.npz"
 
 
 @pytest.fixture(scope="module")

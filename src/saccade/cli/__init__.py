@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from saccade.cli import (
+    caption,
     claims,
     data,
     demo,
@@ -16,6 +17,7 @@ from saccade.cli import (
     explain,
     extract,
     leaderboard,
+    metrics,
     models,
     official,
     parse,
@@ -45,6 +47,8 @@ app.command("train", rich_help_panel="Models")(train.train)
 app.command("eval", rich_help_panel="Models")(evaluate.evaluate)
 app.command("leaderboard", rich_help_panel="Models")(leaderboard.leaderboard)
 app.command("claims", rich_help_panel="Models")(claims.claims)
+app.add_typer(metrics.app, name="metrics", rich_help_panel="Models")
+app.command("caption", rich_help_panel="Use a model")(caption.caption)
 app.command("score", rich_help_panel="Use a model")(score.score)
 app.command("explain", rich_help_panel="Use a model")(explain.explain)
 app.command("see", rich_help_panel="Use a model")(see.see)

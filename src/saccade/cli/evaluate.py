@@ -1,10 +1,10 @@
-"""`saccade eval`: recall@K both ways, for one model or several averaged."""
+"""`saccade eval`: recall@K both ways of matchers, one or several averaged; caption metrics of captioners."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from saccade.cli.data_words import run_data, sort_words, with_words
+from saccade.cli.decoding_options import BeamOption, HowOption, LongestOption, PenaltyOption, RepeatOption
 from saccade.cli.device import Device
 from saccade.errors import SaccadeError
 from saccade.metrics import CUTOFFS, WAYS
@@ -34,30 +35,66 @@ def evaluate(
     weights: Annotated[
         str | None, typer.Option(metavar="2,1", help="How much each model counts in the average; equally if not given.")
     ] = None,
+    how: HowOption = None,
+    beam: BeamOption = None,
+    longest: LongestOption = None,
+    length_penalty: PenaltyOption = None,
+    no_repeat: RepeatOption = None,
+    captions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep what a captioner said, in COCO's results format; of several models each gets a file of its own.",
+        ),
+    ] = None,
     device: Device = "cpu",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file too.")] = None,
 ) -> None:
-    """Recall@1, 5, 10 from pictures to texts and from texts to pictures, beside chance.
+    """How good models are: matchers by recall, captioners by BLEU, METEOR, ROUGE-L, CIDEr and scene graphs.
+
+    Of matchers Recall@1, 5, 10 from pictures to texts and from texts to pictures, beside chance; --folds, --ensemble,
+    --raw and --weights are for them, and the last two, ways of averaging, imply --ensemble. Of captioners what they say
+    of each picture of the split is scored against what people said, times 100 as in papers; --how, --beam, --longest,
+    --length-penalty, --no-repeat and --captions are for them, and where nothing is said captions are found as in the
+    run's own evaluations.
 
     The data are those of the first run unless KEY=VALUE words say otherwise (data=precomp root=f30k_precomp). Models
-    may be of different systems and eyes. --raw and --weights are ways of averaging, and imply --ensemble.
+    may be of different systems and eyes.
 
     Example: saccade eval runs/scan runs/vse --split hard --ensemble
+
+    Example: saccade eval runs/updown runs/adaptive --beam 5 --captions said.json
     """
     from saccade.files import write_json
     from saccade.metrics import chance, check_folds, recall
-    from saccade.models import Matcher, find_model, load_model
+    from saccade.models import Matcher, load_model
     from saccade.tasks import SplitForModels, ensemble_of, similarity_table
 
     folders, words, split = sort_words(models, split)
     if not folders:
         raise SaccadeError("name at least one run or model folder to evaluate")
     ensemble = ensemble or raw or weights is not None
+    for_captioners = {
+        "--how": how,
+        "--beam": beam,
+        "--longest": longest,
+        "--length-penalty": length_penalty,
+        "--no-repeat": no_repeat,
+        "--captions": captions,
+    }
+    for_matchers = {"--folds": folds > 1, "--weights": weights, "--raw": raw, "--ensemble": ensemble}
+    kind = _kind(folders)
+    _refuse(for_captioners if kind == "matching" else for_matchers, kind, folders[0])
+    if kind == "captioning":
+        from saccade.cli.evaluate_captions import evaluate_captioners
+
+        options = {"how": how, "beam": beam, "longest": longest, "penalty": length_penalty, "no_repeat": no_repeat}
+        config = with_words(run_data(folders[0]), words)
+        evaluate_captioners(folders, config, split or config.test_split, options, device, captions, json_file)
+        return
     if ensemble and len(folders) == 1:
         raise SaccadeError(f"an ensemble needs two models or more, and {folders[0]} is the only one given")
     shares = _weights(weights, len(folders)) if weights is not None else None
-    for folder in folders:  # before the first is evaluated, which may take a while
-        find_model(folder, Matcher)
     config = with_words(run_data(folders[0]), words)
     seen = SplitForModels(config, split or config.test_split)
     rows: dict[str, dict[str, float]] = {}
@@ -74,6 +111,37 @@ def evaluate(
     Console().print(_table(f"{data.name}/{data.split}: {len(data.images)} pictures, {len(data.texts)} texts", rows))
     if json_file:
         write_json(json_file, {"data": data.name, "split": data.split, "folds": folds, "results": rows})
+
+
+def _kind(folders: Sequence[str]) -> str:
+    """Whether these are all matchers or all captioners, before the first is evaluated, which may take a while."""
+    from saccade.models import Captioner, Matcher, Model, find_model
+
+    found: dict[str, str] = {}
+    for folder in folders:
+        model: type[Model] = find_model(folder)[1]
+        if issubclass(model, Matcher):
+            found.setdefault("matching", folder)
+        elif issubclass(model, Captioner):
+            found.setdefault("captioning", folder)
+        else:
+            raise SaccadeError(
+                f"{folder} holds a {model.name} model, and `saccade eval` is for matchers and captioners"
+            )
+    if len(found) > 1:
+        raise SaccadeError(
+            f"{found['matching']} is a matcher and {found['captioning']} a captioner: what they do has no measure in "
+            "common, evaluate them one after the other"
+        )
+    return next(iter(found))
+
+
+def _refuse(options: Mapping[str, Any], kind: str, folder: str) -> None:
+    """Options of the other kind of model."""
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    if given:
+        is_a, other = ("matcher", "captioners") if kind == "matching" else ("captioner", "matchers")
+        raise SaccadeError(f"{given[0]} is for {other}, and {folder} is a {is_a}")
 
 
 def _weights(text: str, models: int) -> list[float]:

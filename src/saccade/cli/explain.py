@@ -1,4 +1,4 @@
-"""`saccade explain`: why a picture fits a sentence."""
+"""`saccade explain`: why a picture fits a sentence, or why a captioner says it."""
 
 from __future__ import annotations
 
@@ -9,30 +9,47 @@ import typer
 
 from saccade.cli.device import Device
 from saccade.cli.score import MODEL_HELP
+from saccade.errors import SaccadeError
 
 
 def explain(
     picture: Annotated[Path, typer.Argument(help="A picture file.")],
-    text: Annotated[str, typer.Argument(help="The sentence.")],
+    text: Annotated[
+        str | None,
+        typer.Argument(help="The sentence. A captioner may be asked without one: it then explains its own."),
+    ] = None,
     model: Annotated[str | None, typer.Option("--model", "-m", help=MODEL_HELP)] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to draw it: .png, .jpg, .webp, or .html.")] = Path(
         "why.png"
     ),
     device: Device = "cpu",
 ) -> None:
-    """Draw which part of the picture each word found.
+    """Draw which part of the picture each word found, or came from.
 
-    Without --model, the run in runs/scan is asked, or else the matcher for photographs that comes with the package.
+    Without --model, the run in runs/scan is asked, or else the matcher for photographs that comes with the package. A
+    captioner draws where it looked for each word of its own caption, or where it would look if it had to say TEXT;
+    `saccade caption --attention` does the first for many photos, with all options of decoding.
 
     Example: saccade explain holiday.jpg "two dogs run on the grass"
 
     Example: saccade explain scene.png "a red cube left of a blue ball" --model runs/scan -o why.png
+
+    Example: saccade explain holiday.jpg --model runs/updown
     """
-    from saccade.api import load
+    from saccade.api import PictureCaptioner, PictureMatcher, load
     from saccade.cli.score import default_model, report_unknown
 
-    matcher = load(model or default_model(), device)
-    report_unknown(matcher.model.vocabulary, [text])
-    explanation = matcher.explain(picture, text)
+    asked: PictureMatcher | PictureCaptioner = load(model or default_model(), device)
+    if text is not None:
+        report_unknown(asked.model.vocabulary, [text])
+    if isinstance(asked, PictureCaptioner):
+        explanation = asked.explain(picture, text)
+        said = "" if text is not None else f"{' '.join(explanation.words)}\n"
+        told = f"{said}log-probability {explanation.score:.2f}"
+    elif text is None:
+        raise SaccadeError("a matcher explains why a picture fits a sentence: give one after the picture")
+    else:
+        explanation = asked.explain(picture, text)
+        told = f"score {explanation.score:.3f}"
     explanation.save(out)
-    typer.echo(f"score {explanation.score:.3f}; the picture is in {out}")
+    typer.echo(f"{told}; the picture is in {out}")

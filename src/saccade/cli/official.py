@@ -13,12 +13,18 @@ from saccade.errors import SaccadeError, did_you_mean
 
 
 def import_checkpoint(
-    system: Annotated[str, typer.Argument(help="Whose checkpoint it is: scan, vsrn, camp, imram, gsmn.")],
+    system: Annotated[
+        str, typer.Argument(help="Whose checkpoint it is: scan, camp, updown … (any other word lists all).")
+    ],
     checkpoint: Annotated[Path, typer.Argument(help="The official file, e.g. model_best.pth.tar.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The model folder to write.")],
     vocabulary: Annotated[
         Path | None,
-        typer.Option("--vocabulary", help="The official vocab.json or vocab.pkl; looked for beside the file."),
+        typer.Option(
+            "--vocabulary",
+            help="The official vocab.json or vocab.pkl; looked for beside the file. Captioners that bring their words "
+            "along (updown, adaptive: infos_*.pkl beside the checkpoint) need none.",
+        ),
     ] = None,
 ) -> None:
     """Turn an official checkpoint into a model folder (config.json, model.safetensors, vocabulary.json).
@@ -26,9 +32,10 @@ def import_checkpoint(
     The file is read with an allow-list: nothing in it is run.
 
     Example: saccade import scan model_best.pth.tar --vocabulary vocab/f30k_precomp_vocab.json -o models/scan-f30k
+    Example: saccade import updown model-best.pth -o models/updown
     """
     from saccade.files import atomic_folder
-    from saccade.interop import IMPORTERS
+    from saccade.interop import IMPORTERS, WITH_WORDS
     from saccade.interop.vocabulary import read_vocabulary, vocabulary_beside
 
     if system not in IMPORTERS:
@@ -40,7 +47,7 @@ def import_checkpoint(
     if not checkpoint.is_file():
         raise SaccadeError(f"{checkpoint} does not exist")
     words = read_vocabulary(vocabulary) if vocabulary is not None else vocabulary_beside(checkpoint.parent)
-    if words is None:
+    if words is None and system not in WITH_WORDS:
         raise SaccadeError(f"{checkpoint} needs its vocabulary: give --vocabulary FILE (vocab.json or vocab.pkl)")
     model = IMPORTERS[system](checkpoint, words)
     with atomic_folder(out) as temporary:
@@ -49,7 +56,7 @@ def import_checkpoint(
 
 
 def verify_folder(
-    system: Annotated[str, typer.Argument(help="What to verify: scan, vsrn, camp, imram, gsmn, recall, bottomup.")],
+    system: Annotated[str, typer.Argument(help="What to verify: scan, updown, recall … (any other word lists all).")],
     folder: Annotated[Path, typer.Argument(help="A folder of cases: checkpoints with inputs and outputs.")],
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the table to this file too.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Print every stage, not one row per kind of stage.")] = False,

@@ -32,13 +32,13 @@ def score(
 
     Example: saccade score photos/ -t "a red cube left of a blue ball" --model runs/scan
     """
-    from saccade.api import load
+    from saccade.api import PictureMatcher, load
     from saccade.vision.pictures import find_pictures
 
     files = [f for p in pictures for f in (find_pictures(p) if p.is_dir() else [p])]
     if not text:
         raise SaccadeError('give at least one sentence with --text "…"')
-    matcher = load(model or default_model(), device)
+    matcher = load(model or default_model(), device, kind=PictureMatcher)
     report_unknown(matcher.model.vocabulary, text)
     scores = matcher.score(files, text)
     order = scores[:, 0].argsort()[::-1][:top]

@@ -10,6 +10,14 @@ from rich.console import Console
 
 from saccade.errors import SaccadeError
 
+_CAPTION = ("saccade eval {run} --beam 5", "saccade caption PHOTO --model {run} --attention why.png")
+NEXT = {  # what to do with a fresh run, by its task
+    "matching": ("saccade eval {run}",),
+    "captioning": _CAPTION,
+    "unpaired_captioning": _CAPTION,
+    "dense_captioning": ("saccade densecap PHOTO --model {run} -o phrases.png",),
+}
+
 
 def train(
     system: Annotated[str | None, typer.Argument(help="Which model, e.g. scan; `saccade models` lists them.")] = None,
@@ -29,6 +37,7 @@ def train(
     Example: saccade train scan data=world epochs=10 --out runs/scan
     """
     from saccade.config import override, to_dict
+    from saccade.models import entry
     from saccade.training.run import load_run_config, recipe, run_config, train_run
 
     console = Console()
@@ -50,6 +59,7 @@ def train(
     shipped = "the recipe for it" if recipe(f"{run.system}-{run.data.name}") else "the paper's settings"
     console.print(f"training {run.system} on {run.data.name} with {shipped}, into {out}", markup=False, highlight=False)
     result = train_run(run, out, resume is not None, console)
-    best = ", ".join(f"{k} {v:.1f}" for k, v in result.best.items() if k == "rsum" or k.endswith("_r1"))
+    best = ", ".join(f"{name} {value:.1f}" for name, value in result.headline().items())
     console.print(f"best at step {result.best_step}: {best} ({result.seconds:.0f} s in all)", highlight=False)
-    console.print(f"next: saccade eval {out}", markup=False, highlight=False)
+    for command in NEXT.get(entry(run.system).task, NEXT["matching"]):
+        console.print(f"next: {command.format(run=out)}", markup=False, highlight=False, soft_wrap=True)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast
 
 import numpy as np
-from jaxtyping import Float32
+import torch
+from jaxtyping import Float32, Int
+from torch import Tensor
 
 from saccade.batch import PictureBatch, RegionBatch
 from saccade.errors import SaccadeError
@@ -70,6 +72,19 @@ class CaptionedImages:
         for text, image in enumerate(self.image_of_text.tolist()):
             owned[image].append(text)
         return tuple(map(tuple, owned))
+
+    def pairs(
+        self, indices: Sequence[int], items: Literal["pairs", "pictures"]
+    ) -> tuple[list[int], Int[np.ndarray, " image"], Int[Tensor, " text"]]:
+        """The sentences and pictures of a training batch, and which of its pictures each sentence describes.
+
+        `indices` are sentences, each with its picture; or pictures, each once with all its sentences.
+        """
+        if items == "pairs":
+            return list(indices), self.image_of_text[list(indices)], torch.arange(len(indices))
+        owned = [self.texts_of_image[i] for i in indices]
+        owner = torch.arange(len(owned)).repeat_interleave(torch.tensor([len(own) for own in owned]))
+        return [text for own in owned for text in own], np.asarray(indices), owner
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,7 @@ BATCH = 64  # pictures seen at once
 @source("world")
 def open_world(split: str, root: Path | None = None, seed: int = 0, pictures: int = 2000) -> CaptionedImages:
     """One split of the world of `pictures` pictures and this seed. `root`, if given, is where the world is kept."""
-    if split not in SPLITS:
-        raise SaccadeError(
-            f'the world has no split "{split}"{did_you_mean(split, SPLITS)} (there are: {", ".join(SPLITS)})'
-        )
-    if pictures < 1:
-        raise SaccadeError(f"a world of {pictures} pictures is empty: give pictures=2000 or so")
+    check_world(split, pictures)
     config = WorldConfig(pictures=pictures, seed=seed)
     with progress_bar("making the world") as tell:
         world = make_world(config, root, progress=tell)
@@ -52,6 +47,16 @@ def open_world(split: str, root: Path | None = None, seed: int = 0, pictures: in
         image_of_text=np.repeat(np.arange(len(part), dtype=np.int64), [len(own) for own in texts]),
         eye="world",
     )
+
+
+def check_world(split: str, pictures: int) -> None:
+    """A sentence where there is no such split or no picture."""
+    if split not in SPLITS:
+        raise SaccadeError(
+            f'the world has no split "{split}"{did_you_mean(split, SPLITS)} (there are: {", ".join(SPLITS)})'
+        )
+    if pictures < 1:
+        raise SaccadeError(f"a world of {pictures} pictures is empty: give pictures=2000 or so")
 
 
 def features_folder(config: WorldConfig, eye: Eye) -> Path:

@@ -18,7 +18,7 @@ from saccade.explain.drawing import check_format, save_drawing
 from saccade.explain.heat import spread
 
 _SPECIAL = ("<pad>", "<start>", "<end>")  # <unk> never appears here: words are kept as written
-_OPTIONAL = {  # what only some models say, by the axes it has beside the pair
+_ALIGNED = {  # what only some models' alignments say, by the axes it has beside the pair
     "region_score": ("region",),
     "steps": ("step", "word", "region"),
     "word_gate": ("word",),
@@ -26,11 +26,12 @@ _OPTIONAL = {  # what only some models say, by the axes it has beside the pair
     "word_links": ("word", "word"),
     "region_links": ("region", "region"),
 }
+_OPTIONAL = {**_ALIGNED, "sentinel": ("word",)}
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Why a picture and a sentence match: each word with the regions it looked at."""
+    """Why a picture and a sentence match, or why a captioner said it: each word with the regions it looked at."""
 
     image: UInt8[Array, "height width 3"]
     words: tuple[str, ...]  # without <start> and <end>
@@ -45,6 +46,8 @@ class Explanation:
     region_gate: Float[Array, " region"] | None = None
     word_links: Float[Array, "word word"] | None = None  # how much the first word takes from the second
     region_links: Float[Array, "region region"] | None = None
+    sentinel: Float[Array, " word"] | None = None  # β, 0..1: the share of a word's look that went to no region
+    said: bool = False  # by a captioner: the score is a log-probability, words' scores are probabilities
 
     def __post_init__(self) -> None:
         if self.image.ndim != 3 or self.image.shape[2] != 3 or self.image.dtype != np.uint8 or not self.image.size:
@@ -71,7 +74,7 @@ class Explanation:
                 self._check_shape(name, value)
             if not np.isfinite(value).all():
                 raise SaccadeError(f"an explanation's {name} must be finite numbers")
-            if name.endswith("_gate") and not ((value >= 0) & (value <= 1)).all():
+            if (name.endswith("_gate") or name == "sentinel") and not ((value >= 0) & (value <= 1)).all():
                 raise SaccadeError(f"an explanation's {name} must lie in 0..1, not in {value.min():g}..{value.max():g}")
 
     def _check_shape(self, name: str, value: Array) -> None:
@@ -150,5 +153,5 @@ class Explanation:
             score=float(alignment.score[index]),
             word_score=array("word_score", ("word",)),
             title=title,
-            **{name: array(name, axes) for name, axes in _OPTIONAL.items()},
+            **{name: array(name, axes) for name, axes in _ALIGNED.items()},
         )

@@ -27,6 +27,8 @@ from saccade.explain.reading import (
     is_content,
     joins_left,
     label,
+    score_note,
+    share_of_words,
     shares,
     strengths,
 )
@@ -72,14 +74,15 @@ def match_figure(explanation: Explanation) -> str:
         for word, text in enumerate(explanation.words)
         if any(c.isalnum() for c in text)
     )
-    framed = " · framed bars: gates, how far a word lets in what it found" * (explanation.word_gate is not None)
+    share = share_of_words(explanation)
+    framed = "" if share is None else f" · framed bars: {share.note}"
     return (
         f'<figure class="match" style="--picture:url({picture})">\n'
         f'<div class="stage" role="img" aria-label="{sentence}" style="aspect-ratio:{wide}/{height}">'
         f'<div class="light"></div>{_places(explanation, places)}'
         f'<svg class="boxes" viewBox="0 0 1000 1000" preserveAspectRatio="none"></svg></div>\n'
         f'<figcaption><p class="sentence">{_sentence(explanation, hue)}</p>\n'
-        f'<p class="score">score {explanation.score:.3f}{framed}</p>\n{_looks(explanation)}'
+        f'<p class="score">{escape(score_note(explanation) + framed)}</p>\n{_looks(explanation)}'
         f'<ol class="tiles">{tiles}</ol></figcaption>\n{_panels(explanation)}</figure>'
     )
 
@@ -141,10 +144,11 @@ def _tile(explanation: Explanation, word: int, hue: str) -> str:
             f'<span class="gauge" style="--strength:{scores[word]:.3f}"><i></i></span>'
             f'<span class="sr">score {explanation.word_score[word]:.2f}</span>'
         )
-    if explanation.word_gate is not None:
+    share = share_of_words(explanation)
+    if share is not None:
         gauge += (
-            f'<span class="gauge gate" style="--strength:{explanation.word_gate[word]:.3f}"><i></i></span>'
-            f'<span class="sr">gate {explanation.word_gate[word]:.2f}</span>'
+            f'<span class="gauge gate" style="--strength:{share.values[word]:.3f}"><i></i></span>'
+            f'<span class="sr">{share.name} {share.values[word]:.2f}</span>'
         )
     return (
         f'<li class="tile {kind}{hue}" data-word="{word}" style="{lights}">'

@@ -117,6 +117,32 @@ def strengths(explanation: Explanation) -> Float[Array, " word"] | None:
     return scaled
 
 
+@dataclass(frozen=True)
+class Share:
+    """A number of 0..1 that some models have for each word, drawn as a framed bar beneath it."""
+
+    values: Float[Array, " word"]
+    name: str
+    note: str  # how to read it
+
+
+def share_of_words(explanation: Explanation) -> Share | None:
+    """How far a matcher's words let in what they found; how much of a captioner's look went to no region."""
+    if explanation.sentinel is not None:
+        note = "β: the share of the look that went to the sentinel, not to the picture"
+        return Share(explanation.sentinel, "β", note)
+    if explanation.word_gate is not None:
+        return Share(explanation.word_gate, "gate", "gate: how far a word lets in what it found")
+    return None
+
+
+def score_note(explanation: Explanation) -> str:
+    """The score in words."""
+    if explanation.said:
+        return f"log-probability {explanation.score:.2f} · bars: how sure of each word"
+    return f"score {explanation.score:.3f}"
+
+
 def label(explanation: Explanation, place: Place) -> str:
     """The place's words as a tag, each word once: neighbours in the sentence joined by a space, others by a dot."""
     text, seen, before = "", set[str](), -2

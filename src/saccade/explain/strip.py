@@ -1,6 +1,7 @@
 """The strip: a picture with its caption, then one tile per word with the light on what the word looks at.
 
-Where a model says how far a word lets in what it found (its gate), a second bar beneath the word shows that.
+Where a model says how far a word lets in what it found (its gate), or how much of the look went to no region (the
+sentinel's share), a second bar beneath the word shows that.
 """
 
 from __future__ import annotations
@@ -36,7 +37,18 @@ from saccade.explain.brush import (
 )
 from saccade.explain.heat import illuminate, spread
 from saccade.explain.lettering import break_lines, fit, font, width
-from saccade.explain.reading import Colour, Place, colour_of_word, find_places, is_content, label, shares, strengths
+from saccade.explain.reading import (
+    Colour,
+    Place,
+    colour_of_word,
+    find_places,
+    is_content,
+    label,
+    score_note,
+    share_of_words,
+    shares,
+    strengths,
+)
 
 if TYPE_CHECKING:
     from saccade.explain.explanation import Explanation
@@ -67,7 +79,7 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     large = size_like(aspect, LARGE, LARGE * 1.25)
     column = max(large[0], LARGE * 3 // 4)
     lines = break_lines(explanation.words, CAPTION, column)
-    gated = explanation.word_gate is not None
+    gated = share_of_words(explanation) is not None
     foot = UNDER_TILE + GATE * gated
     left_size = column, large[1] + 40 + len(lines) * int(CAPTION * 1.5) + 44 + 40 * gated
     rows = arrange(explanation.words, aspect, left_size, foot)
@@ -175,8 +187,9 @@ def draw_foot(
         pen.text((x + room, y + 71), number, FAINT, font(number, NOTE), anchor="rs")
         bar(pen, x, end, y + 60, RULE)
         bar(pen, x, x + round((end - x) * float(scores[cell.word])), y + 60, ink)
-    if explanation.word_gate is not None:
-        openness = float(explanation.word_gate[cell.word])
+    share = share_of_words(explanation)
+    if share is not None:
+        openness = float(share.values[cell.word])
         number = f"{openness:.2f}"
         pen.text((x + room, y + 71 + GATE), number, FAINT, font(number, NOTE), anchor="rs")
         gate(pen, x, end, y + 55 + GATE, openness, ink)
@@ -206,12 +219,13 @@ def draw_caption(
                 span = (x + offset, baseline + 12, x + offset + min(length, room) - 1, baseline + 11 + thickness)
                 pen.rectangle(span, colour.ink)
     foot = y + len(lines) * int(CAPTION * 1.5) + 36
-    note = f"score {explanation.score:.3f}"
-    pen.text((x, foot), note, FAINT, font(note, NOTE + 2), anchor="ls")
-    if explanation.word_gate is not None:
+    note, size = fit(score_note(explanation), NOTE + 2, room)
+    pen.text((x, foot), note, FAINT, font(note, size), anchor="ls")
+    share = share_of_words(explanation)
+    if share is not None:
         gate(pen, x, x + 80, foot + 24, 0.6, FAINT)
-        note = "gate: how far a word lets in what it found"
-        pen.text((x + 98, foot + 40), note, FAINT, font(note, NOTE + 2), anchor="ls")
+        note, size = fit(share.note, NOTE + 2, room - 98)
+        pen.text((x + 98, foot + 40), note, FAINT, font(note, size), anchor="ls")
 
 
 def with_places(picture: Image.Image, explanation: Explanation, places: tuple[Place, ...]) -> Image.Image:

@@ -47,6 +47,10 @@ class Vocabulary:
         kept = sorted((w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w))
         return Vocabulary((*SPECIAL, *kept))
 
+    def id_of(self, word: str) -> int:
+        """The id of a word, or that of <unk>."""
+        return self._ids.get(word, UNKNOWN)
+
     def unknown(self, text: str) -> list[str]:
         """The words of `text` that the model has never seen."""
         return [word for word in tokenise(text) if word not in self._ids]
@@ -56,7 +60,7 @@ class Vocabulary:
         words = tokenise(text)
         if not words:
             raise SaccadeError("the caption is empty: give at least one word")
-        ids = [self._ids.get(word, UNKNOWN) for word in words]
+        ids = [self.id_of(word) for word in words]
         return [START, *ids, END], [SPECIAL[START], *words, SPECIAL[END]]
 
     def batch(self, texts: Sequence[str]) -> TextBatch:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from huggingface_hub import PyTorchModelHubMixin, snapshot_download
 from torch import nn
 
+from saccade.batch import PictureBatch, RegionBatch, TextBatch
 from saccade.config import from_dict, to_dict
 from saccade.errors import SaccadeError
 from saccade.files import read_json, write_json, write_text
@@ -36,6 +38,22 @@ class Model(nn.Module, PyTorchModelHubMixin):
         self.eye = eye  # what made the region features it was trained on; needed to use it on new pictures
         self.sight: GridNetwork | None = None  # an eye of its own, trained with it; its weights are the model's
         self.sight_rate = 1.0  # how fast that learns, beside the rest
+
+    def read(self, texts: Sequence[str]) -> TextBatch:
+        """Sentences as this model reads them; a model of sentence structure adds which words depend on each other."""
+        return self.vocabulary.batch(texts)
+
+    def see(self, images: RegionBatch | PictureBatch) -> RegionBatch:
+        """Regions as they are; pixels through the model's own eye."""
+        if isinstance(images, RegionBatch):
+            return images
+        if self.sight is None:
+            raise SaccadeError(f"this {self.name} model was trained on regions and has no eye of its own for pixels")
+        regions: RegionBatch = self.sight(images)
+        return regions
+
+    def begin(self) -> None:
+        """What a fresh model takes over before its training starts: a backbone's trained weights, for one."""
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Weights by how fast they learn, as an optimiser wants them: `factor` multiplies the learning rate."""

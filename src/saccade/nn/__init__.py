@@ -10,20 +10,28 @@ from saccade.nn.encode import (
     ScalarWeightNorm,
     StatePool,
     WordEncoder,
+    dropout_layer,
     last_state,
     mean_state,
     pooled_state,
     unit,
 )
 from saccade.nn.graph import GaussianKernels, GraphConvolution, likeness_weights, polar_coordinates, to_themselves
+from saccade.nn.look import Activation, Look, found
 from saccade.nn.losses import Negatives, RankingLoss, binary_loss, triplet_loss
+from saccade.nn.maxout_lstm import MaxoutLstmCell
 from saccade.nn.memory import MemoryDistillation, MemoryForm
+from saccade.nn.policy import discounted, first_mentions
 from saccade.nn.precision import at_least_float32, full_precision, present_precision
 from saccade.nn.recurrent import SentenceGru
+from saccade.nn.region_embedding import RegionBatchNorm, RegionEmbedding, mean_region
 from saccade.nn.relation import Affinity, MaskedBatchNorm, RelationBlock
+from saccade.nn.sentence_critic import Judgement, SentenceCritic, SentenceReader, start_lstm, up_to_end
+from saccade.nn.top_down import TopDown, TopDownMemory
 from saccade.nn.whole import Measure, nearest_regions, whole_similarity
 
 __all__ = [
+    "Activation",
     "AdditiveAttention",
     "Affinity",
     "Attend",
@@ -32,17 +40,26 @@ __all__ = [
     "GaussianKernels",
     "GraphConvolution",
     "HeadPool",
+    "Look",
+    "Judgement",
     "MaskedBatchNorm",
+    "MaxoutLstmCell",
     "Measure",
     "MemoryDistillation",
     "MemoryForm",
     "Negatives",
     "RankingLoss",
+    "RegionBatchNorm",
+    "RegionEmbedding",
     "RegionEncoder",
     "RelationBlock",
     "ScalarWeightNorm",
+    "SentenceCritic",
     "SentenceGru",
+    "SentenceReader",
     "StatePool",
+    "TopDown",
+    "TopDownMemory",
     "WordEncoder",
     "all_pairs",
     "at_least_float32",
@@ -50,20 +67,27 @@ __all__ = [
     "block_match",
     "caption_labels",
     "caption_loss",
+    "found",
+    "discounted",
+    "dropout_layer",
+    "first_mentions",
     "found_length",
     "full_precision",
     "last_state",
     "likeness_weights",
     "masked_softmax",
+    "mean_region",
     "mean_state",
     "nearest_regions",
     "polar_coordinates",
     "pooled_state",
     "present_precision",
     "products",
+    "start_lstm",
     "summed",
     "to_themselves",
     "triplet_loss",
     "unit",
+    "up_to_end",
     "whole_similarity",
 ]

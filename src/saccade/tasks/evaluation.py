@@ -13,7 +13,7 @@ from jaxtyping import Float
 from saccade.batch import ImageCode, TextCode, stack
 from saccade.data import CaptionedImages, DataConfig, open_split
 from saccade.errors import SaccadeError
-from saccade.models import Matcher
+from saccade.models import Matcher, Model
 
 
 class SplitForModels:
@@ -26,7 +26,7 @@ class SplitForModels:
         self.config, self.split = config, split
         self._opened: dict[tuple[str, int | None], CaptionedImages] = {}
 
-    def seen_by(self, model: Matcher, name: object) -> CaptionedImages:
+    def seen_by(self, model: Model, name: object) -> CaptionedImages:
         """The split for this model; `name` is what a user calls it, for the sentence that says why it cannot be."""
         pixels = model.sight.size if model.sight is not None else None
         eye = model.eye or self.config.eye  # the model says what saw the photos it learned from
@@ -34,15 +34,18 @@ class SplitForModels:
             self._opened[eye, pixels] = open_split(replace(self.config, eye=eye), self.split, pixels)
         data = self._opened[eye, pixels]
         if pixels is None:
-            _check_features(model, data, name)
+            check_features(model, name, data.regions.dim, data.eye, data.name)
         return data
 
 
-def _check_features(model: Matcher, data: CaptionedImages, name: object) -> None:
-    if (known := getattr(model.config, "region_dim", data.regions.dim)) != data.regions.dim:
-        raise SaccadeError(f"{name} reads features of {known} numbers, {data.name} has {data.regions.dim}")
-    if model.eye and data.eye and _kind(model.eye) != _kind(data.eye):
-        raise SaccadeError(f"{name} learned from what the eye {model.eye} saw, {data.name} was seen by {data.eye}")
+def check_features(model: Model, name: object, dim: int, eye: str | None, where: object) -> None:
+    """A sentence where a model cannot read the regions that are `where`: of another size, or of another eye."""
+    if model.sight is not None:
+        raise SaccadeError(f"{name} looks at pixels with an eye of its own, {where} holds regions: give it the photos")
+    if (known := getattr(model.config, "region_dim", dim)) != dim:
+        raise SaccadeError(f"{name} reads features of {known} numbers, {where} has {dim}")
+    if model.eye and eye and _kind(model.eye) != _kind(eye):
+        raise SaccadeError(f"{name} learned from what the eye {model.eye} saw, {where} was seen by {eye}")
 
 
 def _kind(eye: str) -> str:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.batch import PairBatch, PictureBatch, RegionBatch, TextBatch
+from saccade.batch import PairBatch, TextBatch
 from saccade.data.records import CaptionedImages
 from saccade.errors import SaccadeError
 from saccade.language.vocabulary import UNKNOWN
@@ -19,7 +18,8 @@ from saccade.metrics import recall
 from saccade.models import Matcher
 from saccade.nn import Negatives, RankingLoss, binary_loss, triplet_loss
 from saccade.tasks.evaluation import similarity_table
-from saccade.vision.augment import AugmentConfig, augment
+from saccade.tasks.vary import vary_images
+from saccade.vision.augment import AugmentConfig
 
 
 @dataclass(frozen=True)
@@ -67,19 +67,13 @@ class MatchingTask:
         return len(self.train.texts) if self.config.items == "pairs" else len(self.train.images)
 
     def batch(self, indices: Sequence[int]) -> PairBatch:
-        if self.config.items == "pairs":
-            texts, images = list(indices), self.train.image_of_text[list(indices)]
-            owner = torch.arange(len(texts))
-        else:
-            owned = [self.train.texts_of_image[i] for i in indices]
-            texts, images = [text for own in owned for text in own], np.asarray(indices)
-            owner = torch.arange(len(owned)).repeat_interleave(torch.tensor([len(own) for own in owned]))
+        texts, images, owner = self.train.pairs(indices, self.config.items)
         chosen = self.texts.select(texts).trimmed()
         return PairBatch(self.train.images.batch(images.tolist()), chosen, owner, torch.as_tensor(images))
 
     def loss(self, model: nn.Module, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
         assert isinstance(model, Matcher)
-        images = model.encode_images(model.see(self._vary_images(model, batch.images)))
+        images = model.encode_images(model.see(vary_images(model, batch.images, self.augmentation)))
         similarity = model.similarity(images, model.encode_texts(self._vary_texts(batch.texts)))
         config = self.config
         loss = self._ranking(similarity, batch, "all" if step < config.gentle_steps else config.negatives)
@@ -98,12 +92,6 @@ class MatchingTask:
         if self.config.loss == "bce":
             return binary_loss(similarity, negatives, same, batch.owner)
         return triplet_loss(similarity, self.config.margin, negatives, same, batch.owner)
-
-    def _vary_images(self, model: Matcher, images: RegionBatch | PictureBatch) -> RegionBatch | PictureBatch:
-        if self.augmentation is None or not isinstance(images, PictureBatch):
-            return images
-        assert model.sight is not None
-        return replace(images, pixels=augment(images.pixels, model.sight.size, self.augmentation))
 
     def _vary_texts(self, texts: TextBatch) -> TextBatch:
         """Now and then a word is unknown: a model must not hang on a single one."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from saccade.errors import SaccadeError, explain_os_errors, surfaced_os_errors
 from saccade.files import atomic_file, atomic_folder
 
-FORMAT = 1
+FORMAT = 2
 _KEYS = ("format", "config", "items", "world_size", "progress", "model", "optimiser", "random")
 
 
@@ -31,7 +31,7 @@ class Progress:
     last: dict[str, float] = field(default_factory=dict)  # the metrics of the latest evaluation
     stale: int = 0  # evaluations since the best one
     totals: dict[str, float] = field(default_factory=dict)  # figures summed since the last row of the log
-    summed: int = 0  # over so many steps
+    counts: dict[str, int] = field(default_factory=dict)  # over so many steps each: not every step has every figure
 
 
 def save_checkpoint(path: Path, contents: Mapping[str, Any], progress: Progress) -> None:

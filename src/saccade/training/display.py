@@ -68,10 +68,10 @@ class Display:
         self, step: int, epoch: int, metrics: Mapping[str, float], selection: str, best: float, improved: bool
     ) -> None:
         """Report an evaluation; the time it took does not count against the rate."""
-        self._best = f"{selection} {best:.4g}"
+        self._best = f"{selection} {_figure(best)}"
         self._shown_at, self._shown_step = time.perf_counter(), step
         if self.enabled:
-            figures = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+            figures = "  ".join(f"{name} {_figure(value)}" for name, value in metrics.items())
             mark = "  (best so far)" if improved else ""
             self.console.print(
                 f"epoch {epoch}/{self.epochs}  step {step}/{self.steps}  {figures}{mark}", highlight=False, markup=False
@@ -80,3 +80,8 @@ class Display:
     def note(self, text: str) -> None:
         if self.enabled:
             self.console.print(text, highlight=False, markup=False)
+
+
+def _figure(value: float) -> str:
+    """Four digits; what is next to nothing is nothing (a BLEU of 4e-12 says that no four words were right)."""
+    return f"{0.0 if abs(value) < 1e-4 else value:.4g}"

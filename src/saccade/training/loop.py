@@ -146,12 +146,12 @@ class Loop:
     def _sum(self, progress: Progress, figures: dict[str, float]) -> None:
         for name, value in figures.items():
             progress.totals[name] = progress.totals.get(name, 0.0) + value
-        progress.summed += 1
+            progress.counts[name] = progress.counts.get(name, 0) + 1
 
     def _log(self, progress: Progress, epoch: int, log: RunLog | None) -> None:
-        """A row with the means since the last row."""
-        means = {name: total / progress.summed for name, total in progress.totals.items()}
-        progress.totals, progress.summed = {}, 0
+        """A row with the means since the last row, of each figure over the steps that had it."""
+        means = {name: total / progress.counts[name] for name, total in progress.totals.items()}
+        progress.totals, progress.counts = {}, {}
         if log is not None:
             log.write(progress.step, epoch, "train", progress.seconds, means)
 

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from saccade.config import from_dict, load_yaml, override, save_yaml, to_dict, update
+from saccade.config import load_yaml, override, save_yaml, to_dict, update
 from saccade.data import CaptionedImages, DataConfig, open_split
 from saccade.data.memory import open_in_memory
 from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.models import Matcher, entry
-from saccade.tasks import MatchingConfig, MatchingTask
+from saccade.models import Model, entry
+from saccade.tasks import TASKS
 from saccade.training.config import MAY_CHANGE, TrainerConfig, differing_key
 from saccade.training.folder import RunFolder
 from saccade.training.start import start_from, train_only
@@ -55,7 +55,7 @@ class RunConfig:
     model: Any = None  # the system's own Config
     data: DataConfig = field(default_factory=DataConfig)
     sight: SightConfig = field(default_factory=SightConfig)
-    task: MatchingConfig = field(default_factory=MatchingConfig)
+    task: Any = None  # the settings of the system's task: MatchingConfig, CaptioningConfig …
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     start: Path | None = None  # a model or run folder whose weights are taken where name and shape are the same
     only: str | None = None  # train only weights whose names begin so, e.g. fuse,pool,judge
@@ -73,9 +73,15 @@ def recipe_data(system: str) -> list[str]:
     return sorted(file.name.split("-", 1)[1][:-5] for file in files if file.name.startswith(f"{system}-"))
 
 
+def fresh_config(system: str) -> RunConfig:
+    """The defaults of a system and its task."""
+    known = entry(system)
+    return RunConfig(system, known.model.Config(), task=TASKS[known.task].config())
+
+
 def run_config(system: str, words: Sequence[str] = (), file: Path | None = None) -> RunConfig:
     """The paper's defaults, then the recipe for this data set, then a YAML file, then `key=value` words."""
-    paper = update(RunConfig(system, entry(system).model.Config()), recipe(system), f"the recipe {system}")
+    paper = update(fresh_config(system), recipe(system), f"the recipe {system}")
     given = load_yaml(file) if file else {}
     if given.pop("system", system) != system:
         raise SaccadeError(f"{file} is for another system than {system}")
@@ -94,29 +100,26 @@ def load_run_config(folder: Path | str) -> RunConfig:
         raise SaccadeError(f"{folder} is no run folder: it has no {CONFIG}")
     values = load_yaml(path)
     system = str(values.get("system"))
-    settings: type[Any] = entry(system).model.Config
-    config = RunConfig(system, from_dict(settings, values.pop("model", {}), "model"))
-    return update(config, values, str(path))
+    return update(fresh_config(system), values, str(path))
 
 
-def matching_parts(
+def run_parts(
     config: RunConfig,
     train: CaptionedImages,
     dev: CaptionedImages,
     sight: GridNetwork | None = None,
     console: Console | None = None,
-) -> tuple[Matcher, MatchingTask]:
+) -> tuple[Model, Any]:
     """A fresh model and its task. The same seed gives the same weights."""
     from saccade.training.seeds import seed_everything
 
     vocabulary = Vocabulary.build(train.texts, config.task.min_count)
     settings = config.model
-    region_dim = train.regions.dim if sight is None else sight.dim
     if "region_dim" in {f.name for f in fields(settings)}:
-        settings = replace(settings, region_dim=region_dim)
+        settings = replace(settings, region_dim=train.regions.dim if sight is None else sight.dim)
     seed_everything(config.trainer.seed)
     model = entry(config.system).model(settings, vocabulary, train.eye)
-    assert isinstance(model, Matcher)
+    model.begin()
     if sight is not None:
         freeze(sight, config.sight.frozen)
         model.sight, model.sight_rate = sight, config.sight.rate
@@ -132,7 +135,8 @@ def matching_parts(
         count = train_only(model, config.only)
         if console is not None:
             console.print(f"training {count} of {len(list(model.parameters()))} weights", highlight=False)
-    return model, MatchingTask(train, dev, model.read, config.task, config.sight.augment)
+    task = TASKS[model.task].build(train, dev, model.read, config.task, config.sight.augment)
+    return model, task
 
 
 def freeze(sight: GridNetwork, count: int) -> None:
@@ -159,13 +163,16 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
         console.print("note: training the eye without a GPU takes days; tune=false learns from one that stays as it is")
     sight = tunable_grid(config.data.eye) if config.sight.tune else None
     splits = (config.data.train_split, config.data.dev_split)
-    if config.data.in_memory and sight is None:
+    own = TASKS[entry(config.system).task].open
+    if own is not None:
+        train, dev = (own(config.data, split) for split in splits)
+    elif config.data.in_memory and sight is None:
         on_gpu = config.trainer.accelerator in ("auto", "cuda") and torch.cuda.is_available()
         train, dev = (open_in_memory(config.data, split, "cuda" if on_gpu else "cpu") for split in splits)
     else:
         train, dev = (open_split(config.data, split, sight.size if sight else None) for split in splits)
     begun = RunFolder(folder).checkpoint.exists()  # and holds all weights: where they once came from may be gone
-    model, task = matching_parts(replace(config, start=None) if begun else config, train, dev, sight, console)
+    model, task = run_parts(replace(config, start=None) if begun else config, train, dev, sight, console)
     save_yaml(config, folder / CONFIG)
     trainer = Trainer(config.trainer, folder, console, {"system": config.system, "words": len(model.vocabulary)})
     return trainer.fit(model, task, resume)

@@ -10,7 +10,7 @@ from torch import nn
 
 from saccade.errors import SaccadeError, did_you_mean
 from saccade.language import Vocabulary
-from saccade.models import Matcher, find_model
+from saccade.models import Model, find_model
 from saccade.models.model import VOCABULARY, WEIGHTS
 from saccade.weights_file import read_weights
 
@@ -33,12 +33,12 @@ class Taken:
 
 
 @torch.no_grad()
-def start_from(model: Matcher, folder: Path | str) -> Taken:
+def start_from(model: Model, folder: Path | str) -> Taken:
     """Take every weight of the same name and shape from a model or run folder; the rest stays as it is.
 
     Tables of words are taken word by word, so that the other model may know other words.
     """
-    found, _ = find_model(folder, Matcher)
+    found, _ = find_model(folder, Model)
     theirs, known = read_weights(found / WEIGHTS), Vocabulary.load(found / VOCABULARY)
     row = {word: n for n, word in enumerate(known.words)}
     shared = [(n, row[word]) for n, word in enumerate(model.vocabulary.words) if word in row]
@@ -64,7 +64,7 @@ def start_from(model: Matcher, folder: Path | str) -> Taken:
     return Taken(found, tuple(names), fresh, len(shared), len(model.vocabulary))
 
 
-def _tables_of_words(model: Matcher) -> set[str]:
+def _tables_of_words(model: Model) -> set[str]:
     """The weights with one row for every word: embeddings, and layers that answer with a word."""
 
     def by_word(module: nn.Module) -> bool:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
+FEW = 6  # figures that fit into a line
+
+
 @dataclass(frozen=True)
 class FitResult:
     """How a run ended."""
@@ -38,6 +41,12 @@ class FitResult:
     steps: int
     seconds: float  # over all the times the run was taken up
     stopped_early: bool
+    selection: str = ""  # the metric that chose the best
+
+    def headline(self) -> dict[str, float]:
+        """What to say of the best model in a line: what it was chosen by, then a few figures beside it."""
+        few = self.best if len(self.best) <= FEW else {k: v for k, v in self.best.items() if k.endswith("_r1")}
+        return {k: self.best[k] for k in (self.selection, *few) if k in self.best}
 
 
 class Trainer:
@@ -118,7 +127,13 @@ class Trainer:
                 log.close()
         on_rank_zero(fabric, lambda: save_model(loop.result, folder.last))
         return FitResult(
-            progress.best, progress.best_step, progress.last, progress.step, progress.seconds, stopped_early=stopped
+            progress.best,
+            progress.best_step,
+            progress.last,
+            progress.step,
+            progress.seconds,
+            stopped_early=stopped,
+            selection=task.selection,
         )
 
     def _checkpoint(self, model: nn.Module, task: Task, world_size: int) -> dict[str, Any] | None:

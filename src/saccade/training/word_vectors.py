@@ -7,11 +7,11 @@ import torch
 from saccade.errors import SaccadeError
 from saccade.language.vectors import WordVectors, load_vectors
 from saccade.language.vocabulary import SPECIAL
-from saccade.models import Matcher
+from saccade.models import Model
 from saccade.nn import WordEncoder
 
 
-def start_words(model: Matcher, vectors: str) -> WordVectors:
+def start_words(model: Model, vectors: str) -> WordVectors:
     """Give the words that `vectors` (a table by name, or a file) knows their vectors; the rest stay random."""
     encoders = [module for module in model.modules() if isinstance(module, WordEncoder)]
     if not encoders:

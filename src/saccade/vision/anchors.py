@@ -38,11 +38,13 @@ def encode(boxes: Float[Tensor, "*batch 4"], anchors: Float[Tensor, "*batch 4"])
     return torch.cat([(middle - anchor_middle) / anchor_side, (side / anchor_side).log()], dim=-1)
 
 
-def decode(changes: Float[Tensor, "*batch 4"], anchors: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch 4"]:
-    """The box that a change makes of an anchor."""
+def decode(
+    changes: Float[Tensor, "*batch 4"], anchors: Float[Tensor, "*batch 4"], farthest: float = FARTHEST
+) -> Float[Tensor, "*batch 4"]:
+    """The box that a change makes of an anchor, whose sides grow by e^`farthest` at most."""
     anchor_middle, anchor_side = _middle_and_side(anchors)
     middle = anchor_middle + changes[..., :2] * anchor_side
-    half = anchor_side * changes[..., 2:].clamp(max=FARTHEST).exp() / 2
+    half = anchor_side * changes[..., 2:].clamp(max=farthest).exp() / 2
     return torch.cat([middle - half, middle + half], dim=-1)
 
 

@@ -84,24 +84,35 @@ class BottomUpEye(Eye):
 
         The whole picture, where it is the last region, is no thing and has no name.
         """
+        return [picture for seen in self.look(images, boxes, batch_size) for picture in self._named(seen)]
+
+    @torch.inference_mode()
+    def recognise(self, regions: RegionBatch) -> list[list[RegionDescription]]:
+        """As `describe`: names are read from the vectors that a store keeps. A region that is all of it is no thing."""
+        regions = regions.to(self.device, torch.float32)
+        scores = regions.scores if regions.scores is not None else regions.mask.float()
+        last = pick(regions.boxes, (regions.mask.sum(dim=1, keepdim=True) - 1).clamp(min=0))[:, 0]
+        whole = bool((last == torch.tensor(WHOLE, device=self.device)).all())
+        return self._named(Seen(regions.features, regions.boxes, scores, regions.mask, whole))
+
+    def _named(self, seen: Seen) -> list[list[RegionDescription]]:
+        sure, label, attribute_sure, attribute = (part.cpu() for part in self.names(seen.vectors))
         found: list[list[RegionDescription]] = []
-        for seen in self.look(images, boxes, batch_size):
-            sure, label, attribute_sure, attribute = self.names(seen.vectors)
-            for i in range(len(seen.vectors)):
-                count = int(seen.real[i].sum())
-                picture = []
-                for j in range(count):
-                    x1, y1, x2, y2 = seen.boxes[i, j].tolist()
-                    labels: dict[str, str] = {}
-                    confidence: dict[str, float] = {}
-                    if not (seen.whole and j == count - 1):
-                        labels["kind"] = self.config.classes[int(label[i, j]) - 1]
-                        confidence["kind"] = float(sure[i, j])
-                        if float(attribute_sure[i, j]) >= self.config.attribute_confidence:
-                            labels["attribute"] = self.config.attributes[int(attribute[i, j]) - 1]
-                            confidence["attribute"] = float(attribute_sure[i, j])
-                    picture.append(RegionDescription((x1, y1, x2, y2), float(seen.scores[i, j]), labels, confidence))
-                found.append(picture)
+        for i in range(len(seen.vectors)):
+            count = int(seen.real[i].sum())
+            picture = []
+            for j in range(count):
+                x1, y1, x2, y2 = seen.boxes[i, j].tolist()
+                labels: dict[str, str] = {}
+                confidence: dict[str, float] = {}
+                if not (seen.whole and j == count - 1):
+                    labels["kind"] = self.config.classes[int(label[i, j]) - 1]
+                    confidence["kind"] = float(sure[i, j])
+                    if float(attribute_sure[i, j]) >= self.config.attribute_confidence:
+                        labels["attribute"] = self.config.attributes[int(attribute[i, j]) - 1]
+                        confidence["attribute"] = float(attribute_sure[i, j])
+                picture.append(RegionDescription((x1, y1, x2, y2), float(seen.scores[i, j]), labels, confidence))
+            found.append(picture)
         return found
 
     def names(self, vectors: Float[Tensor, "*region dim"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -104,6 +104,10 @@ class Eye(ABC):
         """What the eye would call each region `see` returns, picture by picture."""
         raise SaccadeError(f'the eye "{self.name}" finds regions but has no names for them')
 
+    def recognise(self, regions: RegionBatch) -> list[list[RegionDescription]]:
+        """What the eye would call regions that it saw before, from their vectors alone, picture by picture."""
+        raise SaccadeError(f'the eye "{self.name}" finds regions but has no names for them')
+
 
 def at_rest(network: Network) -> Network:
     """A network that only looks: no gradients, nothing that varies, and in the layout convolutions are quickest in."""

@@ -76,22 +76,37 @@ class WorldEye(Eye):
         """What the eye would call each region `see` returns, picture by picture."""
         found: list[list[RegionDescription]] = []
         for count, seen in self._look(images, boxes, batch_size):
-            named = {k: v.softmax(dim=1).max(dim=1) for k, v in self.network.classify(seen.appearance).items()}
-            owners = seen.image_index.tolist()
-            batch: list[list[RegionDescription]] = [[] for _ in range(count)]
-            for i, owner in enumerate(owners):
-                is_whole = seen.whole and (i + 1 == len(owners) or owners[i + 1] != owner)
-                names = [n for n in (PICTURE_ATTRIBUTES if is_whole else REGION_ATTRIBUTES) if n in named]
-                x1, y1, x2, y2 = seen.boxes[i].tolist()
-                batch[owner].append(
-                    RegionDescription(
-                        (x1, y1, x2, y2),
-                        float(seen.scores[i]),
-                        {n: self.config.labels[n][int(named[n].indices[i])] for n in names},
-                        {n: float(named[n].values[i]) for n in names},
-                    )
+            found += self._named(count, seen)
+        return found
+
+    @torch.inference_mode()
+    def recognise(self, regions: RegionBatch) -> list[list[RegionDescription]]:
+        """As `describe`: a vector is the appearance that names are read from, and geometry."""
+        regions = regions.to(self.device)
+        owner = regions.mask.nonzero()[:, 0]
+        appearance = regions.features[regions.mask][:, : self.config.appearance_dim].float()
+        boxes = regions.boxes[regions.mask].float()
+        scores = regions.scores[regions.mask] if regions.scores is not None else torch.ones_like(boxes[:, 0])
+        last = torch.cat([owner[1:] != owner[:-1], owner.new_ones(1, dtype=torch.bool)]) if len(owner) else owner.bool()
+        whole = bool((boxes[last] == torch.tensor(WHOLE, device=self.device)).all())
+        return self._named(len(regions), _Seen(appearance, boxes, scores, owner, whole))
+
+    def _named(self, count: int, seen: _Seen) -> list[list[RegionDescription]]:
+        named = {k: v.softmax(dim=1).max(dim=1) for k, v in self.network.classify(seen.appearance).items()}
+        owners = seen.image_index.tolist()
+        found: list[list[RegionDescription]] = [[] for _ in range(count)]
+        for i, owner in enumerate(owners):
+            is_whole = seen.whole and (i + 1 == len(owners) or owners[i + 1] != owner)
+            names = [n for n in (PICTURE_ATTRIBUTES if is_whole else REGION_ATTRIBUTES) if n in named]
+            x1, y1, x2, y2 = seen.boxes[i].tolist()
+            found[owner].append(
+                RegionDescription(
+                    (x1, y1, x2, y2),
+                    float(seen.scores[i]),
+                    {n: self.config.labels[n][int(named[n].indices[i])] for n in names},
+                    {n: float(named[n].values[i]) for n in names},
                 )
-            found += batch
+            )
         return found
 
     def save(self, folder: Path | str, facts: dict[str, object] | None = None) -> None:

@@ -1,0 +1,148 @@
+"""A captioner with pictures instead of tensors: what it says, how sure it was, and where it looked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray as Array
+
+from saccade.api.looking import PictureModel, listed
+from saccade.batch import RegionBatch
+from saccade.config import update
+from saccade.decoding import Decoded, DecodingConfig, decode
+from saccade.explain import Explanation
+from saccade.language.vocabulary import END
+from saccade.models import Captioner
+from saccade.vision.pictures import Picture, as_array
+
+DECODING = DecodingConfig(
+    how="beam", beam=5, longest=30
+)  # unless asked otherwise; a caption ends by itself before that
+
+
+@dataclass(frozen=True, eq=False)
+class Caption:
+    """A sentence about a picture, with what was in the captioner's mind at each word."""
+
+    text: str
+    words: tuple[str, ...]
+    score: float  # Σ log p, <end> included, with any penalty that the search applies
+    probabilities: Float[Array, " word"]  # how sure the captioner was of each word
+    weights: Float[Array, "word region"]  # where it looked before each word
+    boxes: Float[Array, "region 4"]  # x1, y1, x2, y2 in 0..1
+    sentinel: Float[Array, " word"] | None = None  # β: the share of its look that went to no region
+
+    def explain(self, picture: Picture, title: str = "") -> Explanation:
+        """The words with the regions they came from, on the picture: `.save("why.png")` draws it."""
+        return Explanation(
+            as_array(picture),
+            self.words,
+            self.weights,
+            self.boxes,
+            self.score,
+            self.probabilities,
+            title,
+            sentinel=self.sentinel,
+            said=True,
+        )
+
+
+class PictureCaptioner(PictureModel[Captioner]):
+    """A trained captioner with the eye it was trained with: pictures in, captions and explanations out."""
+
+    def caption(
+        self, images: Picture | Sequence[Picture] | RegionBatch, decoding: DecodingConfig | None = None, **options: Any
+    ) -> list[Caption]:
+        """The best caption of each picture; `options` are those of DecodingConfig: `beam=3`, `no_repeated_ngrams=3` …
+
+        Unless asked otherwise it is found by beam search with five beams. How a sampler's captions are drawn depends on
+        PyTorch's random state: `torch.manual_seed(0)` before it makes them the same each time.
+        """
+        return [said[0] for said in self._said(images, decoding, 1, options)]
+
+    def captions(
+        self,
+        images: Picture | Sequence[Picture] | RegionBatch,
+        decoding: DecodingConfig | None = None,
+        *,
+        keep: int | None = None,
+        **options: Any,
+    ) -> list[list[Caption]]:
+        """All captions of each picture, or the `keep` first: the beams, best first, or `how="sample", samples=5`."""
+        return self._said(images, decoding, keep, options)
+
+    @torch.no_grad()
+    def explain(
+        self,
+        image: Picture,
+        text: str | None = None,
+        decoding: DecodingConfig | None = None,
+        *,
+        title: str = "",
+        **options: Any,
+    ) -> Explanation:
+        """Where the captioner looked for each word of its caption, or would look if it had to say `text`."""
+        picture = as_array(image)
+        if text is None:
+            return self.caption([picture], decoding, **options)[0].explain(picture, title)
+        return self.told(picture, text).explain(picture, title)
+
+    @torch.no_grad()
+    def told(self, image: Picture | RegionBatch, text: str) -> Caption:
+        """A given sentence as if the captioner had said it of the picture: how sure of each word, looking where."""
+        self.model.vocabulary.check(text)
+        regions, sentence = self.see(image), self.model.vocabulary.batch([text]).to(self.device)
+        told = self.model.tell(self.model.start(regions), sentence.tokens[:, :-1])
+        labels = sentence.tokens[:, 1:]
+        said = told.log_probabilities.gather(2, labels[:, :, None])[:, :, 0]
+        decoded = Decoded(labels, said, said.sum(dim=1), told.weights, told.sentinel)
+        return replace(self._caption(decoded, 0, regions, 0), words=sentence.words[0][1:-1], text=text)
+
+    def _said(
+        self,
+        images: Picture | Sequence[Picture] | RegionBatch,
+        decoding: DecodingConfig | None,
+        keep: int | None,
+        options: dict[str, Any],
+    ) -> list[list[Caption]]:
+        settings = update(decoding or DECODING, options, "decoding")
+        regions = self.see(images if isinstance(images, RegionBatch) else listed(images))
+        found = decode(self.model, regions, settings, keep=keep)
+        count = found.per_image if keep is None else min(keep, found.per_image)
+        return [
+            [
+                self._caption(found, row, regions, image)
+                for row in range(image * found.per_image, image * found.per_image + count)
+                if rank_is_real(found, row)
+            ]
+            for image in range(len(regions))
+        ]
+
+    def _caption(self, found: Decoded, row: int, regions: RegionBatch, image: int) -> Caption:
+        """One row of what was decoded, without <end> and padding of words and regions."""
+        ids = found.words[row].tolist()
+        length = ids.index(END) if END in ids else int(found.lengths[row])
+        real = regions.mask[image].cpu().numpy()
+
+        def array(values: torch.Tensor) -> Array:
+            return np.asarray(values[row, :length].double().cpu().numpy())
+
+        return Caption(
+            text=self.model.sentence(ids),
+            words=tuple(self.model.vocabulary.words[id] for id in ids[:length]),
+            score=float(found.score[row]),
+            probabilities=np.exp(array(found.log_probabilities)),
+            weights=array(found.weights)[:, : len(real)][:, real],
+            boxes=regions.boxes[image].double().cpu().numpy()[real],
+            sentinel=None if found.sentinel is None else array(found.sentinel).clip(0, 1),
+        )
+
+
+def rank_is_real(found: Decoded, row: int) -> bool:
+    """A beam that found fewer captions than asked for leaves empty rows behind them."""
+    return row % found.per_image == 0 or not bool(found.score[row].isneginf())

@@ -1,0 +1,65 @@
+"""What all trained models share once they are given pictures: the eye they learned with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+import torch
+
+from saccade.batch import RegionBatch
+from saccade.errors import SaccadeError
+from saccade.models import Model
+from saccade.vision.pictures import Picture
+
+if TYPE_CHECKING:
+    from saccade.vision import Eye
+
+M = TypeVar("M", bound=Model)
+
+
+class PictureModel(Generic[M]):
+    """A trained model with the eye it was trained with."""
+
+    def __init__(self, model: M, eye: Eye | None = None) -> None:
+        self.model = model
+        self._eye = eye
+
+    @cached_property
+    def eye(self) -> Eye:
+        from saccade.vision import load_eye
+        from saccade.vision.grid import GridEye
+
+        if self._eye is not None:
+            return self._eye
+        if self.model.sight is not None:
+            return GridEye(self.model.sight)
+        if self.model.eye is None:
+            raise SaccadeError(
+                "this model was trained on features whose maker is not known, so it cannot look at pictures: "
+                "give it regions (a RegionBatch) instead"
+            )
+        return load_eye(self.model.eye, device=self.device)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def see(self, images: Picture | Sequence[Picture] | RegionBatch) -> RegionBatch:
+        """Regions of pictures (paths, Pillow images or arrays); a RegionBatch is taken as it is."""
+        if isinstance(images, RegionBatch):
+            return images.to(self.device)
+        return self.eye.see(listed(images)).to(self.device)
+
+
+def listed(images: Any) -> list[Any]:
+    """One picture or several."""
+    single = (
+        isinstance(images, str | Path)
+        or hasattr(images, "mode")
+        or (isinstance(images, np.ndarray) and images.ndim == 3)
+    )
+    return [images] if single else list(images)

@@ -1,0 +1,160 @@
+"""`saccade caption`: what a captioner says of photos, and where it looked for each word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from saccade.cli.decoding_options import (
+    BeamOption,
+    HowOption,
+    LongestOption,
+    PenaltyOption,
+    RepeatOption,
+    chosen_decoding,
+)
+from saccade.cli.device import Device
+
+if TYPE_CHECKING:
+    from saccade.cli.captioned import Captioned
+    from saccade.data.broken import Broken
+
+SHOWN = 40  # pictures in the table where a file has them all
+BROKEN_SHOWN = 10
+
+
+def caption(
+    places: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PHOTO|FOLDER|STORE...",
+            help="Photos, folders of them (searched with the folders in them), .txt lists of paths, or feature stores "
+            "made by `saccade extract`.",
+        ),
+    ],
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="A run or model folder of a captioner (`saccade train updown …`).")
+    ] = "runs/updown",
+    how: HowOption = None,
+    beam: BeamOption = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            "--samples",
+            "-n",
+            min=1,
+            help="Captions of a picture: so many are drawn, or with --how beam and diverse the so many best are told. "
+            "[default: 1 of a beam, 5 samples, all diverse ones]",
+            show_default=False,
+        ),
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Below 1 the likely words become likelier, above 1 less so.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(min=1, metavar="K", help="Draw among the K likeliest words.")] = None,
+    nucleus: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Draw among the fewest words that share this much of the probability."),
+    ] = None,
+    longest: LongestOption = None,
+    length_penalty: PenaltyOption = None,
+    no_repeat: RepeatOption = None,
+    seed: Annotated[int, typer.Option(help="What samples are drawn with.")] = 0,
+    attention: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE|DIR",
+            help="Draw where the captioner looked for each word: why.png for one photo, a folder for a picture of "
+            "each, or why.html for a page of all.",
+        ),
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help='Write the captions in COCO\'s results format, [{"image_id", "caption"}, …], as `saccade metrics '
+            "score` reads them.",
+        ),
+    ] = None,
+    device: Device = "cpu",
+) -> None:
+    """Say what is in photos, word by word.
+
+    Captions are found by beam search with five beams unless the options say otherwise. A photo that cannot be read is
+    told on standard error; the others are captioned, and the exit code is 2.
+
+    Example: saccade caption holiday.jpg --model runs/updown --attention why.png
+
+    Example: saccade caption photos/ --model runs/updown --beam 3 --no-repeat 3 --json captions.json
+
+    Example: saccade caption holiday.jpg --model runs/updown --samples 5 --nucleus 0.9
+    """
+    import torch
+
+    from saccade.api import PictureCaptioner, load
+    from saccade.api.captioning import DECODING
+    from saccade.cli.captioned import Drawings, caption_places, results, sort_places
+    from saccade.data.broken import Broken
+    from saccade.files import write_json
+    from saccade.progress import progress_bar
+
+    decoding = chosen_decoding(
+        DECODING, how, beam, samples, temperature, top_k, nucleus, longest, length_penalty, no_repeat
+    )
+    keep = None if decoding.how in ("sample", "diverse") and samples is None else samples or 1
+    photos, stores = sort_places(places)
+    drawings = Drawings(attention, photos, stores)
+    captioner = load(model, device, kind=PictureCaptioner)
+    torch.manual_seed(seed)
+    told: list[Captioned] = []
+    broken: list[Broken] = []
+    with progress_bar("captioning") as progress:
+        total = len(photos) + sum(map(len, stores))
+        for found in caption_places(captioner, model, photos, stores, decoding, keep):
+            if isinstance(found, Broken):
+                broken.append(found)
+            else:
+                told.append(found)
+                drawings.draw(found)
+            progress(len(told) + len(broken), total)
+    shown = told[:SHOWN] if json_file is not None else told
+    if told:
+        Console().print(_table(shown))
+    if len(shown) < len(told):
+        typer.echo(f"and {len(told) - len(shown):,} more")
+    if json_file is not None and told:
+        write_json(json_file, results(told))
+        typer.echo(f"the captions are in {json_file}")
+    for line in drawings.finish():
+        typer.echo(line)
+    report_broken(broken, total)
+
+
+def report_broken(broken: Sequence[Broken], total: int) -> None:
+    """What could not be read, one sentence each, and the exit code that says so."""
+    for one in broken[:BROKEN_SHOWN]:
+        typer.echo(f"error: {one.reason}", err=True)
+    if len(broken) > BROKEN_SHOWN:
+        typer.echo(f"error: and {len(broken) - BROKEN_SHOWN:,} more", err=True)
+    if broken:
+        if total > 1:
+            typer.echo(f"{len(broken):,} of {total:,} pictures could not be read", err=True)
+        raise typer.Exit(2)
+
+
+def _table(told: Sequence[Captioned]) -> Table:
+    table = Table()
+    table.add_column("picture", overflow="fold")
+    table.add_column("caption", overflow="fold")
+    table.add_column("log p", justify="right")
+    for picture in told:
+        for number, said in enumerate(picture.captions):
+            table.add_row(escape(picture.id) if not number else "", escape(said.text) or "–", f"{said.score:.2f}")
+    return table

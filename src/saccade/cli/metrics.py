@@ -1,0 +1,208 @@
+"""`saccade metrics`: captions against what people said, and metrics against what people think."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from saccade.errors import SaccadeError
+
+if TYPE_CHECKING:
+    from saccade.data.judgements import Judgements
+    from saccade.metrics.caption_meteor_tables import MeteorTables
+
+app = typer.Typer(no_args_is_help=True, help="Score captions, and see which scores people agree with.")
+
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--metric", "-m", help="This metric only; may be given several times. bleu4, meteor, cider_d …"),
+]
+Words = Annotated[
+    str,
+    typer.Option(
+        "--meteor",
+        help="Where METEOR's synonyms and paraphrases are: a folder with meteor-1.5.jar (meteor/ of the PyPI "
+        "package pycocoevalcap; read, not run) or one of WordNet's data base; `auto` takes what is installed, `none` "
+        "nothing, so that words match by themselves and their stems.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@app.command()
+def score(
+    candidates: Annotated[
+        Path, typer.Argument(help='Captions to score: COCO\'s results, [{"image_id", "caption"}, …].')
+    ],
+    references: Annotated[Path, typer.Argument(help="What people said of the same pictures: COCO's captions_*.json.")],
+    only: Only = None,
+    words: Words = "auto",
+    frequencies: Annotated[
+        Path | None,
+        typer.Option(help="Document frequencies that CIDEr weighs words by; if not given, those of the references."),
+    ] = None,
+    train: Annotated[
+        Path | None, typer.Option(help="The captions a model was trained on: how many of its own are new?")
+    ] = None,
+    each: Annotated[
+        Path | None, typer.Option("--each", help="Write the scores of each picture to this file, one JSON line each.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How good are captions, beside those that people wrote?
+
+    Both files may be in any of the formats of docs/metrics.md: COCO's, Karpathy's, JSON lines, tables.
+
+    Example: saccade metrics score results.json annotations/captions_val2014.json --each scores.jsonl
+    """
+    from dataclasses import asdict
+
+    from saccade.data.caption_results import pair_captions, read_caption_results
+    from saccade.files import write_text
+    from saccade.metrics.caption import caption_scores, caption_words
+    from saccade.metrics.caption_diversity import diversity
+    from saccade.metrics.caption_frequencies import DocumentFrequencies
+    from saccade.progress import progress_bar
+
+    given = read_caption_results(references)
+    paired = pair_captions(read_caption_results(candidates), given)
+    left = len(given.texts) - len(paired)
+    if left > 0:
+        typer.echo(
+            f"note: {left:,} of the {len(given.texts):,} pictures of {references} have no caption to score", err=True
+        )
+    said, wanted = [text for text, _ in paired.values()], [texts for _, texts in paired.values()]
+    tables = meteor_tables(words)
+    weights = DocumentFrequencies.load(frequencies) if frequencies is not None else None
+    with progress_bar("scoring") as tell:
+        scores = caption_scores(said, wanted, weights, tables, only, tell)
+    known = [caption_words(t) for texts in read_caption_results(train).texts.values() for t in texts] if train else None
+    judged = asdict(diversity([caption_words(text) for text in said], known))
+    language = {name: value for name, value in judged.items() if value is not None}
+    figures = {name: found.corpus for name, found in scores.items()}
+    if each is not None:
+        lines = [
+            {"image_id": image, "caption": text} | {name: float(found.each[n]) for name, found in scores.items()}
+            for n, (image, (text, _)) in enumerate(paired.items())
+        ]
+        write_text(each, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    if as_json:
+        typer.echo(
+            json.dumps({"pictures": len(paired), "meteor_stages": tables.stages, **figures, "language": language})
+        )
+        return
+    table = Table("metric", title=f"{len(paired):,} captions")
+    table.add_column("score", justify="right")
+    for name, value in figures.items():
+        table.add_row(name, f"{value:.4f}")
+    table.add_section()
+    for name, value in language.items():
+        table.add_row(name, f"{value:,}" if isinstance(value, int) else f"{value:.4f}")
+    Console().print(table)
+    if "meteor" in figures:
+        typer.echo(describe_stages(tables))
+    if each is not None:
+        typer.echo(f"the scores of each picture are in {each}")
+
+
+@app.command()
+def correlate(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="A folder with captions.tsv.gz and ExpertAnnotations.tsv.gz or CrowdFlowerAnnotations.tsv.gz.",
+        ),
+    ],
+    captions: Annotated[
+        list[Path] | None,
+        typer.Option("--captions", help="Another folder with captions.tsv.gz, where DIR has not all captions."),
+    ] = None,
+    only: Only = None,
+    words: Words = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Do metrics rank captions as people do? Kendall's tau of each metric with Flickr8k's judgements.
+
+    Captions of other photos are scored against a photo's own; judgements of a photo's own captions are left out.
+
+    Example: saccade metrics correlate data/flickr8k -m meteor -m cider_d
+    """
+    from saccade.data.judgements import read_judgements
+
+    tables = meteor_tables(words)
+    found = [(judged, _correlate(judged, only, tables)) for judged in read_judgements(folder, captions or ())]
+    if as_json:
+        sets = {
+            judged.kind: {
+                "judgements": len(judged.rows),
+                "left_out": {"own_captions": judged.own, "captions_missing": judged.unknown},
+                "metrics": figures,
+            }
+            for judged, figures in found
+        }
+        typer.echo(json.dumps({"meteor_stages": tables.stages, **sets}))
+        return
+    for judged, figures in found:
+        columns = list(next(iter(figures.values())))
+        table = Table("metric", *columns, title=f"{judged.kind}: {len(judged.rows):,} judgements")
+        for name, values in figures.items():
+            table.add_row(name, *(f"{values[column]:.3f}" for column in columns))
+        Console().print(table)
+        typer.echo(
+            f"left out: {judged.own:,} of a photo's own captions, {judged.unknown:,} whose captions are in no file"
+        )
+    if any("meteor" in figures for _, figures in found):
+        typer.echo(describe_stages(tables))
+
+
+def _correlate(judged: Judgements, only: list[str] | None, tables: MeteorTables) -> dict[str, dict[str, float]]:
+    """Of each metric τ_b and τ_c with the mean of the judges, and with every judge's grade as a case of its own."""
+    import numpy as np
+
+    from saccade.metrics.caption import caption_scores, caption_words
+    from saccade.metrics.caption_frequencies import DocumentFrequencies
+    from saccade.metrics.correlation import kendall
+    from saccade.progress import progress_bar
+
+    said, wanted = [row.caption for row in judged.rows], [row.references for row in judged.rows]
+    photos = dict(zip((row.image for row in judged.rows), wanted, strict=True))
+    weights = DocumentFrequencies.of([[caption_words(text) for text in texts] for texts in photos.values()])
+    with progress_bar(f"scoring ({judged.kind})") as tell:
+        scores = caption_scores(said, wanted, weights, tables, only, tell)
+    grades = np.array([row.scores for row in judged.rows])
+    figures: dict[str, dict[str, float]] = {}
+    for name, score in scores.items():
+        mean = kendall(score.each, grades.mean(1))
+        figures[name] = {"tau_b": mean.b, "tau_c": mean.c}
+        if grades.shape[1] > 1:
+            all_three = kendall(np.repeat(score.each, grades.shape[1]), grades.ravel())
+            figures[name] |= {"tau_b_each": all_three.b, "tau_c_each": all_three.c}
+    return figures
+
+
+def meteor_tables(words: str) -> MeteorTables:
+    """What the option --meteor names."""
+    from saccade.metrics.caption_meteor_tables import MeteorTables, find_meteor_tables, read_meteor_tables
+
+    if words == "none":
+        return MeteorTables()
+    if words != "auto":
+        if not Path(words).is_dir():
+            raise SaccadeError(f"--meteor {words}: there is no such folder (auto and none are the other answers)")
+        return read_meteor_tables(Path(words))
+    place = find_meteor_tables()
+    return read_meteor_tables(place) if place is not None else MeteorTables()
+
+
+def describe_stages(tables: MeteorTables) -> str:
+    """What METEOR went by, as a sentence."""
+    used = f"meteor matches by: {', '.join(tables.stages)}"
+    if "paraphrase" in tables.stages:
+        return f"{used} ({tables.place})"
+    return f"{used}; for the figures of METEOR 1.5 itself `pip install --no-deps pycocoevalcap` (read, not run)"

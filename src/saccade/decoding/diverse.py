@@ -1,0 +1,49 @@
+"""Diverse beam search (Vijayakumar et al., AAAI 2018): groups of beams, each shy of the words of those before it."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from saccade.batch import CaptionState, PictureBatch, RegionBatch
+from saccade.decoding.beam import Search
+from saccade.decoding.config import DecodingConfig
+from saccade.decoding.decoded import Decoded
+from saccade.decoding.rollout import begin, worth_asking
+from saccade.errors import SaccadeError
+from saccade.models.captioner import Captioner
+
+
+@torch.no_grad()
+def diverse_beam_search(
+    model: Captioner, images: RegionBatch | PictureBatch | CaptionState, config: DecodingConfig | None = None
+) -> Decoded:
+    """The best captions of the first group, then of the second, …, `beam / groups` of each.
+
+    Group g is g words behind the first, as in the code of ImageCaptioning.pytorch: what it must pay for is what earlier
+    groups say at that place in the sentences they follow by now.
+    """
+    config = config or DecodingConfig()
+    if config.beam % config.groups:
+        raise SaccadeError(f"beam={config.beam} cannot be shared out among groups={config.groups}")
+    state = begin(model, images)
+    groups = [Search(model, state, config, config.beam // config.groups) for _ in range(config.groups)]
+    for time in range(config.longest + config.groups - 1):
+        for number, group in enumerate(groups):
+            if 0 <= time - number < config.longest:
+                times = _times_said(groups[:number], time - number, len(model.vocabulary))
+                group.advance(None if times is None else config.diversity * times)
+        begun = time >= config.groups - 1
+        if begun and worth_asking(groups[0].said, time) and all(bool(group.settled.all()) for group in groups):
+            break
+    return Decoded.join([group.result() for group in groups], side_by_side=True)
+
+
+def _times_said(groups: list[Search], step: int, vocabulary: int) -> Float[Tensor, "image word"] | None:
+    """How many beams of these groups have each word at this place."""
+    if not groups:
+        return None
+    words = torch.cat([group.said[:, :, step] for group in groups], dim=1)
+    times = torch.zeros(len(words), vocabulary, device=words.device)
+    return times.scatter_add(1, words, torch.ones_like(words, dtype=times.dtype))

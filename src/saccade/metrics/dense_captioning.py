@@ -1,0 +1,129 @@
+"""Mean average precision of dense captioning (Johnson, Karpathy, Fei-Fei; CVPR 2016): the right box, the right words.
+
+Each picture's regions, surest first, claim the true box they overlap most, and a box can be claimed once. A claim is
+right if the overlap reaches a threshold and METEOR of the phrase against the box's phrases is above another. Average
+precision is taken over all pictures for each of 5 × 6 pairs of thresholds; the figure is the mean of the thirty.
+True boxes that overlap by 0.7 are merged first: several people may have described one thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+from numpy import ndarray as Array
+
+from saccade.metrics.caption_score import Candidates, CaptionScore, References, Tokens
+
+OVERLAPS = (0.3, 0.4, 0.5, 0.6, 0.7)
+SCORES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
+MERGED = 0.7
+RECALLS = np.linspace(0.0, 1.0, 101)
+
+Metric = Callable[[Candidates, References], CaptionScore]
+
+
+@dataclass(frozen=True, eq=False)
+class Phrased:
+    """Boxes of one picture with what is said of each: several phrases for true boxes, one for those found."""
+
+    boxes: Float[Array, "region 4"]  # x1, y1, x2, y2, in any unit
+    phrases: Sequence[Sequence[Tokens]]
+    confidence: Float[Array, " region"] | None = None  # of those found
+
+
+def dense_captioning_map(
+    found: Sequence[Phrased], truth: Sequence[Phrased], metric: Metric | None = None
+) -> dict[str, float]:
+    """`map`, and `detection_map` where any words will do; both in 0…1. The metric is METEOR unless another is given."""
+    if len(found) != len(truth):
+        raise ValueError(f"regions of {len(found)} pictures cannot be compared with those of {len(truth)}")
+    merged = [merge(picture) for picture in truth]
+    claims = [claim for some, true in zip(found, merged, strict=True) for claim in _claims(some, true)]
+    total = sum(len(true.boxes) for true in merged)
+    order = np.argsort([-claim.confidence for claim in claims], kind="stable")
+    claims = [claims[i] for i in order]
+    overlap = np.array([claim.overlap for claim in claims])
+    first = np.array([claim.first for claim in claims], dtype=bool)
+    words = _word_scores(claims, metric)
+    spoken = [
+        average_precision((overlap >= least) & first & (words > score), total) for least in OVERLAPS for score in SCORES
+    ]
+    detected = [average_precision((overlap >= least) & first, total) for least in OVERLAPS]
+    return {"map": float(np.mean(spoken)), "detection_map": float(np.mean(detected))}
+
+
+def average_precision(right: Bool[Array, " ranked"], total: int) -> float:
+    """The mean, over 101 levels of recall, of the best precision at that recall or more; `right` is best first."""
+    if not total or not right.any():
+        return 0.0
+    hits = np.cumsum(right)
+    precision = np.maximum.accumulate((hits / np.arange(1, len(hits) + 1))[::-1])[::-1]
+    reached = np.searchsorted(hits / total, RECALLS - 1e-12)  # the first rank with this recall
+    return float(np.append(precision, 0.0)[np.minimum(reached, len(precision))].mean())
+
+
+def merge(truth: Phrased, overlap: float = MERGED) -> Phrased:
+    """Boxes that overlap one box by this much become their mean, with all their phrases; the largest group first."""
+    close = _iou(truth.boxes, truth.boxes) >= overlap
+    boxes: list[Array] = []
+    phrases: list[list[Tokens]] = []
+    while close.any():
+        group = np.flatnonzero(close[:, int(close.sum(axis=0).argmax())])
+        boxes.append(truth.boxes[group].mean(axis=0))
+        phrases.append([phrase for i in group for phrase in truth.phrases[int(i)]])
+        close[group] = False
+        close[:, group] = False
+    return Phrased(np.array(boxes).reshape(-1, 4), phrases)
+
+
+@dataclass(frozen=True)
+class _Claim:
+    confidence: float
+    overlap: float
+    first: bool  # nobody surer had claimed the box
+    phrase: Tokens
+    references: Sequence[Tokens]
+
+
+def _claims(found: Phrased, truth: Phrased) -> list[_Claim]:
+    """The claims of one picture's regions, surest first."""
+    confidence = np.zeros(len(found.boxes)) if found.confidence is None else found.confidence
+    overlap, taken, claims = _iou(found.boxes, truth.boxes), set(), []
+    for i in np.argsort(-confidence, kind="stable").tolist():
+        best = int(overlap[i].argmax()) if len(truth.boxes) else -1
+        met = best >= 0 and overlap[i, best] > 0
+        references = truth.phrases[best] if met else ()
+        shared = float(overlap[i, best]) if met else 0.0
+        claims.append(_Claim(float(confidence[i]), shared, met and best not in taken, found.phrases[i][0], references))
+        if met:
+            taken.add(best)
+    return claims
+
+
+def _word_scores(claims: Sequence[_Claim], metric: Metric | None) -> Float[Array, " claim"]:
+    """Of the claims that could be right; every pair of phrase and references is scored once."""
+    if metric is None:
+        from saccade.metrics.caption_meteor import meteor
+
+        metric = meteor
+    asked = [i for i, claim in enumerate(claims) if claim.first and claim.overlap >= min(OVERLAPS)]
+    scores = np.zeros(len(claims))
+    keys = [(tuple(claims[i].phrase), tuple(map(tuple, claims[i].references))) for i in asked]
+    places = {key: n for n, key in enumerate(dict.fromkeys(keys))}
+    if places:
+        each = metric([phrase for phrase, _ in places], [references for _, references in places]).each
+        scores[asked] = [each[places[key]] for key in keys]
+    return scores
+
+
+def _iou(a: Float[Array, "n 4"], b: Float[Array, "m 4"]) -> Float[Array, "n m"]:
+    low = np.maximum(a[:, None, :2], b[None, :, :2])
+    high = np.minimum(a[:, None, 2:], b[None, :, 2:])
+    shared = np.clip(high - low, 0, None).prod(axis=2)
+    size_a, size_b = (np.clip(x[:, 2:] - x[:, :2], 0, None).prod(axis=1) for x in (a, b))
+    union = size_a[:, None] + size_b[None] - shared
+    overlap: Array = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    return overlap

@@ -1,0 +1,170 @@
+"""Adaptive attention: Knowing When to Look: Adaptive Attention via A Visual Sentinel for Image Captioning (Lu, Xiong,
+Parikh, Socher; CVPR 2017).
+
+Not every word is in the picture: "of" and "the" follow from the words before. An LSTM offers, beside the regions, a
+vector of what it knows already, the visual sentinel; attention is shared between both, and β is the sentinel's share.
+Equation numbers are the paper's; `docs/systems/adaptive.md` has them in full.
+
+    V = ReLU(W_a a_i), v_g = ReLU(W_b mean a)  (14–16)     x = [w, v_g]     h, m = LSTM(x, h, m)
+    z = w · tanh(W_v V + W_g h)  (6)     α = softmax(z)  (7)     c = Σ α_i v_i  (8)
+    g = σ(W_x x + W_h h₋₁)  (9)     s = g ⊙ tanh(m)  (10)
+    α̂ = softmax([z, w · tanh(W_s s + W_g h)])  (12)     β = α̂ of s     ĉ = β s + (1 − β) c  (11)
+    p(y) = softmax(W_p (ĉ + h))  (13)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from saccade.batch import Batch, CaptionState, RegionBatch, Thought
+from saccade.errors import SaccadeError
+from saccade.language import Vocabulary
+from saccade.models.listener import Listener
+from saccade.models.registry import register
+from saccade.nn.attention import masked_softmax
+from saccade.nn.encode import dropout_layer
+from saccade.nn.look import Look, found
+from saccade.nn.maxout_lstm import MaxoutLstmCell
+from saccade.nn.region_embedding import RegionBatchNorm, RegionEmbedding, mean_region
+
+
+@dataclass(frozen=True)
+class AdaptiveConfig:
+    """The form of the authors' code, with which the paper's figures were made.
+
+    It has three layers more than the equations (`transforms`): s and h go through one each before they are attended
+    to, compared and added, and the sum through one before the words. `transforms=false` is the paper as printed.
+    """
+
+    region_dim: int = 2048
+    word_dim: int = 512
+    dim: int = 512  # d, of regions, LSTM and sentinel
+    attention_dim: int = 512  # the paper has as many as regions, 49; its code 512
+    layers: int = 1  # of the LSTM; the sentinel is the top one's
+    maxout: bool = False  # the LSTM's candidate is the larger of two linear maps; not in the paper
+    sentinel: bool = True  # off: spatial attention only
+    transforms: bool = True
+    word_relu: bool = True  # w = ReLU(W_e Π), in the code only
+    region_norm: RegionBatchNorm = "none"  # batch normalisation before, or before and after, the regions' layer
+    dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.layers < 1:
+            raise SaccadeError(f"layers must be at least 1, not {self.layers}")
+
+
+@dataclass(frozen=True)
+class AdaptiveMemory(Batch):
+    hidden: Float[Tensor, "row layer dim"]  # h
+    cell: Float[Tensor, "row layer dim"]  # m
+
+
+@dataclass(frozen=True)
+class AdaptiveSeen(Batch):
+    """What is taken from a picture once."""
+
+    regions: Float[Tensor, "row region dim"]  # V
+    keys: Float[Tensor, "row region attention"]  # W_v V
+    mask: Bool[Tensor, "row region"]
+    whole: Float[Tensor, "row dim"]  # v_g
+
+
+class Sentinel(nn.Module):
+    """s = σ(W_x x + W_h h₋₁) ⊙ tanh(m): what the LSTM knows without looking, and the key it is found by."""
+
+    def __init__(self, input_dim: int, dim: int, attention_dim: int, transform: bool, dropout: float) -> None:
+        super().__init__()
+        self.dropout = dropout_layer(dropout)
+        self.gate = nn.Linear(input_dim + dim, dim)  # W_x, W_h
+        self.transform = nn.Linear(dim, dim) if transform else None
+        self.key = nn.Linear(dim, attention_dim)  # W_s
+
+    def forward(
+        self, inputs: Float[Tensor, "row in"], before: Float[Tensor, "row dim"], cell: Float[Tensor, "row dim"]
+    ) -> tuple[Float[Tensor, "row dim"], Float[Tensor, "row 1 attention"]]:
+        gate = self.gate(torch.cat([inputs, before], dim=1)).sigmoid()
+        sentinel: Tensor = self.dropout(gate * cell.tanh())
+        if self.transform is not None:
+            sentinel = self.dropout(self.transform(sentinel).relu())
+        return sentinel, self.key(sentinel)[:, None]
+
+
+@register(
+    "adaptive",
+    task="captioning",
+    title="Knowing When to Look: Adaptive Attention via A Visual Sentinel for Image Captioning",
+    venue="Lu et al., CVPR 2017",
+)
+class Adaptive(Listener):
+    Config = AdaptiveConfig
+
+    def __init__(self, config: AdaptiveConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
+        super().__init__(config, vocabulary, eye)
+        dim, attention, rate = config.dim, config.attention_dim, config.dropout
+        self.dropout = dropout_layer(rate)
+        self.words = nn.Embedding(len(vocabulary), config.word_dim)
+        self.regions = RegionEmbedding(config.region_dim, dim, config.region_norm, rate)
+        self.whole = nn.Linear(config.region_dim, dim)
+        widths = [config.word_dim + dim, *[dim] * (config.layers - 1)]
+        cell = MaxoutLstmCell if config.maxout else nn.LSTMCell
+        self.lstms = nn.ModuleList(cell(width, dim) for width in widths)
+        self.look = Look(dim, dim, attention, dropout=rate)
+        self.sentinel = Sentinel(widths[-1], dim, attention, config.transforms, rate) if config.sentinel else None
+        self.hidden = nn.Linear(dim, dim) if config.transforms else None
+        self.join = nn.Linear(dim, dim) if config.transforms else None
+        self.out = nn.Linear(dim, len(vocabulary))  # W_p
+
+    def start(self, images: RegionBatch) -> CaptionState:
+        return self.start_from(images, mean_region(images.features, images.mask))
+
+    def start_from(self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]) -> CaptionState:
+        """Start with a vector for the whole picture that need not be the mean of its regions."""
+        regions = self.regions(images.features, images.mask)
+        whole = self.dropout(self.whole(whole).relu())
+        zeros = regions.new_zeros(len(regions), self.config.layers, self.config.dim)
+        seen = AdaptiveSeen(regions, self.look.keys(regions), images.mask, whole)
+        return CaptionState(AdaptiveMemory(zeros, zeros), seen)
+
+    def hear(self, words: Int[Tensor, "*text"]) -> Float[Tensor, "*text word_dim"]:
+        vectors = self.words(words)
+        heard: Tensor = self.dropout(vectors.relu() if self.config.word_relu else vectors)
+        return heard
+
+    def think(self, word: Float[Tensor, "row word_dim"], state: CaptionState) -> Thought:
+        memory, seen = state.memory, state.seen
+        assert isinstance(memory, AdaptiveMemory)
+        assert isinstance(seen, AdaptiveSeen)
+        inputs = torch.cat([word, seen.whole], dim=1)
+        hidden: list[Tensor] = []
+        cells: list[Tensor] = []
+        for layer, lstm in enumerate(self.lstms):
+            if layer:
+                inputs = self.dropout(hidden[-1])
+            above, cell = lstm(inputs, (memory.hidden[:, layer], memory.cell[:, layer]))
+            hidden.append(above)
+            cells.append(cell)
+        state = CaptionState(AdaptiveMemory(torch.stack(hidden, dim=1), torch.stack(cells, dim=1)), seen)
+        top = self.dropout(hidden[-1])
+        if self.hidden is not None:
+            top = self.dropout(self.hidden(top).tanh())
+        if self.sentinel is None:
+            weights = self.look(top, seen.keys, seen.mask)  # eq. 6–7
+            return Thought(self._join(found(weights, seen.regions) + top), state, weights)
+        sentinel, key = self.sentinel(inputs, memory.hidden[:, -1], cells[-1])  # eq. 9–10
+        scores = torch.cat([self.look.scores(top, key), self.look.scores(top, seen.keys)], dim=1)
+        shares = masked_softmax(scores, torch.cat([torch.ones_like(seen.mask[:, :1]), seen.mask], dim=1))  # eq. 12
+        beta, weights = shares[:, 0], shares[:, 1:]
+        context = beta[:, None].to(sentinel.dtype) * sentinel + found(weights, seen.regions)  # eq. 11
+        return Thought(self._join(context + top), state, weights, beta)
+
+    def _join(self, both: Float[Tensor, "row dim"]) -> Float[Tensor, "row dim"]:
+        """What the words are said from, of context and state together."""
+        return both if self.join is None else self.dropout(self.join(both).tanh())
+
+    def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
+        logits: Tensor = self.out(hidden)  # eq. 13
+        return logits

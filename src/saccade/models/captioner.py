@@ -1,0 +1,91 @@
+"""Captioners: a picture is seen once, then said word by word; every word can be asked where it looked."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from saccade.batch import CaptionState, PictureBatch, RegionBatch, TextBatch, Thought, Told
+from saccade.language.vocabulary import END, PAD, START
+from saccade.models.model import Model
+from saccade.nn.precision import at_least_float32
+
+NEVER_SAID = (PAD, START)
+
+
+class Captioner(Model):
+    """A model says how it starts, reads a word and speaks; teacher forcing and decoding are written once on that."""
+
+    @abstractmethod
+    def start(self, images: RegionBatch) -> CaptionState:
+        """What is taken from the pictures, and the memory before the first word."""
+
+    def start_lesson(self, images: RegionBatch, texts: TextBatch, owner: Int[Tensor, " text"]) -> CaptionState:
+        """What training captions are told from: their pictures, unless the paper learns from sentences alone."""
+        return self.start(images).select(owner)
+
+    @abstractmethod
+    def advance(self, words: Int[Tensor, " row"], state: CaptionState) -> Thought:
+        """Read a word, look at the picture, and think of the next."""
+
+    @abstractmethod
+    def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
+        """A logit for every word of the vocabulary."""
+
+    def own_losses(
+        self,
+        told: Told,
+        labels: Int[Tensor, "text step"],
+        missed: Float[Tensor, "text step"],
+        wanted: Bool[Tensor, "text step"],
+    ) -> dict[str, Float[Tensor, ""]]:
+        """What the paper asks beside cross-entropy, by name; `missed` is −log p of each label, where it is `wanted`."""
+        return {}
+
+    def log_probabilities(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
+        """Of the next word; padding and <start> are never said."""
+        logits = at_least_float32(self.speak(hidden))
+        silent = torch.zeros(logits.shape[-1], dtype=torch.bool, device=logits.device)
+        silent[list(NEVER_SAID)] = True
+        return logits.masked_fill(silent, float("-inf")).log_softmax(dim=-1)
+
+    def step(self, words: Int[Tensor, " row"], state: CaptionState) -> tuple[Float[Tensor, "row word"], Thought]:
+        """One word further: the log-probabilities of the word after `words`, and the thought behind them."""
+        thought = self.advance(words, state)
+        return self.log_probabilities(thought.hidden), thought
+
+    def tell(self, state: CaptionState, words: Int[Tensor, "text step"]) -> Told:
+        """Teacher forcing: what would be said after each of `words`, which begin with <start>."""
+        thoughts = []
+        for word in words.unbind(dim=1):
+            thoughts.append(self.advance(word, state))
+            state = thoughts[-1].state
+        return self.told(thoughts)
+
+    def told(self, thoughts: list[Thought]) -> Told:
+        """Steps one after the other; all words are spoken in one product."""
+        sentinels = [thought.sentinel for thought in thoughts if thought.sentinel is not None]
+        return Told(
+            self.log_probabilities(torch.stack([thought.hidden for thought in thoughts], dim=1)),
+            torch.stack([thought.weights for thought in thoughts], dim=1),
+            torch.stack(sentinels, dim=1) if sentinels else None,
+            {name: torch.stack([t.extras[name] for t in thoughts], dim=1) for name in thoughts[0].extras},
+        )
+
+    def sentence(self, words: Iterable[int]) -> str:
+        """Word ids as a sentence, up to <end>."""
+        said = []
+        for word in words:
+            if word == END:
+                break
+            if word not in NEVER_SAID:
+                said.append(self.vocabulary.words[word])
+        return " ".join(said)
+
+    def forward(self, images: RegionBatch | PictureBatch, texts: TextBatch) -> Told:
+        """Caption t is told of picture t: log-probabilities of words 1, 2, … given those before."""
+        return self.tell(self.start(self.see(images)), texts.tokens[:, :-1])

@@ -1,0 +1,251 @@
+"""Show, Attend and Tell: Neural Image Caption Generation with Visual Attention (Xu, Ba, Kiros, Cho, Courville,
+Salakhutdinov, Zemel, Bengio; ICML 2015).
+
+Before each word the captioner looks at the picture again: its state asks, every region answers, and the word comes of
+what was found. Soft attention takes all regions by their shares α; hard attention goes to one region, drawn from α,
+and learns from whether that helped (REINFORCE). With a the regions, y the words and E their vectors:
+
+    h₀, c₀ = f(mean a)                                                                           § 3.1.2
+    e_ti   = f_att(a_i, h_{t−1}),  α_t = softmax(e_t)                                            eq. 4–5
+    ẑ_t    = Σ_i s_ti a_i;   soft: s = α;   hard: s ~ Multinoulli(α)                             eq. 6, 8–9, 13
+    ẑ_t    = β_t ẑ_t,  β_t = σ(f_β(h_{t−1}))                                                     § 4.2.1
+    h_t    = LSTM([E y_{t−1}; ẑ_t], h_{t−1})                                                     eq. 1–3
+    p(y_t) ∝ exp(L_o (E y_{t−1} + L_h h_t + L_z ẑ_t))                                            eq. 7
+    soft   = −log p(y) + λ Σ_i (1 − Σ_t α_ti)²                                                   eq. 14
+    hard   = −log p(y | s) − λ_r (log p(y | s) − b) log p(s) − λ_e H[s],  b ← 0.9 b + 0.1 log p(y | s)    eq. 11–12
+
+`docs/systems/show_attend_tell.md` has them in full, and where the two well-known codes differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from saccade.batch import Batch, CaptionState, RegionBatch, Thought, Told
+from saccade.errors import SaccadeError
+from saccade.language import Vocabulary
+from saccade.models.captioner import Captioner
+from saccade.models.registry import register
+from saccade.nn import Activation, Look, at_least_float32, found, masked_softmax, mean_state
+
+Reward = Literal["caption", "mean", "word"]
+
+
+@dataclass(frozen=True)
+class ShowAttendTellConfig:
+    """The paper's form, in the sizes of the authors' code for COCO."""
+
+    region_dim: int = 2048  # D; 512 in the paper
+    word_dim: int = 512  # m
+    dim: int = 1800  # n
+    attention: Literal["soft", "hard", "none"] = "soft"  # none: the mean of the regions, whatever the word
+    look_dim: int = 512
+    look_layers: int = 2  # of what regions say, the first linear, the others tanh
+    activation: Activation = "tanh"  # of f_att
+    gate: Literal["scalar", "vector", "none"] = "scalar"  # β; a vector has one for every channel
+    first_layers: int = 2  # of f_init, the last included
+    first_tanh: bool = True  # at the end of f_init
+    deep_output: bool = True  # eq. 7 with a tanh; off: a word is said from h alone
+    output_layers: int = 1  # more: ReLU layers between that and L_o
+    word_shortcut: bool = True  # E y_{t−1} in eq. 7
+    context_shortcut: bool = True  # ẑ_t in eq. 7
+    dropout: float = 0.5
+    coverage: float = 1.0  # λ of the doubly stochastic penalty; soft attention only
+    coverage_over: Literal["caption", "mean"] = "caption"  # mean: over captions and regions, as in the tutorial
+    semi_sampling: float = 0.5  # hard: the share of pictures that train with sampled looks, the rest with expected ones
+    reward: Reward = "caption"  # hard: −log p of the whole caption; of its words in the mean; of each word for its look
+    reinforce: float = 0.1  # λ_r
+    entropy: float = 0.002  # λ_e
+    baseline_memory: float = 0.9  # of b
+    at_test: Literal["expected", "likeliest"] = "expected"  # hard, once trained: ẑ = Σ α a, or the region of largest α
+
+    def __post_init__(self) -> None:
+        for name in ("look_layers", "first_layers", "output_layers"):
+            if getattr(self, name) < 1:
+                raise SaccadeError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("dropout", "semi_sampling", "baseline_memory"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise SaccadeError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class LstmMemory(Batch):
+    hidden: Float[Tensor, "row dim"]
+    cell: Float[Tensor, "row dim"]
+
+
+@dataclass(frozen=True)
+class SeenRegions(Batch):
+    regions: Float[Tensor, "row region dim"]
+    keys: Float[Tensor, "row region look"]
+    mask: Bool[Tensor, "row region"]
+    sampled: Bool[Tensor, " row"]  # whether looks are drawn
+
+
+@register(
+    "show_attend_tell",
+    task="captioning",
+    title="Show, Attend and Tell: Neural Image Caption Generation with Visual Attention",
+    venue="Xu et al., ICML 2015",
+)
+class ShowAttendTell(Captioner):
+    Config = ShowAttendTellConfig
+    config: ShowAttendTellConfig
+    baseline: Tensor
+
+    def __init__(self, config: ShowAttendTellConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
+        super().__init__(config, vocabulary, eye)
+        region, word, dim = config.region_dim, config.word_dim, config.dim
+        self.first = nn.ModuleList(nn.Linear(region, region) for _ in range(config.first_layers - 1))
+        self.first_hidden, self.first_cell = nn.Linear(region, dim), nn.Linear(region, dim)
+        self.look: Look | None = None
+        if config.attention != "none":
+            self.look = Look(region, dim, config.look_dim, config.activation, config.look_layers)
+        self.gate = nn.Linear(dim, {"scalar": 1, "vector": region}[config.gate]) if config.gate != "none" else None
+        self.embed = nn.Embedding(len(vocabulary), word)  # N(0, 1): smaller words are not heard beside regions
+        self.lstm = nn.LSTMCell(word + region, dim)
+        self.dropout = nn.Dropout(config.dropout)
+        self.of_hidden = self.of_context = None
+        if config.deep_output:
+            self.of_hidden = nn.Linear(dim, word)  # L_h
+            self.of_context = nn.Linear(region, word, bias=False) if config.context_shortcut else None  # L_z
+        said_from = word if config.deep_output else dim
+        self.output = nn.ModuleList(nn.Linear(said_from, said_from) for _ in range(config.output_layers - 1))
+        self.say = nn.Linear(said_from, len(vocabulary))  # L_o
+        if config.attention == "hard":
+            self.register_buffer("baseline", torch.zeros(()))  # b
+        self.chance: Callable[..., Tensor] = torch.rand  # where draws come from
+
+    def start(self, images: RegionBatch) -> CaptionState:
+        regions, mask = images.features, images.mask
+        whole = mean_state(regions.masked_fill(~mask[:, :, None], 0), mask.sum(dim=1))
+        for layer in self.first:
+            whole = self.dropout(layer(whole).relu())
+        state = [at_least_float32(layer(whole)) for layer in (self.first_hidden, self.first_cell)]
+        memory = LstmMemory(*(part.tanh() if self.config.first_tanh else part for part in state))
+        keys = regions.new_zeros(*mask.shape, 0) if self.look is None else self.look.keys(regions)
+        sampled = torch.zeros_like(mask[:, 0])
+        if self.training and self.config.attention == "hard":
+            sampled = self.chance(len(mask), device=mask.device) < self.config.semi_sampling
+        return CaptionState(memory, SeenRegions(regions, keys, mask, sampled))
+
+    def advance(self, words: Int[Tensor, " row"], state: CaptionState) -> Thought:
+        memory, seen = state.memory, state.seen
+        assert isinstance(memory, LstmMemory)
+        assert isinstance(seen, SeenRegions)
+        weights = self._weights(memory, seen)  # eq. 4–5
+        taken = self._taken(weights, seen)  # s
+        context = found(taken, seen.regions)  # eq. 6
+        if self.gate is not None:
+            context = self.gate(memory.hidden).sigmoid() * context
+        word = self.embed(words)
+        hidden, cell = self.lstm(torch.cat([word, context], dim=1), (memory.hidden, memory.cell))  # eq. 1–3
+        memory = LstmMemory(at_least_float32(hidden), at_least_float32(cell))
+        said_from = torch.cat([hidden, context, word], dim=1) if self.config.deep_output else hidden
+        extras = {"taken": taken.detach()} if self.config.attention == "hard" else {"there": seen.mask}
+        return Thought(said_from, CaptionState(memory, seen), weights, extras=extras)
+
+    def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
+        """Eq. 7, of all steps at once."""
+        config = self.config
+        if self.of_hidden is not None:
+            state, context, word = torch.split(hidden, [config.dim, config.region_dim, config.word_dim], dim=-1)
+            hidden = self.of_hidden(self.dropout(state))
+            if config.word_shortcut:
+                hidden = hidden + word
+            if self.of_context is not None:
+                hidden = hidden + self.of_context(context)
+            hidden = hidden.tanh()
+        hidden = self.dropout(hidden)
+        for layer in self.output:
+            hidden = self.dropout(layer(hidden).relu())
+        logits: Tensor = self.say(hidden)
+        return logits
+
+    def own_losses(
+        self,
+        told: Told,
+        labels: Int[Tensor, "text step"],
+        missed: Float[Tensor, "text step"],
+        wanted: Bool[Tensor, "text step"],
+    ) -> dict[str, Float[Tensor, ""]]:
+        """The paper's sums over a caption, given for each word, as the cross-entropy beside them is."""
+        config, words = self.config, wanted.sum()
+        if config.attention == "soft" and config.coverage:
+            there = told.extras["there"][:, 0]
+            uneven = unevenness(told.weights, wanted, there).sum(dim=1)
+            share = uneven.sum() / words
+            if config.coverage_over == "mean":
+                share = (uneven / there.sum(dim=1).clamp(min=1)).mean()
+            return {"coverage_loss": config.coverage * share}
+        if config.attention != "hard" or not self.training:
+            return {}
+        cost = caption_cost(missed.detach(), wanted, config.reward)
+        baseline = 0.0 if config.reward == "word" else self.baseline
+        drawn, disorder = looks_taken(told.weights, told.extras["taken"], cost - baseline, wanted)
+        if config.reward != "word":  # after use
+            self.baseline.copy_(torch.lerp(cost.mean().to(self.baseline), self.baseline, config.baseline_memory))
+        return {
+            "reinforce_loss": config.reinforce * drawn / words,  # eq. 12
+            "entropy_loss": config.entropy * disorder / words,
+        }
+
+    def _weights(self, memory: LstmMemory, seen: SeenRegions) -> Float[Tensor, "row region"]:
+        if self.look is not None:
+            weights: Tensor = self.look(memory.hidden, seen.keys, seen.mask)
+            return weights
+        return masked_softmax(memory.hidden.new_zeros(seen.mask.shape), seen.mask)
+
+    def _taken(self, weights: Float[Tensor, "row region"], seen: SeenRegions) -> Float[Tensor, "row region"]:
+        """s: how much of each region is taken. No gradient goes through a draw."""
+        if self.config.attention != "hard":
+            return weights
+        if self.training:
+            drawn = draw(weights.detach(), self.chance(len(weights), device=weights.device))
+            return torch.where(seen.sampled[:, None], drawn, weights)
+        if self.config.at_test == "likeliest":
+            return F.one_hot(weights.argmax(dim=1), weights.shape[1]).to(weights)
+        return weights
+
+
+def draw(weights: Float[Tensor, "row region"], chance: Float[Tensor, " row"]) -> Float[Tensor, "row region"]:
+    """One region for each row, as a one-hot: the first whose cumulative share reaches a number drawn from 0…1."""
+    reached = weights.cumsum(dim=1)
+    place = (reached < chance.to(weights)[:, None] * reached[:, -1:]).sum(dim=1)
+    return F.one_hot(place, weights.shape[1]).to(weights)
+
+
+def unevenness(
+    weights: Float[Tensor, "text step region"], wanted: Bool[Tensor, "text step"], there: Bool[Tensor, "text region"]
+) -> Float[Tensor, "text region"]:
+    """(1 − Σ_t α_ti)²: every region should be looked at once in all."""
+    return (1 - (weights * wanted[:, :, None]).sum(dim=1)).square() * there
+
+
+def caption_cost(
+    missed: Float[Tensor, "text step"], wanted: Bool[Tensor, "text step"], reward: Reward
+) -> Float[Tensor, "text look"]:
+    """−log p(y | s) that looks are judged by: of the caption, of its words in the mean, or of each word."""
+    if reward == "word":
+        return missed
+    whole = missed.sum(dim=1, keepdim=True)
+    return whole if reward == "caption" else whole / wanted.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+def looks_taken(
+    weights: Float[Tensor, "text step region"],
+    taken: Float[Tensor, "text step region"],
+    cost: Float[Tensor, "text look"],
+    wanted: Bool[Tensor, "text step"],
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Σ cost · log p(s), whose gradient is REINFORCE's, and Σ α log α, the negative entropy; over all wanted looks."""
+    logs = weights.clamp(min=torch.finfo(weights.dtype).tiny).log()
+    drawn = cost * (taken * logs).sum(dim=2)
+    return (drawn * wanted).sum(), ((weights * logs).sum(dim=2) * wanted).sum()

@@ -1,0 +1,197 @@
+"""Unsupervised Image Captioning (Feng, Ma, Liu, Luo; CVPR 2019): pictures here, sentences there, and no pair.
+
+A generator says something of a picture. A discriminator reads it word by word and tells it from what people write; what
+it remembers of the sentence must bring back the picture's vector. A visual concept detector rewards words for what it
+saw. In turn the generator must say any sentence of the corpus from what the discriminator remembers of it. With f the
+picture's vector and s_1 … s_n what is said of it (§ 3 of the paper; `docs/systems/unsupervised.md` has all):
+
+    generator       x_{−1} = f = unit(W v),  x_t = E s_t,  h_t = LSTM(x_t, h_{t−1}),  p_{t+1} = softmax(Eᵀ h_t + b)
+    discriminator   q_t = σ(w · h'_t),  h'_t = LSTM'(E' s_t, h'_{t−1});  f' = unit(W' h'_n)
+    rewards         r_t = log q_t + λ_c Σ_i [s_t = c_i] v_i,  and for the whole  −λ_im ‖f − f'‖²
+    generator       −Σ_t (R_t − b_t) log p_t(s_t) + λ_sen L_sen,  R_t = −λ_im ‖f − f'‖² + Σ_{s≥t} γ^{s−t} r_s
+    discriminator   −mean log q_t(written) − mean log(1 − q_t(said)) + λ_im ‖f − f'‖²
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from saccade.batch import Batch, CaptionState, RegionBatch, TextBatch, Thought
+from saccade.errors import SaccadeError
+from saccade.language import Vocabulary
+from saccade.language.vocabulary import END
+from saccade.models.captioner import Captioner
+from saccade.models.registry import register
+from saccade.nn import (
+    SentenceCritic,
+    SentenceReader,
+    at_least_float32,
+    discounted,
+    dropout_layer,
+    first_mentions,
+    start_lstm,
+    unit,
+    up_to_end,
+)
+
+TINY = 1e-7  # added to q before its logarithm
+
+
+@dataclass(frozen=True)
+class UnsupervisedConfig:
+    """The official settings. A weight of zero leaves its part out: adversarial training alone has all three at zero."""
+
+    region_dim: int = 1536
+    dim: int = 512  # of words and of both LSTMs, which share it
+    dropout: float = 0.2  # on what goes into an LSTM and on what comes out
+    concept_weight: float = 10.0  # λ_c
+    image_weight: float = 100.0  # λ_im, on the mean over the vector's numbers: 0.2 on the squared length for 512
+    sentence_weight: float = 1.0  # λ_sen
+    discount: float = 0.9  # γ
+    largest_advantage: float = 5.0  # R − b is cut to ± this
+    smoothing: float = 0.25  # of the discriminator's labels: what people wrote is to score 1 − smoothing / 2
+    baseline_mask: Literal["said", "own"] = "said"  # the greedy sentence earns as far as the other goes, or itself
+    first_momentum: float = 0.5  # β₁ of Adam
+    concept_reader: bool = True  # reads concepts to write sentences from: for the initialisation only
+
+    def __post_init__(self) -> None:
+        for name in ("concept_weight", "image_weight", "sentence_weight", "largest_advantage"):
+            if not getattr(self, name) >= 0:
+                raise SaccadeError(f"{name} must be zero or more, not {getattr(self, name)}")
+        for name in ("discount", "smoothing"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise SaccadeError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
+        if not 0 <= self.first_momentum < 1:
+            raise SaccadeError(f"first_momentum must be at least 0 and less than 1, not {self.first_momentum}")
+
+
+@dataclass(frozen=True)
+class Memory(Batch):
+    hidden: Float[Tensor, "row dim"]
+    cell: Float[Tensor, "row dim"]
+
+
+@dataclass(frozen=True)
+class Seen(Batch):
+    weights: Float[Tensor, "row region"]  # of the regions in the mean that stands for the picture
+
+
+@dataclass(frozen=True)
+class Rollout(Batch):
+    """What was said of pictures, and what can be known of the pictures without a caption."""
+
+    words: Int[Tensor, "image step"]  # without <start>; what follows <end> does not count
+    pictures: Float[Tensor, "image dim"] | None  # f; none where the generator spoke from noise
+    concepts: Int[Tensor, "image concept"]
+    scores: Float[Tensor, "image concept"]  # v, zero at padding
+
+
+@register(
+    "unsupervised", task="unpaired_captioning", title="Unsupervised Image Captioning", venue="Feng et al., CVPR 2019"
+)
+class Unsupervised(Captioner):
+    Config = UnsupervisedConfig
+
+    def __init__(self, config: UnsupervisedConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
+        super().__init__(config, vocabulary, eye)
+        size, dim = len(vocabulary), config.dim
+        self.project = nn.Linear(config.region_dim, dim)
+        self.embed = nn.Embedding(size, dim)
+        self.bias = nn.Parameter(torch.zeros(size))
+        self.cell = nn.LSTMCell(dim, dim)
+        self.dropout = dropout_layer(config.dropout)
+        self.critic = SentenceCritic(size, dim, config.dropout)
+        self.reader = SentenceReader(size, dim, config.dropout) if config.concept_reader else None
+        nn.init.uniform_(self.embed.weight, -0.08, 0.08)
+        start_lstm(self.cell)
+
+    def look(self, images: RegionBatch) -> tuple[Float[Tensor, "image dim"], Float[Tensor, "image region"]]:
+        """f, and the regions' shares in it: all are alike."""
+        shares = images.mask / images.mask.sum(dim=1, keepdim=True).clamp(min=1)
+        shares = shares.to(images.features.dtype)
+        mean = torch.bmm(shares[:, None], images.features)[:, 0]
+        return unit(at_least_float32(self.project(mean))), shares
+
+    def start(self, images: RegionBatch) -> CaptionState:
+        return self.start_from(*self.look(images))
+
+    def start_from(
+        self, vectors: Float[Tensor, "row dim"], weights: Float[Tensor, "row region"] | None = None
+    ) -> CaptionState:
+        """The state after x_{−1}: a picture's f, what the critic recalls of a sentence, a set of concepts, or noise."""
+        memory = Memory(*self.cell(self.dropout(vectors)))
+        return CaptionState(memory, Seen(vectors.new_zeros(len(vectors), 1) if weights is None else weights))
+
+    def advance(self, words: Int[Tensor, " row"], state: CaptionState) -> Thought:
+        memory, seen = state.memory, state.seen
+        assert isinstance(memory, Memory)
+        assert isinstance(seen, Seen)
+        hidden, cell = self.cell(self.dropout(self.embed(words)), (memory.hidden, memory.cell))
+        return Thought(self.dropout(hidden), CaptionState(Memory(hidden, cell), seen), seen.weights)
+
+    def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
+        return F.linear(hidden, self.embed.weight, self.bias)
+
+    # The two players. Each loss reaches its own player's weights only, so that one optimiser serves both.
+
+    def generator_loss(
+        self, log_probabilities: Float[Tensor, "image step"], said: Rollout, greedy: Int[Tensor, "image step"]
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """Policy gradient against what the greedy sentence would have earned; and the mean return, to be looked at."""
+        with torch.no_grad():
+            mask = up_to_end(said.words)
+            earned = self.returns(said, mask)
+            own = Rollout(greedy, said.pictures, said.concepts, said.scores)
+            baseline = self.returns(own, mask if self.config.baseline_mask == "said" else up_to_end(greedy))
+            limit = self.config.largest_advantage
+            advantage = (earned - baseline).clamp(-limit, limit)
+        return -(log_probabilities * advantage)[mask].mean(), earned[:, 0].mean()
+
+    def returns(self, said: Rollout, mask: Bool[Tensor, "image step"]) -> Float[Tensor, "image step"]:
+        """R_t; the critic reads a sentence to its own end, rewards count as far as `mask` goes."""
+        judged = self.critic.judge(said.words, up_to_end(said.words))
+        natural = (judged.logits.sigmoid() + TINY).log()
+        named = first_mentions(said.words, mask, said.concepts, said.scores)
+        rewards = (natural + self.config.concept_weight * named) * mask
+        earned = discounted(rewards, self.config.discount)
+        if said.pictures is None:
+            return earned
+        return earned - self.forgotten(said.pictures, judged.recalled)[:, None] * mask
+
+    def forgotten(
+        self, pictures: Float[Tensor, "image dim"], recalled: Float[Tensor, "image dim"]
+    ) -> Float[Tensor, " image"]:
+        """λ_im ‖f − f'‖² / dim: how far what the sentence brings back is from the picture."""
+        distance: Tensor = (pictures - recalled).square().mean(dim=1)
+        return distance * float(self.config.image_weight)
+
+    def discriminator_losses(self, written: TextBatch, said: Rollout) -> dict[str, Float[Tensor, ""]]:
+        """People's words against the generator's, and the picture that a sentence must bring back."""
+        real = self.critic.judge(written.tokens[:, 1:], written.mask[:, 1:])
+        fake = self.critic.judge(said.words, up_to_end(said.words))
+        wanted = torch.full_like(real.logits, 1 - self.config.smoothing / 2)[real.mask]
+        loss = F.binary_cross_entropy_with_logits(real.logits[real.mask], wanted)
+        loss = loss + F.softplus(fake.logits[fake.mask]).mean()
+        if said.pictures is None or not self.config.image_weight:
+            return {"adversarial_loss": loss}
+        return {"adversarial_loss": loss, "image_loss": self.forgotten(said.pictures.detach(), fake.recalled).mean()}
+
+    def sentence_loss(
+        self, sentences: TextBatch, vectors: Float[Tensor, "text dim"], counted: Bool[Tensor, " text"] | None = None
+    ) -> Float[Tensor, ""]:
+        """L_sen: −log p of every word of the sentences, said from `vectors`; the mean over the words that count."""
+        told = self.tell(self.start_from(vectors), sentences.tokens[:, :-1])
+        wanted = sentences.mask[:, 1:] if counted is None else sentences.mask[:, 1:] & counted[:, None]
+        labels = sentences.tokens[:, 1:].masked_fill(~wanted, END)
+        missed = -told.log_probabilities.gather(2, labels[:, :, None])[:, :, 0]
+        return (missed * wanted).sum() / wanted.sum().clamp(min=1)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """As any model's, with the paper's momentum: Adam leaves out weights that a step's loss does not reach."""
+        return [{**group, "betas": (self.config.first_momentum, 0.999)} for group in super().parameter_groups()]

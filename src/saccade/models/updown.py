@@ -1,0 +1,126 @@
+"""Up-Down: Bottom-Up and Top-Down Attention for Image Captioning and Visual Question Answering (Anderson, He, Buehler,
+Teney, Johnson, Gould, Zhang; CVPR 2018), its captioner.
+
+A detector has proposed the regions (bottom-up). One LSTM reads the last word with the whole picture in mind and decides
+where to look (top-down), a second one says the next word from what was found. Equation numbers are the paper's;
+`docs/systems/updown.md` has them in full.
+
+    x¹ = [h², v̄, W_e Π]        (2)     h¹ = LSTM₁(x¹, h¹)       (1)
+    a_i = w · tanh(W_v v_i + W_h h¹)  (3)     α = softmax(a)  (4)     v̂ = Σ α_i v_i  (5)
+    x² = [v̂, h¹]               (6)     h² = LSTM₂(x², h²)       p(y) = softmax(W_p h² + b_p)  (7)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from saccade.batch import Batch, CaptionState, RegionBatch, Thought
+from saccade.errors import SaccadeError
+from saccade.language import Vocabulary
+from saccade.models.listener import Listener
+from saccade.models.registry import register
+from saccade.nn.encode import dropout_layer
+from saccade.nn.look import Look, found
+from saccade.nn.region_embedding import RegionBatchNorm, RegionEmbedding, mean_region
+from saccade.nn.top_down import TopDown, TopDownMemory
+
+
+@dataclass(frozen=True)
+class UpDownConfig:
+    """The paper's form, which is also that of the authors' Caffe code: equations 2–7 and nothing else.
+
+    The PyTorch code that most later papers grew from puts a ReLU layer before regions, picture and words, gives the
+    attention a bias and forgets half of everything: `embed_regions=true word_relu=true attention_bias=true dropout=0.5
+    forget_bias=0`, and `region_norm` for its use_bn. Importers set these.
+    """
+
+    region_dim: int = 2048
+    word_dim: int = 1000  # E
+    dim: int = 1000  # M, of both LSTMs
+    attention_dim: int = 512  # H
+    embed_regions: bool = False  # v = ReLU(W v), and the same for their mean with weights of its own
+    word_relu: bool = False
+    attention_bias: bool = False
+    region_norm: RegionBatchNorm = "none"  # batch normalisation before, or before and after, that layer
+    forget_bias: float = 1.0  # what the LSTMs' forget gates start from
+    dropout: float = 0.0  # of embedded regions, picture and words, and of h² before the words
+
+    def __post_init__(self) -> None:
+        if self.region_norm != "none" and not self.embed_regions:
+            raise SaccadeError(f"region_norm={self.region_norm} goes with embed_regions=true: there is no layer else")
+
+
+@dataclass(frozen=True)
+class UpDownSeen(Batch):
+    """What is taken from a picture once."""
+
+    regions: Float[Tensor, "row region dim"]  # v
+    keys: Float[Tensor, "row region attention"]  # W_v v
+    mask: Bool[Tensor, "row region"]
+    whole: Float[Tensor, "row dim"]  # v̄
+
+
+@register(
+    "updown",
+    task="captioning",
+    title="Bottom-Up and Top-Down Attention for Image Captioning and Visual Question Answering",
+    venue="Anderson et al., CVPR 2018",
+)
+class UpDown(Listener):
+    Config = UpDownConfig
+
+    def __init__(self, config: UpDownConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
+        super().__init__(config, vocabulary, eye)
+        self.dropout = dropout_layer(config.dropout)
+        self.words = nn.Embedding(len(vocabulary), config.word_dim)  # W_e
+        seen_dim = config.dim if config.embed_regions else config.region_dim
+        self.regions: RegionEmbedding | None = None
+        self.whole: nn.Linear | None = None
+        if config.embed_regions:
+            self.regions = RegionEmbedding(config.region_dim, config.dim, config.region_norm, config.dropout)
+            self.whole = nn.Linear(config.region_dim, config.dim)
+        self.lstms = TopDown(config.word_dim, seen_dim, seen_dim, config.dim)
+        self.look = Look(seen_dim, config.dim, config.attention_dim, bias=config.attention_bias)
+        self.out = nn.Linear(config.dim, len(vocabulary))  # W_p, b_p
+        self._start_remembering()
+
+    @torch.no_grad()
+    def _start_remembering(self) -> None:
+        """LSTMs that keep what they have until they learn to forget."""
+        for lstm in (self.lstms.look_lstm, self.lstms.say_lstm):
+            lstm.bias_ih[self.config.dim : 2 * self.config.dim] += self.config.forget_bias
+
+    def start(self, images: RegionBatch) -> CaptionState:
+        return self.start_from(images, mean_region(images.features, images.mask))
+
+    def start_from(self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]) -> CaptionState:
+        """Start with a vector for the whole picture that need not be the mean of its regions."""
+        regions = images.features * images.mask[:, :, None]
+        if self.regions is not None and self.whole is not None:
+            regions = self.regions(images.features, images.mask)
+            whole = self.dropout(self.whole(whole).relu())
+        seen = UpDownSeen(regions, self.look.keys(regions), images.mask, whole)
+        zeros = regions.new_zeros(len(regions), self.config.dim)
+        return CaptionState(TopDownMemory(zeros, zeros, zeros, zeros), seen)
+
+    def hear(self, words: Int[Tensor, "*text"]) -> Float[Tensor, "*text word_dim"]:
+        vectors = self.words(words)
+        heard: Tensor = self.dropout(vectors.relu() if self.config.word_relu else vectors)
+        return heard
+
+    def think(self, word: Float[Tensor, "row word_dim"], state: CaptionState) -> Thought:
+        memory, seen = state.memory, state.seen
+        assert isinstance(memory, TopDownMemory)
+        assert isinstance(seen, UpDownSeen)
+        looking = self.lstms.look(word, seen.whole, memory)  # eq. 1–2
+        weights = self.look(looking[0], seen.keys, seen.mask)  # eq. 3–4
+        memory = self.lstms.say(found(weights, seen.regions), looking, memory)  # eq. 5–6
+        return Thought(self.dropout(memory.saying), CaptionState(memory, seen), weights)
+
+    def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
+        logits: Tensor = self.out(hidden)  # eq. 7
+        return logits

@@ -1,0 +1,150 @@
+"""Captioning: say what people said of a picture, word by word; then say what a metric likes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from saccade.batch import CaptionState, PairBatch, TextBatch, Thought, Told
+from saccade.data.records import CaptionedImages
+from saccade.decoding import DecodingConfig
+from saccade.errors import SaccadeError
+from saccade.language.vocabulary import END
+from saccade.models.captioner import NEVER_SAID, Captioner
+from saccade.tasks.caption_evaluation import caption_figures
+from saccade.tasks.self_critical import RewardConfig, SelfCritical
+from saccade.tasks.vary import vary_images
+from saccade.vision.augment import AugmentConfig
+
+
+@dataclass(frozen=True)
+class CaptioningConfig:
+    """Cross-entropy, and from `reward.after` on self-critical training."""
+
+    longest: int = 20  # words of a caption; what people said beyond is cut
+    min_count: int = 5  # words seen less often in training are unknown words
+    items: Literal["pairs", "pictures"] = "pairs"  # what a batch counts: captions, or pictures with all their captions
+    label_smoothing: float = 0.0  # this much of every label goes to all words alike
+    own_words: float = 0.0  # scheduled sampling: at most this often a model hears its own word instead of the teacher's
+    own_words_after: int = 0  # steps before the first own word; from there the chance grows by 0.05 every so many steps
+    own_words_every: int = 1000
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
+    eval_batch: int = 256  # pictures captioned at once
+    decoding: DecodingConfig = field(default_factory=lambda: DecodingConfig(how="greedy"))  # of the dev split
+
+    def __post_init__(self) -> None:
+        if self.longest < 1:
+            raise SaccadeError(f"longest must be at least 1 word, not {self.longest}")
+        if not 0 <= self.label_smoothing < 1:
+            raise SaccadeError(f"label_smoothing must be at least 0 and less than 1, not {self.label_smoothing}")
+        if not 0 <= self.own_words <= 1:
+            raise SaccadeError(f"own_words is a chance between 0 and 1, not {self.own_words}")
+        if self.own_words_every < 1 or self.eval_batch < 1:
+            raise SaccadeError("own_words_every and eval_batch must be at least 1")
+
+    def chance_of_own_words(self, step: int) -> float:
+        """Scheduled sampling at this step of the run."""
+        if not self.own_words or step < self.own_words_after:
+            return 0.0
+        return min(self.own_words, 0.05 * (1 + (step - self.own_words_after) // self.own_words_every))
+
+
+class CaptioningTask:
+    """Pictures and captions of theirs in one batch; the model says each caption of its own picture."""
+
+    selection = "cider_d"
+
+    def __init__(
+        self,
+        train: CaptionedImages,
+        dev: CaptionedImages,
+        read: Callable[[Sequence[str]], TextBatch],
+        config: CaptioningConfig,
+        augmentation: AugmentConfig | None = None,
+    ) -> None:
+        self.train, self.dev, self.config, self.augmentation = train, dev, config, augmentation
+        self.texts = cut(read(train.texts), config.longest)
+
+    def __len__(self) -> int:
+        return len(self.train.texts) if self.config.items == "pairs" else len(self.train.images)
+
+    def batch(self, indices: Sequence[int]) -> PairBatch:
+        texts, images, owner = self.train.pairs(indices, self.config.items)
+        chosen = self.texts.select(texts).trimmed()
+        return PairBatch(self.train.images.batch(images.tolist()), chosen, owner, torch.as_tensor(images))
+
+    def loss(self, model: nn.Module, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
+        assert isinstance(model, Captioner)
+        images = model.see(vary_images(model, batch.images, self.augmentation))
+        if self.config.reward.begun(step):
+            return self.self_critical.loss(model, images, batch.image_index)
+        state = model.start_lesson(images, batch.texts, batch.owner)
+        told = self._tell(model, state, batch.texts.tokens[:, :-1], self.config.chance_of_own_words(step))
+        labels, wanted = batch.texts.tokens[:, 1:], batch.texts.mask[:, 1:]
+        missed = missed_labels(told, labels, wanted)
+        loss = missed.sum() / wanted.sum()
+        if self.config.label_smoothing:
+            share = self.config.label_smoothing
+            loss = (1 - share) * loss + share * evenly_missed(told, wanted).sum() / wanted.sum()
+        own = model.own_losses(told, labels, missed, wanted)
+        if own:
+            return loss + sum(own.values()), {"word_loss": loss.item(), **{k: v.item() for k, v in own.items()}}
+        return loss, {}
+
+    def _tell(self, model: Captioner, state: CaptionState, words: Int[Tensor, "text step"], chance: float) -> Told:
+        """Teacher forcing; with `chance`, a model hears what it would have said itself."""
+        if not chance:
+            return model.tell(state, words)
+        thoughts: list[Thought] = []
+        for given in words.unbind(dim=1):
+            if thoughts:
+                with torch.no_grad():
+                    said = torch.multinomial(model.log_probabilities(thoughts[-1].hidden).exp(), 1)[:, 0]
+                given = torch.where(torch.rand(len(given), device=given.device) < chance, said, given)
+            thoughts.append(model.advance(given, state))
+            state = thoughts[-1].state
+        return model.told(thoughts)
+
+    @cached_property
+    def self_critical(self) -> SelfCritical:
+        """Made when it is first needed: all captions are counted for it."""
+        return SelfCritical(self.train, self.texts, self.config.reward, self.config.longest)
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        assert isinstance(model, Captioner)
+        return caption_figures(model, self.dev, self.config.decoding, self.config.eval_batch)
+
+
+def cut(texts: TextBatch, longest: int) -> TextBatch:
+    """Captions of at most `longest` words; <end> comes after the last that is left."""
+    size = longest + 2  # with <start> and <end>
+    if texts.tokens.shape[1] <= size:
+        return texts
+    tokens = texts.tokens[:, :size].clone()
+    tokens[texts.lengths > size, -1] = END
+    words = tuple(
+        (*sentence[: size - 1], sentence[-1]) if len(sentence) > size else sentence for sentence in texts.words
+    )
+    return replace(texts, tokens=tokens, mask=texts.mask[:, :size], words=words)
+
+
+def missed_labels(
+    told: Told, labels: Int[Tensor, "text step"], wanted: Bool[Tensor, "text step"]
+) -> Float[Tensor, "text step"]:
+    """−log p of each label; 0 where none is wanted."""
+    said = told.log_probabilities.gather(2, labels.masked_fill(~wanted, END)[:, :, None])[:, :, 0]
+    return -said * wanted
+
+
+def evenly_missed(told: Told, wanted: Bool[Tensor, "text step"]) -> Float[Tensor, "text step"]:
+    """−log p averaged over all words that can be said."""
+    sayable = torch.ones(told.log_probabilities.shape[2], dtype=torch.bool, device=wanted.device)
+    sayable[list(NEVER_SAID)] = False
+    return -told.log_probabilities[:, :, sayable].mean(dim=2) * wanted

@@ -1,0 +1,93 @@
+"""Self-critical training (Rennie et al.; CVPR 2017): say a caption at random, and learn from how it is judged.
+
+What counts is the reward beyond a baseline: that of the model's likeliest caption (greedy), or of its other samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from saccade.batch import RegionBatch, TextBatch
+from saccade.data.records import CaptionedImages
+from saccade.decoding import DecodingConfig, greedy, sample
+from saccade.errors import SaccadeError
+from saccade.metrics import SelfCriticalReward
+from saccade.models.captioner import Captioner
+
+Baseline = Literal["greedy", "samples"]
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """When a model begins to learn from rewards, and what earns them."""
+
+    after: int | None = None  # from this step on; 0: at once (give `start` a trained model); none: never
+    cider: float = 1.0  # weight of CIDEr-D
+    bleu: float = 0.0  # weight of BLEU-4
+    baseline: Baseline = "greedy"  # or the mean of a picture's other samples
+    samples: int = 1  # captions said of each picture
+
+    def __post_init__(self) -> None:
+        if self.after is not None and self.after < 0:
+            raise SaccadeError(f"reward.after counts steps: it must be zero or more, not {self.after}")
+        if self.samples < 1:
+            raise SaccadeError(f"reward.samples must be at least 1, not {self.samples}")
+        if self.baseline == "samples" and self.samples < 2:
+            raise SaccadeError("reward.baseline=samples compares the samples of a picture: give reward.samples=5 or so")
+        if self.after is not None and not (self.cider or self.bleu):
+            raise SaccadeError("a reward needs reward.cider or reward.bleu to be other than 0")
+
+    def begun(self, step: int) -> bool:
+        return self.after is not None and step >= self.after
+
+
+class SelfCritical:
+    """The reward of captions of a training split, and the loss that raises it."""
+
+    def __init__(self, train: CaptionedImages, texts: TextBatch, config: RewardConfig, longest: int) -> None:
+        tokens = texts.tokens.tolist()
+        references = [[tokens[text] for text in owned] for owned in train.texts_of_image]
+        self.config = config
+        self.reward = SelfCriticalReward(references, cider_weight=config.cider, bleu_weight=config.bleu)
+        self.decoding = DecodingConfig(longest=longest + 1, samples=config.samples, unknown=True)  # <end> counts
+
+    def loss(
+        self, model: Captioner, images: RegionBatch, image_index: Int[Tensor, " image"]
+    ) -> tuple[Float[Tensor, ""], dict[str, float]]:
+        """−Σ log p(sample) · (its reward − the baseline) a word, and the mean rewards."""
+        samples = self.config.samples
+        said = sample(model, images, self.decoding)
+        likeliest = None
+        if self.config.baseline == "greedy":
+            model.eval()  # as the model will be used: dropout is for learning
+            likeliest = greedy(model, images, self.decoding)
+            model.train()
+        owners = image_index.tolist()
+        reward = self._rewards(said.words, [owner for owner in owners for _ in range(samples)])
+        if likeliest is not None:
+            baseline = self._rewards(likeliest.words, owners).repeat_interleave(samples)
+        else:
+            baseline = mean_of_others(reward, samples)
+        loss = policy_loss(said.log_probabilities, reward - baseline, said.mask)
+        return loss, {"reward": reward.mean().item(), "baseline": baseline.mean().item()}
+
+    def _rewards(self, words: Int[Tensor, "row step"], owners: list[int]) -> Float[Tensor, " row"]:
+        return torch.as_tensor(self.reward(words, owners), dtype=torch.float32, device=words.device)
+
+
+def mean_of_others(reward: Float[Tensor, " row"], samples: int) -> Float[Tensor, " row"]:
+    """For each of a picture's samples, which stand one after the other, the mean reward of the others."""
+    by_image = reward.view(-1, samples)
+    return ((by_image.sum(dim=1, keepdim=True) - by_image) / (samples - 1)).flatten()
+
+
+def policy_loss(
+    log_probabilities: Float[Tensor, "row step"], advantage: Float[Tensor, " row"], said: Bool[Tensor, "row step"]
+) -> Float[Tensor, ""]:
+    """−Σ log p · advantage over the words that were said, <end> among them, divided by their number."""
+    return -(log_probabilities * advantage[:, None] * said).sum() / said.sum()

@@ -1,0 +1,100 @@
+"""Concepts of pictures: named by the eye that saw them, or read from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from saccade.batch import RegionBatch
+from saccade.data.concepts import concepts_by_eye, read_concepts, write_concepts
+from saccade.data.memory import RegionsInMemory
+from saccade.data.records import CaptionedImages
+from saccade.errors import SaccadeError
+from saccade.vision import RegionDescription, load_eye
+
+
+class Naming:
+    """An eye that reads names off the first number of a vector."""
+
+    name = "naming"
+
+    def recognise(self, regions: RegionBatch) -> list[list[RegionDescription]]:
+        def region(vector: torch.Tensor) -> RegionDescription:
+            kind, sure = (("dog", 0.9), ("ball", 0.6), ("cloud", 0.2))[int(vector[0]) % 3]
+            sure -= float(vector[0]) / 100
+            return RegionDescription((0, 0, 1, 1), 1.0, {"kind": kind, "colour": "red"}, {"kind": sure, "colour": 0.5})
+
+        return [[region(v) for v in f[m]] for f, m in zip(regions.features, regions.mask, strict=True)]
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> CaptionedImages:
+    """Three pictures: two dogs; a ball and a dog; a cloud."""
+    monkeypatch.setattr("saccade.data.concepts.load_eye", lambda name, device: Naming())
+    vectors = [np.array([[3.0], [0.0]]), np.array([[1.0], [0.0]]), np.array([[2.0]])]
+    boxes = [np.zeros((len(v), 4)) for v in vectors]
+
+    class Source:
+        ids, dim = ("a.jpg", "b.jpg", "c.jpg"), 1
+
+        def __len__(self) -> int:
+            return 3
+
+        def batch(self, indices: Sequence[int]) -> RegionBatch:
+            return RegionBatch.of([vectors[i] for i in indices], [boxes[i] for i in indices])
+
+    return CaptionedImages("toy", "train", RegionsInMemory(Source()), ("x",) * 3, np.arange(3), "naming")
+
+
+def test_each_name_counts_once_surest_first(seen: CaptionedImages) -> None:
+    assert concepts_by_eye(seen, [0, 1, 2]) == [{"dog": 0.9}, {"dog": 0.9, "ball": pytest.approx(0.59)}, {}]
+    assert list(concepts_by_eye(seen, [1])[0]) == ["dog", "ball"]
+    assert concepts_by_eye(seen, [2], confidence=0.1) == [{"cloud": pytest.approx(0.18)}]
+    assert concepts_by_eye(seen, [2], ("kind", "colour")) == [{"red": 0.5}]
+
+
+def test_features_of_an_unknown_eye_have_no_names(seen: CaptionedImages) -> None:
+    with pytest.raises(SaccadeError, match=r"does not say which eye made its features.*concepts=FILE"):
+        concepts_by_eye(replace(seen, eye=None), [0])
+
+
+def test_a_file_of_concepts_is_read_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "concepts.jsonl"
+    write_concepts(path, ["a.jpg", "b.jpg"], [{"dog": 0.91234567}, {"ball": 0.25, "café": 1.0}])
+    read = read_concepts(path, ["b.jpg", "missing.jpg", "a.jpg"])
+    assert read == [{"café": 1.0, "ball": 0.25}, {}, {"dog": 0.9123}]
+    assert list(read[0]) == ["café", "ball"]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("[1]", "line 1: expected"),
+        ('{"image": "a.jpg"}', "line 1: expected"),
+        ('{"image": "a.jpg", "concepts": {"dog": 2}}', "score between 0 and 1"),
+        ('{"image": "a.jpg", "concepts": {"dog": true}}', "line 1: expected"),
+        ('{"image": "z.jpg", "concepts": {"dog": 0.5}}', "names none of the 1 pictures"),
+        ("{", "not valid JSON"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(tmp_path: Path, line: str, sentence: str) -> None:
+    path = tmp_path / "concepts.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(SaccadeError, match=sentence):
+        read_concepts(path, ["a.jpg"])
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SaccadeError, match=r"none\.jsonl"):
+        read_concepts(tmp_path / "none.jsonl", ["a.jpg"])
+
+
+def test_the_shipped_eye_of_the_world_names_kinds() -> None:
+    eye = load_eye("world")
+    regions = eye.see([np.full((64, 64, 3), 120, np.uint8)])
+    assert eye.recognise(regions)[0][-1].labels.keys() == {"background", "lighting"}
