@@ -58,17 +58,21 @@ def update(config: C, values: Mapping[str, Any], where: str = "") -> C:
 
 
 def override(config: C, words: Sequence[str]) -> C:
-    """Apply `key=value` words. A key is a dotted path, or a bare field name if only one section has it."""
+    """Apply `key=value` words. A key is a dotted path, or a bare field name if only one section has it.
+
+    All words are put in at once, so that settings which only go together may come in any order.
+    """
+    values: dict[str, Any] = {}
     for word in words:
         key, separator, text = word.partition("=")
         if not separator or not key:
             raise SaccadeError(f'"{word}" is not of the form key=value')
         path = _find(config, key)
-        value = _read_word(text, _hint(config, path), word)
-        for part in reversed(path):
-            value = {part: value}
-        config = update(config, value)
-    return config
+        section = values
+        for part in path[:-1]:
+            section = section.setdefault(part, {})
+        section[path[-1]] = _read_word(text, _hint(config, path), word)
+    return update(config, values)
 
 
 def _hint(config: Any, path: tuple[str, ...]) -> Any:

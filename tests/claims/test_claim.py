@@ -6,21 +6,39 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_claims import claim_values, toy_claim
+from toy_claims import caption_claim, claim_values, toy_claim
 
-from saccade.claims import Request, claim_names, load_claim, plan
+from saccade.claims import Request, claim_names, footings, load_claim, plan
 from saccade.claims.claim import read_claim
 from saccade.errors import SaccadeError
 from saccade.training.run import run_config
 
 
 @pytest.mark.parametrize("name", claim_names())
-def test_every_claim_of_the_package_can_be_planned_on_every_data_set(name: str) -> None:
+def test_every_claim_of_the_package_can_be_planned_on_every_data_set_it_fits(name: str) -> None:
     """Its settings are settings of its system, and no two of its variants are the same training."""
     claim = load_claim(name)
-    trained = [variant for variant in claim.variants if not variant.ensemble]
-    for data in ("world", "flickr8k"):
+    trained = [variant for variant in claim.variants if variant.trained]
+    fits = [data for data in footings() if claim.data is None or data in {part.name for part in claim.data}]
+    assert fits
+    for data in fits:
         assert len(plan([claim], Request((data,), seeds=1))) == len(trained)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "world/scan-base-1dc33d33-s0",
+        "flickr8k/scan-base-090befb6-s0",
+        "flickr8k/vse-base-50c84eb1-s0",
+        "world/camp-gate_false-456d52fa-s0",
+        "flickr8k/camp-gate_false-8040619f-s0",
+    ],
+)
+def test_finished_runs_are_found_again(name: str) -> None:
+    """Names of runs that reports were made of. Who changes a default or the footing changes names, and trains anew."""
+    claims = [load_claim(claim) for claim in ("fine-grained", "camp-gate")]
+    assert name in [run.name for run in plan(claims, Request(("world", "flickr8k"), seeds=1))]
 
 
 def test_a_chain_stands_for_pairs_of_neighbours() -> None:
@@ -51,6 +69,16 @@ def test_a_variant_takes_the_system_of_its_claim_unless_it_names_one() -> None:
         ({"variants": {"attention": {}, "Sum-Max": {"ensemble": ["nobody"]}}}, 'no variant "nobody"'),
         ({"variants": {"attention": {}, "Sum-Max": {"ensemble": ["attention"], "settings": []}}}, "neither settings"),
         ({"variants": {"attention": {}, 7: {}}}, "must be text"),
+        ({"variants": {"attention": {}, "Sum-Max": {"figure": "none"}}}, "figure must be a number"),
+        (
+            {"variants": {"attention": {}, "Sum-Max": {"figure": 0, "settings": []}}},
+            "a plain figure, so it has neither",
+        ),
+        ({"variants": {"attention": {"figure": 1}, "Sum-Max": {"figure": 0}}}, "one of them trained"),
+        ({"variants": {"attention": {}, "Sum-Max": {"settings_on": {"world": ["eye"]}}}}, "settings_on.world"),
+        ({"variants": {"attention": {}, "Sum-Max": {"system": "updown"}}}, "updown is measured by other figures than"),
+        ({"system": "scna"}, 'no model "scna"; did you mean "scan"'),
+        ({"metric": "cider_d"}, 'no metric "cider_d"'),
         ({"data": {"world": {"split": ["test"]}}}, 'did you mean "splits"'),
         ({"data": ["world"]}, "must be a mapping"),
         ({"paper": {"title": "x"}}, "paper.venue must be text"),
@@ -66,6 +94,22 @@ def test_a_slip_in_a_file_is_a_sentence(changes: dict[str, Any], sentence: str) 
     with pytest.raises(SaccadeError, match=sentence) as caught:
         read_claim("toy", claim_values(**changes), "toy.yaml")
     assert str(caught.value).startswith("toy.yaml")
+
+
+def test_a_task_has_its_own_metrics() -> None:
+    assert caption_claim().metric == "cider_d"
+    assert caption_claim(metric="meteor").metric_name == "METEOR"
+    with pytest.raises(SaccadeError, match='no metric "rsum"'):
+        caption_claim(metric="rsum")
+    with pytest.raises(SaccadeError, match="an ensemble averages similarities, and adaptive has none"):
+        caption_claim(variants={"a": {}, "b": {"ensemble": ["a"]}}, expect=["a > b"])
+
+
+def test_settings_may_belong_to_one_data_set() -> None:
+    variants = {"a": {}, "b": {"settings_on": {"flickr8k": ["eye=grid"], "world": ["eye=grid:world/7"]}}}
+    claim = caption_claim(variants=variants, expect=["a > b"], data={"world": {}, "flickr8k": {}})
+    eyes = [run.config.data.eye for run in plan([claim], Request(("world", "flickr8k"), seeds=1))]
+    assert eyes == ["grid", "grid:world/7", "bottomup@36", "grid"]
 
 
 def test_what_is_missing_is_named() -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from toy_claims import finish, owners, toy_claim, toy_table
+from toy_claims import caption_claim, finish, owners, toy_claim, toy_table
 
 from saccade.claims import Request, gather, plan, write_index, write_report
-from saccade.claims.measure import FAILURE, RANKS, is_finished, load_table
+from saccade.claims.measure import FAILURE, is_finished
+from saccade.claims.recalls import Recalls, load_table
 from saccade.errors import SaccadeError
 from saccade.files import read_json, write_json
 from saccade.metrics import recall
@@ -37,9 +38,9 @@ def test_findings_are_what_the_runs_left_behind(runs: Path) -> None:
 def test_an_ensemble_averages_the_tables_of_one_seed(runs: Path) -> None:
     (split,) = gather(toy_claim(), REQUEST, runs).splits
     both = ensemble_of([toy_table(3.0, 1), toy_table(2.0, 1)])
-    assert split.ranks["both"][1].recalls()["t2i_r1"] == pytest.approx(recall(both, owners())["t2i_r1"], abs=2)
+    assert split.scores["both"][1].figures["t2i_r1"] == pytest.approx(recall(both, owners())["t2i_r1"], abs=2)
     run = plan([toy_claim()], REQUEST)[0]
-    kept = load_table(runs / run.name, "test")
+    kept = load_table(Recalls().tables(runs / run.name, "test"))
     table = toy_table(3.0, 0)
     np.testing.assert_allclose(kept, (table - table.mean()) / table.std(), atol=5e-3)
 
@@ -66,6 +67,56 @@ def test_a_report_has_page_figures_and_picture(runs: Path, tmp_path: Path) -> No
     assert not figures["missing"]
     with Image.open(tmp_path / "toy.png") as picture:
         assert picture.width > picture.height > 200
+
+
+def test_captions_are_reported_with_their_own_figures(tmp_path: Path) -> None:
+    claim = caption_claim()
+    for run in plan([claim], REQUEST):
+        finish(run, tmp_path / "runs", quality=2.0 if "sentinel" in run.name else 3.0)
+    findings = gather(claim, REQUEST, tmp_path / "runs")
+    assert findings.splits[0].verdict == "holds"
+    write_report(findings, REQUEST, tmp_path)
+    page = (tmp_path / "toy.md").read_text(encoding="utf-8")
+    assert "| BLEU-1 | BLEU-4 | METEOR | ROUGE-L | CIDEr-D | seeds |" in page
+    assert "Differences in CIDEr-D" in page
+    assert "a beam of 3" in page
+    assert "chance" not in page
+    assert "Recall" not in page
+
+
+def test_a_metric_without_parts_by_picture_is_said_to_have_none(tmp_path: Path) -> None:
+    claim = caption_claim(metric="bleu4")
+    for run in plan([claim], REQUEST):
+        finish(run, tmp_path / "runs", quality=2.0 if "sentinel" in run.name else 3.0)
+    findings = gather(claim, REQUEST, tmp_path / "runs")
+    (one,) = findings.splits[0].comparisons
+    assert one.p_pictures is None
+    write_report(findings, REQUEST, tmp_path)
+    assert "no test over pictures" in (tmp_path / "toy.md").read_text(encoding="utf-8")
+
+
+def test_a_plain_figure_stands_against_every_seed(tmp_path: Path) -> None:
+    claim = caption_claim(variants={"trained": {}, "nothing": {"figure": 0}}, expect=["trained > nothing"])
+    runs = plan([claim], REQUEST)
+    assert len(runs) == 2
+    for run in runs:
+        finish(run, tmp_path / "runs", quality=2.0)
+    findings = gather(claim, REQUEST, tmp_path / "runs")
+    (split,) = findings.splits
+    (one,) = split.comparisons
+    assert one.differences == pytest.approx(split.figures("trained", "cider_d"))
+    assert one.verdict == "holds"
+    write_report(findings, REQUEST, tmp_path)
+    assert "no model: a CIDEr-D of 0" in (tmp_path / "toy.md").read_text(encoding="utf-8")
+
+
+def test_a_metric_that_a_variant_does_not_have_is_not_measured(tmp_path: Path) -> None:
+    claim = caption_claim(metric="sentinel_contrast")
+    for run in plan([claim], REQUEST):
+        finish(run, tmp_path / "runs", quality=2.0)
+    findings = gather(claim, REQUEST, tmp_path / "runs")
+    assert findings.splits[0].verdict == "not measured"
+    write_report(findings, REQUEST, tmp_path)
 
 
 def test_what_is_missing_is_said_with_its_reason(runs: Path, tmp_path: Path) -> None:
@@ -95,7 +146,7 @@ def test_a_table_that_is_wanted_makes_a_run_unfinished(runs: Path) -> None:
 
 
 def test_damaged_ranks_are_a_sentence(runs: Path) -> None:
-    path = runs / plan([toy_claim()], REQUEST)[0].name / RANKS
+    path = runs / plan([toy_claim()], REQUEST)[0].name / Recalls.file
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(SaccadeError, match="is damaged"):
         gather(toy_claim(), REQUEST, runs)

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_claims import owners, toy_ranks, toy_table
 
-from saccade.claims.claim import METRICS
+from saccade.claims.recalls import Recalls
+from saccade.claims.scores import Scores
 from saccade.claims.statistics import (
     Verdict,
     bootstrap,
     compare,
-    contributions,
     incomplete_beta,
     judge,
     paired_t,
@@ -48,12 +48,13 @@ def test_a_t_test_needs_two_and_knows_when_all_agree() -> None:
     assert paired_t([1.0, 2.0, 3.0]) == pytest.approx(0.0741799, abs=1e-6)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_pictures_contributions_add_up_to_the_metric(metric: str) -> None:
+def test_pictures_contributions_add_up_to_the_metric() -> None:
     wanted = recall(toy_table(2.0, 5), owners())
-    found = toy_ranks(2.0, 5)
-    assert contributions(found, metric).sum() == pytest.approx(wanted[metric])
-    assert found.recalls() == pytest.approx(wanted)
+    found = toy_ranks(2.0, 5).scores()
+    assert found.figures == pytest.approx(wanted)
+    assert found.by_picture.keys() == Recalls.metrics.keys()
+    for metric, parts in found.by_picture.items():
+        assert parts.sum() == pytest.approx(wanted[metric])
 
 
 @settings(deadline=None, max_examples=20)
@@ -68,17 +69,40 @@ def test_flipping_signs_gives_the_share_of_all_flips(values: list[int]) -> None:
 
 
 def test_a_clear_difference_is_seen_and_none_is_not_made_up() -> None:
-    better = [(seed, toy_ranks(3.0, seed), toy_ranks(2.0, seed + 10)) for seed in range(3)]
-    same = [(seed, toy_ranks(2.0, seed), toy_ranks(2.0, seed)) for seed in range(3)]
+    better = [(seed, toy_ranks(3.0, seed).scores(), toy_ranks(2.0, seed + 10).scores()) for seed in range(3)]
+    same = [(seed, toy_ranks(2.0, seed).scores(), toy_ranks(2.0, seed).scores()) for seed in range(3)]
     clear, none = compare("a", "b", better, "rsum"), compare("a", "b", same, "rsum")
     assert clear.verdict == "holds"
-    assert clear.p_queries < 0.001
-    assert clear.interval[0] > 0
-    assert clear.interval[0] < clear.mean < clear.interval[1]
-    assert (none.mean, none.p_queries, none.verdict) == (0.0, 1.0, "does not hold")
+    assert clear.p_pictures is not None
+    assert clear.p_pictures < 0.001
+    assert clear.interval is not None
+    assert 0 < clear.interval[0] < clear.mean < clear.interval[1]
+    assert (none.mean, none.p_pictures, none.verdict) == (0.0, 1.0, "does not hold")
     turned = compare("b", "a", [(seed, b, a) for seed, a, b in better], "rsum")
     assert turned.verdict == "opposite"
     assert turned.mean == pytest.approx(-clear.mean)
+
+
+def test_a_figure_of_the_whole_split_is_judged_over_seeds() -> None:
+    """Mean average precision is no sum over pictures: nothing is made up for them."""
+
+    def found(*figures: tuple[float, float]) -> list[tuple[int, Scores, Scores]]:
+        return [(seed, *(Scores({"map": value}, {}, {}) for value in pair)) for seed, pair in enumerate(figures)]  # type: ignore[misc]
+
+    steady = compare("a", "b", found((5.0, 4.0), (5.1, 4.0), (5.0, 4.1)), "map")
+    assert (steady.p_pictures, steady.interval, steady.verdict) == (None, None, "holds")
+    assert steady.p_seeds is not None
+    assert steady.p_seeds < 0.05
+    shaky = compare("a", "b", found((5.0, 4.9), (7.0, 4.0), (5.0, 4.1)), "map")
+    assert shaky.verdict == "direction right, not significant"
+    assert compare("a", "b", found((5.0, 4.0)), "map").verdict == "too few seeds"
+
+
+def test_a_plain_figure_is_one_of_the_same_pictures() -> None:
+    zero = toy_ranks(2.0, 1).scores().with_figure("rsum", 12.0)
+    assert zero.figures == {"rsum": 12.0}
+    assert zero.by_picture["rsum"].sum() == pytest.approx(12.0)
+    assert zero.by_picture.keys() == {"rsum"}
 
 
 def test_draws_are_the_same_every_time() -> None:

@@ -1,4 +1,4 @@
-"""A claim on toy variants, made-up ranks, and workers that only pretend: what the tests of the lab share."""
+"""Claims on toy variants, made-up scores, and workers that only pretend: what the tests of the lab share."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from saccade.claims.captions import PART
 from saccade.claims.claim import Claim, read_claim
-from saccade.claims.measure import QueryRanks, save_measured, save_table
+from saccade.claims.measure import save_measured
 from saccade.claims.plan import Run
+from saccade.claims.recalls import QueryRanks, query_ranks, save_table
+from saccade.claims.scores import Arrays
 from saccade.errors import SaccadeError
 
 IMAGES, EACH = 40, 3
@@ -37,10 +40,20 @@ def toy_claim(**changes: Any) -> Claim:
     return read_claim("toy", claim_values(**changes), "toy.yaml")
 
 
+def caption_claim(**changes: Any) -> Claim:
+    """The same on captioners."""
+    values = {
+        "system": "adaptive",
+        "variants": {"sentinel": {}, "none": {"settings": ["sentinel=false"]}},
+        "expect": ["sentinel > none"],
+    }
+    return toy_claim(**{**values, **changes})
+
+
 def toy_table(quality: float, seed: int) -> np.ndarray:
     """Similarities in which the right pairs stand out by `quality`."""
     noise = np.random.default_rng(seed).normal(size=(IMAGES, IMAGES * EACH))
-    return noise + quality * (owners()[None] == np.arange(IMAGES)[:, None])
+    return np.asarray(noise + quality * (owners()[None] == np.arange(IMAGES)[:, None]))
 
 
 def owners() -> np.ndarray:
@@ -48,9 +61,15 @@ def owners() -> np.ndarray:
 
 
 def toy_ranks(quality: float, seed: int) -> QueryRanks:
-    from saccade.claims.measure import query_ranks
-
     return query_ranks(toy_table(quality, seed), owners())
+
+
+def toy_captions(quality: float, seed: int) -> dict[str, np.ndarray]:
+    """What a captioner of this quality leaves behind."""
+    each = quality + np.random.default_rng(seed).normal(size=IMAGES)
+    kept = {name: np.asarray(10 * quality) for name in ("bleu1", "bleu4", "meteor", "rouge_l")}
+    kept |= {"cider_d": each.sum(), PART + "cider_d": each}
+    return kept | {"pictures": np.asarray(IMAGES), "texts": np.asarray(IMAGES * EACH)}
 
 
 def finish(run: Run, runs: Path, quality: float) -> None:
@@ -58,10 +77,12 @@ def finish(run: Run, runs: Path, quality: float) -> None:
     folder = runs / run.name
     folder.mkdir(parents=True)
     facts = {"run": run.name, "seconds": 2.0, "device": "cpu (toy)", "torch": "2"}
-    save_measured(folder, facts, {split: toy_ranks(quality, run.seed) for split in run.splits})
+    matcher = run.yardstick.metric == "rsum"
+    kept: Arrays = vars(toy_ranks(quality, run.seed)) if matcher else toy_captions(quality, run.seed)
+    save_measured(folder, run.yardstick, facts, dict.fromkeys(run.splits, kept))
     if run.tables:
         for split in run.splits:
-            save_table(folder, split, toy_table(quality, run.seed))
+            save_table(run.yardstick.tables(folder, split), toy_table(quality, run.seed))
 
 
 def pretend(run: Run, runs: Path, lean: bool) -> None:

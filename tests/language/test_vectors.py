@@ -13,13 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.errors import SaccadeError
 from saccade.language import load_vectors, vectors
-from saccade.nn import WordEncoder
 
 GLOVE = "the 0.5 -1 2\ndog 1 2 3\nMädchen 4 5 6\nmädchen 7 8 9\n. . . 0 0 1\n\x85 1 1 1\n"
 WORDS = ["dog", "Mädchen", "MÄDCHEN", "zebra", ". . ."]
@@ -135,16 +133,3 @@ def test_the_table_of_a_package_is_found_without_running_its_code(
         load_vectors("toy", ["dog"])
     monkeypatch.setenv("SACCADE_WEIGHTS", str(data))
     assert load_vectors("toy", ["dog"]).words == ("dog",)
-
-
-def test_the_words_of_an_encoder_start_from_the_vectors_and_the_rest_from_chance() -> None:
-    encoder = WordEncoder(vocabulary=6, word_dim=5, dim=4)
-    before = encoder.embed.weight.detach().clone()
-    encoder.set_vectors(torch.tensor([[1.0, 2, 3], [4, 5, 6]]), torch.tensor([4, 2]))
-    after = encoder.embed.weight.detach()
-    assert after[[4, 2], :3].tolist() == [[1, 2, 3], [4, 5, 6]]
-    torch.testing.assert_close(after[:, 3:], before[:, 3:])
-    torch.testing.assert_close(after[[0, 1, 3, 5]], before[[0, 1, 3, 5]])
-    assert encoder.embed.weight.requires_grad
-    with pytest.raises(SaccadeError, match="6 numbers do not fit into word_dim=5: make it 6"):
-        encoder.set_vectors(torch.zeros(1, 6), torch.tensor([0]))

@@ -15,7 +15,7 @@ from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.graph_words import padded_graphs
 from saccade.models import Sgae, SgaeConfig, load_model
-from saccade.models.sgae import ReadGraph
+from saccade.nn.seen_graph import ReadGraph
 
 TEXTS = ["a red cube", "the small blue ball is left of a cone", "green", "a cube on the large ball and a zebra"]
 SMALL = SgaeConfig(12, 7, 10, 6, entries=9, dropout=0.0, sentence_steps=2, dictionary_steps=3)
@@ -25,7 +25,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "no dictionary": {"dictionary": False, "dictionary_steps": 0},
     "released, no dictionary": {"fusion": "released", "dictionary": False, "dictionary_steps": 0},
     "things alone": {"relations": False},
-    "one speaker": {"one_speaker": True, "neighbours": 1},
+    "one speaker": {"one_speaker": True, "neighbours": 1, "fusion_norm": True, "entry_spread": 0.3},
 }
 
 
@@ -91,7 +91,7 @@ def test_sentences_are_learned_from_their_graphs(vocabulary: Vocabulary, toy_ima
     model = built(vocabulary, dim=32, word_dim=16, sentence_steps=100, dictionary_steps=0).train()
     read, pictures = model.read(texts), toy_images.select([0, 0])
     optimiser = torch.optim.Adam(model.parameters(), 1e-2)
-    for _ in range(60):
+    for _ in range(90):
         told = model.tell(model.start_lesson(pictures, read, torch.arange(2)), read.tokens[:, :-1])
         loss = -told.log_probabilities.gather(2, read.tokens[:, 1:, None]).mean()
         optimiser.zero_grad()

@@ -37,6 +37,14 @@ def test_known_words_start_from_their_vectors_and_the_note_counts_them(
     torch.testing.assert_close(again.state_dict(), model.state_dict())
 
 
+def test_captioners_take_word_vectors_too(tmp_path: Path) -> None:
+    (tmp_path / "glove.txt").write_text("the 1 2 3\nred 4 5 6\n")
+    config = run_config("updown", [*SETTINGS, "attention_dim=8", f"vectors={tmp_path / 'glove.txt'}"])
+    train, dev = (open_split(config.data, split) for split in ("train", "dev"))
+    model, _ = run_parts(config, train, dev)
+    assert model.words.weight[model.vocabulary.words.index("red"), :3].tolist() == [4, 5, 6]  # type: ignore[union-attr]
+
+
 def test_vectors_wider_than_the_words_are_refused(tmp_path: Path) -> None:
     (tmp_path / "glove.txt").write_text("the 1 2 3 4 5 6 7\n")
     config = run_config("vse", [*SETTINGS, f"vectors={tmp_path / 'glove.txt'}"])

@@ -6,27 +6,38 @@ Every key and name of a file is checked when it is read, so that a slip is a sen
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from saccade.claims.values import check_keys, check_name, mapping, number, text, texts
+from saccade.claims.yardstick import Yardstick
+from saccade.claims.yardsticks import yardstick_of
 from saccade.config import load_yaml
 from saccade.errors import SaccadeError, did_you_mean
-from saccade.metrics import CUTOFFS, WAYS
 
 FILES = Path(__file__).parent / "files"
-METRICS = ("rsum", *(f"{way}_r{k}" for way in WAYS for k in CUTOFFS))
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One side of a comparison: a model trained with some settings, or several variants averaged."""
+    """One side of a comparison: a model trained with some settings, several variants averaged, or a plain number."""
 
     label: str
     system: str
     settings: tuple[str, ...] = ()  # key=value words of `saccade train`
+    settings_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # further ones by data set
     ensemble: tuple[str, ...] = ()  # labels of the variants whose similarities are averaged
+    figure: float | None = None  # of the claim's metric: nothing is trained
+
+    @property
+    def trained(self) -> bool:
+        return not self.ensemble and self.figure is None
+
+    def words(self, data: str) -> tuple[str, ...]:
+        """All its settings on a data set."""
+        return (*self.settings, *self.settings_on.get(data, ()))
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,14 @@ class Claim:
     note: str
     published: tuple[Published, ...]
 
+    @property
+    def yardstick(self) -> Yardstick:
+        return yardstick_of(self.system)
+
+    @property
+    def metric_name(self) -> str:
+        return self.yardstick.metrics[self.metric]
+
     def variant(self, label: str) -> Variant:
         return next(variant for variant in self.variants if variant.label == label)
 
@@ -84,66 +103,90 @@ def load_claim(name: str, folder: Path = FILES) -> Claim:
 
 def read_claim(name: str, values: Mapping[str, Any], where: str) -> Claim:
     required = ("title", "system", "paper", "statement", "variants", "expect")
-    _check_keys(values, (*required, "metric", "data", "note", "published"), where)
+    check_keys(values, (*required, "metric", "data", "note", "published"), where)
     for key in required:
         if key not in values:
             raise SaccadeError(f"{where} has no {key}")
-    system = _text(values["system"], f"{where}: system")
-    paper = _mapping(values["paper"], f"{where}: paper")
-    _check_keys(paper, ("title", "venue"), f"{where}: paper")
+    system = text(values["system"], f"{where}: system")
+    paper = mapping(values["paper"], f"{where}: paper")
+    check_keys(paper, ("title", "venue"), f"{where}: paper")
+    yardstick = _yardstick(system, f"{where}: system")
     variants = _variants(values["variants"], system, f"{where}: variants")
     labels = tuple(variant.label for variant in variants)
-    metric = values.get("metric", "rsum")
-    _check_name(metric, METRICS, f"{where}: metric", "metric")
+    metric = values.get("metric", yardstick.metric)
+    check_name(metric, list(yardstick.metrics), f"{where}: metric", "metric")
     return Claim(
         name=name,
-        title=_text(values["title"], f"{where}: title"),
+        title=text(values["title"], f"{where}: title"),
         system=system,
-        paper=_text(paper.get("title"), f"{where}: paper.title"),
-        venue=_text(paper.get("venue"), f"{where}: paper.venue"),
-        statement=_text(values["statement"], f"{where}: statement"),
+        paper=text(paper.get("title"), f"{where}: paper.title"),
+        venue=text(paper.get("venue"), f"{where}: paper.venue"),
+        statement=text(values["statement"], f"{where}: statement"),
         variants=variants,
         expect=_expectations(values["expect"], labels, f"{where}: expect"),
         metric=metric,
         data=_data(values["data"], f"{where}: data") if "data" in values else None,
-        note=_text(values["note"], f"{where}: note") if "note" in values else "",
-        published=_published(values.get("published", []), labels, f"{where}: published"),
+        note=text(values["note"], f"{where}: note") if "note" in values else "",
+        published=_published(values.get("published", []), labels, yardstick, f"{where}: published"),
     )
+
+
+def _yardstick(system: str, where: str) -> Yardstick:
+    try:
+        return yardstick_of(system)
+    except SaccadeError as error:
+        raise SaccadeError(f"{where}: {error}") from error
 
 
 def _variants(values: Any, system: str, where: str) -> tuple[Variant, ...]:
     found = []
-    for label, given in _mapping(values, where).items():
+    for label, given in mapping(values, where).items():
         here = f"{where}.{label}"
-        if ">" in _text(label, f"{where}: a label"):
+        if ">" in text(label, f"{where}: a label"):
             raise SaccadeError(f'{here}: a label cannot hold ">", which stands between labels in expect')
-        given = _mapping({} if given is None else given, here)
-        _check_keys(given, ("system", "settings", "ensemble"), here)
-        ensemble = _texts(given.get("ensemble", []), f"{here}.ensemble")
-        settings = _texts(given.get("settings", []), f"{here}.settings")
-        if ensemble and ("settings" in given or "system" in given):
-            raise SaccadeError(f"{here} has an ensemble, so it has neither settings nor a system of its own")
-        if bad := [word for word in settings if "=" not in word]:
-            raise SaccadeError(f'{here}.settings: "{bad[0]}" is not of the form key=value')
-        found.append(Variant(label, _text(given.get("system", system), f"{here}.system"), settings, ensemble))
-    single = [variant.label for variant in found if not variant.ensemble]
+        given = mapping({} if given is None else given, here)
+        check_keys(given, ("system", "settings", "settings_on", "ensemble", "figure"), here)
+        ensemble = texts(given.get("ensemble", []), f"{here}.ensemble")
+        settings = _words(given.get("settings", []), f"{here}.settings")
+        by_data = mapping(given.get("settings_on", {}), f"{here}.settings_on")
+        settings_on = {data: _words(words, f"{here}.settings_on.{data}") for data, words in by_data.items()}
+        figure = number(given["figure"], f"{here}.figure") if "figure" in given else None
+        own = text(given.get("system", system), f"{here}.system")
+        if len({"ensemble", "figure"} & given.keys()) == 2:
+            raise SaccadeError(f"{here} is an ensemble or a plain figure, not both")
+        if (ensemble or figure is not None) and {"settings", "settings_on", "system"} & given.keys():
+            what = "an ensemble" if ensemble else "a plain figure"
+            raise SaccadeError(f"{here} has {what}, so it has neither settings nor a system of its own")
+        if ensemble and not yardstick_of(system).ensembles:
+            raise SaccadeError(f"{here}: an ensemble averages similarities, and {system} has none")
+        if _yardstick(own, f"{here}.system") is not yardstick_of(system):
+            raise SaccadeError(f"{here}.system: {own} is measured by other figures than {system}")
+        found.append(Variant(label, own, settings, settings_on, ensemble, figure))
+    single = [variant.label for variant in found if variant.trained]
     for variant in found:
         for member in variant.ensemble:
-            _check_name(member, single, f"{where}.{variant.label}.ensemble", "variant")
-    if len(found) < 2:
-        raise SaccadeError(f"{where}: a claim compares at least two variants")
+            check_name(member, single, f"{where}.{variant.label}.ensemble", "variant")
+    if len(found) < 2 or not single:
+        raise SaccadeError(f"{where}: a claim compares at least two variants, one of them trained")
     return tuple(found)
+
+
+def _words(value: Any, where: str) -> tuple[str, ...]:
+    words = texts(value, where)
+    if bad := [word for word in words if "=" not in word]:
+        raise SaccadeError(f'{where}: "{bad[0]}" is not of the form key=value')
+    return words
 
 
 def _expectations(values: Any, labels: Sequence[str], where: str) -> tuple[tuple[str, str], ...]:
     """Chains such as `K=3 > K=2 > K=1` as pairs of neighbours, each pair once."""
     pairs: list[tuple[str, str]] = []
-    for chain in _texts(values, where):
+    for chain in texts(values, where):
         parts = [part.strip() for part in chain.split(">")]
         if len(parts) < 2:
             raise SaccadeError(f'{where}: "{chain}" is not of the form LABEL > LABEL')
         for part in parts:
-            _check_name(part, labels, where, "variant")
+            check_name(part, labels, where, "variant")
         pairs += pairwise(parts)
     if not pairs:
         raise SaccadeError(f"{where}: say at least once which variant is better, LABEL > LABEL")
@@ -155,61 +198,27 @@ def _expectations(values: Any, labels: Sequence[str], where: str) -> tuple[tuple
 
 def _data(values: Any, where: str) -> tuple[ClaimData, ...]:
     found = []
-    for name, given in _mapping(values, where).items():
+    for name, given in mapping(values, where).items():
         here = f"{where}.{name}"
-        given = _mapping({} if given is None else given, here)
-        _check_keys(given, ("splits", "settings"), here)
-        splits = _texts(given["splits"], f"{here}.splits") if "splits" in given else None
-        found.append(ClaimData(name, splits, _texts(given.get("settings", []), f"{here}.settings")))
+        given = mapping({} if given is None else given, here)
+        check_keys(given, ("splits", "settings"), here)
+        splits = texts(given["splits"], f"{here}.splits") if "splits" in given else None
+        found.append(ClaimData(name, splits, texts(given.get("settings", []), f"{here}.settings")))
     return tuple(found)
 
 
-def _published(values: Any, labels: Sequence[str], where: str) -> tuple[Published, ...]:
+def _published(values: Any, labels: Sequence[str], yardstick: Yardstick, where: str) -> tuple[Published, ...]:
     if not isinstance(values, list):
         raise SaccadeError(f"{where} must be a list of tables, each with data, metric, source and values")
     found = []
-    for number, given in enumerate(values, start=1):
-        here = f"{where} {number}"
-        _check_keys(_mapping(given, here), ("data", "metric", "source", "values"), here)
-        _check_name(given.get("metric"), METRICS, f"{here}: metric", "metric")
-        figures = _mapping(given.get("values"), f"{here}.values")
-        for label, value in figures.items():
-            _check_name(label, labels, f"{here}.values", "variant")
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise SaccadeError(f"{here}.values.{label} must be a number, not {value!r}")
-        data, source = (_text(given.get(key), f"{here}: {key}") for key in ("data", "source"))
-        found.append(Published(data, given["metric"], source, {k: float(v) for k, v in figures.items()}))
+    for place, given in enumerate(values, start=1):
+        here = f"{where} {place}"
+        check_keys(mapping(given, here), ("data", "metric", "source", "values"), here)
+        check_name(given.get("metric"), list(yardstick.metrics), f"{here}: metric", "metric")
+        figures = mapping(given.get("values"), f"{here}.values")
+        for label in figures:
+            check_name(label, labels, f"{here}.values", "variant")
+        numbers = {label: number(value, f"{here}.values.{label}") for label, value in figures.items()}
+        data, source = (text(given.get(key), f"{here}: {key}") for key in ("data", "source"))
+        found.append(Published(data, given["metric"], source, numbers))
     return tuple(found)
-
-
-def _check_keys(values: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-    for key in values:
-        if key not in known:
-            raise SaccadeError(
-                f'{where}: there is no key "{key}"{did_you_mean(str(key), known)} (there are: {", ".join(known)})'
-            )
-
-
-def _check_name(name: Any, known: Sequence[str], where: str, what: str) -> None:
-    if name not in known:
-        raise SaccadeError(
-            f'{where}: there is no {what} "{name}"{did_you_mean(str(name), known)} (there are: {", ".join(known)})'
-        )
-
-
-def _mapping(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise SaccadeError(f"{where} must be a mapping of keys to values, not {value!r}")
-    return value
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise SaccadeError(f"{where} must be text, not {value!r}")
-    return value.strip()
-
-
-def _texts(value: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise SaccadeError(f"{where} must be a list of texts, not {value!r}")
-    return tuple(_text(one, where) for one in value)

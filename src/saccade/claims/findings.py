@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from saccade.claims.claim import Claim, ClaimData, Variant
-from saccade.claims.measure import FAILURE, Measured, QueryRanks, is_finished, load_measured, load_table, query_ranks
+from saccade.claims.measure import FAILURE, Measured, is_finished, load_measured
 from saccade.claims.plan import Request, Run, data_of, footings, run_of, splits_of
+from saccade.claims.scores import Scores
 from saccade.claims.statistics import DRAWS, Comparison, Verdict, compare, weakest
 from saccade.files import read_json
-from saccade.tasks import ensemble_of
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class SplitFindings:
 
     data: str
     split: str
-    ranks: Mapping[str, Mapping[int, QueryRanks]]  # by label, then by seed
+    scores: Mapping[str, Mapping[int, Scores]]  # by label, then by seed
     comparisons: tuple[Comparison, ...]
     verdict: Verdict
 
@@ -29,12 +29,13 @@ class SplitFindings:
     def title(self) -> str:
         return f"{self.data}, {self.split}"
 
-    def any_ranks(self) -> QueryRanks | None:
-        return next((one for by_seed in self.ranks.values() for one in by_seed.values()), None)
+    def any_scores(self) -> Scores | None:
+        return next((one for by_seed in self.scores.values() for one in by_seed.values()), None)
 
     def figures(self, label: str, metric: str) -> list[float]:
-        """One figure a seed."""
-        return [one.recalls()[metric] for _, one in sorted(self.ranks.get(label, {}).items())]
+        """One figure a seed, of those that have one."""
+        found = [one.figures for _, one in sorted(self.scores.get(label, {}).items())]
+        return [figures[metric] for figures in found if metric in figures]
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def _measured(
     """The finished runs of a claim by name, and why others are missing."""
     found, missing = {}, {}
     for run in _runs(claim, data, request):
-        measured = load_measured(runs / run.name) if is_finished(run, runs) else None
+        measured = load_measured(runs / run.name, run.yardstick) if is_finished(run, runs) else None
         if measured is not None:
             found[run.name] = measured
             continue
@@ -80,8 +81,8 @@ def _measured(
 
 
 def _runs(claim: Claim, data: ClaimData, request: Request) -> list[Run]:
-    plain = [variant for variant in claim.variants if not variant.ensemble]
-    return [run_of(claim, variant, data, seed, request) for variant in plain for seed in range(request.seeds)]
+    trained = [variant for variant in claim.variants if variant.trained]
+    return [run_of(claim, variant, data, seed, request) for variant in trained for seed in range(request.seeds)]
 
 
 def _split(
@@ -93,40 +94,46 @@ def _split(
     found: Mapping[str, Measured],
     draws: int,
 ) -> SplitFindings:
-    ranks: dict[str, dict[int, QueryRanks]] = {variant.label: {} for variant in claim.variants}
+    scores: dict[str, dict[int, Scores]] = {variant.label: {} for variant in claim.variants}
     for seed in range(request.seeds):
-        for variant in sorted(claim.variants, key=lambda v: bool(v.ensemble)):
-            one = _ranks(claim, variant, data, split, seed, request, runs, found, ranks)
+        measured = {
+            variant.label: found.get(run_of(claim, variant, data, seed, request).name)
+            for variant in claim.variants
+            if variant.trained
+        }
+        for variant in claim.variants:
+            one = _scores(claim, variant, split, runs, measured)
             if one is not None:
-                ranks[variant.label][seed] = one
+                scores[variant.label][seed] = one
     comparisons = []
     for better, worse in claim.expect:
-        both = sorted(ranks[better].keys() & ranks[worse].keys())
-        if both:
-            pairs = [(seed, ranks[better][seed], ranks[worse][seed]) for seed in both]
+        pairs = [
+            (seed, one, scores[worse][seed]) for seed, one in sorted(scores[better].items()) if seed in scores[worse]
+        ]
+        pairs = [(s, a, b) for s, a, b in pairs if claim.metric in a.figures and claim.metric in b.figures]
+        if pairs:
             comparisons.append(compare(better, worse, pairs, claim.metric, draws))
     verdicts = [one.verdict for one in comparisons]
     if len(comparisons) < len(claim.expect):
         verdicts.append("not measured")
-    return SplitFindings(data.name, split, ranks, tuple(comparisons), weakest(verdicts))
+    return SplitFindings(data.name, split, scores, tuple(comparisons), weakest(verdicts))
 
 
-def _ranks(
-    claim: Claim,
-    variant: Variant,
-    data: ClaimData,
-    split: str,
-    seed: int,
-    request: Request,
-    runs: Path,
-    found: Mapping[str, Measured],
-    known: Mapping[str, Mapping[int, QueryRanks]],
-) -> QueryRanks | None:
-    if not variant.ensemble:
-        measured = found.get(run_of(claim, variant, data, seed, request).name)
-        return measured.ranks.get(split) if measured is not None else None
-    members = [run_of(claim, claim.variant(label), data, seed, request) for label in variant.ensemble]
-    if any(run.name not in found for run in members):
+def _scores(
+    claim: Claim, variant: Variant, split: str, runs: Path, measured: Mapping[str, Measured | None]
+) -> Scores | None:
+    """One variant with one seed, from what was measured of the trained ones with that seed."""
+    if variant.trained:
+        own = measured[variant.label]
+        return own.scores.get(split) if own is not None else None
+    if variant.figure is not None:
+        others = (one.scores[split] for one in measured.values() if one is not None and split in one.scores)
+        alike = next((one for one in others if claim.metric in one.figures), None)
+        return alike.with_figure(claim.metric, variant.figure) if alike is not None else None
+    members = [measured[label] for label in variant.ensemble]
+    if any(one is None or split not in one.kept for one in members):
         return None
-    tables = [load_table(runs / run.name, split) for run in members]
-    return query_ranks(ensemble_of(tables), known[variant.ensemble[0]][seed].image_of_text)
+    folders = [runs / str(one.facts["run"]) for one in members if one is not None]
+    first = members[0]
+    assert first is not None
+    return claim.yardstick.ensemble(folders, split, first.kept[split])

@@ -70,16 +70,18 @@ def run_claims(
 def fill_caches(todo: Sequence[Run], console: Console) -> None:
     """Open every split once here, so that the workers find worlds made and photos seen, and need not wait in turn."""
     from saccade.data import open_split
+    from saccade.models import entry
+    from saccade.tasks import TASKS
     from saccade.vision.grid import tunable_grid
 
     done = set()
     for run in todo:
-        data = run.config.data
+        data, own = run.config.data, TASKS[entry(run.config.system).task].open
         size = tunable_grid(data.eye).size if run.config.sight.tune else None
         for split in dict.fromkeys((data.train_split, data.dev_split, *run.splits)):
-            if (data, split, size) not in done:
-                done.add((data, split, size))
-                opened = open_split(data, split, size)
+            if (data, split, size, own) not in done:
+                done.add((data, split, size, own))
+                opened = open_split(data, split, size) if own is None else own(data, split)
                 console.print(
                     f"{data.name}/{split}: {len(opened.images)} pictures, {len(opened.texts)} texts", highlight=False
                 )

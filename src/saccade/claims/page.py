@@ -10,13 +10,12 @@ from typing import Any
 from saccade.claims.claim import Claim, claim_names, load_claim
 from saccade.claims.findings import Findings, SplitFindings
 from saccade.claims.plan import Request, footings
-from saccade.claims.plot import draw_claim, metric_name
+from saccade.claims.plot import draw_claim
 from saccade.claims.statistics import Comparison
 from saccade.files import read_json, read_text, write_json, write_text
 from saccade.metrics import mean_and_spread
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
-COLUMNS = ("i2t_r1", "t2i_r1", "rsum")
 INDEX = f"# Claims\n\n{BEGIN}\n{END}\n"
 
 
@@ -54,10 +53,10 @@ def figures(findings: Findings, request: Request) -> dict[str, Any]:
                 "data": split.data,
                 "split": split.split,
                 "verdict": split.verdict,
-                "chance": one.chance() if (one := split.any_ranks()) is not None else None,
+                "chance": dict(one.chance) if (one := split.any_scores()) is not None else None,
                 "variants": {
-                    label: {str(seed): ranks.recalls() for seed, ranks in sorted(by_seed.items())}
-                    for label, by_seed in split.ranks.items()
+                    label: {str(seed): dict(one.figures) for seed, one in sorted(by_seed.items())}
+                    for label, by_seed in split.scores.items()
                 },
                 "comparisons": [asdict(comparison) for comparison in split.comparisons],
             }
@@ -76,7 +75,7 @@ def page(findings: Findings, request: Request, drawn: bool) -> str:
         f"> {claim.statement}",
         f"{claim.paper} ({claim.venue}). [How claims are measured and judged](index.md).",
         "\n".join(f"- {split.title}: **{split.verdict}**" for split in findings.splits),
-        f"![Each variant's {metric_name(claim.metric)}]({claim.name}.png)" if drawn else "",
+        f"![Each variant's {claim.metric_name}]({claim.name}.png)" if drawn else "",
         claim.note,
         "## Variants",
         _variants(claim),
@@ -92,41 +91,52 @@ def page(findings: Findings, request: Request, drawn: bool) -> str:
 def _variants(claim: Claim) -> str:
     rows = []
     for variant in claim.variants:
-        words = f"`{' '.join(variant.settings)}`" if variant.settings else "the recipe as it is"
-        made = f"similarities of {' and '.join(variant.ensemble)} averaged" if variant.ensemble else words
-        rows.append([variant.label, "" if variant.ensemble else variant.system, made])
+        words = [f"`{' '.join(variant.settings)}`"] if variant.settings else []
+        words += [f"`{' '.join(given)}` on {data}" for data, given in variant.settings_on.items()]
+        made = ", ".join(words) or "the recipe as it is"
+        if variant.ensemble:
+            made = f"similarities of {' and '.join(variant.ensemble)} averaged"
+        if variant.figure is not None:
+            made = f"no model: a {claim.metric_name} of {variant.figure:g}"
+        rows.append([variant.label, variant.system if variant.trained else "", made])
     return table(["variant", "system", "settings"], rows, words=3)
 
 
 def _figures(claim: Claim, split: SplitFindings) -> list[str]:
-    some = split.any_ranks()
+    some = split.any_scores()
     if some is None:
         return [f"## On {split.title}", "Not measured yet."]
-    columns = [*COLUMNS, *([claim.metric] if claim.metric not in COLUMNS else [])]
-    rows = [["chance", *(f"{some.chance()[column]:.1f}" for column in columns), ""]]
-    for label, by_seed in split.ranks.items():
+    columns = claim.yardstick.shown(claim.metric)
+    rows = []
+    if some.chance:
+        rows.append(["chance", *(f"{some.chance[column]:.1f}" for column in columns), ""])
+    for label, by_seed in split.scores.items():
+        if claim.variant(label).figure is not None:
+            continue
         values = [split.figures(label, column) for column in columns]
         cells = [mean_and_spread(one) if one else "–" for one in values]
         rows.append([label, *cells, str(len(by_seed))])
-    counts = f"{len(some.image_to_text):,} pictures, {len(some.text_to_image):,} texts"
-    head = ["", *map(metric_name, columns), "seeds"]
+    counts = ", ".join(f"{count:,} {what}" for what, count in some.counts.items())
+    head = ["", *(claim.yardstick.metrics[column] for column in columns), "seeds"]
     return [
         f"## On {split.title}",
-        f"Recall in per cent, mean ± standard deviation over seeds ({counts}).",
+        f"{claim.yardstick.unit}, mean ± standard deviation over seeds ({counts}).",
         table(head, rows),
     ]
 
 
 def _differences(findings: Findings) -> list[str]:
-    if not any(split.comparisons for split in findings.splits):
+    found = [(split, one) for split in findings.splits for one in split.comparisons]
+    if not found:
         return []
-    rows = [
-        [f"{one.better} > {one.worse}", split.title, one.verdict, *_tested(one)]
-        for split in findings.splits
-        for one in split.comparisons
-    ]
-    head = ["expected", "on", "verdict", "difference", "each seed", "95 % over pictures", "p, queries", "p, seeds"]
-    return [f"## Differences in {metric_name(findings.claim.metric)}", table(head, rows, words=3)]
+    rows = [[f"{one.better} > {one.worse}", split.title, one.verdict, *_tested(one)] for split, one in found]
+    head = ["expected", "on", "verdict", "difference", "each seed", "95 % over pictures", "p, pictures", "p, seeds"]
+    whole = (
+        f"{findings.claim.metric_name} is a figure of a split as a whole and no sum over its pictures, so there is no "
+        "test over pictures: the verdict rests on the seeds alone."
+    )
+    parts = [f"## Differences in {findings.claim.metric_name}", table(head, rows, words=3)]
+    return [*parts, whole] if any(one.p_pictures is None for _, one in found) else parts
 
 
 def _tested(one: Comparison) -> list[str]:
@@ -134,8 +144,8 @@ def _tested(one: Comparison) -> list[str]:
     return [
         f"{one.mean:+.1f}{spread}",
         ", ".join(f"{value:+.1f}" for value in one.differences),
-        f"{one.interval[0]:+.1f} … {one.interval[1]:+.1f}",
-        _p(one.p_queries),
+        f"{one.interval[0]:+.1f} … {one.interval[1]:+.1f}" if one.interval is not None else "–",
+        _p(one.p_pictures) if one.p_pictures is not None else "–",
         _p(one.p_seeds) if one.p_seeds is not None else "–",
     ]
 
@@ -148,7 +158,8 @@ def _published(claim: Claim) -> list[str]:
     parts = []
     for one in claim.published:
         rows = [[label, f"{value:.1f}"] for label, value in one.values.items()]
-        parts += [f"{one.data}, {metric_name(one.metric)}; from {one.source}:", table(["", one.metric], rows)]
+        name = claim.yardstick.metrics[one.metric]
+        parts += [f"{one.data}, {name}; from {one.source}:", table(["", name], rows)]
     intro = "Other data, other features, longer training: only the direction can be compared."
     return ["## Published", intro, *parts] if parts else []
 
@@ -156,8 +167,8 @@ def _published(claim: Claim) -> list[str]:
 def _making(findings: Findings, request: Request) -> list[str]:
     lines = [f"```console\n$ {command_of(findings, request)}\n```"]
     for name in dict.fromkeys(split.data for split in findings.splits):
-        if footings()[name].note:
-            lines.append(f"*{name}*: {footings()[name].note}.")
+        if note := footings()[name].note_for(findings.claim.system):
+            lines.append(f"*{name}*: {note}.")
     if findings.facts:
         seconds = [float(facts["seconds"]) for facts in findings.facts.values() if "seconds" in facts]
         devices = sorted({str(facts.get("device", "unknown")) for facts in findings.facts.values()})

@@ -6,12 +6,16 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from saccade.claims.claim import Claim, ClaimData, Variant
+from saccade.claims.yardstick import Yardstick
+from saccade.claims.yardsticks import YARDSTICKS, yardstick_of
 from saccade.config import load_yaml, to_dict
 from saccade.errors import SaccadeError, did_you_mean
+from saccade.models import entry
 from saccade.training.run import RunConfig, run_config
 
 FOOTING = Path(__file__).parent / "footing.yaml"
@@ -32,32 +36,57 @@ NO_MATTER = {  # settings that say where and how a run is carried out, not what 
 
 
 @dataclass(frozen=True)
+class TaskFooting:
+    """What the runs of one task have in common beside that."""
+
+    settings: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Footing:
     """What every run on a data set has in common."""
 
     name: str
     splits: tuple[str, ...]
     settings: tuple[str, ...] = ()
+    tasks: Mapping[str, TaskFooting] = field(default_factory=dict)
     systems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # further settings of some systems
     note: str = ""
 
     def of(self, system: str) -> list[str]:
         """The settings of every run of a system on this data set."""
-        return [f"data={self.name}", *self.settings, *self.systems.get(system, ())]
+        shared = (*self.settings, *self._task(system).settings)
+        return [f"data={self.name}", *shared, *self.systems.get(system, ())]
+
+    def note_for(self, system: str) -> str:
+        """What a reader should know of the runs of a system here."""
+        return "; ".join(note for note in (self.note, self._task(system).note) if note)
+
+    def _task(self, system: str) -> TaskFooting:
+        return self.tasks.get(entry(system).task, TaskFooting())
 
 
-def footings() -> dict[str, Footing]:
+@cache
+def footings() -> Mapping[str, Footing]:
     """The data sets that claims are measured on, in the order of `footing.yaml`."""
-    return {
-        name: Footing(
-            name,
-            tuple(given["splits"]),
-            tuple(given.get("settings", ())),
-            {system: tuple(words) for system, words in given.get("systems", {}).items()},
-            given.get("note", ""),
-        )
-        for name, given in load_yaml(FOOTING).items()
+    return {name: _footing(name, given) for name, given in load_yaml(FOOTING).items()}
+
+
+def _footing(name: str, given: Mapping[str, Any]) -> Footing:
+    tasks = {
+        task: TaskFooting(tuple(own.get("settings", ())), own.get("note", ""))
+        for task, own in given.get("tasks", {}).items()
     }
+    for task in tasks:
+        if task not in YARDSTICKS:
+            raise SaccadeError(
+                f'{FOOTING}: {name}.tasks: there is no task "{task}"{did_you_mean(task, YARDSTICKS)} '
+                f"(there are: {', '.join(YARDSTICKS)})"
+            )
+    systems = {system: tuple(words) for system, words in given.get("systems", {}).items()}
+    splits, settings = tuple(given["splits"]), tuple(given.get("settings", ()))
+    return Footing(name, splits, settings, tasks, systems, given.get("note", ""))
 
 
 @dataclass(frozen=True)
@@ -91,6 +120,10 @@ class Run:
     tables: bool = False  # an ensemble needs the similarities themselves
 
     @property
+    def yardstick(self) -> Yardstick:
+        return yardstick_of(self.config.system)
+
+    @property
     def seed(self) -> int:
         return self.config.trainer.seed
 
@@ -113,12 +146,12 @@ def splits_of(data: ClaimData) -> tuple[str, ...]:
 
 
 def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: Request) -> Run:
-    """The training behind a variant that is no ensemble."""
+    """The training behind a variant that has one."""
     shared = footings()[data.name].of(variant.system)
     if request.root is not None and data.name != "world":
         shared.append(f"root={request.root}")
     try:
-        config = run_config(variant.system, [*shared, *data.settings, *variant.settings, *request.words])
+        config = run_config(variant.system, [*shared, *data.settings, *variant.words(data.name), *request.words])
         base = run_config(variant.system, [*shared, *request.words])
     except SaccadeError as error:
         raise SaccadeError(f'claim {claim.name}, variant "{variant.label}" on {data.name}: {error}') from error
@@ -138,7 +171,7 @@ def plan(claims: Sequence[Claim], request: Request) -> list[Run]:
             for claim in claims:
                 for data in data_of(claim, [name]):
                     for variant in claim.variants:
-                        if not variant.ensemble:
+                        if variant.trained:
                             run = run_of(claim, variant, data, seed, request)
                             runs[run.name] = _joined(runs.get(run.name), run)
     return list(runs.values())

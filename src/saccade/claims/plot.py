@@ -11,21 +11,14 @@ import numpy as np
 from saccade.claims.findings import Findings, SplitFindings
 from saccade.explain.reading import PALETTE
 from saccade.files import atomic_file
-from saccade.metrics import WAYS
 
 INK, FAINT = "#1d2429", "#8a949c"
 PANEL_WIDTH, ROW_HEIGHT = 2.55, 0.46  # inches
 
 
-def metric_name(metric: str) -> str:
-    """`t2i_r5` as readers know it: text→picture R@5."""
-    way, _, cutoff = metric.partition("_r")
-    return f"{WAYS[way]} R@{cutoff}" if cutoff else "rsum"
-
-
 def draw_claim(findings: Findings, path: Path) -> bool:
     """Draw what was measured; False, and no file, if that is nothing."""
-    panels = [split for split in findings.splits if split.any_ranks() is not None]
+    panels = [split for split in findings.splits if split.any_scores() is not None]
     if not panels:
         return False
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -42,9 +35,7 @@ def draw_claim(findings: Findings, path: Path) -> bool:
         height = ROW_HEIGHT * len(labels) / size[1]
         axes = figure.add_axes((x, below / size[1], (PANEL_WIDTH - 0.35) / size[0], height))
         _draw_panel(axes, split, labels, findings.claim.metric, named=column == 0)
-    figure.text(
-        left / size[0], 0.06 / size[1], metric_name(findings.claim.metric), fontsize=8, color=FAINT, va="bottom"
-    )
+    figure.text(left / size[0], 0.06 / size[1], findings.claim.metric_name, fontsize=8, color=FAINT, va="bottom")
     with atomic_file(path) as temporary:
         figure.savefig(temporary, format="png", metadata={"Software": None})
     return True

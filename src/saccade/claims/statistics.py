@@ -1,7 +1,8 @@
-"""Is a difference more than luck? Over seeds by a paired t-test, over queries by flipping signs; the verdict's rule.
+"""Is a difference more than luck? Over seeds by a paired t-test, over pictures by flipping signs; the verdict's rule.
 
 The tests ask different questions. Seeds: would other weights and another order of the pictures turn the result round?
-Queries: would other pictures? A handful of seeds says little by itself, so the verdict wants both.
+Pictures: would others? A handful of seeds says little by itself, so the verdict wants both, where the metric is a sum
+over pictures.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from saccade.claims.measure import QueryRanks
-from saccade.metrics import CUTOFFS, WAYS
+from saccade.claims.scores import Scores
 
 DRAWS = 10_000
 LEVEL = 0.05
@@ -45,33 +45,20 @@ class Comparison:
     mean: float
     spread: float | None  # standard deviation over seeds
     p_seeds: float | None  # paired t-test, two-sided
-    p_queries: float  # signs flipped picture by picture, two-sided
-    interval: tuple[float, float]  # 95 % of bootstrap means over pictures
+    p_pictures: float | None  # signs flipped picture by picture, two-sided; None: the metric is no sum over pictures
+    interval: tuple[float, float] | None  # 95 % of bootstrap sums over pictures
     verdict: Verdict
 
 
-def contributions(found: QueryRanks, metric: str) -> Float[np.ndarray, " image"]:
-    """The metric as a sum over pictures: what a picture and its own captions, as queries, add to it."""
-    images, texts = len(found.image_to_text), len(found.text_to_image)
-    wanted = [(way, k) for way in WAYS for k in CUTOFFS if metric in ("rsum", f"{way}_r{k}")]
-    total = np.zeros(images)
-    for way, k in wanted:
-        if way == "i2t":
-            total += 100.0 / images * (found.image_to_text < k)
-        else:
-            hits = (found.text_to_image < k).astype(float)
-            total += 100.0 / texts * np.bincount(found.image_of_text, weights=hits, minlength=images)
-    return total
-
-
 def compare(
-    better: str, worse: str, found: Sequence[tuple[int, QueryRanks, QueryRanks]], metric: str, draws: int = DRAWS
+    better: str, worse: str, found: Sequence[tuple[int, Scores, Scores]], metric: str, draws: int = DRAWS
 ) -> Comparison:
-    """Compare two variants over the seeds that both have: (seed, ranks of the better, ranks of the worse)."""
-    by_picture = np.stack([contributions(a, metric) - contributions(b, metric) for _, a, b in found])
-    differences = [float(value) for value in by_picture.sum(axis=1)]
-    over_seeds = by_picture.mean(axis=0)
-    p_queries = sign_flip(over_seeds, draws)
+    """Compare two variants over the seeds that both have: (seed, scores of the better, scores of the worse)."""
+    differences = [a.figures[metric] - b.figures[metric] for _, a, b in found]
+    p_seeds, p_pictures, interval = paired_t(differences), None, None
+    if all(metric in one.by_picture for _, *both in found for one in both):
+        over_seeds = np.mean([a.by_picture[metric] - b.by_picture[metric] for _, a, b in found], axis=0)
+        p_pictures, interval = sign_flip(over_seeds, draws), bootstrap(over_seeds, draws)
     return Comparison(
         better,
         worse,
@@ -79,18 +66,18 @@ def compare(
         tuple(differences),
         mean=float(np.mean(differences)),
         spread=float(np.std(differences, ddof=1)) if len(differences) > 1 else None,
-        p_seeds=paired_t(differences),
-        p_queries=p_queries,
-        interval=bootstrap(over_seeds, draws),
-        verdict=judge(differences, p_queries),
+        p_seeds=p_seeds,
+        p_pictures=p_pictures,
+        interval=interval,
+        verdict=judge(differences, p_seeds if p_pictures is None else p_pictures),
     )
 
 
-def judge(differences: Sequence[float], p_queries: float) -> Verdict:
-    """The rule of docs/claims/index.md."""
-    if len(differences) < 2:
+def judge(differences: Sequence[float], p: float | None) -> Verdict:
+    """The rule of docs/claims/index.md; `p` is that over pictures, or over seeds where pictures have no part."""
+    if len(differences) < 2 or p is None:
         return "too few seeds"
-    sure = p_queries < LEVEL
+    sure = p < LEVEL
     if np.mean(differences) > 0:
         return "holds" if sure and min(differences) > 0 else "direction right, not significant"
     return "opposite" if sure and max(differences) < 0 else "does not hold"

@@ -40,14 +40,16 @@ class DataConfig:
     test_split: str = "test"
     limit: int | None = None  # at most so many pictures of each split
     in_memory: bool = False  # read all regions once and keep them on the training device: quicker, where they fit
-    eye: str = "grid"  # what sees the photos of data sets that are photos: grid, bottomup, grid:efficientnet-lite2 …
+    eye: str = (
+        "grid"  # what sees photos: grid, bottomup, grid:efficientnet-lite2 …; the world: its own eye, or grid:world/7
+    )
     language: str = "en"  # of the captions, where a data set has several
     seed: int = 0  # the world's
     pictures: int = 2000  # the world's size
 
 
 def source(name: str) -> Callable[[Reader], Reader]:
-    """Register `open(split, root, **options)` under a name; options are `seed`, `pictures` and `language`.
+    """Register `open(split, root, **options)` under a name; options are `seed`, `pictures`, `language` and `eye`.
 
     It returns CaptionedImages (regions) or CaptionedPhotos, which `open_split` lets an eye see.
     """
@@ -91,7 +93,10 @@ def _read_split(config: DataConfig, split: str) -> CaptionedImages | CaptionedPh
             )
         importlib.import_module(MODULES[config.name])
     reader = _sources[config.name]
-    options: dict[str, Any] = {"seed": config.seed, "pictures": config.pictures, "language": config.language}
+    options: dict[str, Any] = {
+        name: getattr(config, name)
+        for name in ("seed", "pictures", "language", "eye")  # what a reader may ask for
+    }
     parameters = inspect.signature(reader).parameters.values()
     if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         options = {k: v for k, v in options.items() if k in {p.name for p in parameters}}

@@ -27,8 +27,14 @@ BATCH = 64  # pictures seen at once
 
 
 @source("world")
-def open_world(split: str, root: Path | None = None, seed: int = 0, pictures: int = 2000) -> CaptionedImages:
-    """One split of the world of `pictures` pictures and this seed. `root`, if given, is where the world is kept."""
+def open_world(
+    split: str, root: Path | None = None, seed: int = 0, pictures: int = 2000, eye: str = "world"
+) -> CaptionedImages:
+    """One split of the world of `pictures` pictures and this seed. `root`, if given, is where the world is kept.
+
+    The world is seen by its own eye, or as cells of that eye's map with `grid:world/7` and the like; an eye for photos,
+    which the settings name for data sets of photos, does not look at it.
+    """
     check_world(split, pictures)
     config = WorldConfig(pictures=pictures, seed=seed)
     with progress_bar("making the world") as tell:
@@ -36,8 +42,8 @@ def open_world(split: str, root: Path | None = None, seed: int = 0, pictures: in
     part = world.split(split)
     if not len(part):
         raise SaccadeError(f'a world of {pictures} pictures has none for the split "{split}": give pictures=2000 or so')
-    eye = load_eye("world")
-    store = see_split(part, eye, features_folder(config, eye) / split)
+    seeing = load_eye(eye if eye.startswith("grid:world") else "world")
+    store = see_split(part, seeing, features_folder(config, seeing) / split)
     texts = [[caption.text for caption in part.captions(i)] for i in range(len(part))]
     return CaptionedImages(
         name="world",
@@ -45,7 +51,7 @@ def open_world(split: str, root: Path | None = None, seed: int = 0, pictures: in
         images=store,
         texts=tuple(text for own in texts for text in own),
         image_of_text=np.repeat(np.arange(len(part), dtype=np.int64), [len(own) for own in texts]),
-        eye="world",
+        eye=seeing.name,
     )
 
 

@@ -51,7 +51,7 @@ IMPORTERS: dict[str, Importer] = {
     "updown": import_updown,
 }
 
-WITH_WORDS = frozenset({"adaptive", "show_attend_tell", "updown"})  # their words lie in or beside the checkpoint
+WITH_WORDS = frozenset({"adaptive", "sgae", "show_attend_tell", "updown"})  # words lie in or beside the checkpoint
 
 __all__ = [
     "IMPORTERS",

@@ -18,9 +18,9 @@ from saccade.interop.sgae import OfficialSgae, read_sgae
 from saccade.interop.verification import Case, load_arrays, verifier
 from saccade.language.vocabulary import START
 from saccade.models import Sgae
-from saccade.models.sgae import SeenGraph
 from saccade.nn.picture_graph import PlainPictureGraph
 from saccade.nn.scene_graph import GraphNodes
+from saccade.nn.seen_graph import SeenGraph
 
 TOLERANCE = 1e-5
 MODE = re.compile(r"mode(\d)_(?:rela(\d)_)?")

@@ -19,10 +19,10 @@ from functools import cache
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from saccade.batch import Batch, CaptionState, RegionBatch, SceneGraphBatch, TextBatch, Thought
+from saccade.batch import CaptionState, RegionBatch, SceneGraphBatch, TextBatch, Thought
 from saccade.errors import SaccadeError
 from saccade.language import Parser, Vocabulary, load_parser
 from saccade.language.graph_words import graph_words
@@ -34,6 +34,7 @@ from saccade.nn.look import Look, found
 from saccade.nn.picture_graph import PictureGraph, PlainPictureGraph, to_sentences
 from saccade.nn.region_embedding import RegionBatchNorm, RegionEmbedding, mean_region
 from saccade.nn.scene_graph import GraphNodes, SceneGraphConvolution, without_edges
+from saccade.nn.seen_graph import ReadGraph, SeenGraph
 from saccade.nn.spatial_graph import spatial_graph, spatial_words
 from saccade.nn.top_down import TopDown, TopDownMemory
 
@@ -50,8 +51,10 @@ class SgaeConfig:
     attention_dim: int = 512
     dictionary: bool = True  # False: the LSTMs look at the nodes as the convolutions left them
     entries: int = 10_000  # of the dictionary
+    entry_spread: float = 0.0  # how far entries start apart; 0: all between 0 and 0.01, as in the released code
     dictionary_rate: float = 1.0  # how fast it learns beside the rest; the paper has 0.02 once it comes from sentences
     fusion: Literal["paper", "released"] = "paper"  # released: what is seen, and D's reading of it, are looked at apart
+    fusion_norm: bool = False  # layer normalisation of what is fused, which a high learning rate needs
     relations: bool = True  # False: things alone, nobody hears from neighbours
     neighbours: int = 2  # of a region, where pictures come without graphs and boxes tell who stands how to whom
     sentence_steps: int = 0  # first lessons: sentences from their graphs, without the dictionary
@@ -66,7 +69,7 @@ class SgaeConfig:
         for name in ("entries", "attention_dim", "dim", "word_dim"):
             if getattr(self, name) < 1:
                 raise SaccadeError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("neighbours", "sentence_steps", "dictionary_steps"):
+        for name in ("neighbours", "sentence_steps", "dictionary_steps", "entry_spread"):
             if getattr(self, name) < 0:
                 raise SaccadeError(f"{name} must not be negative, but is {getattr(self, name)}")
         if not self.dictionary_rate > 0:
@@ -77,33 +80,6 @@ class SgaeConfig:
             raise SaccadeError(
                 "one_speaker=true goes with fusion=paper: else pictures are told from more than sentences"
             )
-
-
-@dataclass(frozen=True)
-class SeenGraph(Batch):
-    """A picture's nodes, and where among its regions each stands."""
-
-    nodes: Float[Tensor, "row node dim"]
-    keys: Float[Tensor, "row node attention"]
-    mask: Bool[Tensor, "row node"]
-    places: Int[Tensor, "row node 2"]
-    regions: Bool[Tensor, "row region"]
-    whole: Float[Tensor, "row dim"]
-    reworded: Float[Tensor, "row node dim"] | None = None  # D's reading of the nodes, where it stands beside them
-    reworded_keys: Float[Tensor, "row node attention"] | None = None
-
-    def on_regions(self, weights: Float[Tensor, "row node"]) -> Float[Tensor, "row region"]:
-        """A relation is looked at where its two things are, an attribute where its thing is."""
-        halves = (weights / 2 * self.mask)[:, :, None].expand(-1, -1, 2)
-        return weights.new_zeros(self.regions.shape).scatter_add(1, self.places.flatten(1), halves.flatten(1))
-
-
-@dataclass(frozen=True)
-class ReadGraph(SeenGraph):
-    """A sentence's nodes, which stand nowhere in a picture."""
-
-    def on_regions(self, weights: Float[Tensor, "row node"]) -> Float[Tensor, "row region"]:
-        return weights.new_zeros(self.regions.shape)
 
 
 @register(
@@ -125,15 +101,18 @@ class Sgae(Listener):
         self.regions = RegionEmbedding(config.region_dim, dim, config.region_norm, config.dropout)
         self.whole = nn.Linear(config.region_dim, dim)
         if config.dictionary:
-            self.dictionary = Dictionary(config.entries, dim)  # D
+            self.dictionary = Dictionary(config.entries, dim, config.entry_spread)  # D
 
         self.sentence_graph = SceneGraphConvolution(config.word_dim, dim, config.dropout)
         if not config.one_speaker:
             self.sentence_look = Look(dim, dim, config.attention_dim)
             self.sentence_lstms = TopDown(config.word_dim, dim, dim, dim)
 
-        graph = PlainPictureGraph if apart else PictureGraph
-        self.picture_graph: nn.Module = graph(config.word_dim, dim, config.dropout)
+        self.picture_graph: nn.Module = (
+            PlainPictureGraph(config.word_dim, dim, config.dropout)
+            if apart
+            else PictureGraph(config.word_dim, dim, config.dropout, config.fusion_norm)
+        )
         self.picture_look = Look(dim, dim, config.attention_dim)
         beside = apart and config.dictionary
         if beside:

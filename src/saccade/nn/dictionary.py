@@ -16,11 +16,15 @@ def read_out(asked: Float[Tensor, "*item dim"], entries: Float[Tensor, "entry di
 
 
 class Dictionary(nn.Module):
-    """D: entries that learn what is said of what, whatever they are asked from: a sentence or a picture."""
+    """D: entries that learn what is said of what, whatever they are asked from: a sentence or a picture.
 
-    def __init__(self, count: int, dim: int) -> None:
+    They start between 0 and 0.01, nearly alike, and take long to part; with a `spread` they differ from the start.
+    """
+
+    def __init__(self, count: int, dim: int, spread: float = 0.0) -> None:
         super().__init__()
-        self.entries = nn.Parameter(torch.rand(count, dim) / 100)
+        start = torch.randn(count, dim) * spread if spread else torch.rand(count, dim) / 100
+        self.entries = nn.Parameter(start)
 
     def forward(self, asked: Float[Tensor, "*item dim"]) -> Float[Tensor, "*item dim"]:
         return read_out(asked, self.entries)

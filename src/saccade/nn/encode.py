@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int, Int64
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -102,14 +102,6 @@ class WordEncoder(nn.Module):
         self.embed = nn.Embedding(vocabulary, word_dim)
         nn.init.uniform_(self.embed.weight, -0.1, 0.1)
         self.rnn = SentenceGru(word_dim, dim, layers, bidirectional)
-
-    @torch.no_grad()
-    def set_vectors(self, matrix: Float[Tensor, "word width"], rows: Int64[Tensor, " word"]) -> None:
-        """Start these words from known vectors, which fill the first columns; further columns keep their start."""
-        width, word_dim = matrix.shape[1], self.embed.embedding_dim
-        if width > word_dim:
-            raise SaccadeError(f"word vectors of {width} numbers do not fit into word_dim={word_dim}: make it {width}")
-        self.embed.weight[rows, :width] = matrix.to(self.embed.weight)
 
     def forward(self, texts: TextBatch) -> Float[Tensor, "text word dim"]:
         states: Tensor = at_least_float32(self.rnn(self.dropout(self.embed(texts.tokens)), texts.lengths))

@@ -17,18 +17,22 @@ Hear = Callable[[Tensor], Tensor]  # word ids → vectors
 
 
 class Fusion(nn.Module):
-    """u = ReLU(W₁ e + W₂ v) − (W₁ e − W₂ v)²: high where a word and what is seen agree."""
+    """u = ReLU(W₁ e + W₂ v) − (W₁ e − W₂ v)²: high where a word and what is seen agree.
 
-    def __init__(self, word_dim: int, seen_dim: int, dim: int) -> None:
+    Squares run away when a fresh model learns fast; with `norm` every u has mean 0 and variance 1.
+    """
+
+    def __init__(self, word_dim: int, seen_dim: int, dim: int, norm: bool = False) -> None:
         super().__init__()
         self.word = nn.Linear(word_dim, dim)
         self.seen = nn.Linear(seen_dim, dim)
+        self.norm = nn.LayerNorm(dim) if norm else nn.Identity()
 
     def forward(
         self, word: Float[Tensor, "*node word"], seen: Float[Tensor, "*node seen"]
     ) -> Float[Tensor, "*node dim"]:
         one, other = self.word(word), self.seen(seen)
-        fused: Tensor = (one + other).relu() - (one - other).square()
+        fused: Tensor = self.norm((one + other).relu() - (one - other).square())
         return fused
 
 
@@ -39,12 +43,12 @@ class PictureGraph(nn.Module):
     of words, as R(x; D) reads the dictionary: e = softmax((W v) Eᵀ) E.
     """
 
-    def __init__(self, word_dim: int, dim: int, dropout: float) -> None:
+    def __init__(self, word_dim: int, dim: int, dropout: float, norm: bool = False) -> None:
         super().__init__()
         self.guess = nn.Linear(dim, word_dim)
-        self.object = Fusion(word_dim, dim, dim)
-        self.relation = Fusion(word_dim, dim, dim)
-        self.attribute = Fusion(word_dim, dim, dim)
+        self.object = Fusion(word_dim, dim, dim, norm)
+        self.relation = Fusion(word_dim, dim, dim, norm)
+        self.attribute = Fusion(word_dim, dim, dim, norm)
         self.convolution = SceneGraphConvolution(dim, dim, dropout)
 
     def forward(
