@@ -46,6 +46,19 @@ def test_without_a_word_all_finished_runs_take_part(tmp_path: Path, capsys: pyte
     assert {row["system"]: len(row["models"]) for row in single} == {"scan": 2, "vse": 2}
 
 
+def test_a_page_is_written_anew_from_figures_measured_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, figures, again = tmp_path / "board.md", tmp_path / "board.json", tmp_path / "again.md"
+    assert saccade_command("leaderboard", "runs/scan-0", "runs/vse-0", "-o", first, "--json", figures) == 0
+    assert saccade_command("leaderboard", "--from", figures, "-o", again) == 0
+    assert again.read_text() == first.read_text()
+    capsys.readouterr()
+    assert "give no models" in sentence(capsys, "leaderboard", "runs/scan-0", "--from", figures)
+    (tmp_path / "other.json").write_text('{"rows": [{}]}')
+    assert "other.json is no leaderboard" in sentence(capsys, "leaderboard", "--from", tmp_path / "other.json")
+
+
 def test_words_choose_models_names_data_and_split(place: Path, tmp_path: Path) -> None:
     out, words = tmp_path / "board.json", [f"root={place / 'features'}", "split=dev"]
     assert saccade_command("leaderboard", "mine=runs/scan-0,runs/scan-1", "runs/vse-0", *words, "--json", out) == 0

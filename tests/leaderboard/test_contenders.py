@@ -34,12 +34,12 @@ def test_runs_that_differ_by_chance_are_one_contender(tmp_path: Path, features: 
     ]
 
 
-def test_settings_that_all_share_are_no_part_of_a_name(tmp_path: Path, features: Path) -> None:
+def test_settings_that_a_system_s_runs_share_are_no_part_of_a_name(tmp_path: Path, features: Path) -> None:
     runs = [make_run(tmp_path / system, features, system, ("epochs=7",)) for system in ("scan", "vse")]
     assert [one.variant for one in group_runs([str(run) for run in runs])] == ["", ""]
     other = make_run(tmp_path / "longer", features, words=("epochs=9",))
     named = group_runs([str(run) for run in (*runs, other)])
-    assert [one.variant for one in named] == ["epochs=7", "epochs=7", "epochs=9"]
+    assert [one.variant for one in named] == ["epochs=7", "", "epochs=9"]
 
 
 def test_named_groups_are_taken_as_given(tmp_path: Path, features: Path) -> None:

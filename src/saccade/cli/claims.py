@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from saccade.cli.device import Device
+from saccade.cli.device import check_device
 from saccade.errors import SaccadeError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def claims(
     ] = None,
     lean: Annotated[bool, typer.Option("--lean", help="Keep what was measured of a run, not its weights.")] = False,
     report: Annotated[bool, typer.Option("--report", help="Train nothing: write reports from what is there.")] = False,
-    device: Device = "cpu",
+    device: Annotated[str, typer.Option(help="Where the runs are trained: cpu, cuda, cuda:1 …")] = "cpu",
 ) -> None:
     """Put papers' claims to the test: train each variant over several seeds, compare them, say whether it holds.
 
@@ -62,8 +62,10 @@ def claims(
     wanted = claim_names() if "all" in chosen else dict.fromkeys(chosen)
     asked = [load_claim(name) for name in wanted]
     request = Request(tuple(dict.fromkeys(data or ["world"])), seeds, words, root, device)
-    if not report:
+    if not report:  # a report can be written where the runs were not trained
         from saccade.cli.side_by_side import cores
+
+        check_device(device)
 
         outcome = run_claims(asked, request, runs, jobs, max(1, cores() // jobs), minutes, lean, console)
         _tell(console, outcome)

@@ -170,17 +170,17 @@ def _weights(text: str, models: int) -> list[float]:
 def _table(title: str, rows: Mapping[str, Mapping[str, float]]) -> Table:
     table = recall_table(title)
     for name, figures in rows.items():
-        table.add_row(escape(name), *(f"{figures[key]:.1f}" for key in (*RECALLS, "rsum")))
+        table.add_row(escape(name), *(f"{figures[key]:.1f}" for key in ("rsum", *RECALLS)))
     return table
 
 
 def recall_table(title: str) -> Table:
-    """The headings: a name, the six recalls, rsum; narrow, so that names have room in a terminal."""
+    """The headings: a name, rsum, the six recalls; narrow, so that names have room in a terminal."""
     table = Table(title=escape(title), title_justify="left")
     table.add_column("\n\nmodel", overflow="fold")
+    table.add_column("\n\nrsum", justify="right", no_wrap=True)
     for way in WAYS.values():
         first = way.replace("→", "\n→")
         for k in CUTOFFS:
             table.add_column(f"{first}\nR@{k}" if k == CUTOFFS[0] else f"\n\nR@{k}", justify="right", no_wrap=True)
-    table.add_column("\n\nrsum", justify="right", no_wrap=True)
     return table

@@ -41,6 +41,10 @@ def leaderboard(
             "--ensembles", help="Also average: the seeds of each row, one model of each system, and all there are."
         ),
     ] = False,
+    again: Annotated[
+        Path | None,
+        typer.Option("--from", help="Measure nothing: show, and write anew, what an earlier --json FILE holds."),
+    ] = None,
     device: Device = "cpu",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write a page (Markdown) that says what each column means.")
@@ -57,29 +61,42 @@ def leaderboard(
 
     Example: saccade leaderboard --runs runs/claims/world --ensembles -o docs/results/leaderboard-world.md
     """
-    from saccade.files import write_json, write_text
-    from saccade.leaderboard import board_figures, board_page, draw_board, measure_board
-    from saccade.progress import progress_bar
-    from saccade.tasks import SplitForModels
+    from saccade.files import read_json, write_json, write_text
+    from saccade.leaderboard import board_figures, board_from, board_page, draw_board
 
-    given = models or []
-    named = {k: v.split(",") for k, _, v in (w.partition("=") for w in given if "=" in w and not is_data_word(w))}
-    folders, words, split = sort_words([word for word in given if "=" not in word or is_data_word(word)], split)
-    below = runs or ([] if folders or named or not Path("runs").is_dir() else [Path("runs")])
     console = Console()
-    contenders, trained_on = _contenders(console, folders, named, below, words)
-    config = with_words(trained_on, words)
-    with progress_bar("scoring") as tell:
-        split_for_models = SplitForModels(config, split or config.test_split)
-        board = measure_board(contenders, split_for_models, device, ensembles, tell)
+    if again is not None:
+        if models or runs:
+            raise SaccadeError("--from shows what was measured before: give no models or runs with it")
+        board, command = board_from(read_json(again), str(again))
+    else:
+        board, command = _measured(console, models or [], runs or [], split, ensembles, device)
     console.print(_recalls(board), _costs(board), sep="\n")
-    command = _command(given, below if runs else [], split, ensembles, device)
     if plot:
         draw_board(board, plot)
     if out:
         write_text(out, board_page(board, command, _link(plot, out) if plot else None))
     if json_file:
         write_json(json_file, board_figures(board, command))
+
+
+def _measured(
+    console: Console, given: list[str], runs: list[Path], split: str | None, ensembles: bool, device: str
+) -> tuple[Board, str]:
+    """The board of these models, and the command that makes it anew."""
+    from saccade.leaderboard import measure_board
+    from saccade.progress import progress_bar
+    from saccade.tasks import SplitForModels
+
+    named = {k: v.split(",") for k, _, v in (w.partition("=") for w in given if "=" in w and not is_data_word(w))}
+    folders, words, split = sort_words([word for word in given if "=" not in word or is_data_word(word)], split)
+    below = runs or ([] if folders or named or not Path("runs").is_dir() else [Path("runs")])
+    contenders, trained_on = _contenders(console, folders, named, below, words)
+    config = with_words(trained_on, words)
+    with progress_bar("scoring") as tell:
+        split_for_models = SplitForModels(config, split or config.test_split)
+        board = measure_board(contenders, split_for_models, device, ensembles, tell)
+    return board, _command(given, below if runs else [], split, ensembles, device)
 
 
 def _contenders(
@@ -128,8 +145,8 @@ def _recalls(board: Board) -> Table:
         rows = board.of_kind(kind)
         best = best_cells(rows)
         for i, row in enumerate(rows):
-            cells = [f"{mean([one[key] for one in row.figures]):.1f}" for key in RECALLS]
-            cells.append(mean_and_spread([one["rsum"] for one in row.figures]))
+            cells = [mean_and_spread([one["rsum"] for one in row.figures])]
+            cells += [f"{mean([one[key] for one in row.figures]):.1f}" for key in RECALLS]
             cells = [f"[bold green]{cell}[/]" if (i, j) in best else cell for j, cell in enumerate(cells)]
             table.add_row(escape(row.name), *cells, end_section=i == len(rows) - 1)
     table.add_row("chance", *(f"{board.chance[key]:.1f}" for key in FIGURES))

@@ -2,7 +2,7 @@
 
 from saccade.leaderboard.board import Board, Row, measure_board
 from saccade.leaderboard.contenders import Contender, finished_runs, group_runs
-from saccade.leaderboard.page import board_figures, board_page
+from saccade.leaderboard.page import board_figures, board_from, board_page
 from saccade.leaderboard.plot import draw_board
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Contender",
     "Row",
     "board_figures",
+    "board_from",
     "board_page",
     "draw_board",
     "finished_runs",

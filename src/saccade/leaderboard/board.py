@@ -135,6 +135,7 @@ def _ensembles(measured: Sequence[Measured], owners: Int[np.ndarray, " text"]) -
     if len(plain) > 1:
         seeds = min(len(one.tables) for one in plain)
         names = " + ".join(one.contender.name for one in plain)
+        names = names if len(plain) < 4 else f"one of each of {len(plain)} systems"
         rows.append(row(names, [[(one, seed) for one in plain] for seed in range(seeds)]))
     everything = [(one, seed) for one in measured for seed in range(len(one.tables))]
     if len(everything) > 1 and all(len(everything) != len(row.models) for row in rows if len(row.figures) == 1):

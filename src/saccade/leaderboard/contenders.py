@@ -94,7 +94,7 @@ def _describe(data: DataConfig) -> str:
 def group_runs(folders: Sequence[str], named: Mapping[str, Sequence[str]] | None = None) -> list[Contender]:
     """Runs that differ by their seed alone together, models that are no runs each alone, named groups as given.
 
-    A variant's name gives the settings in which it is not its system's recipe, but none that all runs share.
+    A variant's name gives the settings in which it is not its system's recipe, but none that all its kin share.
     """
     runs = [folder for folder in dict.fromkeys(folders) if (Path(folder) / CONFIG).exists()]
     settings = {run: _dotted(settings_that_matter(load_run_config(run))) for run in runs}
@@ -104,9 +104,8 @@ def group_runs(folders: Sequence[str], named: Mapping[str, Sequence[str]] | None
     contenders = []
     for members in groups.values():
         own = settings[members[0]]
-        apart = {
-            key: value for key, value in _changes(own).items() if any(s.get(key) != value for s in settings.values())
-        }
+        kin = [other for other in settings.values() if other["system"] == own["system"]]
+        apart = {key: value for key, value in _changes(own).items() if any(s.get(key) != value for s in kin)}
         contenders.append(Contender(str(own["system"]), _words(apart), tuple(members)))
     for folder in dict.fromkeys(folders):
         if folder not in settings:

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from saccade.errors import SaccadeError
 from saccade.leaderboard.board import Board, Row
 from saccade.metrics import CUTOFFS, WAYS, mean_and_spread
 from saccade.tasks import Cost
 
 WIDTH = 120  # of a line of the page
 RECALLS = [f"{way}_r{k}" for way in WAYS for k in CUTOFFS]
-FIGURES = [*RECALLS, "rsum"]
-FIGURE_HEADINGS = [f"{way} R@{k}" if k == CUTOFFS[0] else f"R@{k}" for way in WAYS.values() for k in CUTOFFS] + ["rsum"]
+FIGURES = ["rsum", *RECALLS]  # what counts first, where a narrow page shows it
+FIGURE_HEADINGS = ["rsum"] + [f"{way} R@{k}" if k == CUTOFFS[0] else f"R@{k}" for way in WAYS.values() for k in CUTOFFS]
 COST_HEADINGS = ["parameters", "kB a picture", "ms a query", "s for all pairs", "MB for it"]
 
 
@@ -94,7 +95,7 @@ def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def _legend(board: Board) -> str:
     meanings = {
-        "variant": "the settings in which runs differ from their system's recipe, those that all share left out",
+        "variant": "the settings in which runs differ from their system's recipe, where a system has several variants",
         "kB a picture": "what an index must keep of a picture: the parts of its code that the score reads, in float32",
         "ms a query": f"encoding one text and scoring it against all {board.images:,} pictures, whose codes are there "
         "(the median over single queries, after a warm-up)",
@@ -110,6 +111,29 @@ def _legend(board: Board) -> str:
         )
     lines = [f"- **{name}**: {meaning}." for name, meaning in meanings.items()]
     return "\n".join(fill(line, WIDTH, subsequent_indent="  ") for line in lines)
+
+
+def board_from(values: Any, where: str) -> tuple[Board, str]:
+    """The board that `board_figures` wrote, and the command that measured it."""
+    try:
+        rows = tuple(
+            Row(
+                row["system"],
+                row["variant"],
+                row["kind"],
+                tuple(row["models"]),
+                tuple(row["figures"]),
+                Cost(**row["cost"]),
+            )
+            for row in values["rows"]
+        )
+        size = (values["pictures"], values["texts"])
+        board = Board(
+            values["data"], values["split"], *size, values["device"], rows, values["chance"], values["chosen_here"]
+        )
+        return board, str(values["command"])
+    except (KeyError, TypeError) as error:
+        raise SaccadeError(f"{where} is no leaderboard written by --json: {error}") from error
 
 
 def board_figures(board: Board, command: str) -> dict[str, Any]:
