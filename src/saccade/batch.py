@@ -293,6 +293,11 @@ class Told(Batch):
     sentinel: Float[Tensor, "text step"] | None = None
     extras: Mapping[str, Tensor] = field(default_factory=dict)
 
+    def missed(self, labels: Int[Tensor, "text step"], wanted: Bool[Tensor, "text step"]) -> Float[Tensor, "text step"]:
+        """−log p of each label; 0 where none is wanted."""
+        said = self.log_probabilities.gather(2, labels[:, :, None])[:, :, 0]
+        return -said.masked_fill(~wanted, 0)
+
 
 _RAGGED_AXES = {  # of every other tensor: (1,)
     "weights": (1, 2),

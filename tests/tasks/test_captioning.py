@@ -21,7 +21,7 @@ from saccade.metrics import cider_d
 from saccade.models import UpDown, UpDownConfig, load_model
 from saccade.models.captioner import Captioner
 from saccade.tasks import CaptioningConfig, CaptioningTask, caption_all, caption_figures, references_of
-from saccade.tasks.captioning import cut, evenly_missed, missed_labels
+from saccade.tasks.captioning import cut, evenly_missed
 from saccade.tasks.self_critical import RewardConfig, mean_of_others, policy_loss
 from saccade.training import Trainer, TrainerConfig, seed_everything
 
@@ -77,7 +77,7 @@ def test_nothing_is_missed_at_padding(data: tuple[CaptionedImages, CaptionedImag
     batch = task.batch([0, 1])
     wide = dataclasses.replace(batch, texts=batch.texts.pad(3))
     told = model.eval()(wide.images, wide.texts)
-    missed = missed_labels(told, wide.texts.tokens[:, 1:], wide.texts.mask[:, 1:])
+    missed = told.missed(wide.texts.tokens[:, 1:], wide.texts.mask[:, 1:])
     assert missed[:, -3:].abs().max() == 0
     torch.testing.assert_close(task.loss(model, wide, 0)[0], task.loss(model, batch, 0)[0])
 

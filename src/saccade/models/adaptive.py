@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from saccade.batch import Batch, CaptionState, RegionBatch, Thought
@@ -27,8 +27,8 @@ from saccade.models.listener import Listener
 from saccade.models.registry import register
 from saccade.nn.attention import masked_softmax
 from saccade.nn.encode import dropout_layer
-from saccade.nn.look import Look, found
-from saccade.nn.maxout_lstm import MaxoutLstmCell
+from saccade.nn.look import Look, SeenPicture, found
+from saccade.nn.lstm import MaxoutLstmCell
 from saccade.nn.region_embedding import RegionBatchNorm, RegionEmbedding, mean_region
 
 
@@ -61,16 +61,6 @@ class AdaptiveConfig:
 class AdaptiveMemory(Batch):
     hidden: Float[Tensor, "row layer dim"]  # h
     cell: Float[Tensor, "row layer dim"]  # m
-
-
-@dataclass(frozen=True)
-class AdaptiveSeen(Batch):
-    """What is taken from a picture once."""
-
-    regions: Float[Tensor, "row region dim"]  # V
-    keys: Float[Tensor, "row region attention"]  # W_v V
-    mask: Bool[Tensor, "row region"]
-    whole: Float[Tensor, "row dim"]  # v_g
 
 
 class Sentinel(nn.Module):
@@ -126,7 +116,7 @@ class Adaptive(Listener):
         regions = self.regions(images.features, images.mask)
         whole = self.dropout(self.whole(whole).relu())
         zeros = regions.new_zeros(len(regions), self.config.layers, self.config.dim)
-        seen = AdaptiveSeen(regions, self.look.keys(regions), images.mask, whole)
+        seen = SeenPicture(regions, self.look.keys(regions), images.mask, whole)  # V, W_v V, v_g
         return CaptionState(AdaptiveMemory(zeros, zeros), seen)
 
     def hear(self, words: Int[Tensor, "*text"]) -> Float[Tensor, "*text word_dim"]:
@@ -137,7 +127,7 @@ class Adaptive(Listener):
     def think(self, word: Float[Tensor, "row word_dim"], state: CaptionState) -> Thought:
         memory, seen = state.memory, state.seen
         assert isinstance(memory, AdaptiveMemory)
-        assert isinstance(seen, AdaptiveSeen)
+        assert isinstance(seen, SeenPicture)
         inputs = torch.cat([word, seen.whole], dim=1)
         hidden: list[Tensor] = []
         cells: list[Tensor] = []

@@ -156,7 +156,7 @@ class Sgae(Listener):
             beside = self.reword(replace(nodes, vectors=self.to_sentences(nodes.vectors))).vectors
         keys = None if beside is None else self.reworded_look.keys(beside)
         seen = self.picture_look.keys(nodes.vectors), nodes.mask, nodes.places, images.mask, self.take_in(whole)
-        return _begin(SeenGraph(nodes.vectors, *seen, beside, keys))
+        return CaptionState(self.picture_lstms.blank(nodes.vectors), SeenGraph(nodes.vectors, *seen, beside, keys))
 
     def take_in(self, whole: Float[Tensor, "row region_dim"]) -> Float[Tensor, "row dim"]:
         """A picture as one vector."""
@@ -183,8 +183,9 @@ class Sgae(Listener):
             whole = self.take_in(mean_region(images.features, images.mask) if whole is None else whole)
         else:
             whole = mean_region(nodes.vectors, nodes.mask)
-        keys = self._speaker(reading=True)[0].keys(nodes.vectors)
-        return _begin(ReadGraph(nodes.vectors, keys, nodes.mask, nodes.places, images.mask, whole))
+        look, lstms = self._speaker(reading=True)
+        seen = ReadGraph(nodes.vectors, look.keys(nodes.vectors), nodes.mask, nodes.places, images.mask, whole)
+        return CaptionState(lstms.blank(nodes.vectors), seen)
 
     def read_graph(self, graph: SceneGraphBatch) -> GraphNodes:
         parts = graph.objects, graph.relations[:, :, 2], graph.attributes
@@ -252,7 +253,3 @@ class Sgae(Listener):
 def _parser(name: str) -> Parser:
     """One for all models: it remembers the sentences it has read."""
     return load_parser(name)
-
-
-def _begin(seen: SeenGraph) -> CaptionState:
-    return CaptionState(TopDownMemory.blank(len(seen), seen.whole), seen)

@@ -28,12 +28,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.batch import Batch, CaptionState, RegionBatch, Thought, Told
+from saccade.batch import CaptionState, RegionBatch, Thought, Told
 from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.captioner import Captioner
 from saccade.models.registry import register
-from saccade.nn import Activation, Look, at_least_float32, found, masked_softmax, mean_state
+from saccade.nn import Activation, Look, LstmMemory, SeenRegions, at_least_float32, found, masked_softmax, mean_region
 
 Reward = Literal["caption", "mean", "word"]
 
@@ -76,16 +76,9 @@ class ShowAttendTellConfig:
 
 
 @dataclass(frozen=True)
-class LstmMemory(Batch):
-    hidden: Float[Tensor, "row dim"]
-    cell: Float[Tensor, "row dim"]
+class DrawnRegions(SeenRegions):
+    """Also how a picture is looked at in this lesson, where attention is hard."""
 
-
-@dataclass(frozen=True)
-class SeenRegions(Batch):
-    regions: Float[Tensor, "row region dim"]
-    keys: Float[Tensor, "row region look"]
-    mask: Bool[Tensor, "row region"]
     sampled: Bool[Tensor, " row"]  # whether looks are drawn
 
 
@@ -125,7 +118,7 @@ class ShowAttendTell(Captioner):
 
     def start(self, images: RegionBatch) -> CaptionState:
         regions, mask = images.features, images.mask
-        whole = mean_state(regions.masked_fill(~mask[:, :, None], 0), mask.sum(dim=1))
+        whole = mean_region(regions, mask)
         for layer in self.first:
             whole = self.dropout(layer(whole).relu())
         state = [at_least_float32(layer(whole)) for layer in (self.first_hidden, self.first_cell)]
@@ -134,12 +127,12 @@ class ShowAttendTell(Captioner):
         sampled = torch.zeros_like(mask[:, 0])
         if self.training and self.config.attention == "hard":
             sampled = self.chance(len(mask), device=mask.device) < self.config.semi_sampling
-        return CaptionState(memory, SeenRegions(regions, keys, mask, sampled))
+        return CaptionState(memory, DrawnRegions(regions, keys, mask, sampled))
 
     def advance(self, words: Int[Tensor, " row"], state: CaptionState) -> Thought:
         memory, seen = state.memory, state.seen
         assert isinstance(memory, LstmMemory)
-        assert isinstance(seen, SeenRegions)
+        assert isinstance(seen, DrawnRegions)
         weights = self._weights(memory, seen)  # eq. 4–5
         taken = self._taken(weights, seen)  # s
         context = found(taken, seen.regions)  # eq. 6
@@ -197,13 +190,13 @@ class ShowAttendTell(Captioner):
             "entropy_loss": config.entropy * disorder / words,
         }
 
-    def _weights(self, memory: LstmMemory, seen: SeenRegions) -> Float[Tensor, "row region"]:
+    def _weights(self, memory: LstmMemory, seen: DrawnRegions) -> Float[Tensor, "row region"]:
         if self.look is not None:
             weights: Tensor = self.look(memory.hidden, seen.keys, seen.mask)
             return weights
         return masked_softmax(memory.hidden.new_zeros(seen.mask.shape), seen.mask)
 
-    def _taken(self, weights: Float[Tensor, "row region"], seen: SeenRegions) -> Float[Tensor, "row region"]:
+    def _taken(self, weights: Float[Tensor, "row region"], seen: DrawnRegions) -> Float[Tensor, "row region"]:
         """s: how much of each region is taken. No gradient goes through a draw."""
         if self.config.attention != "hard":
             return weights

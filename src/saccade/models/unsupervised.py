@@ -25,10 +25,10 @@ from torch.nn import functional as F
 from saccade.batch import Batch, CaptionState, RegionBatch, TextBatch, Thought
 from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import END
 from saccade.models.captioner import Captioner
 from saccade.models.registry import register
 from saccade.nn import (
+    LstmMemory,
     SentenceCritic,
     SentenceReader,
     at_least_float32,
@@ -72,13 +72,7 @@ class UnsupervisedConfig:
 
 
 @dataclass(frozen=True)
-class Memory(Batch):
-    hidden: Float[Tensor, "row dim"]
-    cell: Float[Tensor, "row dim"]
-
-
-@dataclass(frozen=True)
-class Seen(Batch):
+class SeenMean(Batch):
     weights: Float[Tensor, "row region"]  # of the regions in the mean that stands for the picture
 
 
@@ -125,15 +119,15 @@ class Unsupervised(Captioner):
         self, vectors: Float[Tensor, "row dim"], weights: Float[Tensor, "row region"] | None = None
     ) -> CaptionState:
         """The state after x_{−1}: a picture's f, what the critic recalls of a sentence, a set of concepts, or noise."""
-        memory = Memory(*self.cell(self.dropout(vectors)))
-        return CaptionState(memory, Seen(vectors.new_zeros(len(vectors), 1) if weights is None else weights))
+        memory = LstmMemory(*self.cell(self.dropout(vectors)))
+        return CaptionState(memory, SeenMean(vectors.new_zeros(len(vectors), 1) if weights is None else weights))
 
     def advance(self, words: Int[Tensor, " row"], state: CaptionState) -> Thought:
         memory, seen = state.memory, state.seen
-        assert isinstance(memory, Memory)
-        assert isinstance(seen, Seen)
+        assert isinstance(memory, LstmMemory)
+        assert isinstance(seen, SeenMean)
         hidden, cell = self.cell(self.dropout(self.embed(words)), (memory.hidden, memory.cell))
-        return Thought(self.dropout(hidden), CaptionState(Memory(hidden, cell), seen), seen.weights)
+        return Thought(self.dropout(hidden), CaptionState(LstmMemory(hidden, cell), seen), seen.weights)
 
     def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         return F.linear(hidden, self.embed.weight, self.bias)
@@ -188,9 +182,7 @@ class Unsupervised(Captioner):
         """L_sen: −log p of every word of the sentences, said from `vectors`; the mean over the words that count."""
         told = self.tell(self.start_from(vectors), sentences.tokens[:, :-1])
         wanted = sentences.mask[:, 1:] if counted is None else sentences.mask[:, 1:] & counted[:, None]
-        labels = sentences.tokens[:, 1:].masked_fill(~wanted, END)
-        missed = -told.log_probabilities.gather(2, labels[:, :, None])[:, :, 0]
-        return (missed * wanted).sum() / wanted.sum().clamp(min=1)
+        return told.missed(sentences.tokens[:, 1:], wanted).sum() / wanted.sum().clamp(min=1)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """As any model's, with the paper's momentum: Adam leaves out weights that a step's loss does not reach."""

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from saccade.batch import Batch, CaptionState, RegionBatch, Thought
+from saccade.batch import CaptionState, RegionBatch, Thought
 from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.listener import Listener
 from saccade.models.registry import register
 from saccade.nn.encode import dropout_layer
-from saccade.nn.look import Look, found
+from saccade.nn.look import Look, SeenPicture, found
+from saccade.nn.lstm import open_forget_gates
 from saccade.nn.region_embedding import RegionBatchNorm, RegionEmbedding, mean_region
 from saccade.nn.top_down import TopDown, TopDownMemory
 
@@ -54,16 +54,6 @@ class UpDownConfig:
             raise SaccadeError(f"region_norm={self.region_norm} goes with embed_regions=true: there is no layer else")
 
 
-@dataclass(frozen=True)
-class UpDownSeen(Batch):
-    """What is taken from a picture once."""
-
-    regions: Float[Tensor, "row region dim"]  # v
-    keys: Float[Tensor, "row region attention"]  # W_v v
-    mask: Bool[Tensor, "row region"]
-    whole: Float[Tensor, "row dim"]  # v̄
-
-
 @register(
     "updown",
     task="captioning",
@@ -86,13 +76,8 @@ class UpDown(Listener):
         self.lstms = TopDown(config.word_dim, seen_dim, seen_dim, config.dim)
         self.look = Look(seen_dim, config.dim, config.attention_dim, bias=config.attention_bias)
         self.out = nn.Linear(config.dim, len(vocabulary))  # W_p, b_p
-        self._start_remembering()
-
-    @torch.no_grad()
-    def _start_remembering(self) -> None:
-        """LSTMs that keep what they have until they learn to forget."""
         for lstm in (self.lstms.look_lstm, self.lstms.say_lstm):
-            lstm.bias_ih[self.config.dim : 2 * self.config.dim] += self.config.forget_bias
+            open_forget_gates(lstm, config.forget_bias)
 
     def start(self, images: RegionBatch) -> CaptionState:
         return self.start_from(images, mean_region(images.features, images.mask))
@@ -103,9 +88,8 @@ class UpDown(Listener):
         if self.regions is not None and self.whole is not None:
             regions = self.regions(images.features, images.mask)
             whole = self.dropout(self.whole(whole).relu())
-        seen = UpDownSeen(regions, self.look.keys(regions), images.mask, whole)
-        zeros = regions.new_zeros(len(regions), self.config.dim)
-        return CaptionState(TopDownMemory(zeros, zeros, zeros, zeros), seen)
+        seen = SeenPicture(regions, self.look.keys(regions), images.mask, whole)  # v, W_v v, v̄
+        return CaptionState(self.lstms.blank(regions), seen)
 
     def hear(self, words: Int[Tensor, "*text"]) -> Float[Tensor, "*text word_dim"]:
         vectors = self.words(words)
@@ -115,7 +99,7 @@ class UpDown(Listener):
     def think(self, word: Float[Tensor, "row word_dim"], state: CaptionState) -> Thought:
         memory, seen = state.memory, state.seen
         assert isinstance(memory, TopDownMemory)
-        assert isinstance(seen, UpDownSeen)
+        assert isinstance(seen, SeenPicture)
         looking = self.lstms.look(word, seen.whole, memory)  # eq. 1–2
         weights = self.look(looking[0], seen.keys, seen.mask)  # eq. 3–4
         memory = self.lstms.say(found(weights, seen.regions), looking, memory)  # eq. 5–6

@@ -17,16 +17,16 @@ from saccade.nn.encode import (
     unit,
 )
 from saccade.nn.graph import GaussianKernels, GraphConvolution, likeness_weights, polar_coordinates, to_themselves
-from saccade.nn.look import Activation, Look, found
+from saccade.nn.look import Activation, Look, SeenPicture, SeenRegions, found
 from saccade.nn.losses import Negatives, RankingLoss, binary_loss, triplet_loss
-from saccade.nn.maxout_lstm import MaxoutLstmCell
+from saccade.nn.lstm import LstmMemory, MaxoutLstmCell, open_forget_gates, start_lstm
 from saccade.nn.memory import MemoryDistillation, MemoryForm
 from saccade.nn.policy import discounted, first_mentions
 from saccade.nn.precision import at_least_float32, full_precision, present_precision
 from saccade.nn.recurrent import SentenceGru
 from saccade.nn.region_embedding import RegionBatchNorm, RegionEmbedding, mean_region
 from saccade.nn.relation import Affinity, MaskedBatchNorm, RelationBlock
-from saccade.nn.sentence_critic import Judgement, SentenceCritic, SentenceReader, start_lstm, up_to_end
+from saccade.nn.sentence_critic import Judgement, SentenceCritic, SentenceReader, up_to_end
 from saccade.nn.top_down import TopDown, TopDownMemory
 from saccade.nn.whole import Measure, nearest_regions, whole_similarity
 
@@ -43,6 +43,7 @@ __all__ = [
     "Look",
     "Judgement",
     "MaskedBatchNorm",
+    "LstmMemory",
     "MaxoutLstmCell",
     "Measure",
     "MemoryDistillation",
@@ -54,6 +55,8 @@ __all__ = [
     "RegionEncoder",
     "RelationBlock",
     "ScalarWeightNorm",
+    "SeenPicture",
+    "SeenRegions",
     "SentenceCritic",
     "SentenceGru",
     "SentenceReader",
@@ -79,6 +82,7 @@ __all__ = [
     "mean_region",
     "mean_state",
     "nearest_regions",
+    "open_forget_gates",
     "polar_coordinates",
     "pooled_state",
     "present_precision",

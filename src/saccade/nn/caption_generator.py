@@ -14,12 +14,16 @@ from saccade.batch import TextBatch
 from saccade.language.vocabulary import END
 from saccade.nn.attention import masked_softmax
 from saccade.nn.encode import dropout_layer, last_state
+from saccade.nn.look import found
 from saccade.nn.precision import at_least_float32
 from saccade.nn.recurrent import SentenceGru
 
 
 class AdditiveAttention(nn.Module):
-    """e_r = w · tanh(W [o_r ; h] + b); the context is Σ_r softmax(e)_r o_r, over what is there."""
+    """e_r = w · tanh(W [o_r ; h] + b); the context is Σ_r softmax(e)_r o_r, over what is there.
+
+    What `Look` computes, with one matrix W as the official weights and their gradient norms have it.
+    """
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -40,7 +44,7 @@ class AdditiveAttention(nn.Module):
         asked = F.linear(state, self.match.weight[:, values.shape[2] :])
         scores: Tensor = self.weigh(torch.tanh(keys + asked[:, None]))[:, :, 0]
         weights = masked_softmax(scores, mask)
-        return torch.bmm(weights[:, None].to(values.dtype), values)[:, 0]
+        return found(weights, values)
 
 
 class CaptionGenerator(nn.Module):

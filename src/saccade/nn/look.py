@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from saccade.batch import Batch
 from saccade.nn.attention import masked_softmax
 from saccade.nn.encode import dropout_layer
 from saccade.nn.precision import at_least_float32
 
 Activation = Literal["tanh", "relu"]
+
+
+@dataclass(frozen=True)
+class SeenRegions(Batch):
+    """What a captioner takes from a picture once, to look at before every word."""
+
+    regions: Float[Tensor, "row region dim"]
+    keys: Float[Tensor, "row region look"]
+    mask: Bool[Tensor, "row region"]
+
+
+@dataclass(frozen=True)
+class SeenPicture(SeenRegions):
+    """Also the picture as a whole, which the captioner has in mind whatever it looks at."""
+
+    whole: Float[Tensor, "row whole"]
 
 
 class Look(nn.Module):

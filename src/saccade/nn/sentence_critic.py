@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from saccade.batch import Batch
 from saccade.language.vocabulary import END
 from saccade.nn.encode import dropout_layer, last_state, unit
+from saccade.nn.lstm import start_lstm
 from saccade.nn.precision import at_least_float32
 
 
@@ -58,16 +59,6 @@ class SentenceCritic(SentenceReader):
         states = self(words, mask)
         recalled = unit(at_least_float32(self.recall(last_state(states, mask.sum(dim=1)))))
         return Judgement(at_least_float32(self.natural(states))[:, :, 0], mask, recalled)
-
-
-def start_lstm(lstm: nn.Module) -> None:
-    """Remember at first: the forget gates' bias is one, every other zero."""
-    for name, bias in lstm.named_parameters():
-        if name.startswith("bias"):
-            nn.init.zeros_(bias)
-            if name.startswith("bias_ih"):
-                quarter = len(bias) // 4
-                nn.init.ones_(bias.data[quarter : 2 * quarter])
 
 
 def up_to_end(words: Int[Tensor, "text step"]) -> Bool[Tensor, "text step"]:

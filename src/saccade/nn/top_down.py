@@ -23,12 +23,6 @@ class TopDownMemory(Batch):
     saying: Float[Tensor, "row dim"]  # h², from which a word is said
     saying_cell: Float[Tensor, "row dim"]
 
-    @staticmethod
-    def blank(rows: int, like: Float[Tensor, "... dim"]) -> TopDownMemory:
-        """Before the first word: zeros, as wide as `like`."""
-        zeros = like.new_zeros(rows, like.shape[-1])
-        return TopDownMemory(zeros, zeros, zeros, zeros)
-
 
 class TopDown(nn.Module):
     """The two LSTMs; how to look between them is the model's own affair."""
@@ -39,6 +33,11 @@ class TopDown(nn.Module):
         self.say_lstm = nn.LSTMCell(found_dim + dim, dim)
         with torch.no_grad():  # h¹ comes through half-shut gates, an eighth as large as words: else it is long unheard
             self.say_lstm.weight_ih[:, found_dim:] *= 8
+
+    def blank(self, seen: Float[Tensor, row * rest]) -> TopDownMemory:
+        """Before the first word: zeros, a row for each of what is `seen`."""
+        zeros = seen.new_zeros(len(seen), self.look_lstm.hidden_size)
+        return TopDownMemory(zeros, zeros, zeros, zeros)
 
     def look(
         self, word: Float[Tensor, "row word_dim"], whole: Float[Tensor, "row whole_dim"], memory: TopDownMemory

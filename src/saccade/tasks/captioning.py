@@ -82,7 +82,7 @@ class CaptioningTask(PairTask[CaptioningConfig]):
         state = model.start_lesson(images, batch.texts, batch.owner)
         told = self._tell(model, state, batch.texts.tokens[:, :-1], self.config.chance_of_own_words(step))
         labels, wanted = batch.texts.tokens[:, 1:], batch.texts.mask[:, 1:]
-        missed = missed_labels(told, labels, wanted)
+        missed = told.missed(labels, wanted)
         loss = missed.sum() / wanted.sum()
         if self.config.label_smoothing:
             share = self.config.label_smoothing
@@ -127,14 +127,6 @@ def cut(texts: TextBatch, longest: int) -> TextBatch:
         (*sentence[: size - 1], sentence[-1]) if len(sentence) > size else sentence for sentence in texts.words
     )
     return replace(texts, tokens=tokens, mask=texts.mask[:, :size], words=words)
-
-
-def missed_labels(
-    told: Told, labels: Int[Tensor, "text step"], wanted: Bool[Tensor, "text step"]
-) -> Float[Tensor, "text step"]:
-    """−log p of each label; 0 where none is wanted."""
-    said = told.log_probabilities.gather(2, labels.masked_fill(~wanted, END)[:, :, None])[:, :, 0]
-    return -said * wanted
 
 
 def evenly_missed(told: Told, wanted: Bool[Tensor, "text step"]) -> Float[Tensor, "text step"]:

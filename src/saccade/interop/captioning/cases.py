@@ -24,7 +24,6 @@ from saccade.language.vocabulary import PAD, START, UNKNOWN
 from saccade.metrics.captions.frequencies import DocumentFrequencies
 from saccade.metrics.captions.reward import SelfCriticalReward
 from saccade.models import Adaptive, UpDown
-from saccade.tasks.captioning import missed_labels
 from saccade.tasks.self_critical import mean_of_others, policy_loss
 
 LOG_PROBABILITY, METRIC, LOSS = 1e-5, 1e-6, 1e-5
@@ -135,7 +134,7 @@ def _verify_loss(case: Case, official: AnyOfficial, told: Told, lesson: Lesson) 
     """Cross-entropy, and the norm of its gradient for every official weight."""
     labels = lesson.words[:, 1:]
     wanted = labels != PAD
-    loss = missed_labels(told, labels, wanted).sum() / wanted.sum()
+    loss = told.missed(labels, wanted).sum() / wanted.sum()
     case.compare_stored({"xe_loss": loss}, LOSS)
     if "grad_names" not in case.stored or "grad_norms" not in case.stored:
         return
@@ -203,7 +202,7 @@ def _verify_self_critical(case: Case, official: AnyOfficial, state: CaptionState
     wanted, per_image = words != PAD, len(words) // len(state)
     read = torch.cat([torch.full_like(words[:, :1], START), words[:, :-1]], dim=1)
     told = official.model.tell(state.repeat(per_image), read)
-    said = -missed_labels(told, words, wanted)
+    said = -told.missed(words, wanted)
     everything = official.words.columns_back(told.log_probabilities).masked_fill(~wanted[:, :, None], 0)
     case.compare_stored({"scst_sample_logprobs": everything}, LOG_PROBABILITY)
     owner = np.arange(len(words)) // per_image

@@ -23,7 +23,8 @@ from saccade.interop.places import OfficialIds, official_gradients
 from saccade.interop.verification import Case, load_arrays, verifier
 from saccade.language.vocabulary import START
 from saccade.models import ShowAttendTell
-from saccade.models.show_attend_tell import LstmMemory, SeenRegions, unevenness
+from saccade.models.show_attend_tell import DrawnRegions, unevenness
+from saccade.nn import LstmMemory
 
 SCORE, LOSS = 1e-5, 1e-5
 FLOOR = 1e-8  # is added to a probability before its logarithm
@@ -99,7 +100,7 @@ def _answer(model: ShowAttendTell, lesson: Lesson, sampled: bool | None = None) 
     chances = iter([lesson.draws[:, 0], *lesson.draws.unbind(dim=1)])  # the first is for which pictures are sampled
     model.chance = lambda *_, **__: next(chances)
     state = model.start(lesson.images)
-    assert isinstance(state.seen, SeenRegions)
+    assert isinstance(state.seen, DrawnRegions)
     if sampled is not None:
         state = replace(state, seen=replace(state.seen, sampled=torch.full_like(state.seen.sampled, sampled)))
     weights, taken, hidden, gates = [], [], [], []
