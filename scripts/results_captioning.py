@@ -25,20 +25,19 @@ from rich.console import Console
 
 from saccade.decoding import DecodingConfig
 from saccade.files import read_json, write_json, write_text
-from saccade.metrics import MeteorTables, caption_scores, find_meteor_tables, mean_and_spread, read_meteor_tables
+from saccade.metrics import (
+    CAPTION_METRICS,
+    MeteorTables,
+    caption_scores,
+    find_meteor_tables,
+    mean_and_spread,
+    read_meteor_tables,
+)
 from saccade.models import Captioner, load_model
 from saccade.tasks import SplitForModels, caption_all, references_of
 from saccade.training.run import load_run_config
 
-METRICS = {
-    "bleu1": "BLEU-1",
-    "bleu2": "BLEU-2",
-    "bleu3": "BLEU-3",
-    "bleu4": "BLEU-4",
-    "meteor": "METEOR",
-    "rouge_l": "ROUGE-L",
-    "cider_d": "CIDEr-D",
-}
+METRICS = {key: name for key, name in CAPTION_METRICS.items() if key not in ("cider", "scene_graph_f")}
 CAPTIONERS: dict[str, tuple[str, str, list[str]]] = {
     "soft": ("Show, Attend and Tell, soft", "show_attend_tell", ["attention=soft"]),
     "hard": ("Show, Attend and Tell, hard", "show_attend_tell", ["attention=hard"]),

@@ -11,7 +11,7 @@ from saccade.claims.scores import Arrays, Scores, mean_parts
 from saccade.claims.sentinel import sentinel_shares
 from saccade.claims.yardstick import SplitOf, Yardstick
 from saccade.files import write_json
-from saccade.metrics import caption_scores
+from saccade.metrics import CAPTION_METRICS, caption_scores
 from saccade.models import Captioner, Model
 from saccade.tasks import caption_all, references_of
 
@@ -28,13 +28,7 @@ class CaptionScores(Yardstick):
 
     file = "scores.npz"
     metrics: ClassVar = {
-        "bleu1": "BLEU-1",
-        "bleu2": "BLEU-2",
-        "bleu3": "BLEU-3",
-        "bleu4": "BLEU-4",
-        "meteor": "METEOR",
-        "rouge_l": "ROUGE-L",
-        "cider_d": "CIDEr-D",
+        **{key: name for key, name in CAPTION_METRICS.items() if key not in ("cider", "scene_graph_f")},
         "sentinel_function": "β on function words",
         "sentinel_nouns": "β on nouns",
         "sentinel_contrast": "β on function words − on nouns",

@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from saccade.data import DataConfig
     from saccade.decoding import DecodingConfig
 
-NAMES = {
-    "bleu1": "BLEU-1",
-    "bleu2": "BLEU-2",
-    "bleu3": "BLEU-3",
-    "bleu4": "BLEU-4",
-    "meteor": "METEOR",
-    "rouge_l": "ROUGE-L",
-    "cider_d": "CIDEr-D",
-    "cider": "CIDEr",
-    "scene_graph_f": "scene graph F",
-}
 LANGUAGE = {
     "distinct_1": "different words / words",
     "distinct_2": "different pairs / pairs",
@@ -53,7 +42,7 @@ def evaluate_captioners(
     from saccade.cli.metrics import describe_stages, meteor_tables
     from saccade.config import to_dict
     from saccade.files import write_json
-    from saccade.metrics import caption_scores, diversity
+    from saccade.metrics import CAPTION_METRICS, caption_scores, diversity
     from saccade.metrics.captions.report import caption_words
     from saccade.models import Captioner, load_model
     from saccade.progress import progress_bar
@@ -73,7 +62,7 @@ def evaluate_captioners(
             scores = caption_scores(said, references_of(data), None, tables, tell=tell)
         language = asdict(diversity([caption_words(text) for text in said]))
         results[folder] = {
-            **{name: 100 * scores[name].corpus for name in NAMES},
+            **{name: 100 * scores[name].corpus for name in CAPTION_METRICS},
             "language": {name: language[name] for name in LANGUAGE},
             "decoding": to_dict(ways[folder]),
         }
@@ -117,11 +106,13 @@ def captions_files(captions: Path | None, folders: Sequence[str]) -> dict[str, P
 
 def _table(title: str, results: Mapping[str, Mapping[str, Any]], ways: Mapping[str, DecodingConfig]) -> Table:
     """A row for each figure, a column for each model: there are more figures than a terminal is wide."""
+    from saccade.metrics import CAPTION_METRICS
+
     table = Table(title=escape(title), title_justify="left")
     table.add_column("")
     for folder, way in ways.items():
         table.add_column(f"{escape(folder)}\n{describe_decoding(way)}", justify="right", overflow="fold")
-    for name, label in NAMES.items():
+    for name, label in CAPTION_METRICS.items():
         table.add_row(label, *(f"{figures[name]:.1f}" for figures in results.values()))
     table.add_section()
     for name, label in LANGUAGE.items():

@@ -18,7 +18,17 @@ from saccade.metrics.captions.rouge import rouge_l
 from saccade.metrics.captions.scene_graph import scene_graph_f
 from saccade.metrics.captions.score import CaptionScore, check_captions
 
-CAPTION_METRICS = ("bleu1", "bleu2", "bleu3", "bleu4", "rouge_l", "cider_d", "cider", "meteor", "scene_graph_f")
+CAPTION_METRICS = {  # by key, in the order of papers: what a table calls them
+    "bleu1": "BLEU-1",
+    "bleu2": "BLEU-2",
+    "bleu3": "BLEU-3",
+    "bleu4": "BLEU-4",
+    "meteor": "METEOR",
+    "rouge_l": "ROUGE-L",
+    "cider_d": "CIDEr-D",
+    "cider": "CIDEr",
+    "scene_graph_f": "scene graph F",
+}
 
 
 def caption_report(
@@ -27,7 +37,7 @@ def caption_report(
     document_frequencies: DocumentFrequencies | None = None,
     meteor_tables: MeteorTables | None = None,
 ) -> dict[str, float]:
-    """One figure for each metric: `bleu1` … `bleu4`, `rouge_l`, `cider_d`, `cider`, `meteor`, `scene_graph_f`, …
+    """One figure for each metric: `bleu1` … `bleu4`, `meteor`, `rouge_l`, `cider_d`, `cider`, `scene_graph_f`, …
 
     Sentences are tokenised as the official evaluation does. Document frequencies are those of the references, METEOR
     matches words and stems, unless other tables are given. What follows `scene_graph_f` is about the language alone.
