@@ -173,11 +173,9 @@ class DenseCap(Model):
         if not len(codes):
             return codes.sum()
         told = self.writer.tell(self.writer.start(single_regions(codes)), phrases[:, :-1])
-        labels = phrases[:, 1:]
-        missed = functional.nll_loss(
-            told.log_probabilities.flatten(0, 1), labels.flatten(), ignore_index=PAD, reduction="sum"
-        )
-        return missed / (labels != PAD).sum().clamp(min=1) if self.config.per_word else missed / len(codes)
+        labels, wanted = phrases[:, 1:], phrases[:, 1:] != PAD
+        missed = told.missed(labels, wanted).sum()
+        return missed / wanted.sum().clamp(min=1) if self.config.per_word else missed / len(codes)
 
     @torch.no_grad()
     def find(self, pictures: PictureBatch, most: int | None = None) -> RegionBatch:

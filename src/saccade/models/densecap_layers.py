@@ -18,11 +18,12 @@ from saccade.batch import Batch, CaptionState, RegionBatch, Thought
 from saccade.language import Vocabulary
 from saccade.models.captioner import Captioner
 from saccade.nn.encode import dropout_layer
+from saccade.nn.lstm import LstmMemory, start_lstm
 from saccade.nn.precision import full_precision
 from saccade.vision.anchors import decode, encode
 from saccade.vision.backbones import Backbone
 from saccade.vision.bottomup_network import Join
-from saccade.vision.boxes import clip
+from saccade.vision.boxes import WHOLE, clip
 from saccade.vision.region_sampling import draw_both, overlaps, pick
 from saccade.vision.roi import roi_bilinear, roi_max
 from saccade.vision.rpn import RegionProposals, Said, propose
@@ -179,12 +180,6 @@ class Recognition(nn.Module):
 
 
 @dataclass(frozen=True)
-class WriterMemory(Batch):
-    hidden: Float[Tensor, "row dim"]
-    cell: Float[Tensor, "row dim"]
-
-
-@dataclass(frozen=True)
 class WrittenRegion(Batch):
     mask: Bool[Tensor, "row 1"]  # nothing of the region is looked at again
 
@@ -213,21 +208,20 @@ class RegionWriter(Captioner):
         self.dropout = dropout_layer(dropout)
         self.out = nn.Linear(dim, len(vocabulary))
         nn.init.kaiming_normal_(self.image.weight, nonlinearity="relu")
-        with torch.no_grad():  # the region is not to be forgotten while words come: the forget gate begins open
-            self.lstm.bias_ih[dim : 2 * dim] = 1.0
+        start_lstm(self.lstm)  # the region is not to be forgotten while words come
 
     def start(self, images: RegionBatch) -> CaptionState:
         if images.features.shape[1] != 1:
             raise ValueError(f"a region is written on its own, not {images.features.shape[1]} at a time")
         hidden, cell = self.lstm(functional.relu(self.norm(self.image(images.features[:, 0]))))
-        return CaptionState(WriterMemory(hidden, cell), WrittenRegion(images.mask))
+        return CaptionState(LstmMemory(hidden, cell), WrittenRegion(images.mask))
 
     def advance(self, words: Int[Tensor, " row"], state: CaptionState) -> Thought:
         memory = state.memory
-        assert isinstance(memory, WriterMemory)
+        assert isinstance(memory, LstmMemory)
         assert isinstance(state.seen, WrittenRegion)
         hidden, cell = self.lstm(self.embed(words), (memory.hidden, memory.cell))
-        after = CaptionState(WriterMemory(hidden, cell), state.seen)
+        after = CaptionState(LstmMemory(hidden, cell), state.seen)
         return Thought(self.dropout(hidden), after, state.seen.mask.to(hidden.dtype))
 
     def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
@@ -237,7 +231,7 @@ class RegionWriter(Captioner):
 
 def single_regions(codes: Float[Tensor, "box dim"]) -> RegionBatch:
     """Codes as the writer takes them: each a picture of one region."""
-    boxes = codes.new_tensor([0.0, 0.0, 1.0, 1.0]).expand(len(codes), 1, 4)
+    boxes = codes.new_tensor(WHOLE).expand(len(codes), 1, 4)
     return RegionBatch(codes[:, None], torch.ones(len(codes), 1, dtype=torch.bool, device=codes.device), boxes)
 
 
