@@ -145,9 +145,9 @@ def test_one_door_and_a_sentence_for_what_is_not_behind_it(vocabulary: Vocabular
     UpDown(UpDownConfig(12, 8, 16, 6), vocabulary).save_pretrained(tmp_path / "updown")
     assert isinstance(saccade.load(tmp_path / "scan"), PictureMatcher)
     assert isinstance(saccade.load(tmp_path / "updown"), PictureCaptioner)
-    with pytest.raises(SaccadeError, match="holds a scan model, which matches pictures with sentences"):
+    with pytest.raises(SaccadeError, match="holds a model of scan, which matches pictures with sentences"):
         load(tmp_path / "scan", kind=PictureCaptioner)
-    with pytest.raises(SaccadeError, match="holds a updown model, which captions pictures"):
+    with pytest.raises(SaccadeError, match="holds a model of updown, which captions pictures"):
         load(tmp_path / "updown", kind=PictureMatcher)
     with pytest.raises(SaccadeError, match="cannot look at pictures"):
         saccade.load(tmp_path / "updown").caption("x.png")

@@ -18,6 +18,7 @@ from saccade.files import (
     atomic_file,
     atomic_folder,
     cache_folder,
+    check_writable,
     only_one,
     read_json,
     read_text,
@@ -156,6 +157,17 @@ def test_a_folder_and_a_file_are_not_taken_for_each_other(tmp_path: Path) -> Non
         write_text(tmp_path / "file" / "below", "x")
     assert (tmp_path / "file").read_text() == "mine"
     assert names(tmp_path) == ["file", "folder"]
+
+
+def test_what_cannot_be_written_is_told_before_the_work_and_nothing_is_made(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "old")
+    check_writable(None, tmp_path / "file", tmp_path / "new" / "deep" / "file")
+    with pytest.raises(SaccadeError, match="is a folder, a file was expected"):
+        check_writable(tmp_path)
+    with pytest.raises(SaccadeError, match="could not write"):
+        check_writable(tmp_path / "file" / "below")
+    assert names(tmp_path) == ["file"]
+    assert read_text(tmp_path / "file") == "old"
 
 
 def test_written_files_can_be_read_by_others(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ def explain_os_errors(path: Path, action: str) -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise SaccadeError(f"the disk is full: could not {action} {path}") from error
+        if isinstance(error, FileNotFoundError) and str(error.filename or "").endswith(".part"):  # our temporary file
+            raise SaccadeError(f"could not {action} {path}: its folder takes no files") from error
         if isinstance(error, FileNotFoundError):
             raise SaccadeError(f"{error.filename or path} does not exist") from error
         if isinstance(error, IsADirectoryError):

@@ -39,6 +39,16 @@ def atomic_file(path: Path | str) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def check_writable(*paths: Path | str | None) -> None:
+    """A sentence now if a file could not be written later, after hours of work; what is there stays as it is."""
+    for path in [Path(path) for path in paths if path is not None]:
+        if path.is_dir():
+            raise SaccadeError(f"{path} is a folder, a file was expected")
+        there = next(parent for parent in path.absolute().parents if parent.exists())
+        with explain_os_errors(path, "write"), tempfile.TemporaryFile(dir=there, suffix=".part"):
+            pass
+
+
 @contextmanager
 def atomic_folder(path: Path | str) -> Iterator[Path]:
     """Fill the yielded temporary folder; it takes the place of the folder `path` only if the block ends well."""

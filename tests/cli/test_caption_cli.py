@@ -140,13 +140,19 @@ def test_a_broken_photo_is_told_and_the_others_go_on(place: Path, capsys: pytest
     [
         (["gone.jpg"], "gone.jpg does not exist"),
         (["photos/b.png", "--model", "nothing"], "nothing is no model folder"),
-        (["photos/b.png", "--model", "scan"], "scan holds a scan model, which matches pictures with sentences"),
+        (["photos/b.png", "--model", "scan"], "scan holds a model of scan, which matches pictures with sentences"),
         (["photos", "--attention", "why.png"], "why.png is one file for 3 photos: name a folder, or a page (why.html)"),
         (["photos", "--attention", "why.pdf"], "a folder, or a file that ends in one of .png"),
         (["photos/b.png", "--how", "beam", "--top-k", "3"], "--top-k goes with --how sample"),
         (["photos/b.png", "--nucleus", "1.5"], "nucleus must be above 0 and at most 1"),
         (["photos/b.png", "--samples", "2", "--beam", "3"], "--beam goes with --how beam or diverse"),
         (["photos/b.png", "--how", "greedy", "--samples", "2"], "has one caption a picture"),
+        (["photos/b.png", "--how", "beam", "--samples", "9"], "--samples 9 of 5 beams: give --beam 9"),
+        (["photos/b.png", "--temperature", "nan"], "temperature must be above 0, not nan"),
+        (["photos/b.png", "--temperature", "inf"], "temperature must be above 0, not inf"),
+        (["photos/b.png", "--model", "runs/typo"], "runs/typo is no model folder"),
+        (["photos/b.png", "--json", "photos"], "photos is a folder, a file was expected"),
+        (["photos/b.png", "--json", "photos/b.png/x.json"], "could not write photos/b.png/x.json: Not a directory"),
         (["empty"], "empty holds no pictures to caption"),
         (["other"], "reads features of 256 numbers, other has 9"),
     ],
@@ -165,6 +171,19 @@ def test_mistakes_are_told_in_a_sentence(
     assert told.startswith("error: ")
     assert sentence in told
     assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [("--seed", "9" * 30), ("--beam", "100000"), ("--samples", "0")])
+def test_absurd_numbers_are_refused_before_the_memory_is_full(words: tuple[str, str], place: Path) -> None:
+    assert run("photos/b.png", *words) == 2
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_first_caption(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("saccade.cli.captioned.caption_places", lambda *_: pytest.fail("captioning began"))
+    assert run("photos", "--json", "photos/b.png/said.json") == 2
+    assert capsys.readouterr().err.startswith("error: could not write photos/b.png/said.json: ")
 
 
 def test_a_captioner_explains_its_own_caption_or_a_given_one(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

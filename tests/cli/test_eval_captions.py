@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from saccade.cli.evaluate_captions import LANGUAGE, NAMES, captions_files, run_decoding
+from saccade.cli.evaluate_captions import LANGUAGE, captions_files, run_decoding
 from saccade.decoding import DecodingConfig
-from saccade.metrics import caption_report
+from saccade.metrics import CAPTION_METRICS, caption_report
 from saccade.training.trainer import FitResult
 from toy_runs import IMAGES, SENTENCES, make_features, make_run, saccade_command
 
@@ -33,7 +33,7 @@ def test_the_figures_are_those_of_the_captions_that_are_kept(runs: Path, capsys:
     told = json.loads(Path("figures.json").read_text())
     assert (told["split"], told["pictures"]) == ("test", IMAGES)
     found = told["results"]["updown"]
-    for name, label in NAMES.items():
+    for name, label in CAPTION_METRICS.items():
         if name != "meteor":  # which may know synonyms here
             assert found[name] == pytest.approx(100 * wanted[name])
         assert label in printed

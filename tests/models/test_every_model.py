@@ -219,7 +219,7 @@ class TestBadModelFolders:
         return tmp_path / "scan"
 
     def test_another_model(self, folder: Path) -> None:
-        with pytest.raises(SaccadeError, match="holds a scan model, a vse was asked for"):
+        with pytest.raises(SaccadeError, match="holds a model of scan, a vse was asked for"):
             Vse.from_pretrained(str(folder))
 
     def test_weights_of_another_configuration(self, folder: Path, vocabulary: Vocabulary) -> None:

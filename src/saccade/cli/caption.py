@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from saccade.cli.decoding_options import (
+    MOST,
     BeamOption,
     HowOption,
     LongestOption,
@@ -50,6 +51,7 @@ def caption(
             "--samples",
             "-n",
             min=1,
+            max=MOST,
             help="Captions of a picture: so many are drawn, or with --how beam and diverse the so many best are told. "
             "If not given: one of a beam, five samples, all diverse ones.",
         ),
@@ -65,7 +67,7 @@ def caption(
     longest: LongestOption = None,
     length_penalty: PenaltyOption = None,
     no_repeat: RepeatOption = None,
-    seed: Annotated[int, typer.Option(help="What samples are drawn with.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="What samples are drawn with.")] = 0,
     attention: Annotated[
         Path | None,
         typer.Option(
@@ -102,7 +104,7 @@ def caption(
     from saccade.api.captioning import DECODING
     from saccade.cli.captioned import Drawings, caption_places, results, sort_places
     from saccade.data.broken import Broken
-    from saccade.files import write_json
+    from saccade.files import check_writable, write_json
     from saccade.progress import progress_bar
 
     decoding = chosen_decoding(
@@ -114,6 +116,7 @@ def caption(
     if not total:
         raise SaccadeError(f"{places[0]} holds no pictures to caption")
     drawings = Drawings(attention, photos, stores)
+    check_writable(json_file)
     captioner = load(model, device, kind=PictureCaptioner)
     torch.manual_seed(seed)
     told: list[Captioned] = []

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 SAMPLES = 5
+MOST = 1000  # beams, samples, words: more would fill the memory before anything is said
 
 
 class How(str, Enum):
@@ -41,10 +42,10 @@ HowOption = Annotated[
 ]
 BeamOption = Annotated[
     int | None,
-    typer.Option("--beam", "-b", min=1, help="Sentences followed at once; 1 is greedy.", show_default=False),
+    typer.Option("--beam", "-b", min=1, max=MOST, help="Sentences followed at once; 1 is greedy.", show_default=False),
 ]
 LongestOption = Annotated[
-    int | None, typer.Option("--longest", min=1, help="Words of a caption at most.", show_default=False)
+    int | None, typer.Option("--longest", min=1, max=MOST, help="Words of a caption at most.", show_default=False)
 ]
 PenaltyOption = Annotated[
     LengthPenalty | None,
@@ -89,6 +90,9 @@ def chosen_decoding(
             raise SaccadeError(f"{option} goes with --how {names}, and these options mean --how {how.value}")
     if how is How.greedy and (samples or 1) > 1:
         raise SaccadeError(f"--how greedy has one caption a picture: --samples {samples} goes with the other ways")
+    beams = beam or base.beam
+    if how in (How.beam, How.diverse) and (samples or 1) > beams:
+        raise SaccadeError(f"--samples {samples} of {beams} beams: give --beam {samples} to have so many")
     if how is How.beam and beam == 1:
         how = How.greedy
     changes = {

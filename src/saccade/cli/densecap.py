@@ -58,7 +58,7 @@ def densecap(
     from saccade.errors import explain_os_errors
     from saccade.explain.contact_sheet import MOST, save_sheet
     from saccade.explain.drawing import check_format
-    from saccade.files import write_json
+    from saccade.files import check_writable, write_json
     from saccade.models import DenseCap, load_model
     from saccade.vision import find_pictures
 
@@ -68,6 +68,7 @@ def densecap(
     for file in files:  # told before a model is loaded
         with explain_os_errors(file, "read"):
             file.stat()
+    check_writable(out, json_file)
     speaker = load_model(model, DenseCap).to(device)
     decoding = DecodingConfig(how="beam" if beam > 1 else "greedy", beam=beam, longest=16)
     told = tell(speaker, files, top, decoding)

@@ -137,7 +137,7 @@ def _kind(folders: Sequence[str]) -> str:
             found.setdefault("dense_captioning", folder)
         else:
             raise SaccadeError(
-                f"{folder} holds a {model.name} model, and `saccade eval` is for matchers and captioners"
+                f"{folder} holds a model of {model.name}, and `saccade eval` is for matchers and captioners"
             )
     if len(found) > 1:
         (one, first), (other, second) = sorted(found.items(), key=lambda item: list(KINDS).index(item[0]))[:2]

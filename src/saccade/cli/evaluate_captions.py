@@ -41,7 +41,7 @@ def evaluate_captioners(
     from saccade.cli.captioned import coco_id
     from saccade.cli.metrics import describe_stages, meteor_tables
     from saccade.config import to_dict
-    from saccade.files import write_json
+    from saccade.files import check_writable, write_json
     from saccade.metrics import CAPTION_METRICS, caption_scores, diversity
     from saccade.metrics.captions.report import caption_words
     from saccade.models import Captioner, load_model
@@ -53,6 +53,7 @@ def evaluate_captioners(
     tables = meteor_tables("auto")
     results: dict[str, dict[str, Any]] = {}
     kept = captions_files(captions, folders)
+    check_writable(json_file, *kept.values())
     for folder in folders:
         model = load_model(folder, Captioner).to(device)
         data = seen.seen_by(model, folder)

@@ -63,12 +63,13 @@ def score(
     from dataclasses import asdict
 
     from saccade.data.caption_results import pair_captions, read_caption_results
-    from saccade.files import write_text
+    from saccade.files import check_writable, write_text
     from saccade.metrics.captions.diversity import diversity
     from saccade.metrics.captions.frequencies import DocumentFrequencies
     from saccade.metrics.captions.report import caption_scores, caption_words
     from saccade.progress import progress_bar
 
+    check_writable(each)
     given = read_caption_results(references)
     paired = pair_captions(read_caption_results(candidates), given)
     left = len(given.texts) - len(paired)
@@ -96,7 +97,7 @@ def score(
             json.dumps({"pictures": len(paired), "meteor_stages": tables.stages, **figures, "language": language})
         )
         return
-    table = Table("metric", title=f"{len(paired):,} captions")
+    table = Table("metric", title=f"{len(paired):,} caption{'s' if len(paired) > 1 else ''}")
     table.add_column("score", justify="right")
     for name, value in figures.items():
         table.add_row(name, f"{value:.4f}")

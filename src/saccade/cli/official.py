@@ -48,7 +48,10 @@ def import_checkpoint(
         raise SaccadeError(f"{checkpoint} does not exist")
     words = read_vocabulary(vocabulary) if vocabulary is not None else vocabulary_beside(checkpoint.parent)
     if words is None and system not in WITH_WORDS:
-        raise SaccadeError(f"{checkpoint} needs its vocabulary: give --vocabulary FILE (vocab.json or vocab.pkl)")
+        raise SaccadeError(
+            f"{checkpoint} needs its vocabulary: give --vocabulary FILE (vocab.json, vocab.pkl, WORDMAP.json, "
+            "word_counts.txt: the one that came with it)"
+        )
     model = IMPORTERS[system](checkpoint, words)
     with atomic_folder(out) as temporary:
         model.save_pretrained(temporary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,9 +53,9 @@ class DecodingConfig:
             if getattr(self, name) < 1:
                 raise SaccadeError(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("no_repeated_ngrams", "top_k", "alpha", "diversity"):
-            if getattr(self, name) < 0:
-                raise SaccadeError(f"{name} must not be negative, but is {getattr(self, name)}")
-        if self.temperature <= 0:
+            if not 0 <= getattr(self, name) < math.inf:
+                raise SaccadeError(f"{name} must be zero or more, not {getattr(self, name)}")
+        if not 0 < self.temperature < math.inf:
             raise SaccadeError(f"temperature must be above 0, not {self.temperature}")
         if not 0 < self.nucleus <= 1:
             raise SaccadeError(f"nucleus must be above 0 and at most 1, not {self.nucleus}")

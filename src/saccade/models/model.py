@@ -116,7 +116,7 @@ def find_model(folder: Path | str, expected: type[M] = Model) -> tuple[Path, typ
     model_class = entry(_described(folder)["model"]).model
     if not issubclass(model_class, expected):
         wanted = getattr(expected, "name", expected.__name__.lower())
-        raise SaccadeError(f"{folder} holds a {model_class.name} model, a {wanted} was asked for")
+        raise SaccadeError(f"{folder} holds a model of {model_class.name}, a {wanted} was asked for")
     return folder, model_class
 
 
