@@ -40,9 +40,7 @@ class DataConfig:
     test_split: str = "test"
     limit: int | None = None  # at most so many pictures of each split
     in_memory: bool = False  # read all regions once and keep them on the training device: quicker, where they fit
-    eye: str = (
-        "grid"  # what sees photos: grid, bottomup, grid:efficientnet-lite2 …; the world: its own eye, or grid:world/7
-    )
+    eye: str = "grid"  # what sees photos: grid, bottomup …; on the world its own eye does, or grid:world/7
     language: str = "en"  # of the captions, where a data set has several
     seed: int = 0  # the world's
     pictures: int = 2000  # the world's size
