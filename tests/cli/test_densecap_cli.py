@@ -55,6 +55,12 @@ def test_a_photo_becomes_a_table_a_picture_and_json(model: Path, photo: Path, tm
     assert Image.open(tmp_path / "out.png").width > 500
 
 
+def test_what_the_model_doubts_is_not_told(model: Path, photo: Path, tmp_path: Path) -> None:
+    run(photo, "--model", model, "-o", tmp_path / "out.png", "--json", tmp_path / "out.json", "--least", 0.999)
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))[0]["regions"] == []
+    assert (tmp_path / "out.png").exists()
+
+
 def test_a_folder_becomes_a_sheet_and_a_beam_is_followed(model: Path, photo: Path, tmp_path: Path) -> None:
     (tmp_path / "two").mkdir()
     for name in ("a.png", "b.png"):

@@ -42,6 +42,9 @@ def densecap(
         typer.Option("--json", help="Write every region's phrase, score and box (in pixels) to this file."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many regions of a photo are told, the surest first.")] = 20,
+    least: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Regions that the model is less sure of are not told.")
+    ] = 0.1,
     beam: Annotated[
         int, typer.Option(min=1, help="Sentences followed at once; 1 takes the likeliest word each time.")
     ] = 1,
@@ -71,7 +74,7 @@ def densecap(
     check_writable(out, json_file)
     speaker = load_model(model, DenseCap).to(device)
     decoding = DecodingConfig(how="beam" if beam > 1 else "greedy", beam=beam, longest=16)
-    told = tell(speaker, files, top, decoding)
+    told = tell(speaker, files, top, least, decoding)
     console = Console()
     for photo in told:
         console.print(photo.table())
@@ -116,7 +119,7 @@ class ToldPhoto:
         return table
 
 
-def tell(model: Any, files: list[Path], top: int, decoding: Any) -> list[ToldPhoto]:
+def tell(model: Any, files: list[Path], top: int, least: float, decoding: Any) -> list[ToldPhoto]:
     """The phrases of each photo."""
     from saccade.progress import progress_bar
     from saccade.tasks import describe
@@ -128,7 +131,8 @@ def tell(model: Any, files: list[Path], top: int, decoding: Any) -> list[ToldPho
         for start in range(0, len(files), BATCH):
             part = files[start : start + BATCH]
             pictures = [open_picture(file) for file in part]
-            phrases = describe(model, _pixels(pictures, model.config.size), top, decoding)
+            described = describe(model, _pixels(pictures, model.config.size), top, decoding)
+            phrases = [[region for region in regions if region.score >= least] for regions in described]
             sizes = [picture.size for picture in pictures]
             for picture in pictures:
                 picture.thumbnail((side, side))
