@@ -94,6 +94,16 @@ def rewrite(path: Path, change: Callable[[bytes], bytes]) -> None:
     path.write_bytes(change(path.read_bytes()))
 
 
+@case("model.dim must be at least 1, not 0")
+def vectors_without_numbers(place: Place) -> list[str]:
+    return train(place, "dim=0")
+
+
+@case("no word of the training captions occurs task.min_count=999 times")
+def words_that_are_all_too_rare(place: Place) -> list[str]:
+    return train(place, "min_count=999")
+
+
 @case("nowhere.png does not exist")
 def missing_picture(place: Place) -> list[str]:
     return ["explain", "nowhere.png", "a red cube", "--model", str(place.model)]

@@ -14,6 +14,7 @@ from saccade.errors import SaccadeError
 
 COCO = {
     "info": {"year": 2014},
+    "type": "captions",
     "images": [{"id": 7, "file_name": "seven.jpg"}, {"id": 9, "file_name": "nine.jpg"}],
     "annotations": [
         {"id": 1, "image_id": 7, "caption": "a dog"},
@@ -54,6 +55,7 @@ def test_every_format_gives_the_captions_of_a_picture(
     for image in asked:
         assert found.of(image) == ["a dog", "one dog"]
     assert found.of("eight.jpg") is None
+    assert not {"type", "dataset"} & found.texts.keys()  # words about the file are of no picture
 
 
 def test_results_meet_their_references_by_id_or_by_file_name(tmp_path: Path) -> None:

@@ -76,14 +76,19 @@ def _sentences(path: Path, names: dict[str, str]) -> Iterator[tuple[str, str]]:
         for _, (image, _, caption) in read_table(path, ("image", "n", "caption")):
             yield image, caption
     elif kind == "json":
+        mapped, described = [], False
         for key, position, item in read_items(path):
             where = f"{path}, {key}[{position}]" if key else f"{path}, item {position}"
             if key == "images" and isinstance(item, dict):
+                described = True
                 yield from _image(Entry.of(item, where), names)
             elif key in ("", "annotations"):
+                described = True
                 yield from _entry(item, where)
             elif isinstance(item, str):  # {id: sentence} and {id: [sentences]}
-                yield key, item
+                mapped.append((key, item))
+        if not described:  # else they are of the file, as "type" is in COCO's and "dataset" in Karpathy's
+            yield from mapped
     else:
         yield from read_tokens(path)
 

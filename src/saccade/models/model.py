@@ -33,6 +33,9 @@ class Model(nn.Module, PyTorchModelHubMixin):
 
     def __init__(self, config: Any, vocabulary: Vocabulary, eye: str | None = None) -> None:
         super().__init__()
+        for name in (field for field in to_dict(config) if field == "dim" or field.endswith("_dim")):
+            if getattr(config, name) is not None and getattr(config, name) < 1:
+                raise SaccadeError(f"model.{name} must be at least 1, not {getattr(config, name)}")
         self.config = config
         self.vocabulary = vocabulary
         self.eye = eye  # what made the region features it was trained on; needed to use it on new pictures

@@ -16,6 +16,7 @@ from saccade.data import CaptionedImages, DataConfig, open_split
 from saccade.data.memory import open_in_memory
 from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
+from saccade.language.vocabulary import SPECIAL
 from saccade.models import Model, entry
 from saccade.tasks import TASKS
 from saccade.training.config import MAY_CHANGE, TrainerConfig, differing_key
@@ -118,6 +119,8 @@ def run_parts(
     from saccade.training.seeds import seed_everything
 
     vocabulary = Vocabulary.build(train.texts, config.task.min_count)
+    if len(vocabulary) == len(SPECIAL):
+        raise SaccadeError(f"no word of the training captions occurs task.min_count={config.task.min_count} times")
     settings = config.model
     if "region_dim" in {f.name for f in fields(settings)}:
         settings = replace(settings, region_dim=train.regions.dim if sight is None else sight.dim)
