@@ -58,6 +58,11 @@ def test_each_name_counts_once_surest_first(seen: CaptionedImages) -> None:
     assert concepts_by_eye(seen, [2], ("kind", "colour")) == [{"red": 0.5}]
 
 
+def test_what_an_eye_never_names_is_told_with_what_it_does(seen: CaptionedImages) -> None:
+    with pytest.raises(SaccadeError, match=r"the eye naming names no mood \(it names: colour, kind\)"):
+        concepts_by_eye(seen, [0, 1, 2], ("mood",))
+
+
 def test_features_of_an_unknown_eye_have_no_names(seen: CaptionedImages) -> None:
     with pytest.raises(SaccadeError, match=r"does not say which eye made its features.*concepts=FILE"):
         concepts_by_eye(replace(seen, eye=None), [0])

@@ -33,6 +33,7 @@ def concepts_by_eye(
         )
     eye = load_eye(data.eye, "cuda" if torch.cuda.is_available() else "cpu")
     found: list[dict[str, float]] = []
+    told: set[str] = set()  # what this eye tells of a region
     with progress_bar(f"naming what is in {data.name}/{data.split} ({eye.name})") as tell:
         for start in range(0, len(pictures), BATCH):
             part = list(pictures[start : start + BATCH])
@@ -40,11 +41,17 @@ def concepts_by_eye(
                 named: dict[str, float] = {}
                 for region in regions:
                     for attribute, word in region.labels.items():
+                        told.add(attribute)
                         sure = region.confidence[attribute]
                         if attribute in attributes and sure >= confidence:
                             named[word] = max(sure, named.get(word, 0.0))
                 found.append(dict(sorted(named.items(), key=lambda item: -item[1])))
             tell(min(start + BATCH, len(pictures)), len(pictures))
+    missing = [attribute for attribute in attributes if attribute not in told]
+    if told and len(missing) == len(attributes):
+        raise SaccadeError(
+            f"the eye {eye.name} names no {' and no '.join(missing)} (it names: {', '.join(sorted(told))})"
+        )
     return found
 
 
