@@ -33,9 +33,7 @@ class Model(nn.Module, PyTorchModelHubMixin):
 
     def __init__(self, config: Any, vocabulary: Vocabulary, eye: str | None = None) -> None:
         super().__init__()
-        for name in (field for field in to_dict(config) if field == "dim" or field.endswith("_dim")):
-            if getattr(config, name) is not None and getattr(config, name) < 1:
-                raise SaccadeError(f"model.{name} must be at least 1, not {getattr(config, name)}")
+        _check_widths(config)
         self.config = config
         self.vocabulary = vocabulary
         self.eye = eye  # what made the region features it was trained on; needed to use it on new pictures
@@ -128,6 +126,13 @@ def _described(folder: Path) -> dict[str, Any]:
     if not isinstance(described, dict) or not isinstance(described.get("model"), str):
         raise SaccadeError(f'{folder / CONFIG} names no model: expected a "model" field')
     return described
+
+
+def _check_widths(config: Any) -> None:
+    """Vectors have at least one number; a model of none would train to the end and say nothing."""
+    for name, value in vars(config).items() if config is not None else ():
+        if (name == "dim" or name.endswith("_dim")) and value is not None and value < 1:
+            raise SaccadeError(f"model.{name} must be at least 1, not {value}")
 
 
 def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ignore[assignment]
