@@ -31,7 +31,7 @@ demo-photos: $(INSTALLED)  ## look at photographs: regions found and named, a se
 	$(BIN)/saccade explain photos/000000214753.jpg "two people ride horses on the beach" --out demo-photos/why.png; $(took)
 	@echo "── open the three pictures in demo-photos/; then your own: $(BIN)/saccade see YOUR.jpg"
 
-test: lint  ## check style and types, then run the tests (six to seven minutes)
+test: lint  ## check style and types, then run the tests (four to five minutes)
 	@$(call say,pytest on two cores); OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations 5; $(took)
 
 lint: $(INSTALLED)  ## ruff and mypy
