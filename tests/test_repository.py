@@ -27,7 +27,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 HEIGHTS = [  # a room may import its own height and what is lower: see docs/design.md
     {"errors", "version", "progress"},
     {"files"},
-    {"config", "weights_file", "package_files"},
+    {"config", "weights_file", "package_files", "plain_pickle"},
     {"batch"},
     {"language", "data", "vision", "world", "metrics", "ops"},
     {"nn", "explain"},

@@ -7,7 +7,6 @@ ids of their own, so word tables are rearranged on the way in, and columns and g
 from __future__ import annotations
 
 import argparse
-import pickle
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from saccade.errors import SaccadeError
 from saccade.interop.options import Options
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import END, PAD, SPECIAL, START, UNKNOWN
+from saccade.plain_pickle import read_pickle
 
 UNKNOWN_WORDS = ("UNK", "<unk>", "<UNK>")
 NEVER = -1e4  # the logit of a word that a checkpoint does not have
@@ -51,27 +51,9 @@ PLAIN: dict[tuple[str, str], Any] = {
 }
 
 
-class _PlainReader(pickle.Unpickler):
-    """Containers, numbers, words and bags of options; nothing is run."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in PLAIN:
-            raise SaccadeError(f"it wants to run {module}.{name}, which is not plain data")
-        return PLAIN[module, name]
-
-
 def read_plain_pickle(path: Path | str) -> Any:
     """A pickle of plain containers, numbers, words and `argparse.Namespace`; anything else is refused by name."""
-    path = Path(path)
-    try:
-        with path.open("rb") as file:
-            return _PlainReader(file, encoding="latin1").load()
-    except FileNotFoundError as error:
-        raise SaccadeError(f"{path} does not exist") from error
-    except SaccadeError as error:
-        raise SaccadeError(f"{path} is refused: {error}") from error
-    except Exception as error:  # a damaged pickle may fail in any way
-        raise SaccadeError(f"{path} is no pickle of plain data, or it is damaged") from error
+    return read_pickle(path, PLAIN, "pickle of plain data", encoding="latin1")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from saccade.errors import SaccadeError
 from saccade.files import read_json, read_text
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import SPECIAL
+from saccade.plain_pickle import read_pickle
 
 NAMES = ("vocab.json", "vocab.pkl", "word_counts.txt")  # beside a checkpoint
 
@@ -19,13 +19,7 @@ class _Table:
     """Stands in for the class of a pickled vocabulary; it only receives plain attributes."""
 
 
-class _TableReader(pickle.Unpickler):
-    """Knows one name, the vocabulary's own class, and runs nothing."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if name == "Vocabulary" and module in ("__main__", "vocab"):
-            return _Table
-        raise SaccadeError(f"it wants to run {module}.{name}, which is not plain data")
+TABLES = {(module, "Vocabulary"): _Table for module in ("__main__", "vocab")}  # the one name such a pickle has
 
 
 def read_vocabulary(path: Path | str) -> Vocabulary:
@@ -35,15 +29,7 @@ def read_vocabulary(path: Path | str) -> Vocabulary:
         return _read_word_counts(path)
     if path.suffix != ".pkl":
         return _read_table(read_json(path), path)
-    try:
-        with path.open("rb") as file:
-            table = _TableReader(file).load()
-    except FileNotFoundError as error:
-        raise SaccadeError(f"{path} does not exist") from error
-    except SaccadeError as error:
-        raise SaccadeError(f"{path} is refused: {error}") from error
-    except Exception as error:  # a damaged pickle may fail in any way
-        raise SaccadeError(f"{path} is no pickled vocabulary, or it is damaged") from error
+    table = read_pickle(path, TABLES, "pickled vocabulary")
     return _read_table(vars(table) if isinstance(table, _Table) else table, path)
 
 

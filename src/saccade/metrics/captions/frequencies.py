@@ -6,7 +6,6 @@ by an unpickler that knows dictionaries and numbers, and runs nothing.
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from saccade.errors import SaccadeError, explain_os_errors
+from saccade.errors import SaccadeError
 from saccade.files import read_json, write_json
 from saccade.metrics.captions.ngrams import LONGEST, Ngrams, Word, WordNumbers, joined
+from saccade.plain_pickle import read_pickle
 
 PLAIN = {  # everything that such a pickle may name, under the names of Python 2 and 3
     ("collections", "defaultdict"): defaultdict,
@@ -47,7 +47,9 @@ class DocumentFrequencies:
         """Our JSON, or the pickle of self-critical code (`.p`, `.pkl`, `.pickle`)."""
         path = Path(path)
         if path.suffix in (".p", ".pkl", ".pickle"):
-            return cls._checked(_unpickle(path), "ref_len", "document_frequency", path)
+            return cls._checked(
+                read_pickle(path, PLAIN, "pickle of document frequencies"), "ref_len", "document_frequency", path
+            )
         content = read_json(path)
         found = cls._checked(content, "pictures", "document_frequencies", path)
         return cls(found.pictures, {tuple(str(ngram).split(" ")): count for ngram, count in found.counts.items()})
@@ -108,20 +110,3 @@ class DocumentFrequencies:
 
 def _ngrams(words: tuple[Word, ...]) -> Iterable[tuple[Word, ...]]:
     return (words[i : i + n] for n in range(1, LONGEST + 1) for i in range(len(words) - n + 1))
-
-
-class _PlainReader(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in PLAIN:
-            return PLAIN[module, name]
-        raise SaccadeError(f"it wants to run {module}.{name}, which is not plain data")
-
-
-def _unpickle(path: Path) -> Any:
-    with explain_os_errors(path, "read"), path.open("rb") as file:
-        try:
-            return _PlainReader(file).load()
-        except SaccadeError as error:
-            raise SaccadeError(f"{path} is refused: {error}") from error
-        except Exception as error:  # a damaged pickle may fail in any way
-            raise SaccadeError(f"{path} is no pickle of document frequencies, or it is damaged") from error
