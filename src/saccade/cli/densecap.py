@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from saccade.cli.device import Device
+from saccade.cli.region_drawings import MANY, ONE, listed_photos, save_drawings, tell_where
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from saccade.tasks import DensePhrase
 
 BATCH = 8  # photos of any size in memory at a time
-ONE, MANY = 2400, 800  # the longer side of a photo kept for its drawing: on its own, on a sheet
 
 
 def densecap(
@@ -58,19 +58,13 @@ def densecap(
     Example: saccade densecap holiday.jpg --model runs/densecap -o phrases.png --json phrases.json
     """
     from saccade.decoding import DecodingConfig
-    from saccade.errors import explain_os_errors
-    from saccade.explain.contact_sheet import MOST, save_sheet
     from saccade.explain.drawing import check_format
     from saccade.files import check_writable, write_json
     from saccade.models import DenseCap, load_model
-    from saccade.vision import find_pictures
 
     if out is not None:
         check_format(out, "a picture of phrases")
-    files = [f for p in photos for f in (find_pictures(p) if p.is_dir() else [p])]
-    for file in files:  # told before a model is loaded
-        with explain_os_errors(file, "read"):
-            file.stat()
+    files = listed_photos(photos)
     check_writable(out, json_file)
     speaker = load_model(model, DenseCap).to(device)
     decoding = DecodingConfig(how="beam" if beam > 1 else "greedy", beam=beam, longest=16)
@@ -82,12 +76,8 @@ def densecap(
         write_json(json_file, [photo.facts(str(model)) for photo in told])
         typer.echo(f"the phrases are in {json_file}")
     if out is not None:
-        if len(told) == 1:
-            told[0].drawing.save(out, 0)
-        else:
-            save_sheet([photo.drawing for photo in told[:MOST]], out, 0)
-        some = f" (the first {MOST} of {len(told)} photos)" if len(told) > MOST else ""
-        typer.echo(f"the picture is in {out}{some}")
+        save_drawings([photo.drawing for photo in told], out, 0)
+        tell_where(out, len(told))
 
 
 class ToldPhoto:

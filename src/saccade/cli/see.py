@@ -14,13 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from saccade.cli.device import Device
+from saccade.cli.region_drawings import MANY, ONE, listed_photos, save_drawings, tell_where
 
 if TYPE_CHECKING:
     from saccade.explain.regions import RegionPicture
     from saccade.vision import Eye
 
 BATCH = 16  # photos of any size in memory at a time
-ONE, MANY = 2400, 800  # the longer side of a photo kept for its drawing: on its own, on a sheet
 
 
 def see(
@@ -62,25 +62,17 @@ def see(
 
     Example: saccade see holiday.jpg --eye bottomup -o regions.png
     """
-    from saccade.errors import explain_os_errors
-    from saccade.explain.contact_sheet import MOST, NAMED, save_sheet
+    from saccade.explain.contact_sheet import NAMED
     from saccade.explain.drawing import check_format
-    from saccade.vision import find_pictures, load_eye
+    from saccade.vision import load_eye
 
     if out is None and not as_json:
         out = Path("regions.png")
     if out is not None:
         check_format(out, "a picture of regions")
-    files = [f for p in photos for f in (find_pictures(p) if p.is_dir() else [p])]
-    for file in files:  # told before an eye is loaded
-        with explain_os_errors(file, "read"):
-            file.stat()
-    seen = look(load_eye(eye, device), files)
+    seen = look(load_eye(eye, device), listed_photos(photos))
     if out is not None:
-        if len(seen) == 1:
-            seen[0].drawing.save(out, top)
-        else:
-            save_sheet([photo.drawing for photo in seen[:MOST]], out, top)
+        save_drawings([photo.drawing for photo in seen], out, top)
     if as_json:
         facts = [photo.facts(eye, 0 if top is None else top) for photo in seen]
         typer.echo(json.dumps(facts, ensure_ascii=False))
@@ -89,8 +81,7 @@ def see(
         for photo in seen:
             console.print(photo.table(NAMED if top is None and len(seen) > 1 and photo.drawing.labels else top))
     if out is not None:
-        some = f" (the first {MOST} of {len(seen)} photos)" if len(seen) > MOST else ""
-        typer.echo(f"the picture is in {out}{some}", err=as_json)
+        tell_where(out, len(seen), err=as_json)
 
 
 @dataclass(frozen=True)
