@@ -14,6 +14,7 @@ from test_matching import bindings
 
 from saccade.batch import TextBatch
 from saccade.data import CaptionedImages
+from saccade.decoding import sample
 from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import END, START, UNKNOWN
@@ -22,7 +23,7 @@ from saccade.models import UpDown, UpDownConfig, load_model
 from saccade.models.captioner import Captioner
 from saccade.tasks import CaptioningConfig, CaptioningTask, caption_all, caption_figures, references_of
 from saccade.tasks.captioning import cut, evenly_missed
-from saccade.tasks.self_critical import RewardConfig, mean_of_others, policy_loss
+from saccade.tasks.self_critical import RewardConfig, SpokenBatch, mean_of_others, policy_loss
 from saccade.training import Trainer, TrainerConfig, seed_everything
 
 SMALL = UpDownConfig(region_dim=8, word_dim=16, dim=32, attention_dim=16, forget_bias=0.0)
@@ -143,7 +144,7 @@ def test_rewards_rise(data: tuple[CaptionedImages, CaptionedImages], tmp_path: P
 
     def earned(of: Captioner) -> float:
         torch.manual_seed(1)
-        return float(np.mean([rewarding.loss(of.train(), batch, 0)[1]["reward"] for _ in range(3)]))
+        return float(np.mean([rewarding.prepare(of.train(), batch, 0).reward for _ in range(3)]))
 
     before = earned(start)
     assert isinstance(start, UpDown)
@@ -153,9 +154,50 @@ def test_rewards_rise(data: tuple[CaptionedImages, CaptionedImages], tmp_path: P
 
 def test_a_greedy_baseline_is_of_the_model_at_rest(data: tuple[CaptionedImages, CaptionedImages]) -> None:
     task, model = task_and_model(data, reward=RewardConfig(after=0))
-    _, figures = task.loss(model.train(), task.batch([0, 1, 2]), 0)
+    batch = task.prepare(model.train(), task.batch([0, 1, 2]), 0)
+    _, figures = task.loss(model, batch, 0)
     assert set(figures) == {"reward", "baseline"}
     assert model.training
+
+
+def test_what_was_said_is_judged_as_it_was_drawn(data: tuple[CaptionedImages, CaptionedImages]) -> None:
+    """The loss says the drawn captions again: their log-probabilities are those that they were drawn by."""
+    reward = RewardConfig(after=0, samples=3, baseline="samples")
+    task, model = task_and_model(data, reward=reward)
+    batch = task.batch([0, 1])
+    torch.manual_seed(0)
+    spoken = task.prepare(model.eval(), batch, 0)
+    assert isinstance(spoken, SpokenBatch)
+    loss, _ = task.loss(model, spoken, 0)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        drawn = sample(model, batch.images, task.self_critical.decoding)
+    assert torch.equal(drawn.words, spoken.texts.tokens[:, 1:])
+    torch.testing.assert_close(loss, policy_loss(drawn.log_probabilities, spoken.advantage, drawn.mask))
+
+
+@pytest.mark.parametrize("after", [None, 0])
+def test_a_batch_to_be_recorded_has_the_same_loss(
+    data: tuple[CaptionedImages, CaptionedImages], after: int | None
+) -> None:
+    """It is padded to sizes that come back, and nothing in it but tensors counts."""
+    task, model = task_and_model(data, reward=RewardConfig(after=after))
+    sizes = set()
+    for items in ([0, 1, 2], [3, 4, 5]):
+        batch = task.prepare(model.eval(), task.batch(items), 0)
+        still = task.recordable(model, batch, 0)
+        assert still is not None
+        assert still.images.ids == ()
+        sizes.add((still.texts.tokens.shape, still.images.mask.shape[1] % 4))
+        torch.testing.assert_close(task.loss(model, still, 0)[0], task.loss(model, batch, 0)[0])
+    assert len(sizes) == 1
+
+
+def test_lessons_that_change_are_not_recorded(data: tuple[CaptionedImages, CaptionedImages]) -> None:
+    task, model = task_and_model(data, own_words=0.5, own_words_after=10)
+    batch = task.batch([0, 1])
+    assert task.recordable(model, batch, 0) is not None
+    assert task.recordable(model, batch, 10) is None
 
 
 def test_the_policy_is_pushed_towards_what_earned_more() -> None:
@@ -173,7 +215,7 @@ def test_unknown_words_earn_nothing(data: tuple[CaptionedImages, CaptionedImages
     assert not task.self_critical.decoding.unknown
     with torch.no_grad():
         model.out.bias[UNKNOWN] = 100
-    loss, _ = task.loss(model.train(), task.batch([0, 1]), 0)
+    loss, _ = task.loss(model, task.prepare(model.train(), task.batch([0, 1]), 0), 0)
     assert torch.isfinite(loss)
 
 

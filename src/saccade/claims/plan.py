@@ -31,6 +31,7 @@ NO_MATTER = {  # settings that say where and how a run is carried out, not what 
         "checkpoint_every",
         "log_every",
         "prefetch",
+        "recorded",
     },
 }
 

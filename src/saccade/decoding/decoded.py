@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.batch import Batch
-from saccade.language.vocabulary import END, PAD
+from saccade.batch import Batch, TextBatch
+from saccade.language.vocabulary import END, PAD, START
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ class Decoded(Batch):
     def ended(self) -> Bool[Tensor, " row"]:
         """Whether a caption came to its end, or was cut at the longest length allowed."""
         return (self.words == END).any(dim=1)
+
+    def sentences(self) -> TextBatch:
+        """What was said as sentences to learn from, <start> before them."""
+        words = F.pad(self.words, (1, 0), value=START)
+        return TextBatch(words, words != PAD)
 
     def best(self) -> Decoded:
         """The first caption of each picture."""

@@ -17,6 +17,12 @@ from saccade.nn.precision import at_least_float32
 NEVER_SAID = (PAD, START)
 
 
+def never_said(logits: Float[Tensor, "*row word"]) -> Bool[Tensor, " word"]:
+    """True at padding and <start>; made where the logits are, which waits for nobody."""
+    words = torch.arange(logits.shape[-1], device=logits.device)
+    return (words == PAD) | (words == START)
+
+
 class Captioner(Model):
     """A model says how it starts, reads a word and speaks; teacher forcing and decoding are written once on that."""
 
@@ -27,6 +33,11 @@ class Captioner(Model):
     def start_lesson(self, images: RegionBatch, texts: TextBatch, owner: Int[Tensor, " text"]) -> CaptionState:
         """What training captions are told from: their pictures, unless the paper learns from sentences alone."""
         return self.start(images).select(owner)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all lessons from now on are alike."""
+        return True
 
     @abstractmethod
     def advance(self, words: Int[Tensor, " row"], state: CaptionState) -> Thought:
@@ -49,9 +60,7 @@ class Captioner(Model):
     def log_probabilities(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         """Of the next word; padding and <start> are never said."""
         logits = at_least_float32(self.speak(hidden))
-        silent = torch.zeros(logits.shape[-1], dtype=torch.bool, device=logits.device)
-        silent[list(NEVER_SAID)] = True
-        return logits.masked_fill(silent, float("-inf")).log_softmax(dim=-1)
+        return logits.masked_fill(never_said(logits), float("-inf")).log_softmax(dim=-1)
 
     def step(self, words: Int[Tensor, " row"], state: CaptionState) -> tuple[Float[Tensor, "row word"], Thought]:
         """One word further: the log-probabilities of the word after `words`, and the thought behind them."""

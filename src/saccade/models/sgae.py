@@ -123,6 +123,7 @@ class Sgae(Listener):
         self.out = nn.Linear(dim, len(vocabulary))
         self.register_buffer("spatial", spatial_words(vocabulary), persistent=False)
         self.register_buffer("lessons", torch.zeros((), dtype=torch.long))  # how many there were: it sets the stage
+        self._settled = False
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         own, *others = super().parameter_groups()
@@ -209,8 +210,14 @@ class Sgae(Listener):
             return "sentences"
         return "dictionary" if done < sentences + self.config.dictionary_steps else "pictures"
 
+    @property
+    def settled(self) -> bool:
+        """Once pictures are told, nothing else ever is: a GPU need not be asked how many lessons there were."""
+        self._settled = self._settled or self.stage == "pictures"
+        return self._settled
+
     def start_lesson(self, images: RegionBatch, texts: TextBatch, owner: Int[Tensor, " text"]) -> CaptionState:
-        stage = self.stage
+        stage = "pictures" if self._settled else self.stage
         if self.training:
             self.lessons += 1
         if stage == "pictures":

@@ -11,16 +11,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from saccade.batch import CaptionState, PairBatch, TextBatch, Thought, Told
+from saccade.batch import CaptionState, PairBatch, RegionBatch, TextBatch, Thought, Told
 from saccade.data.records import CaptionedImages
 from saccade.decoding import DecodingConfig
 from saccade.errors import SaccadeError
 from saccade.language.vocabulary import END
-from saccade.models.captioner import NEVER_SAID, Captioner
+from saccade.models.captioner import NEVER_SAID, Captioner, never_said
 from saccade.nn import present_precision
 from saccade.tasks.caption_evaluation import caption_figures
 from saccade.tasks.pairs import PairTask
-from saccade.tasks.self_critical import RewardConfig, SelfCritical
+from saccade.tasks.self_critical import RewardConfig, SelfCritical, SpokenBatch
+from saccade.tasks.task import Figures
 from saccade.tasks.vary import vary_images
 from saccade.vision.augment import AugmentConfig
 
@@ -74,11 +75,28 @@ class CaptioningTask(PairTask[CaptioningConfig]):
         super().__init__(train, dev, read, config, augmentation)
         self.texts = cut(self.texts, config.longest)
 
-    def loss(self, model: nn.Module, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
+    def prepare(self, model: nn.Module, batch: PairBatch, step: int) -> PairBatch | SpokenBatch:
+        """Pictures are varied; from `reward.after` on they are also spoken of, and what was said is judged."""
         assert isinstance(model, Captioner)
-        images = model.see(vary_images(model, batch.images, self.augmentation))
-        if self.config.reward.begun(step):
-            return self.self_critical.loss(model, images, batch.image_index)
+        batch = replace(batch, images=vary_images(model, batch.images, self.augmentation))
+        return self.self_critical.speak(model, batch) if self.config.reward.begun(step) else batch
+
+    def recordable(self, model: nn.Module, batch: PairBatch | SpokenBatch, step: int) -> PairBatch | SpokenBatch | None:
+        """Captions padded to the longest there is, regions to a multiple of four; unless lessons still change."""
+        assert isinstance(model, Captioner)
+        own_words = isinstance(batch, PairBatch) and self.config.chance_of_own_words(step)
+        if own_words or not isinstance(batch.images, RegionBatch) or not model.settled:
+            return None
+        images = replace(batch.images, ids=()).pad(-batch.images.mask.shape[1] % 4)
+        size = self.config.longest + 2  # with <start> and <end>
+        texts = TextBatch(batch.texts.tokens, batch.texts.mask)
+        return replace(batch, images=images, texts=texts.pad(size - texts.tokens.shape[1]))
+
+    def loss(self, model: nn.Module, batch: PairBatch | SpokenBatch, step: int) -> tuple[Tensor, Figures]:
+        assert isinstance(model, Captioner)
+        images = model.see(batch.images)
+        if isinstance(batch, SpokenBatch):
+            return self.self_critical.loss(model, images, batch)
         state = model.start_lesson(images, batch.texts, batch.owner)
         told = self._tell(model, state, batch.texts.tokens[:, :-1], self.config.chance_of_own_words(step))
         labels, wanted = batch.texts.tokens[:, 1:], batch.texts.mask[:, 1:]
@@ -89,7 +107,7 @@ class CaptioningTask(PairTask[CaptioningConfig]):
             loss = (1 - share) * loss + share * evenly_missed(told, wanted).sum() / wanted.sum()
         own = model.own_losses(told, labels, missed, wanted)
         if own:
-            return loss + sum(own.values()), {"word_loss": loss.item(), **{k: v.item() for k, v in own.items()}}
+            return loss + sum(own.values()), {"word_loss": loss, **own}
         return loss, {}
 
     def _tell(self, model: Captioner, state: CaptionState, words: Int[Tensor, "text step"], chance: float) -> Told:
@@ -131,6 +149,6 @@ def cut(texts: TextBatch, longest: int) -> TextBatch:
 
 def evenly_missed(told: Told, wanted: Bool[Tensor, "text step"]) -> Float[Tensor, "text step"]:
     """−log p averaged over all words that can be said."""
-    sayable = torch.ones(told.log_probabilities.shape[2], dtype=torch.bool, device=wanted.device)
-    sayable[list(NEVER_SAID)] = False
-    return -told.log_probabilities[:, :, sayable].mean(dim=2) * wanted
+    silent = never_said(told.log_probabilities)
+    total = told.log_probabilities.masked_fill(silent, 0).sum(dim=2)
+    return -total / (len(silent) - len(NEVER_SAID)) * wanted

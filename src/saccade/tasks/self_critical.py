@@ -12,10 +12,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.batch import RegionBatch, TextBatch
+from saccade.batch import Batch, PairBatch, PictureBatch, RegionBatch, TextBatch
 from saccade.data.records import CaptionedImages
 from saccade.decoding import DecodingConfig, greedy, sample
 from saccade.errors import SaccadeError
+from saccade.language.vocabulary import UNKNOWN
 from saccade.metrics import SelfCriticalReward
 from saccade.models.captioner import Captioner
 
@@ -46,6 +47,18 @@ class RewardConfig:
         return self.after is not None and step >= self.after
 
 
+@dataclass(frozen=True)
+class SpokenBatch(Batch):
+    """What a model said of pictures: caption t was said of picture `owner[t]`, and judged."""
+
+    images: RegionBatch | PictureBatch
+    texts: TextBatch
+    owner: Int[Tensor, " text"]
+    advantage: Float[Tensor, " text"]  # reward beyond the baseline
+    reward: Float[Tensor, ""]  # in the mean
+    baseline: Float[Tensor, ""]
+
+
 class SelfCritical:
     """The reward of captions of a training split, and the loss that raises it."""
 
@@ -57,28 +70,42 @@ class SelfCritical:
         # <end> counts as a word; <unk>, which references hold, would earn something and is never said of a picture
         self.decoding = DecodingConfig(longest=longest + 1, samples=config.samples)
 
-    def loss(
-        self, model: Captioner, images: RegionBatch, image_index: Int[Tensor, " image"]
-    ) -> tuple[Float[Tensor, ""], dict[str, float]]:
-        """−Σ log p(sample) · (its reward − the baseline) a word, and the mean rewards."""
-        samples = self.config.samples
-        said = sample(model, images, self.decoding)
-        likeliest = None
-        if self.config.baseline == "greedy":
-            model.eval()  # as the model will be used: dropout is for learning
-            likeliest = greedy(model, images, self.decoding)
-            model.train()
-        owners = image_index.tolist()
+    @torch.no_grad()
+    def speak(self, model: Captioner, batch: PairBatch) -> SpokenBatch:
+        """Captions drawn from what the model would say when it is used (dropout is for learning), and their worth."""
+        samples, owners = self.config.samples, batch.image_index.tolist()
+        training = model.training
+        model.eval()
+        state = model.start(model.see(batch.images))
+        said = sample(model, state, self.decoding)
         reward = self._rewards(said.words, [owner for owner in owners for _ in range(samples)])
-        if likeliest is not None:
+        if self.config.baseline == "greedy":
+            likeliest = greedy(model, state, self.decoding)
             baseline = self._rewards(likeliest.words, owners).repeat_interleave(samples)
         else:
             baseline = mean_of_others(reward, samples)
-        loss = policy_loss(said.log_probabilities, reward - baseline, said.mask)
-        return loss, {"reward": reward.mean().item(), "baseline": baseline.mean().item()}
+        model.train(training)
+        owner = torch.arange(len(owners), device=reward.device).repeat_interleave(samples)
+        means = reward.mean(), baseline.mean()
+        return SpokenBatch(batch.images, said.sentences(), owner, reward - baseline, *means)
+
+    def loss(
+        self, model: Captioner, images: RegionBatch, batch: SpokenBatch
+    ) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
+        """−Σ log p(sample) · (its reward − the baseline) a word, and the mean rewards."""
+        told = model.tell(model.start(images).select(batch.owner), batch.texts.tokens[:, :-1])
+        labels, said = batch.texts.tokens[:, 1:], batch.texts.mask[:, 1:]
+        chances = sayable(told.log_probabilities).gather(2, labels[:, :, None])[:, :, 0].masked_fill(~said, 0)
+        return policy_loss(chances, batch.advantage, said), {"reward": batch.reward, "baseline": batch.baseline}
 
     def _rewards(self, words: Int[Tensor, "row step"], owners: list[int]) -> Float[Tensor, " row"]:
         return torch.as_tensor(self.reward(words, owners), dtype=torch.float32, device=words.device)
+
+
+def sayable(log_probabilities: Float[Tensor, "row step word"]) -> Float[Tensor, "row step word"]:
+    """Those of words that are drawn: <unk> never is."""
+    words = torch.arange(log_probabilities.shape[2], device=log_probabilities.device)
+    return log_probabilities.masked_fill(words == UNKNOWN, float("-inf")).log_softmax(dim=2)
 
 
 def mean_of_others(reward: Float[Tensor, " row"], samples: int) -> Float[Tensor, " row"]:

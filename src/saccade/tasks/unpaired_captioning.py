@@ -19,14 +19,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.batch import CaptionState, RegionBatch, TextBatch
+from saccade.batch import CaptionState, RegionBatch
 from saccade.data.records import CaptionedImages
 from saccade.decoding import Decoded, DecodingConfig, greedy, sample
 from saccade.errors import SaccadeError
-from saccade.language.vocabulary import START
 from saccade.models import Unsupervised
 from saccade.models.unsupervised import Rollout
 from saccade.nn import SentenceReader, present_precision, unit
@@ -37,7 +36,7 @@ from saccade.tasks.vary import vary_images
 from saccade.vision.augment import AugmentConfig
 
 Stage = Literal["autoencoder", "sentence_gan", "concept", "pseudo", "game"]
-Loss = tuple[Tensor, dict[str, float]]
+Loss = tuple[Tensor, dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class UnpairedCaptioningTask:
             words = sample(model, model.start_from(vectors, shares), self.rolling).words
         losses = model.discriminator_losses(batch.texts, _rollout(words, vectors, batch, images))
         total = torch.stack([*losses.values()]).sum()
-        return total, {"critic_loss": total.item(), **{name: loss.item() for name, loss in losses.items()}}
+        return total, {"critic_loss": total, **losses}
 
     def _improve(self, model: Unsupervised, batch: UnpairedBatch, images: RegionBatch | None) -> Loss:
         """The captioner's turn: more of what earned more than the greedy sentence; and any sentence said again."""
@@ -167,16 +166,16 @@ class UnpairedCaptioningTask:
         rollout = _rollout(said.words, vectors, batch, images)
         loss, earned = model.generator_loss(said.log_probabilities, rollout, plain.words)
         figures = {
-            "policy_loss": loss.item(),
-            "reward": earned.item(),
-            "said_words": said.lengths.float().mean().item(),
+            "policy_loss": loss,
+            "reward": earned,
+            "said_words": said.lengths.float().mean(),
         }
         if model.config.sentence_weight and images is not None:
             with torch.no_grad():
                 corrupted = corrupt(batch.texts, self.config.shuffle, self.config.drop)
                 recalled = model.critic.judge(*corrupted).recalled
             sentences = model.sentence_loss(batch.texts, recalled)
-            figures["sentence_loss"] = sentences.item()
+            figures["sentence_loss"] = sentences
             loss = loss + model.config.sentence_weight * sentences
         return loss, figures
 
@@ -195,11 +194,11 @@ class UnpairedCaptioningTask:
         words, found = words.gather(1, order), found.gather(1, order)
         with torch.no_grad(), present_precision(batch.scores):
             state: CaptionState = model.start_from(_reader(model).whole(words, found))
-            captions = _sentences(greedy(model, state, self.rolling))
+            captions = greedy(model, state, self.rolling).sentences()
         vectors, _ = model.look(self._see(model, batch))
         pictures = model.sentence_loss(captions, vectors, found.any(dim=1))
         sentences, _ = self._say_concepts(model, batch)
-        return pictures + sentences, {"pseudo_loss": pictures.item(), "concept_loss": sentences.item()}
+        return pictures + sentences, {"pseudo_loss": pictures, "concept_loss": sentences}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         assert isinstance(model, Unsupervised)
@@ -225,10 +224,3 @@ def _alike(one: Decoded, other: Decoded) -> tuple[Decoded, Decoded]:
     """Both with as many columns as the longer of them."""
     steps = max(one.words.shape[1], other.words.shape[1])
     return one.pad(steps - one.words.shape[1]), other.pad(steps - other.words.shape[1])
-
-
-def _sentences(said: Decoded) -> TextBatch:
-    """What was said as sentences to learn from, <start> before them."""
-    start: Bool[Tensor, "row 1"] = torch.ones_like(said.mask[:, :1])
-    words = torch.cat([torch.full_like(said.words[:, :1], START), said.words], dim=1)
-    return TextBatch(words, torch.cat([start, said.mask], dim=1))

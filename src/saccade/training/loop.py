@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from saccade.errors import SaccadeError
-from saccade.tasks.task import Task
+from saccade.tasks.task import Figures, PreparedTask, Task
 from saccade.training.average import RunningAverage
 from saccade.training.checkpoint import Progress, save_checkpoint, save_model
 from saccade.training.config import TrainerConfig
@@ -21,6 +21,7 @@ from saccade.training.display import Display
 from saccade.training.folder import RunFolder
 from saccade.training.logs import RunLog
 from saccade.training.ranks import from_every_rank, mean_over_ranks, on_rank_zero
+from saccade.training.recorded import RecordedSteps
 from saccade.training.sampler import BatchSampler, batches
 from saccade.training.schedule import learning_rate
 from saccade.training.seeds import kept_random_state, random_state
@@ -28,7 +29,7 @@ from saccade.training.seeds import kept_random_state, random_state
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-Loss = tuple[Tensor, dict[str, float]]
+Loss = tuple[Tensor, Figures]
 
 
 def make_optimiser(config: TrainerConfig, model: nn.Module) -> Optimizer:
@@ -78,6 +79,9 @@ class Loop:
         self.optimiser = make_optimiser(config, model)
         self._module, self._optimiser = fabric.setup(LossModule(model), self.optimiser)
         self.average = RunningAverage(model, config.average) if config.average else None
+        self.recorded: RecordedSteps | None = None
+        if config.recorded and fabric.device.type == "cuda" and fabric.world_size == 1:
+            self.recorded = RecordedSteps(self._gradient, list(model.parameters()))
 
     @property
     def result(self) -> nn.Module:
@@ -118,13 +122,11 @@ class Loop:
         rate = learning_rate(self.config, step, step // self.sampler.steps_per_epoch, self.total_steps)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("factor", 1.0)
-        batch = self.fabric.to_device(batch)
-        loss, own = self._module(lambda model: self.task.loss(model, batch, step))
-        self.fabric.backward(loss)
+        loss, own = self._learn(self.fabric.to_device(batch), step)
         limit = self.config.clip_norm or math.inf
         norm = self.fabric.clip_gradients(self._module, self._optimiser, max_norm=limit, error_if_nonfinite=False)
         assert norm is not None
-        figures = {"loss": loss.item(), **{name: float(value) for name, value in own.items()}}  # waits for the GPU
+        figures = {name: float(value) for name, value in {"loss": loss, **own}.items()}  # waits for the GPU
         figures = mean_over_ranks(self.fabric, figures)
         if not math.isfinite(figures["loss"]):
             raise SaccadeError(
@@ -142,6 +144,24 @@ class Loop:
         if self.average is not None:
             self.average.update(step)
         return {"learning_rate": rate, **figures}
+
+    def _learn(self, batch: Any, step: int) -> Loss:
+        """The loss, whose gradient is left with the weights."""
+        if not isinstance(self.task, PreparedTask):
+            return self._gradient(batch, step)
+        with torch.no_grad(), self.fabric.autocast():
+            batch = self.task.prepare(self.model, batch, step)
+        still = self.task.recordable(self.model, batch, step) if self.recorded is not None else None
+        if self.recorded is None or still is None:
+            return self._gradient(batch, step)
+        return self.recorded.take(still, step)
+
+    def _gradient(self, batch: Any, step: int) -> Loss:
+        loss, own = self._module(lambda model: self.task.loss(model, batch, step))
+        self.fabric.backward(loss)
+        return loss.detach(), {
+            name: value.detach() if isinstance(value, Tensor) else value for name, value in own.items()
+        }
 
     def _sum(self, progress: Progress, figures: dict[str, float]) -> None:
         for name, value in figures.items():

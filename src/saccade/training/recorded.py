@@ -1,0 +1,109 @@
+"""Training steps recorded once and replayed: on a GPU, thousands of small kernels are launched as one (a CUDA graph).
+
+A captioner's step is some three thousand kernels of a few microseconds, which a CPU launches more slowly than a GPU
+runs them. A recording holds the loss and its gradients of one shape of batch; what changes from step to step is copied
+into the tensors that it reads. Random numbers are drawn anew at every replay, as they would be without recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from saccade.batch import Batch
+from saccade.tasks.task import Figures
+
+Loss = tuple[Tensor, Figures]
+Gradient = Callable[[Any, int], Loss]  # of a batch at a step
+Key = tuple[type[Batch], tuple[torch.Size, ...]]
+
+FIRST = 2  # steps of a shape that are taken as usual: libraries set themselves up in them
+MOST = 24  # shapes that are recorded; any further are rare
+
+
+def tensors_of(batch: Batch) -> list[Tensor]:
+    """All tensors of a batch, those of the batches in it among them, in the order of the fields."""
+    found: list[Tensor] = []
+    for field in fields(batch):  # type: ignore[arg-type]
+        value = getattr(batch, field.name)
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, Batch):
+            found += tensors_of(value)
+    return found
+
+
+def with_tensors(batch: Batch, tensors: Sequence[Tensor]) -> Batch:
+    """The same batch of other tensors."""
+    return _filled(batch, iter(tensors))
+
+
+def _filled(batch: Batch, tensors: Iterator[Tensor]) -> Batch:
+    new: dict[str, Any] = {}
+    for field in fields(batch):  # type: ignore[arg-type]
+        value = getattr(batch, field.name)
+        if isinstance(value, Tensor):
+            new[field.name] = next(tensors)
+        elif isinstance(value, Batch):
+            new[field.name] = _filled(value, tensors)
+    return replace(batch, **new)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One shape of batch: what it reads, what it leaves behind, and the graph between."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: list[Tensor]
+    loss: Tensor
+    figures: Figures
+    gradients: list[Tensor | None]
+
+
+class RecordedSteps:
+    """Takes steps, and records those whose shape comes back."""
+
+    def __init__(self, gradient: Gradient, parameters: Sequence[nn.Parameter]) -> None:
+        self.gradient, self.parameters = gradient, parameters
+        self.recordings: dict[Key, Recording] = {}
+        self.met: dict[Key, int] = {}
+        self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def take(self, batch: Batch, step: int) -> Loss:
+        """The loss, its gradients left with the parameters; batches of another class have a loss of another form."""
+        key = type(batch), tuple(tensor.shape for tensor in tensors_of(batch))
+        known = self.recordings.get(key)
+        if known is None:
+            self.met[key] = self.met.get(key, 0) + 1
+            if self.met[key] <= FIRST or len(self.recordings) >= MOST:
+                return self._as_usual(batch, step)
+            known = self.recordings[key] = self._record(batch, step)
+        for held, given in zip(known.inputs, tensors_of(batch), strict=True):
+            held.copy_(given)
+        known.graph.replay()
+        for parameter, gradient in zip(self.parameters, known.gradients, strict=True):
+            parameter.grad = gradient
+        return known.loss, known.figures
+
+    def _as_usual(self, batch: Batch, step: int) -> Loss:
+        """On the stream that will record: what autograd remembers of streams must fit."""
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            result = self.gradient(batch, step)
+        torch.cuda.current_stream().wait_stream(self.stream)
+        return result
+
+    def _record(self, batch: Batch, step: int) -> Recording:
+        inputs = [tensor.clone() for tensor in tensors_of(batch)]
+        for parameter in self.parameters:
+            parameter.grad = None  # a gradient that is made inside belongs to the recording
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+            loss, figures = self.gradient(with_tensors(batch, inputs), step)
+        return Recording(graph, inputs, loss.detach(), figures, [parameter.grad for parameter in self.parameters])
