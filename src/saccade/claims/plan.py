@@ -159,7 +159,7 @@ def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: 
     trainer = replace(config.trainer, seed=seed, accelerator=request.device.partition(":")[0])
     settings = settings_that_matter(config)
     changes = _changes(settings, settings_that_matter(base))
-    name = f"{variant.system}-{'-'.join(changes) or 'base'}-{_digest(settings)}-s{seed}"
+    name = f"{variant.system}-{'-'.join(changes) or 'base'}-{digest(settings)}-s{seed}"
     tables = any(variant.label in other.ensemble for other in claim.variants)
     return Run(f"{data.name}/{name}", replace(config, trainer=trainer), splits_of(data), tables)
 
@@ -194,7 +194,8 @@ def settings_that_matter(config: RunConfig) -> dict[str, Any]:
     return settings
 
 
-def _digest(settings: Mapping[str, Any]) -> str:
+def digest(settings: Mapping[str, Any]) -> str:
+    """Eight letters that differ where settings do."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 

@@ -104,6 +104,6 @@ class RecordedSteps:
             parameter.grad = None  # a gradient that is made inside belongs to the recording
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="relaxed"):
             loss, figures = self.gradient(with_tensors(batch, inputs), step)
         return Recording(graph, inputs, loss.detach(), figures, [parameter.grad for parameter in self.parameters])
