@@ -39,25 +39,27 @@ def finish_tile(
     BQ: tl.constexpr,
     BC: tl.constexpr,
     Q_SLOTS: tl.constexpr,
+    Q_WIDE: tl.constexpr,
     C_SLOTS: tl.constexpr,
     Q_USED: tl.constexpr,
     C_USED: tl.constexpr,
     BOUNDED: tl.constexpr,
     SHIFT: tl.constexpr,
     INSIDE: tl.constexpr,
+    NATIVE: tl.constexpr,
     WHAT: tl.constexpr,
 ):
     """From scores [query, context vector] to what is stored for them."""
     queries = q_bin * BQ + tl.arange(0, BQ)
     q_segment = tl.load(Q_SEGMENT + queries)
-    q_across = members_across(q_segment, Q_SLOTS, INSIDE)
+    q_across = members_across(q_segment, Q_WIDE, INSIDE)
     rows = (q_row + tl.arange(0, BQ))[:, None].to(tl.int64)
     if CHOICE == "max":
         match = best_of_context(s, c_segment, C_USED, C_SLOTS)
     else:
-        q_members = members(q_segment, Q_SLOTS, INSIDE)
-        x = logits(s, q_across, q_members, q_segment, sharpness, slope, NORMALISER, Q_USED, INSIDE)
-        e = weigh(x, c_segment, C_USED, BOUNDED)
+        q_members = members(q_segment, Q_WIDE, INSIDE)
+        x = logits(s, q_across, q_members, q_segment, sharpness, slope, NORMALISER, Q_USED, INSIDE, NATIVE)
+        e = weigh(x, c_segment, C_USED, BOUNDED, NATIVE)
         if WHAT == "weights":
             total = product(e, c_members, INSIDE)
             share = product(1.0 / tl.maximum(total, TINY), members_across(c_segment, C_SLOTS, INSIDE), INSIDE)
@@ -73,8 +75,9 @@ def finish_tile(
         place = OUT + rows * out_row + c_item[None, :]
         tl.store(place, match.to(OUT.dtype.element_ty), mask=(q_segment >= 0)[:, None] & (c_item >= 0)[None, :])
     elif WHAT == "pooled":
-        pooled = pool_tile(match, q_across, q_segment, pool_sharpness, POOL, SHIFT, Q_USED, Q_SLOTS)
-        q_item = tl.load(Q_ITEM + q_bin * Q_SLOTS + tl.arange(0, Q_SLOTS))
+        pooled = pool_tile(match, q_across, q_segment, pool_sharpness, POOL, SHIFT, Q_USED, Q_WIDE, INSIDE, NATIVE)
+        slots = tl.arange(0, Q_WIDE)
+        q_item = tl.load(Q_ITEM + q_bin * Q_SLOTS + slots, mask=slots < Q_SLOTS, other=-1)
         place = OUT + q_item[:, None].to(tl.int64) * out_row + c_item[None, :].to(tl.int64) * out_column
         tl.store(place, pooled, mask=(q_item >= 0)[:, None] & (c_item >= 0)[None, :])
 
@@ -109,12 +112,14 @@ def finish_scores(
     BQ: tl.constexpr,
     BC: tl.constexpr,
     Q_SLOTS: tl.constexpr,
+    Q_WIDE: tl.constexpr,
     C_SLOTS: tl.constexpr,
     Q_USED: tl.constexpr,
     C_USED: tl.constexpr,
     BOUNDED: tl.constexpr,
     SHIFT: tl.constexpr,
     INSIDE: tl.constexpr,
+    NATIVE: tl.constexpr,
     WHAT: tl.constexpr,
     ALIGN: tl.constexpr,
     LOOP: tl.constexpr,
@@ -137,8 +142,8 @@ def finish_scores(
         s = tl.load(place, mask=(queries < fill)[:, None] & (places < width)[None, :], other=0.0).to(tl.float32)
         finish_tile(
             s, gram, c_segment, c_members, c_item, q_bin, q_start - first_out, c_start, Q_SEGMENT, Q_ITEM, Q_INVERSE, OUT, out_row,
-            out_column, sharpness, slope, pool_sharpness, NORMALISER, CHOICE, POOL, BQ, BC, Q_SLOTS, C_SLOTS, Q_USED,
-            C_USED, BOUNDED, SHIFT, INSIDE, WHAT,
+            out_column, sharpness, slope, pool_sharpness, NORMALISER, CHOICE, POOL, BQ, BC, Q_SLOTS, Q_WIDE, C_SLOTS, Q_USED,
+            C_USED, BOUNDED, SHIFT, INSIDE, NATIVE, WHAT,
         )  # fmt: skip
 
 
@@ -170,12 +175,14 @@ def score_and_finish(
     BC: tl.constexpr,
     BD: tl.constexpr,
     Q_SLOTS: tl.constexpr,
+    Q_WIDE: tl.constexpr,
     C_SLOTS: tl.constexpr,
     Q_USED: tl.constexpr,
     C_USED: tl.constexpr,
     BOUNDED: tl.constexpr,
     SHIFT: tl.constexpr,
     INSIDE: tl.constexpr,
+    NATIVE: tl.constexpr,
     WHAT: tl.constexpr,
     GROUP: tl.constexpr,
     DESCRIBED: tl.constexpr,
@@ -210,6 +217,6 @@ def score_and_finish(
     c_item = tl.load(C_ITEM + c_bin * C_SLOTS + tl.arange(0, C_SLOTS))
     finish_tile(
         s, gram, c_segment, c_members, c_item, q_bin, q_start, c_start, Q_SEGMENT, Q_ITEM, Q_INVERSE, OUT, out_row,
-        out_column, sharpness, slope, pool_sharpness, NORMALISER, CHOICE, POOL, BQ, BC, Q_SLOTS, C_SLOTS, Q_USED,
-        C_USED, BOUNDED, SHIFT, INSIDE, WHAT,
+        out_column, sharpness, slope, pool_sharpness, NORMALISER, CHOICE, POOL, BQ, BC, Q_SLOTS, Q_WIDE, C_SLOTS, Q_USED,
+        C_USED, BOUNDED, SHIFT, INSIDE, NATIVE, WHAT,
     )  # fmt: skip

@@ -142,12 +142,14 @@ def constants(
         "BQ": tiling.queries,
         "BC": tiling.context,
         "Q_SLOTS": tiling.slots,
+        "Q_WIDE": tiling.wide,
         "C_SLOTS": tiling.slots,
         "Q_USED": queries.bins.used_slots,
         "C_USED": context.bins.used_slots,
         "BOUNDED": not free and abs(form.sharpness) <= LARGE,
         "SHIFT": form.choice == "max" or abs(form.pool_sharpness) > LARGE,
         "INSIDE": INSIDE_REDUCED if queries.vectors.dtype in REDUCED else tl.float32,
+        "NATIVE": queries.vectors.is_cuda and torch.version.hip is None,
     }
 
 

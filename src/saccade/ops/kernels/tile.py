@@ -19,13 +19,32 @@ import triton.language as tl
 LOG2E = tl.constexpr(1.4426950408889634)
 TINY = tl.constexpr(1e-30)
 EPSILON = tl.constexpr(1e-8)
-LEAST = tl.constexpr(-3.0e38)
+LEAST = tl.constexpr(-1.0e30)
 
 
 @triton.jit
 def product(a, b, INSIDE: tl.constexpr):
     """a @ b, summed in float32."""
     return tl.dot(a.to(INSIDE), b.to(INSIDE), input_precision="tf32x3")
+
+
+@triton.jit
+def sums_of_queries(q_across, x, INSIDE: tl.constexpr):
+    """[slot, column]: sums of x [query, column] within each query item, nearly as exact as float32 in either case."""
+    upper = x.to(INSIDE)
+    found = tl.dot(q_across, upper, input_precision="tf32x3")
+    if INSIDE != tl.float32:
+        found = tl.dot(q_across, (x - upper.to(tl.float32)).to(INSIDE), found)
+    return found
+
+
+@triton.jit
+def power(x, NATIVE: tl.constexpr):
+    """2ˣ; compiled, in one instruction, where what is smaller than 2⁻¹²⁶ is 0."""
+    if NATIVE:
+        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=r,r", [x], tl.float32, is_pure=True, pack=1)
+    else:
+        return tl.exp2(x)
 
 
 @triton.jit
@@ -76,7 +95,7 @@ def best_of_context(x, segment, USED: tl.constexpr, SLOTS: tl.constexpr):
 @triton.jit
 def clip(s, slope, NORMALISER: tl.constexpr):
     if NORMALISER == "clipped_l2" or NORMALISER == "clipped_l1" or NORMALISER == "clipped":
-        found = tl.where(s > 0, s, s * slope)
+        found = tl.maximum(s, s * slope)  # slope ≤ 1
     else:
         found = s
     return found
@@ -106,13 +125,14 @@ def logits(
     NORMALISER: tl.constexpr,
     Q_USED: tl.constexpr,
     INSIDE: tl.constexpr,
+    NATIVE: tl.constexpr,
 ):
     """λ₁ s' (eq. 1–3 of SCAN), in units of log₂: normalised over the queries of an item."""
     sharp = sharpness * LOG2E
     if NORMALISER == "clipped" or NORMALISER == "none":
         found = clip(s, slope, NORMALISER) * sharp
     elif NORMALISER == "softmax":
-        raised = tl.exp2((s - largest_of_queries(s, q_segment, Q_USED)) * LOG2E)
+        raised = power((s - largest_of_queries(s, q_segment, Q_USED)) * LOG2E, NATIVE)
         share = sharp / tl.maximum(product(q_across, raised, INSIDE), TINY)
         found = raised * product(q_members, share, INSIDE)
     else:
@@ -126,11 +146,11 @@ def logits(
 
 
 @triton.jit
-def weigh(x, c_segment, C_USED: tl.constexpr, BOUNDED: tl.constexpr):
+def weigh(x, c_segment, C_USED: tl.constexpr, BOUNDED: tl.constexpr, NATIVE: tl.constexpr):
     """α before it is divided by its sum."""
     if not BOUNDED:
         x = x - largest_of_context(x, c_segment, C_USED)
-    return tl.exp2(x)
+    return power(x, NATIVE)
 
 
 @triton.jit
@@ -154,6 +174,8 @@ def pool_tile(
     SHIFT: tl.constexpr,
     USED: tl.constexpr,
     SLOTS: tl.constexpr,
+    INSIDE: tl.constexpr,
+    NATIVE: tl.constexpr,
 ):
     """[slot of the query item, slot of the context item], from R [query, slot of the context item].
 
@@ -166,12 +188,12 @@ def pool_tile(
         raised = match
         if SHIFT:
             raised = raised - largest_of_queries(match, q_segment, USED)
-        raised = tl.exp2(raised * sharp)
-        found = tl.log2(tl.dot(q_across.to(tl.float32), raised, input_precision="tf32x3")) / sharp
+        raised = power(raised * sharp, NATIVE)
+        found = tl.log2(sums_of_queries(q_across, raised, INSIDE)) / sharp
         if SHIFT:
             found = found + best_of_queries(match, q_segment, USED, SLOTS)
     else:
-        found = tl.dot(q_across.to(tl.float32), match, input_precision="tf32x3")
+        found = sums_of_queries(q_across, match, INSIDE)
         if POOL == "mean":
             found = found / tl.maximum(tl.sum(q_across.to(tl.float32), axis=1), 1.0)[:, None]
     return found

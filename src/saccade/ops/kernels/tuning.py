@@ -12,6 +12,7 @@ class Tiling:
     queries: int = 128  # places in a bin of queries
     context: int = 128  # places in a bin of the context
     slots: int = 16  # items that a bin can have
+    wide: int = 64  # rows of the product that sums within query items: `slots` or, on a Hopper GPU, rather 64
     warps: int = 8
     stages: int = 2  # reads that are under way at once
     loop: int = 8  # bins of queries that one program goes through
