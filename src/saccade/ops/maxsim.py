@@ -100,7 +100,7 @@ def _tiled(queries: Queries, codes: RegionCodes, budget: int, bound: bool) -> Fl
     count = len(queries.words)
     scores = torch.zeros(len(codes), len(queries), dtype=kind, device=codes.vectors.device)
     empty = codes.starts.diff() == 0
-    if count == 0:
+    if count == 0 or not len(codes.vectors):
         return scores.masked_fill_(empty[:, None], -torch.inf).T
     room = min(budget // 2, _CPU_TILE) if codes.vectors.device.type == "cpu" else budget // 2
     rows = max(1, room // (4 * (count + codes.dim)))
@@ -109,7 +109,7 @@ def _tiled(queries: Queries, codes: RegionCodes, budget: int, bound: bool) -> Fl
         asking, word_scale, off, size = queries.to_bytes()
     asking = asking.T.contiguous()
     tiles = _tiles(codes, rows)
-    most = max(_rows(codes, *tile) for tile in tiles) if tiles else 0  # buffers are used again: new memory is slow
+    most = max(_rows(codes, *tile) for tile in tiles)  # buffers are used again: new memory is slow
     table = torch.empty(most, count, dtype=torch.int32 if integer else kind, device=asking.device)
     exact = torch.empty(
         0 if codes.vectors.dtype in (kind, torch.int8) else most, codes.dim, dtype=kind, device=asking.device

@@ -145,6 +145,8 @@ def _listed(chosen: Bool[Tensor, "query picture"], first: int) -> Int[Tensor, "q
 def _scored(queries: Queries, exact: CodeSource, listed: Int[Tensor, "query choice"], k: int, budget: int) -> Ranking:
     """Rank the listed pictures of each query by their exact scores."""
     place = listed.device
+    if not listed.shape[1]:
+        return Ranking(torch.zeros(listed.shape, device=place), listed)
     if isinstance(exact, RegionCodes) and exact.vectors.device == place and can_launch(queries, exact):
         return ranked(launch_chosen(queries, exact, listed), listed, k, listed >= 0)
     pictures, places = torch.unique(listed.clamp(min=0), return_inverse=True)  # any query's, each read once
