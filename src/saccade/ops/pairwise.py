@@ -24,6 +24,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from saccade.ops.kernels import have_triton
+from saccade.ops.kernels.tuning import LONGEST
+
 Normaliser = Literal["clipped_l2", "l2", "clipped_l1", "l1", "softmax", "clipped", "none"]
 Pool = Literal["logsumexp", "mean", "max", "sum"]
 Choice = Literal["attend", "max"]
@@ -55,8 +58,16 @@ def attended_similarity(
     form: AttentionForm,
     budget: int = DEFAULT_BUDGET,
 ) -> Float[Tensor, "item other"]:
-    """The similarity of every query item with every context item; temporaries take at most about `budget` bytes."""
+    """The similarity of every query item with every context item; temporaries take at most about `budget` bytes.
+
+    On a GPU with Triton, kernels do it (`ops/kernels`), in float32 whatever the vectors' precision.
+    """
     arguments = (queries, query_mask, context, context_mask, form, budget, _product_dtype(queries))
+    if queries.is_cuda and _suits_kernels(queries, context, form):
+        from saccade.ops.kernels.autograd import kernel_similarity
+
+        with torch.autocast("cuda", enabled=False):
+            return kernel_similarity(queries, query_mask, context, context_mask, form, arguments[-1], budget=budget)
     needs_grad = torch.is_grad_enabled() and (queries.requires_grad or context.requires_grad)
     kept = len(queries) * len(context) * queries.shape[1] * context.shape[1] * queries.element_size() * _SAVED
     with torch.autocast(queries.device.type, enabled=False):
@@ -104,6 +115,12 @@ def pool(
         return match.masked_fill(~mask, -torch.inf).amax(dim=dim)
     total = (match * mask).sum(dim=dim)
     return total if how == "sum" else total / mask.sum(dim=dim).clamp(min=1)
+
+
+def _suits_kernels(queries: Tensor, context: Tensor, form: AttentionForm) -> bool:
+    longest = max(queries.shape[1], context.shape[1])
+    suits = queries.dtype != torch.float64 and queries.dtype == context.dtype and 0 < longest <= LONGEST
+    return suits and form.slope <= 1 and have_triton()
 
 
 def _product_dtype(like: Tensor) -> torch.dtype:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,13 +14,16 @@ from saccade.ops.kernels.similarity import (
     PackedContext,
     PackedQueries,
     constants,
+    launch,
     pack_context,
     pack_queries,
     pooled_similarity,
     score_blocks,
 )
-from saccade.ops.kernels.tuning import Tiling
+from saccade.ops.kernels.tuning import GRADIENT_DEFAULT, Tiling, tiling_for
 from saccade.ops.pairwise import EPSILON, AttentionForm
+
+_TABLES = 4  # of the size of the scores, alive at once in the backward pass
 
 
 def kernel_similarity(
@@ -29,10 +33,23 @@ def kernel_similarity(
     context_mask: Bool[Tensor, "other part"],
     form: AttentionForm,
     dtype: torch.dtype,
-    tiling: Tiling,
+    tiling: Tiling | None = None,
+    budget: int | None = None,
 ) -> Float[Tensor, "item other"]:
-    """`ops.attended_similarity` by kernels, in float32; `dtype` is the precision of the scores' matrix product."""
-    result: Tensor = _Packed.apply(queries, query_mask, context, context_mask, form, dtype, tiling)  # type: ignore[no-untyped-call]
+    """`ops.attended_similarity` by kernels, in float32; `dtype` is the precision of the scores' matrix product.
+
+    Without a `tiling`, the one that a trial found best, or the default; scores take at most `budget` bytes at a time.
+    """
+    learning = torch.is_grad_enabled() and (queries.requires_grad or context.requires_grad)
+    if tiling is None:
+        sizes = queries.shape[1], context.shape[1]
+        tiling = GRADIENT_DEFAULT.holding(*sizes) if learning else tiling_for(*sizes, dtype, queries.device)
+    if budget is not None:
+        row = context.shape[0] * context.shape[1] * dtype.itemsize * (_TABLES if learning else 1)
+        tiling = replace(tiling, rows=max(tiling.queries, min(tiling.rows, budget // max(1, row))))
+    result: Tensor = _Packed.apply(  # type: ignore[no-untyped-call]
+        queries, query_mask, context, context_mask, form, dtype, tiling
+    )
     return result
 
 
@@ -119,7 +136,7 @@ def gradients(
             form.pool_sharpness,
             **constants(asking, asked, form, tiling),
             ALIGN=8,
-            num_warps=tiling.warps,
+            **launch(tiling),
             num_stages=1,
         )
         by_query[some] = torch.mm(d_scores, asked.vectors[:wide])

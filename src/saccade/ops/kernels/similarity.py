@@ -153,6 +153,12 @@ def constants(
     }
 
 
+def launch(tiling: Tiling) -> dict[str, int]:
+    """How a kernel is started."""
+    limit = {} if tiling.registers is None else {"maxnreg": tiling.registers}
+    return {"num_warps": tiling.warps, **limit}
+
+
 def _finish(
     scores: Tensor,
     first: int,
@@ -195,7 +201,7 @@ def _finish(
         ALIGN=8,
         LOOP=tiling.loop,
         STAGES=tiling.stages,
-        num_warps=tiling.warps,
+        **launch(tiling),
     )
 
 
@@ -233,7 +239,7 @@ def _fused(
         BD=tiling.depth,
         GROUP=tiling.group,
         DESCRIBED=tiling.described,
-        num_warps=tiling.warps,
+        **launch(tiling),
         num_stages=tiling.stages,
     )
 
