@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +17,8 @@ from torch import Tensor
 from benchmarks import timing
 from benchmarks.rows import Growth, Result, Row
 from benchmarks.timing import Run
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,16 @@ class Bench:
     def size(self, full: int, tiny: int) -> int:
         return tiny if self.quick else full
 
-    def best_of(self, named: Mapping[str, Run], runs: int = 5, limit: float = 12.0) -> dict[str, float]:
-        return timing.best_of(self.device, named, 1 if self.quick else runs, limit)
+    def best_of(
+        self, named: Mapping[str, Run], runs: int = 5, limit: float = 12.0, warm: bool = False
+    ) -> dict[str, float]:
+        return timing.best_of(self.device, named, 1 if self.quick else runs, limit, warm)
 
-    def peak(self, run: Run) -> int | None:
+    def peak(self, run: Callable[[], T]) -> tuple[T, int | None]:
         return timing.peak(self.device, run)
+
+    def bandwidth(self) -> float:
+        return timing.bandwidth(self.device, 0.01 if self.quick else None)
 
     def product_seconds(self, left: Tensor, right: Tensor) -> float:
         return timing.product_seconds(self.device, left, right, 1 if self.quick else 5)
@@ -54,8 +62,8 @@ class Case:
 Subject = Callable[[Bench], Iterable[Case]]
 
 
-class OutOfTime(Exception):
-    """A case that took longer than it may."""
+class OutOfTime(BaseException):
+    """A case that took longer than it may; not an `Exception`, which whatever is running might catch."""
 
 
 def measure(

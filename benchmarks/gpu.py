@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import beam, cider, growth, matchers, scan, training
+from benchmarks import beam, cider, extraction, growth, matchers, scan, search, training
 from benchmarks.bench import Subject
 from benchmarks.command import main
 
 SUBJECTS: dict[str, Subject] = {
     "scan": scan.gpu,
     "matchers": matchers.gpu,
+    "search": search.gpu,
     "training": training.gpu,
     "cider": cider.cases,
     "beam": beam.gpu,
+    "extraction": extraction.gpu,
     "growth": growth.gpu,
 }
 

@@ -71,8 +71,8 @@ def table(
     left, right = rounded.packed()
     floor = bench.product_seconds(left, right)
     del left, right
-    peak = bench.peak(ours)
     spent = bench.best_of({"ours": ours, "loop": loop})
+    found, peak = bench.peak(ours)  # after the first run: what choosing a kernel takes is not the operator's
     part = given.some(8, 24)
     return Row(
         name="",
@@ -81,7 +81,7 @@ def table(
         official_seconds=spent["loop"] * len(given.lengths) / len(some.lengths),
         floor_seconds=floor,
         floor="GEMM",
-        difference=largest_difference(part_of(ours(), part), plainly(part, direction)),
+        difference=largest_difference(part_of(found, part), plainly(part, direction)),
         peak_bytes=peak,
         targets=targets,
         note=_loop_note(len(some.lengths), len(given.lengths)),
@@ -100,8 +100,8 @@ def both_ways(
             return scan(given, direction, budget)
 
     run, loop = (partial(with_gradient, score, given) for score in (ours, partial(official, direction=direction)))
-    peak = bench.peak(run)
     spent = bench.best_of({"ours": run, "loop": loop})
+    _, peak = bench.peak(run)
     part = given.some(12, 12)
     known = with_gradient(partial(official, direction=direction), part.to(torch.float64))
     found = with_gradient(ours, part)
@@ -121,7 +121,7 @@ def both_ways(
 def in_budget(bench: Bench, images: int, texts: int, budget: int) -> Row:
     """What a table needs on top of its inputs, a copy of them without padding, and itself."""
     given = problem(bench.device, bench.size(images, 6), bench.size(texts, 20), dim=bench.size(1024, 32))
-    peak = bench.peak(partial(scan, given, "text→image", budget))
+    _, peak = bench.peak(partial(scan, given, "text→image", budget))
     kept = sum(part.numel() * part.element_size() for part in given.packed()) + 4 * len(given.images) * len(
         given.lengths
     )
@@ -150,8 +150,9 @@ def recalls(bench: Bench, direction: str) -> Row:
         recall(similarity(given.to(dtype)).float().cpu().numpy(), owner) for dtype in (torch.float32, torch.bfloat16)
     )
     names = [f"{way}_r{k}" for way in WAYS for k in CUTOFFS]
-    differ = sum(exact[name] != rounded[name] for name in names)
-    figures = {"recalls_that_differ": float(differ), "rsum": rounded["rsum"]}
+    changes = [abs(exact[name] - rounded[name]) for name in names]
+    figures = {"recalls_that_differ": float(sum(change > 0 for change in changes)), "rsum": rounded["rsum"]}
+    figures["largest_change_in_points"] = max(changes)
     note = "beside float32: " + " ".join(f"{exact[name]:.1f}" for name in names)
     return Row("", shape, figures=figures, targets=(Target("recalls_that_differ", "≤", 0),), note=note)
 

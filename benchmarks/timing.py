@@ -8,20 +8,24 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+SLAB = {"cuda": 5 << 30, "cpu": 1 << 28}
 Run = Callable[[], Any]
+Result = TypeVar("Result")
 
 
-def best_of(device: str, named: Mapping[str, Run], runs: int = 5, limit: float = 12.0) -> dict[str, float]:
-    """The best time of each, in turns, so that all meet the same weather; each was run once before it counts.
+def best_of(
+    device: str, named: Mapping[str, Run], runs: int = 5, limit: float = 12.0, warm: bool = False
+) -> dict[str, float]:
+    """The best time of each, in turns, so that all meet the same weather; each was run once before (or is `warm`).
 
     After `limit` seconds no new round begins: what is slow is also steady.
     """
-    for run in named.values():
+    for run in () if warm else named.values():
         run()
     wait(device)
     begun, found = time.perf_counter(), dict.fromkeys(named, float("inf"))
@@ -53,22 +57,24 @@ def wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def peak(device: str, run: Run) -> int | None:
-    """Bytes by which a run's peak exceeds what was there before: PyTorch's on a GPU, else the process's (Linux)."""
+def peak(device: str, run: Callable[[], Result]) -> tuple[Result, int | None]:
+    """What a run gives, and the bytes by which its peak exceeds what was there before: PyTorch's on a GPU, else the
+    process's (on Linux)."""
     if device == "cuda":
         wait(device)
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        run()
+        result = run()
         wait(device)
-        return torch.cuda.max_memory_allocated() - before
-    with suppress(OSError, AttributeError):
+        return result, torch.cuda.max_memory_allocated() - before
+    try:
         ctypes.CDLL("libc.so.6").malloc_trim(0)  # give back what earlier work left, or the growth would hide in it
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget the peak so far
         before = resident("VmRSS")
-        run()
-        return max(0, resident("VmHWM") - before)
-    return None
+    except (OSError, AttributeError, StopIteration):
+        return run(), None
+    result = run()
+    return result, max(0, resident("VmHWM") - before)
 
 
 def resident(field: str) -> int:
@@ -78,14 +84,18 @@ def resident(field: str) -> int:
 
 
 def product_seconds(device: str, left: Tensor, right: Tensor, runs: int = 5, limit: float = 5.0) -> float:
-    """left @ rightᵀ at its best: in slabs, so that no result is larger than a gigabyte, written over each other."""
-    width = max(1, (1 << 30) // (len(left) * left.element_size()))
-    slab = left.new_empty(len(left) * min(width, len(right)))
+    """The product of all rows with all rows at its best: in slabs of at most `SLAB` bytes, written over each other.
+
+    Rows of the result are as long as `left`, whose number of rows is even where pictures have 36 regions: matrix units
+    want rows that begin at round addresses.
+    """
+    height = max(1, SLAB[device] // (len(left) * left.element_size()))
+    slab = left.new_empty(min(height, len(right)), len(left))
 
     def product() -> None:
-        for start in range(0, len(right), width):
-            part = right[start : start + width]
-            torch.mm(left, part.T, out=slab[: len(left) * len(part)].view(len(left), len(part)))
+        for start in range(0, len(right), height):
+            part = right[start : start + height]
+            torch.mm(part, left.T, out=slab[: len(part)])
 
     return best_of(device, {"product": product}, runs, limit)["product"]
 
@@ -109,8 +119,9 @@ def busy_seconds(run: Run) -> float:
         run()
         torch.cuda.synchronize()
     on_gpu = [event for event in seen.events() or () if event.device_type == DeviceType.CUDA]
+    work = [event for event in on_gpu if not getattr(event, "is_user_annotation", False)]  # a name spans gaps, too
     total, reached = 0.0, float("-inf")
-    for start, end in sorted((event.time_range.start, event.time_range.end) for event in on_gpu):
+    for start, end in sorted((event.time_range.start, event.time_range.end) for event in work):
         total += max(0.0, end - max(start, reached))
         reached = max(reached, end)
     return total / 1e6

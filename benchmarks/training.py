@@ -96,7 +96,7 @@ def scan_step(bench: Bench, batch: int, mixed: bool, way: str) -> Row:
     ours = STEPS[way](model, optimiser, partial(loss, model, False))
     slow, slow_optimiser = fresh()
     loop = eager(slow, slow_optimiser, partial(loss, slow, True))
-    peak = bench.peak(ours)
+    _, peak = bench.peak(ours)
     spent = bench.best_of({"ours": ours, "loop": loop}, runs=8)
     return Row(
         name="",
@@ -122,7 +122,7 @@ def caption_step(bench: Bench, name: str, batch: int, mixed: bool, way: str) -> 
             return told.missed(texts.tokens[:, 1:], wanted).sum() / wanted.sum()
 
     ours = STEPS[way](model, make_optimiser(TrainerConfig(), model), loss)
-    peak = bench.peak(ours)
+    _, peak = bench.peak(ours)
     spent = bench.best_of({"ours": ours}, runs=8)["ours"]
     shape = f"{count} captions, 36 regions, {len(model.vocabulary):,} words"
     return Row("", shape, spent, peak_bytes=peak, figures=idle(bench, ours, spent))

@@ -15,7 +15,7 @@ NAMES = {
     "recalls_that_differ": "{} recalls differ",
     "idle": "GPU idle {}",
     "answers_that_differ": "{} answers differ",
-    "pictures_per_second": "{} pictures/s",
+    "pictures_a_second": "{} pictures a second",
 }
 SHARES = ("gemm_share", "idle", "of_budget")
 
@@ -44,6 +44,8 @@ def size(count: float | None) -> str:
 
 def three(value: float) -> str:
     """1,234 · 123 · 12.3 · 1.23 · 0.123"""
+    if 0 < value < 0.005:
+        return f"{value:.1e}"
     if value >= 99.95:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
