@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from saccade.ops.kernels import have_triton
 from saccade.ops.region_codes import RegionCodes
 
 if TYPE_CHECKING:
@@ -30,20 +30,11 @@ class Shape:
     bulk: bool = True  # fetch with the tensor memory accelerator where the codes allow it
 
 
-@lru_cache(maxsize=1)
-def _has_triton() -> bool:
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
 def can_launch(queries: Queries, codes: RegionCodes) -> bool:
     """On a GPU with Triton: codes of half precision or bytes, short enough for shared memory."""
     if codes.vectors.device.type != "cuda" and not _EVERYWHERE:
         return False
-    if codes.vectors.dtype not in KERNEL_DTYPES or not len(codes) or not len(queries.words) or not _has_triton():
+    if codes.vectors.dtype not in KERNEL_DTYPES or not len(codes) or not len(queries.words) or not have_triton():
         return False
     from saccade.ops.kernels.maxsim import MOST_DIM, MOST_WORDS
 
