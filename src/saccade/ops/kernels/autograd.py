@@ -11,6 +11,7 @@ from torch import Tensor
 
 from saccade.ops.kernels import backward
 from saccade.ops.kernels.similarity import (
+    EPSILON,
     PackedContext,
     PackedQueries,
     constants,
@@ -21,7 +22,7 @@ from saccade.ops.kernels.similarity import (
     score_blocks,
 )
 from saccade.ops.kernels.tuning import GRADIENT_DEFAULT, Tiling, tiling_for
-from saccade.ops.pairwise import EPSILON, AttentionForm
+from saccade.ops.pairwise import AttentionForm
 
 _TABLES = 4  # of the size of the scores, alive at once in the backward pass
 
@@ -146,7 +147,9 @@ def gradients(
             squared = own.square().sum(dim=1).clamp(min=EPSILON**2)
             by_query[some] -= (part.sum(dim=0) / squared)[:, None] * own
             sides = (side.view(len(scores), len(asked.bins), asked.bins.size) for side in (left, right))
-            by_gram += torch.bmm(*(side.permute(*turn) for side, turn in zip(sides, ((1, 2, 0), (1, 0, 2)), strict=True)))
+            by_gram += torch.bmm(
+                *(side.permute(*turn) for side, turn in zip(sides, ((1, 2, 0), (1, 0, 2)), strict=True))
+            )
     into_queries.flatten(0, 1).index_add_(0, asking.bins.row_source[:rows], by_query)
     into_context.flatten(0, 1).index_add_(0, asked.bins.row_source[:wide], by_context)
     if form.choice == "attend":

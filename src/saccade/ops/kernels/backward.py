@@ -10,13 +10,13 @@ divided by their sum, t = Ge and R = Σes / (|q| √(Σet)):
     d|q|      = −Σ dR R / |q|                                  summed over the context items: PART, one row per bin
 """
 
+# mypy: ignore-errors
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
 from saccade.ops.kernels.tile import (
-    EPSILON,
     LOG2E,
     TINY,
     best_of_context,
@@ -194,7 +194,9 @@ def score_gradient(
             match, pooled, gradient, count, q_across, q_members, q_segment, pool_sharpness, POOL, Q_USED, INSIDE, NATIVE
         )
         d_match = tl.where(real, d_match, 0.0)
-        tl.store(PART + c_bin * part_row + q_start - first_row + queries, tl.sum(d_match * match, axis=1), queries < fill)
+        tl.store(
+            PART + c_bin * part_row + q_start - first_row + queries, tl.sum(d_match * match, axis=1), queries < fill
+        )
         c_across = members_across(c_segment, C_SLOTS, INSIDE)
         right = e * product(size, c_across, INSIDE)  # e / √Σet
         lean = product(-d_match * match * size, c_across, INSIDE)

@@ -6,6 +6,7 @@ Rows are queries and columns are context vectors in both; `what` is stored is th
 items, or R of every query with every context item (MATCH), or the weights α (WEIGHTS).
 """
 
+# mypy: ignore-errors
 from __future__ import annotations
 
 import triton
@@ -141,9 +142,9 @@ def finish_scores(
         place = SCORES + (q_start - first_row + queries)[:, None].to(tl.int64) * score_row + (c_start + places)[None, :]
         s = tl.load(place, mask=(queries < fill)[:, None] & (places < width)[None, :], other=0.0).to(tl.float32)
         finish_tile(
-            s, gram, c_segment, c_members, c_item, q_bin, q_start - first_out, c_start, Q_SEGMENT, Q_ITEM, Q_INVERSE, OUT, out_row,
-            out_column, sharpness, slope, pool_sharpness, NORMALISER, CHOICE, POOL, BQ, BC, Q_SLOTS, Q_WIDE, C_SLOTS, Q_USED,
-            C_USED, BOUNDED, SHIFT, INSIDE, NATIVE, WHAT,
+            s, gram, c_segment, c_members, c_item, q_bin, q_start - first_out, c_start, Q_SEGMENT, Q_ITEM, Q_INVERSE,
+            OUT, out_row, out_column, sharpness, slope, pool_sharpness, NORMALISER, CHOICE, POOL, BQ, BC, Q_SLOTS,
+            Q_WIDE, C_SLOTS, Q_USED, C_USED, BOUNDED, SHIFT, INSIDE, NATIVE, WHAT,
         )  # fmt: skip
 
 
@@ -200,13 +201,13 @@ def score_and_finish(
     q_start, c_start = tl.load(Q_START + q_bin), tl.load(C_START + c_bin)
     s = tl.zeros((BQ, BC), tl.float32)
     if DESCRIBED:
-        for step in range(0, DIM // BD):
+        for step in range(DIM // BD):
             s = tl.dot(QUERIES.load([q_start, step * BD]), CONTEXT.load([c_start, step * BD]).T, s)
     else:
         dims = tl.arange(0, BD)
         q_place = QUERIES + (q_start + tl.arange(0, BQ))[:, None].to(tl.int64) * DIM + dims[None, :]
         c_place = CONTEXT + (c_start + tl.arange(0, BC))[None, :].to(tl.int64) * DIM + dims[:, None]
-        for step in range(0, DIM // BD):
+        for step in range(DIM // BD):
             q = tl.load(q_place + step * BD)
             c = tl.load(c_place + step * BD)
             s = tl.dot(q, c, s, input_precision="ieee")
@@ -217,6 +218,6 @@ def score_and_finish(
     c_item = tl.load(C_ITEM + c_bin * C_SLOTS + tl.arange(0, C_SLOTS))
     finish_tile(
         s, gram, c_segment, c_members, c_item, q_bin, q_start, c_start, Q_SEGMENT, Q_ITEM, Q_INVERSE, OUT, out_row,
-        out_column, sharpness, slope, pool_sharpness, NORMALISER, CHOICE, POOL, BQ, BC, Q_SLOTS, Q_WIDE, C_SLOTS, Q_USED,
-        C_USED, BOUNDED, SHIFT, INSIDE, NATIVE, WHAT,
+        out_column, sharpness, slope, pool_sharpness, NORMALISER, CHOICE, POOL, BQ, BC, Q_SLOTS, Q_WIDE, C_SLOTS,
+        Q_USED, C_USED, BOUNDED, SHIFT, INSIDE, NATIVE, WHAT,
     )  # fmt: skip

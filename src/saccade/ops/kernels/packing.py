@@ -6,7 +6,7 @@ counts of each length go through Python: a pattern of lengths that fits is used 
 25,000 captions are packed in a millisecond or two.
 
 Bins lie one after the other in memory without their empty places (`start`, `fill`), so that a matrix product over all
-of them wastes nothing either; `align` rounds a bin's beginning up, where a kernel wants to read several numbers at once.
+of them wastes nothing either; `align` rounds a bin's beginning up, where a kernel reads several numbers at once.
 Places that are nobody's hold a copy of some real vector: finite, and struck out by `segment` = −1.
 """
 
@@ -121,7 +121,8 @@ def _assign(
 
 def _pattern(left: Int[np.ndarray, " length"], size: int, slots: int) -> list[int]:
     """The lengths of one full bin."""
-    room, pattern = size, []
+    pattern: list[int] = []
+    room = size
     remaining = left.tolist()
     length = len(remaining) - 1
     while length > 0 and len(pattern) < slots:

@@ -12,7 +12,7 @@ rows at a time, in a buffer that is used again, so that memory does not grow wit
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,8 +23,9 @@ from torch import Tensor
 from saccade.ops.kernels import forward
 from saccade.ops.kernels.packing import Bins, gather, gram, pack
 from saccade.ops.kernels.tuning import Tiling
-from saccade.ops.pairwise import EPSILON, AttentionForm
+from saccade.ops.pairwise import AttentionForm
 
+EPSILON = 1e-8  # as in the plain form
 LARGE = 30.0  # a sharpness up to which exp needs no maximum: exp(±4 · 30 / 2) is a float32
 REDUCED = (torch.bfloat16, torch.float16)
 INSIDE_REDUCED = tl.bfloat16  # products inside a tile, where those of the vectors are of 16 bits
@@ -130,9 +131,7 @@ def score_blocks(
         yield first, last, torch.mm(some, context.vectors[:wide].T, out=buffer[: len(some)])
 
 
-def constants(
-    queries: PackedQueries, context: PackedContext, form: AttentionForm, tiling: Tiling
-) -> dict[str, Any]:
+def constants(queries: PackedQueries, context: PackedContext, form: AttentionForm, tiling: Tiling) -> dict[str, Any]:
     """What every kernel is compiled for."""
     free = form.normaliser in ("clipped", "none")
     return {
@@ -205,9 +204,7 @@ def _finish(
     )
 
 
-def _fused(
-    queries: PackedQueries, context: PackedContext, form: AttentionForm, tiling: Tiling, out: Tensor
-) -> None:
+def _fused(queries: PackedQueries, context: PackedContext, form: AttentionForm, tiling: Tiling, out: Tensor) -> None:
     asking, asked = queries.bins, context.bins
     vectors: list[Any] = [queries.vectors, context.vectors]
     if tiling.described:

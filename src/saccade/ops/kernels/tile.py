@@ -11,6 +11,8 @@ These functions are inlined into the kernels of `forward.py` and `backward.py`; 
 holds exp of any logit.
 """
 
+# mypy: ignore-errors
+# ruff: noqa: SIM300, RET505
 from __future__ import annotations
 
 import triton

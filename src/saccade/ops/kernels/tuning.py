@@ -86,7 +86,7 @@ def tune(
         tiling = candidate.holding(queries.shape[1], context.shape[1])
         try:
             run(tiling)  # compiles it
-        except Exception:  # noqa: BLE001  a tile may be too large for the machine: that is what is being tried
+        except Exception:  # a tile may be too large for the machine: that is what is being tried
             continue
         times[tiling] = min(_seconds(run, tiling) for _ in range(repeats))
     if times:
