@@ -53,8 +53,10 @@ class Queries:
 
     def sums(self, values: Float[Tensor, "*item word"]) -> Float[Tensor, "*item query"]:
         """Add up what belongs to each query."""
-        member = self.owner[:, None] == torch.arange(len(self), device=values.device)
-        return values @ member.to(values.dtype)
+        return values @ self.members().to(values.dtype)
+
+    def members(self) -> Bool[Tensor, "word query"]:
+        return self.owner[:, None] == torch.arange(len(self), device=self.words.device)
 
     def to_bytes(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Words as whole numbers, their scales, and of each query Σ|q − q̂| and Σ|q|."""
@@ -108,6 +110,7 @@ def _tiled(queries: Queries, codes: RegionCodes, budget: int, bound: bool) -> Fl
     if integer:
         asking, word_scale, off, size = queries.to_bytes()
     asking = asking.T.contiguous()
+    members = queries.members().to(kind)
     tiles = _tiles(codes, rows)
     most = max(_rows(codes, *tile) for tile in tiles)  # buffers are used again: new memory is slow
     table = torch.empty(most, count, dtype=torch.int32 if integer else kind, device=asking.device)
@@ -121,7 +124,7 @@ def _tiled(queries: Queries, codes: RegionCodes, budget: int, bound: bool) -> Fl
         best = _best(table[: len(vectors)], tile)
         if integer:
             best = best * word_scale
-        scores[first:stop] = queries.sums(best.to(kind))
+        torch.mm(best, members, out=scores[first:stop])
     if integer:
         assert codes.scale is not None
         scores *= codes.scale[:, None]
