@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from saccade.vision import suppression
-from saccade.vision.boxes import iou, nms, suppress
+from saccade.vision.boxes import iou, nms, overlap_more, suppress
 from saccade.vision.selection import class_confidence
 from saccade.vision.suppression import greedily_one_by_one, rows_at_once, settle
 
@@ -114,3 +114,13 @@ def test_every_class_is_suppressed_by_its_own_scores(count: int, classes: int, f
             counted = torch.where(greedily_one_by_one(overlap, score, 0.3) & (score >= floor), score, 0.0)
             worth = torch.maximum(worth, counted)
         assert torch.equal(found[picture], worth)
+
+
+@pytest.mark.parametrize("inclusive", [False, True])
+def test_more_overlap_than_a_threshold_is_iou_compared(inclusive: bool) -> None:
+    """To the last bit: at thresholds that some pairs have exactly; boxes without area or turned inside out, and NaN."""
+    boxes = crowded(2, 40).float() * 20
+    boxes[:, 0, 2:], boxes[:, 1, 2:], boxes[:, 2] = boxes[:, 0, :2], boxes[:, 1, :2] - 3, float("nan")
+    table = iou(boxes, boxes, inclusive)
+    for threshold in (0.0, 0.3, *table[0, 5, 6:12].tolist()):
+        assert torch.equal(overlap_more(boxes, boxes, threshold, inclusive), table > threshold)

@@ -44,6 +44,26 @@ def paired_iou(a: Float[Tensor, "*batch 4"], b: Float[Tensor, "*batch 4"]) -> Fl
     return iou(a[..., None, :], b[..., None, :])[..., 0, 0]
 
 
+@torch.no_grad()
+def overlap_more(
+    a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"], threshold: float, inclusive: bool = False
+) -> Bool[Tensor, "*batch n m"]:
+    """`iou(a, b) > threshold`, by the same arithmetic, in half the passes: each is done in place."""
+    first, second = a.mT.contiguous(), b.mT.contiguous()  # each side of all boxes in one piece: twice as quick
+    shared = None
+    for i in (0, 1):
+        length = torch.minimum(first[..., i + 2, :, None], second[..., i + 2, None, :])
+        length -= torch.maximum(first[..., i, :, None], second[..., i, None, :])
+        if inclusive:
+            length += 1
+        length.clamp_(min=0)
+        shared = length if shared is None else shared.mul_(length)
+    assert shared is not None
+    union = area(a, inclusive)[..., :, None] + area(b, inclusive)[..., None, :]
+    union.sub_(shared).clamp_(min=torch.finfo(union.dtype).tiny)  # without a union nothing is shared: 0 / tiny
+    return shared.div_(union) > threshold
+
+
 def suppress(
     boxes: Float[Tensor, "row box 4"],
     threshold: float,
@@ -59,7 +79,7 @@ def suppress(
     def part(boxes: Float[Tensor, "row box 4"]) -> Bool[Tensor, "row box"]:
         def clash(best: Int[Tensor, "row a"], others: slice) -> Bool[Tensor, "row a b"]:
             chosen = boxes.gather(1, best[..., None].expand(*best.shape, 4))
-            return iou(chosen, boxes[:, others], inclusive) > threshold
+            return overlap_more(chosen, boxes[:, others], threshold, inclusive)
 
         return greedily(clash, torch.ones(boxes.shape[:2], dtype=torch.bool, device=boxes.device), most, rounds)
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.vision.boxes import iou
+from saccade.vision.boxes import overlap_more
 from saccade.vision.suppression import greedily, rows_at_once
 
 
@@ -35,7 +35,7 @@ def class_confidence(
     worth = scores.new_zeros(images * count)
     if not count or scores.shape[2] < 2:
         return worth.view(images, count)
-    clashes = iou(boxes, boxes, inclusive) > overlap  # [image, box, box]
+    clashes = overlap_more(boxes, boxes, overlap, inclusive)  # [image, box, box]
     by_class = scores[..., 1:].transpose(1, 2).flatten(0, 1)  # [image · class, box]
     by_class = by_class.masked_fill(~(by_class >= floor), -torch.inf)
     counted, row = (by_class >= floor).sum(dim=1).sort(descending=True)

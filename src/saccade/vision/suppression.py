@@ -23,7 +23,7 @@ BLOCK = 64  # boxes settled together on a CPU …
 GPU_BLOCK = 2048  # … and on a GPU, where fewer and larger steps are quicker
 ASK = 4  # rounds between two questions to a GPU whether anything still changes: each makes it wait
 PAIRS = 2**24  # of boxes held at a time on a GPU: 64 MB in float32 …
-CPU_PAIRS = 2**18  # … and on a CPU, where a table should stay in its cache
+CPU_PAIRS = 2**20  # … and on a CPU, where a table should stay in its cache
 
 
 class Clash(Protocol):
