@@ -102,7 +102,7 @@ def gradients(
     by_query = torch.empty(rows, context.shape[-1], dtype=torch.float32, device=context.device)
     for first, last, scores in score_blocks(asking, asked, tiling):
         some = slice(asking.bins.starts[first], asking.bins.starts[last])
-        d_scores = torch.empty_like(scores)
+        d_scores = scores.new_empty(len(scores), scores.stride(0))[:, :wide]
         left, right = (scores.new_empty(len(scores), width) for _ in range(2))
         part = torch.empty(len(asked.bins), len(scores), dtype=torch.float32, device=scores.device)
         backward.score_gradient[(len(asked.bins), last - first)](
@@ -154,8 +154,7 @@ def gradients(
     into_context.flatten(0, 1).index_add_(0, asked.bins.row_source[:wide], by_context)
     if form.choice == "attend":
         place = asked.bins.source.flatten()
-        own = context.flatten(0, 1).index_select(0, place).view(*asked.bins.source.shape, -1)
+        own = context.flatten(0, 1).index_select(0, place).view(*asked.bins.source.shape, -1).float()
         by_gram *= (asked.bins.segment[:, :, None] == asked.bins.segment[:, None]) & (asked.bins.segment[:, None] >= 0)
-        through = torch.bmm(by_gram.to(asked.gram.dtype), own.to(asked.gram.dtype))
-        into_context.flatten(0, 1).index_add_(0, place, through.flatten(0, 1).float())
+        into_context.flatten(0, 1).index_add_(0, place, torch.bmm(by_gram, own).flatten(0, 1))
     return into_queries.to(queries.dtype), None, into_context.to(context.dtype), None

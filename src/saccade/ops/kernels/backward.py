@@ -101,7 +101,7 @@ def through_normaliser(
     return found
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["gradient_row", "gradient_column", "others", "part_row", "first_bin", "first_row"])
 def score_gradient(
     SCORES,
     score_row,

@@ -83,7 +83,7 @@ def finish_tile(
         tl.store(place, pooled, mask=(q_item >= 0)[:, None] & (c_item >= 0)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["out_row", "out_column", "first_bin", "last_bin", "first_row", "first_out"])
 def finish_scores(
     SCORES,
     score_row,
@@ -148,7 +148,7 @@ def finish_scores(
         )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["out_row", "out_column", "q_bins", "c_bins"])
 def score_and_finish(
     QUERIES,
     CONTEXT,

@@ -127,13 +127,16 @@ def score_blocks(
         some = queries.vectors[starts[first] : starts[last]]
         if buffer is None:
             most = max(starts[min(b + step, len(queries.bins))] - starts[b] for b in range(0, len(queries.bins), step))
-            buffer = some.new_empty(most, wide)
+            buffer = some.new_empty(most, -(-wide // 16) * 16)[:, :wide]  # rows begin where wide reads may
         yield first, last, torch.mm(some, context.vectors[:wide].T, out=buffer[: len(some)])
 
 
 def constants(queries: PackedQueries, context: PackedContext, form: AttentionForm, tiling: Tiling) -> dict[str, Any]:
     """What every kernel is compiled for."""
-    free = form.normaliser in ("clipped", "none")
+    bounded = form.normaliser not in ("clipped", "none") and abs(form.sharpness) <= LARGE
+    shift = form.choice == "max" or abs(form.pool_sharpness) > LARGE
+    asks_queries = form.normaliser == "softmax" or form.pool == "max" or shift  # a maximum over each slot's places
+    asks_context = form.choice == "max" or not bounded
     return {
         "NORMALISER": form.normaliser,
         "CHOICE": form.choice,
@@ -143,13 +146,18 @@ def constants(queries: PackedQueries, context: PackedContext, form: AttentionFor
         "Q_SLOTS": tiling.slots,
         "Q_WIDE": tiling.wide,
         "C_SLOTS": tiling.slots,
-        "Q_USED": queries.bins.used_slots,
-        "C_USED": context.bins.used_slots,
-        "BOUNDED": not free and abs(form.sharpness) <= LARGE,
-        "SHIFT": form.choice == "max" or abs(form.pool_sharpness) > LARGE,
+        "Q_USED": _round(queries.bins.used_slots) if asks_queries else 0,
+        "C_USED": _round(context.bins.used_slots) if asks_context else 0,
+        "BOUNDED": bounded,
+        "SHIFT": shift,
         "INSIDE": INSIDE_REDUCED if queries.vectors.dtype in REDUCED else tl.float32,
         "NATIVE": queries.vectors.is_cuda and torch.version.hip is None,
     }
+
+
+def _round(slots: int) -> int:
+    """Few different counts, so that few kernels are compiled."""
+    return max(4, 1 << (slots - 1).bit_length())
 
 
 def launch(tiling: Tiling) -> dict[str, int]:
