@@ -78,16 +78,18 @@ def camp_loop(model: Camp, images: ImageCode, texts: TextCode) -> Tensor:
     assert model.config.rounds == 2
     places = max(CAMP_LENGTH, texts.words.shape[1]) - texts.words.shape[1]
     words, there = F.pad(texts.words * texts.mask[..., None], (0, 0, 0, places)), F.pad(texts.mask, (0, places))
-    rows = [_camp_block(model, some, words, there) for some in images.regions.split(CAMP_PICTURES)]
+    blocks = torch.split(images.regions, CAMP_PICTURES)
+    rows = [_camp_block(model, some, words, there) for some in blocks]
     return torch.cat(rows)
 
 
 def attended(queries: Tensor, context: Tensor, sharpness: float) -> Tensor:
-    """What each query finds, pair by pair: [pair, query, dim]."""
+    """What each query finds, pair by pair, by products in the official order: [pair, query, dim], queries innermost."""
     scores = F.leaky_relu(torch.bmm(context, queries.transpose(1, 2)), 0.1)  # [pair, part, query]
     scores = scores / (scores.pow(2).sum(dim=2, keepdim=True).sqrt() + 1e-8)
     weights = torch.softmax(sharpness * scores.transpose(1, 2).contiguous(), dim=2)
-    return torch.bmm(weights, context)
+    weights = weights.transpose(1, 2).contiguous()
+    return torch.bmm(context.transpose(1, 2), weights).transpose(1, 2)
 
 
 def _for_every_picture(words: Tensor, images: Tensor) -> Tensor:
@@ -95,8 +97,8 @@ def _for_every_picture(words: Tensor, images: Tensor) -> Tensor:
 
 
 def _cosine(one: Tensor, other: Tensor) -> Tensor:
-    size = (one.norm(dim=-1) * other.norm(dim=-1)).clamp(min=1e-8)
-    return (one * other).sum(dim=-1) / size
+    size: Tensor = torch.norm(one, 2, -1) * torch.norm(other, 2, -1)
+    return (one * other).sum(dim=-1) / size.clamp(min=1e-8)
 
 
 def _looks(side: RecurrentAttention, images: Tensor, texts: Tensor, lengths: list[int]) -> Tensor:
@@ -117,15 +119,15 @@ def _updated(query: Tensor, found: Tensor, memory: MemoryDistillation) -> Tensor
     assert memory.gate is not None
     assert memory.candidate is not None
     both = torch.cat([query, found], dim=2)
-    candidate = memory.candidate(both).tanh()
-    gate = memory.gate(both).sigmoid()
+    candidate: Tensor = memory.candidate(both).tanh()
+    gate: Tensor = memory.gate(both).sigmoid()
     return query * gate + candidate * (1 - gate)
 
 
 def _block_cosines(queries: Tensor, context: Tensor, model: Gsmn) -> Tensor:
     found = attended(queries, context, model.config.sharpness)
     width = model.config.dim // model.config.blocks
-    one, other = (torch.stack(vectors.split(width, dim=2), dim=2) for vectors in (queries, found))
+    one, other = (torch.stack(torch.split(vectors, width, dim=2), dim=2) for vectors in (queries, found))
     return _cosine(one, other)  # [image, node, block]
 
 
@@ -150,7 +152,8 @@ def _graph_score(graph: MatchedGraph, nodes: Tensor, weights: Tensor, itself: bo
     heard = torch.bmm(weights.reshape(images * count, count, -1).transpose(1, 2), neighbours)
     hidden = torch.cat([kernel(heard[:, k]) for k, kernel in enumerate(graph.propagate.kernels)], dim=1)
     hidden = hidden.tanh() if graph.bend else hidden  # the paper's; the released code has none
-    return graph.score(graph.hidden(hidden).tanh()).view(images, count).mean(dim=1)
+    score: Tensor = graph.score(graph.hidden(hidden).tanh())
+    return score.view(images, count).mean(dim=1)
 
 
 def _camp_block(model: Camp, regions: Tensor, words: Tensor, there: Tensor) -> Tensor:
@@ -172,7 +175,8 @@ def _camp_block(model: Camp, regions: Tensor, words: Tensor, there: Tensor) -> T
     heard = _look(look["regions_query_again"](heard), look["regions_key_again"](heard), heard, hidden)  # T^
     seen = _camp_pooled(model, "regions", regions, told)
     read = _camp_pooled(model, "words", words, heard, hidden.transpose(1, 2))
-    return model.judge(torch.cat([seen, read], dim=1)).sigmoid().view(pictures, texts)
+    logit: Tensor = model.judge(torch.cat([seen, read], dim=1))
+    return logit.sigmoid().view(pictures, texts)
 
 
 def _look(query: Tensor, key: Tensor, values: Tensor, hidden: Tensor | None = None) -> Tensor:

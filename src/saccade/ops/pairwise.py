@@ -26,13 +26,14 @@ from torch.nn import functional as F
 
 from saccade.ops.kernels import have_triton
 from saccade.ops.kernels.tuning import LONGEST
+from saccade.ops.pairwise_cpu import EPSILON as EPSILON
+from saccade.ops.pairwise_cpu import similarity_on_cpu
 
 Normaliser = Literal["clipped_l2", "l2", "clipped_l1", "l1", "softmax", "clipped", "none"]
 Pool = Literal["logsumexp", "mean", "max", "sum"]
 Choice = Literal["attend", "max"]
 
 DEFAULT_BUDGET = 256 << 20
-EPSILON = 1e-8
 _TEMPORARIES = 3  # score-sized tensors alive at once in a tile's forward pass
 _SAVED = 12  # score-sized tensors that autograd keeps for a tile's backward pass
 _CPU_TILE = 7 << 20  # bytes of scores per tile on a CPU: large enough for the product, small enough for the cache
@@ -254,6 +255,9 @@ def _table(
     product_dtype: torch.dtype,
 ) -> Float[Tensor, "item other"]:
     """Tile after tile, then back into the items' own order."""
+    exact = product_dtype == queries.dtype and queries.dtype in (torch.float32, torch.float64)
+    if queries.device.type == "cpu" and exact and form.choice == "attend" and not torch.is_grad_enabled():
+        return similarity_on_cpu(queries, query_mask, context, context_mask, form, budget)
     wide, tall = _sides(query_mask, context_mask, queries.element_size(), budget // _TEMPORARIES)
     query_groups = _groups(queries, query_mask, wide, _norms, product_dtype)
     context_groups = _groups(context, context_mask, tall, _gram, product_dtype)
