@@ -12,7 +12,6 @@ from types import FrameType
 from typing import TypeVar
 
 import torch
-from torch import Tensor
 
 from benchmarks import timing
 from benchmarks.rows import Growth, Result, Row
@@ -42,9 +41,6 @@ class Bench:
 
     def bandwidth(self) -> float:
         return timing.bandwidth(self.device, 0.01 if self.quick else None)
-
-    def product_seconds(self, left: Tensor, right: Tensor) -> float:
-        return timing.product_seconds(self.device, left, right, 1 if self.quick else 5)
 
 
 @dataclass(frozen=True)

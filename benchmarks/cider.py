@@ -18,7 +18,6 @@ from functools import cache, partial
 
 import numpy as np
 
-from benchmarks import timing
 from benchmarks.bench import Bench, Case
 from benchmarks.rows import Row, Target
 from saccade.language import tokenise
@@ -42,15 +41,15 @@ def cases(bench: Bench) -> Iterator[Case]:
 
 def anew(bench: Bench, count: int) -> Row:
     candidates, references = problem(count)
-    spent = timing.best_of("cpu", {"ours": lambda: cider_d(candidates, references)}, bench.size(3, 1))
-    return _row(count, spent["ours"], CiderD(references).score(candidates))
+    spent = processor_seconds(lambda: cider_d(candidates, references), bench.size(3, 1))
+    return _row(count, spent, CiderD(references).score(candidates))
 
 
 def prepared(bench: Bench, count: int) -> Row:
     candidates, references = problem(count)
     ready = CiderD(references)
-    spent = timing.best_of("cpu", {"ours": lambda: ready.score(candidates)}, bench.size(3, 1))
-    return _row(count, spent["ours"], ready.score(candidates))
+    spent = processor_seconds(lambda: ready.score(candidates), bench.size(3, 1))
+    return _row(count, spent, ready.score(candidates))
 
 
 def _row(count: int, spent: float, found: object) -> Row:
@@ -70,9 +69,18 @@ def _row(count: int, spent: float, found: object) -> Row:
 def known_scores(count: int) -> tuple[np.ndarray, float, str]:
     """The official scores, how long they took, and who gave them."""
     score, note = scorer()
-    begun = time.perf_counter()
-    scores = np.array(score(*problem(count)))
-    return scores, time.perf_counter() - begun, note
+    given = problem(count)
+    return np.array(score(*given)), processor_seconds(lambda: score(*given), 1), note
+
+
+def processor_seconds(run: Callable[[], object], times: int) -> float:
+    """The best of several, in time of the processor: one thread does it all, and others' work does not count."""
+    spent = []
+    for _ in range(times):
+        begun = time.process_time()
+        run()
+        spent.append(time.process_time() - begun)
+    return min(spent)
 
 
 def step(bench: Bench, count: int, pictures: int = 50, samples: int = 5) -> Row:
@@ -80,8 +88,8 @@ def step(bench: Bench, count: int, pictures: int = 50, samples: int = 5) -> Row:
     ready = CiderD(references)
     owners = np.repeat(np.arange(min(pictures, count)), samples)
     drawn = [candidates[owner] for owner in owners]
-    spent = timing.best_of("cpu", {"ours": lambda: ready.score(drawn, owners)}, bench.size(10, 1))
-    return Row("", f"{len(drawn)} captions of {min(pictures, count)} pictures", spent["ours"])
+    spent = processor_seconds(lambda: ready.score(drawn, owners), bench.size(10, 1))
+    return Row("", f"{len(drawn)} captions of {min(pictures, count)} pictures", spent)
 
 
 @cache

@@ -29,7 +29,7 @@ class Contender:
     make: Callable[[int, int], Matcher]  # of a common space's size and a budget in MiB
     loop: Callable[[Any, Problem], Tensor]
     loop_images: int | None = None
-    loop_texts: int = 16
+    loop_texts: int = 11  # of all lengths
 
 
 def _imram(model: Imram, given: Problem) -> Tensor:

@@ -28,6 +28,7 @@ def draw_ladder(rows: Sequence[Row], path: Path | str) -> None:
         axes.plot(1000 * (row.seconds or 0), place, "o", color=PALETTE[0].ink, markersize=7, zorder=3)
     axes.set_yticks(range(len(shown)), [row.name for row in reversed(shown)])
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}" if value < 1 else f"{value:,.0f}")
     axes.set_xlabel("milliseconds: | floor   ● ours   ○ the official algorithm", color=INK, fontsize=9)
     axes.grid(axis="x", color=GRID, linewidth=0.8, zorder=0)
     _save(figure, path)

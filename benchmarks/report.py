@@ -21,6 +21,7 @@ GROUPS = {
     "Training": ("training",),
     "Captions and features": ("cider", "beam", "extraction"),
 }
+WRITTEN = {"python": "Python", "torch": "PyTorch", "triton": "Triton"}
 ABOUT = """\
 # Performance
 
@@ -36,7 +37,8 @@ Both commands keep their figures in `docs/performance/` and write this page; no 
 against two things measured in the same run, in turns, each by its best time:
 
 - **the official algorithm**, written again from what is known of the published code (`benchmarks/official.py`), in
-  float32. It takes as long for every caption or picture, so of large tables some are timed and multiplied;
+  float32. It takes as long for every caption or picture, so of large tables some are timed and multiplied. Where there
+  is none to hold a row against, the row says against what it is;
 - **the floor**: what the hardware needs for the part that cannot be avoided. For a table of scores that is one matrix
   product of all regions with all words, in the same precision and without padding (*GEMM*); for a search, reading every
   code once at the speed of a copy (*read once*).
@@ -59,10 +61,13 @@ def write_page(folder: Path, page: Path) -> None:
 
 def _machine(heading: str, kind: str, results: Results, folder: Path, page: Path) -> Iterator[str]:
     machine = dict(results.machine)
-    threads = [f"{machine.pop('threads')} threads"] if "threads" in machine else []
-    device = machine.pop("device", "")
+    count, device = machine.pop("threads", None), machine.pop("device", "")
+    threads = [] if count is None else [f"{count} thread{'' if count == 1 else 's'}"]
     yield f"## {heading}\n"
-    yield ", ".join([str(device), *threads, *(f"{name} {value}" for name, value in machine.items())]) + ".\n"
+    yield (
+        ", ".join([str(device), *threads, *(f"{WRITTEN.get(name, name)} {value}" for name, value in machine.items())])
+        + ".\n"
+    )
     yield f"{_tally(list(results))}\n"
     place = folder.relative_to(page.parent)
     draw_ladder(results.rows, folder / f"{kind}.png")
@@ -74,7 +79,7 @@ def _machine(heading: str, kind: str, results: Results, folder: Path, page: Path
             yield from _table(rows)
     if results.growth:
         yield f"### Growth{'' if kind == 'cpu' else ', GPU'}\n"
-        yield "Time as a power of what doubles, the rest staying as it is: 1 is linear, below 1 small sizes are idle.\n"
+        yield "Time as a power of what doubles while the rest stays: 1 is linear, less where much is idle.\n"
         draw_growth(results.growth, folder / f"{kind}-growth.png")
         yield f"![How time grows]({place}/{kind}-growth.png)\n"
         yield from _growth_table(results.growth)
@@ -88,7 +93,7 @@ def _tally(found: Sequence[Result]) -> str:
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:
-    yield "| | time | official | of official | floor | of floor | difference | memory | target |"
+    yield "| | time | official | × official | floor | × floor | difference | memory | target |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|---|"
     for row in rows:
         beside = "; ".join(part for part in (row.shape, _own(row), row.note) if part)

@@ -83,21 +83,21 @@ def resident(field: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
 
-def product_seconds(device: str, left: Tensor, right: Tensor, runs: int = 5, limit: float = 5.0) -> float:
+def product(left: Tensor, right: Tensor) -> Run:
     """The product of all rows with all rows at its best: in slabs of at most `SLAB` bytes, written over each other.
 
     Rows of the result are as long as `left`, whose number of rows is even where pictures have 36 regions: matrix units
     want rows that begin at round addresses.
     """
-    height = max(1, SLAB[device] // (len(left) * left.element_size()))
+    height = max(1, SLAB[left.device.type] // (len(left) * left.element_size()))
     slab = left.new_empty(min(height, len(right)), len(left))
 
-    def product() -> None:
+    def run() -> None:
         for start in range(0, len(right), height):
             part = right[start : start + height]
             torch.mm(part, left.T, out=slab[: len(part)])
 
-    return best_of(device, {"product": product}, runs, limit)["product"]
+    return run
 
 
 def bandwidth(device: str, gigabytes: float | None = None) -> float:

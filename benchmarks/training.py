@@ -37,10 +37,13 @@ from saccade.training.loop import make_optimiser
 
 Loss = Callable[[], Tensor]
 Step = Callable[[nn.Module, Optimizer, Loss], Run]
+REGION_DIM = 2048
 CAPTIONERS: dict[str, Callable[[Vocabulary, bool], Captioner]] = {
-    "Up-Down": lambda words, quick: UpDown(UpDownConfig(dim=16, word_dim=16) if quick else UpDownConfig(), words),
+    "Up-Down": lambda words, quick: UpDown(
+        UpDownConfig(dim=16, word_dim=16, region_dim=32, attention_dim=16) if quick else UpDownConfig(), words
+    ),
     "Show, Attend and Tell": lambda words, quick: ShowAttendTell(
-        ShowAttendTellConfig(dim=16, word_dim=16) if quick else ShowAttendTellConfig(), words
+        ShowAttendTellConfig(dim=16, word_dim=16, region_dim=32) if quick else ShowAttendTellConfig(), words
     ),
 }
 
@@ -77,7 +80,9 @@ def gpu(bench: Bench) -> Iterator[Case]:
 def scan_step(bench: Bench, batch: int, mixed: bool, way: str) -> Row:
     count = bench.size(batch, 4)
     images, texts = examples(bench, count)
-    config = ScanConfig(dim=16, word_dim=8) if bench.quick else ScanConfig(budget_mb=2048 if mixed else 256)
+    config = (
+        ScanConfig(dim=16, word_dim=8, region_dim=32) if bench.quick else ScanConfig(budget_mb=2048 if mixed else 256)
+    )
 
     def fresh() -> tuple[Scan, Optimizer]:
         torch.manual_seed(0)
@@ -100,7 +105,7 @@ def scan_step(bench: Bench, batch: int, mixed: bool, way: str) -> Row:
     spent = bench.best_of({"ours": ours, "loop": loop}, runs=8)
     return Row(
         name="",
-        shape=f"{count} × {count}, 36 regions, 2,048 → {config.dim:,}-d",
+        shape=f"{count} × {count}, 36 regions, {config.region_dim:,} → {config.dim:,}-d",
         seconds=spent["ours"],
         official_seconds=spent["loop"],
         peak_bytes=peak,
@@ -140,7 +145,8 @@ def examples(bench: Bench, count: int) -> tuple[RegionBatch, TextBatch]:
     """Pictures as an eye would see them, and captions of random words."""
     draw = torch.Generator().manual_seed(0)
     mask = torch.ones(count, 36, dtype=torch.bool)
-    images = RegionBatch(torch.randn(count, 36, 2048, generator=draw).relu(), mask, torch.rand(count, 36, 4))
+    features = torch.randn(count, 36, bench.size(REGION_DIM, 32), generator=draw).relu()
+    images = RegionBatch(features, mask, torch.rand(count, 36, 4, generator=draw))
     lengths = torch.randint(SHORTEST, LONGEST + 1, (count,), generator=draw).tolist()
     words = len(vocabulary(bench))
     tokens = [[1, *torch.randint(4, words, (length,), generator=draw).tolist(), END] for length in lengths]
