@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-
-os.environ.setdefault("TRITON_INTERPRET", "1")  # the kernels run on a CPU; read when they are first imported
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.ops import (
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+if DEVICE == "cpu":
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # the kernels run on a CPU; read when they are first imported
+
+from saccade.ops import (  # noqa: E402
     AttentionForm,
     Queries,
     RegionCodes,
@@ -22,7 +23,7 @@ from saccade.ops import (
     maxsim_launch,
     maxsim_reference,
 )
-from saccade.ops.maxsim_launch import Shape, launch, launch_chosen
+from saccade.ops.maxsim_launch import Shape, launch, launch_chosen  # noqa: E402
 
 KINDS = [torch.float16, torch.float32, torch.float64]
 ONE_TILE, MANY_TILES = 1 << 28, 3000
@@ -38,15 +39,18 @@ def problem(ragged: bool, dim: int = 16, pictures: int = 70) -> tuple[Tensor, Te
     return words, word_mask, regions, torch.arange(5) < counts.expand(pictures, 1)
 
 
+def on_kernels(queries: Queries, codes: RegionCodes) -> tuple[Queries, RegionCodes]:
+    return queries.to(DEVICE), codes.to(DEVICE)
+
+
 def codes_of(regions: Tensor, mask: Tensor, kind: torch.dtype = torch.float16) -> RegionCodes:
     return RegionCodes.of(regions.to(kind), None if bool(mask.all()) else mask)
 
 
 @pytest.fixture
-def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a GPU would do, in Triton's interpreter."""
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU does; without one, in Triton's interpreter."""
     monkeypatch.setattr(maxsim_launch, "_EVERYWHERE", True)
-    return
 
 
 @pytest.mark.parametrize("ragged", [False, True])
@@ -72,11 +76,27 @@ def test_is_the_sum_max_form_of_attended_similarity() -> None:
 @pytest.mark.parametrize("shape", [Shape(16, bulk=True), Shape(32, bulk=False)], ids=str)
 def test_the_kernel_equals_the_definition(kernels: None, ragged: bool, dim: int, shape: Shape) -> None:
     words, word_mask, regions, mask = problem(ragged, dim)
-    scores, peaks = launch(Queries.of(words, word_mask), codes_of(regions, mask), shape=shape)
+    queries, codes = on_kernels(Queries.of(words, word_mask), codes_of(regions, mask))
+    scores, peaks = (found.cpu() for found in launch(queries, codes, shape=shape))
     expected = maxsim_reference(words, word_mask, regions, mask)
     torch.testing.assert_close(scores.double(), expected, rtol=0, atol=2e-6)
     padded = F.pad(scores, (0, peaks.shape[1] * shape.pictures - scores.shape[1]), value=-torch.inf)
     assert torch.equal(peaks, padded.view(*peaks.shape, shape.pictures).amax(dim=2))
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("dim", [320, 290])
+def test_wide_codes_go_through_the_kernel_in_chunks(kernels: None, ragged: bool, dim: int) -> None:
+    words, word_mask, regions, mask = problem(ragged, dim, pictures=20)
+    queries, codes = on_kernels(Queries.of(words, word_mask), codes_of(regions, mask))
+    expected = maxsim_reference(words, word_mask, regions, mask)
+    scores, _ = launch(queries, codes, shape=Shape(16))
+    torch.testing.assert_close(scores.cpu().double(), expected, rtol=0, atol=5e-6)
+    most, _ = launch(queries, codes.to_bytes(), bound=True, shape=Shape(16))
+    assert ((most.cpu() - expected)[expected.isfinite()] >= 0).all()
+    chosen = torch.tensor([[3, 1, 7, 19]] * 5)
+    again = launch_chosen(queries, codes, chosen.to(DEVICE)).cpu().double()
+    torch.testing.assert_close(again, expected.gather(1, chosen), rtol=0, atol=5e-6)
 
 
 def test_more_words_than_one_launch_holds(kernels: None) -> None:
@@ -84,7 +104,7 @@ def test_more_words_than_one_launch_holds(kernels: None) -> None:
     draw = torch.Generator().manual_seed(1)
     queries = Queries(torch.randn(300, 16, generator=draw).half().float(), (120, 0, 130, 50))
     codes = RegionCodes.rows(torch.randn(60, 16, generator=draw).half(), torch.tensor([6] * 10))
-    found, _ = launch(queries, codes)
+    found = launch(*on_kernels(queries, codes))[0].cpu()
     assert (found[1] == 0).all()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(maxsim_launch, "_EVERYWHERE", False)
@@ -96,7 +116,8 @@ def test_the_kernel_for_chosen_pictures(kernels: None, ragged: bool) -> None:
     words, word_mask, regions, mask = problem(ragged)
     chosen = torch.randint(0, len(regions), (5, 21), generator=torch.Generator().manual_seed(2))
     chosen[1, 3] = -1
-    found = launch_chosen(Queries.of(words, word_mask), codes_of(regions, mask), chosen)
+    queries, codes = on_kernels(Queries.of(words, word_mask), codes_of(regions, mask))
+    found = launch_chosen(queries, codes, chosen.to(DEVICE)).cpu()
     expected = maxsim_reference(words, word_mask, regions, mask).gather(1, chosen.clamp(min=0))
     expected[1, 3] = -torch.inf
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=2e-6)
@@ -108,9 +129,11 @@ def test_bytes_stay_near_and_their_bounds_hold(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(maxsim_launch, "_EVERYWHERE", everywhere)
     words, word_mask, regions, mask = problem(ragged)
     queries, codes = Queries.of(words, word_mask), codes_of(regions, mask).to_bytes()
+    if everywhere:
+        queries, codes = on_kernels(queries, codes)
     exact = maxsim_reference(words, word_mask, regions, mask)
     there = exact.isfinite()
-    near, most = maxsim_codes(queries, codes).double(), maxsim_codes(queries, codes, bound=True).double()
+    near, most = (maxsim_codes(queries, codes, bound=bound).cpu().double() for bound in (False, True))
     assert ((near - exact)[there].abs() < 0.03).all()
     assert ((most - exact)[there] >= 0).all()
     assert ((most - exact)[there] < 0.25).all()

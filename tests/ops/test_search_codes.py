@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-os.environ.setdefault("TRITON_INTERPRET", "1")  # the kernels run on a CPU; read when they are first imported
-
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.data import CodeStore, CodeWriter, write_bytes
-from saccade.errors import SaccadeError
-from saccade.ops import Queries, RegionCodes, maxsim_codes, maxsim_launch, search_codes
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+if DEVICE == "cpu":
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # the kernels run on a CPU; read when they are first imported
+
+from saccade.data import CodeStore, CodeWriter, write_bytes  # noqa: E402
+from saccade.errors import SaccadeError  # noqa: E402
+from saccade.ops import Queries, RegionCodes, maxsim_codes, maxsim_launch, search_codes  # noqa: E402
 
 BUDGETS = [1 << 28, 2000]  # one tile; many
 
@@ -44,7 +46,8 @@ def test_finds_what_sorting_finds(monkeypatch: pytest.MonkeyPatch, ragged: bool,
     codes = RegionCodes.of(regions, mask if ragged else None)
     expected = expected_of(queries, codes, 20)
     monkeypatch.setattr(maxsim_launch, "_EVERYWHERE", everywhere)
-    assert torch.equal(search_codes(queries, codes, 20, budget=budget).indices, expected)
+    codes = codes.to(DEVICE) if everywhere else codes
+    assert torch.equal(search_codes(queries, codes, 20, budget=budget).indices.cpu(), expected)
 
 
 @pytest.mark.parametrize("k", [1, 20, 1000])
@@ -57,8 +60,9 @@ def test_bytes_with_the_exact_codes_behind_them_rank_exactly(
     codes = RegionCodes.of(regions, mask)
     expected = expected_of(queries, codes, k)
     monkeypatch.setattr(maxsim_launch, "_EVERYWHERE", everywhere)
+    codes = codes.to(DEVICE) if everywhere else codes
     found = search_codes(queries, codes.to_bytes(), k, exact=codes, budget=budget)
-    assert torch.equal(found.indices, expected)
+    assert torch.equal(found.indices.cpu(), expected)
     assert found.scores.isfinite().all()
 
 
@@ -97,6 +101,17 @@ def test_a_store_on_disk_gives_the_same(tmp_path: Path) -> None:
         expected = expected_of(queries, codes, 20)
         assert torch.equal(search_codes(queries, exact, 20, budget=budget).indices, expected)
         assert torch.equal(search_codes(queries, rough, 20, exact=exact, budget=budget).indices, expected)
+
+
+def test_codes_elsewhere_are_sent_where_the_search_is() -> None:
+    """On a GPU from memory that it does not own; without one this is the same search again."""
+    queries, regions, mask = collection()
+    codes = RegionCodes.of(regions, mask)
+    for budget in BUDGETS:
+        found = search_codes(queries, codes, 20, device=DEVICE, budget=budget)
+        assert torch.equal(found.indices.cpu(), expected_of(queries, codes, 20))
+        found = search_codes(queries, codes.to_bytes(), 20, exact=codes, device=DEVICE, budget=budget)
+        assert torch.equal(found.indices.cpu(), expected_of(queries, codes, 20))
 
 
 def test_an_empty_collection_finds_nothing(tmp_path: Path) -> None:

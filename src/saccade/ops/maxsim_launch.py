@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from saccade.ops.maxsim import Queries
 
 KERNEL_DTYPES = (torch.float16, torch.bfloat16, torch.int8)
+_WORD_BYTES = 64 << 10  # of shared memory
 _EVERYWHERE = False  # tests: launch on the CPU too, in Triton's interpreter
 
 
@@ -30,15 +31,29 @@ class Shape:
     bulk: bool = True  # fetch with the tensor memory accelerator where the codes allow it
 
 
+def shape_for(codes: RegionCodes) -> Shape:
+    """What is quick for codes of such a width."""
+    return Shape() if codes.dim <= 256 else Shape(pictures=128, warps=8)
+
+
 def can_launch(queries: Queries, codes: RegionCodes) -> bool:
     """On a GPU with Triton: codes of half precision or bytes, short enough for shared memory."""
     if codes.vectors.device.type != "cuda" and not _EVERYWHERE:
         return False
     if codes.vectors.dtype not in KERNEL_DTYPES or not len(codes) or not len(queries.words) or not have_triton():
         return False
-    from saccade.ops.kernels.maxsim import MOST_DIM, MOST_WORDS
+    from saccade.ops.kernels.maxsim import MOST_WORDS
+    from saccade.ops.kernels.maxsim_wide import MOST_WIDE
 
-    return codes.dim <= MOST_DIM and max(queries.lengths) <= MOST_WORDS and codes.vectors.is_contiguous()
+    return codes.dim <= MOST_WIDE and max(queries.lengths) <= MOST_WORDS and codes.vectors.is_contiguous()
+
+
+def can_choose(queries: Queries, codes: RegionCodes) -> bool:
+    """Whether `launch_chosen` can score these: codes of half precision, and each query's words in shared memory."""
+    if not can_launch(queries, codes) or codes.vectors.dtype == torch.int8:
+        return False
+    words, wide = (max(16, _power_of_two(size)) for size in (max(queries.lengths), codes.dim))
+    return words * wide * codes.vectors.element_size() <= _WORD_BYTES
 
 
 def launch(
@@ -47,7 +62,7 @@ def launch(
     """The scores, and the best score of each block of `shape.pictures` pictures."""
     from saccade.ops.kernels.maxsim import MOST_WORDS
 
-    shape = shape or Shape()
+    shape = shape or shape_for(codes)
     device = codes.vectors.device
     blocks = -(-len(codes) // shape.pictures)
     scores = torch.empty(len(queries), len(codes), device=device)
@@ -69,11 +84,13 @@ def launch(
 def _launch(queries: Queries, codes: RegionCodes, bound: bool, shape: Shape, scores: Tensor, peaks: Tensor) -> None:
     import triton.language as tl
 
-    from saccade.ops.kernels.maxsim import maxsim_kernel, word_blocks
+    from saccade.ops.kernels.maxsim import MOST_DIM, maxsim_kernel, word_blocks
+    from saccade.ops.kernels.maxsim_wide import CHUNK, maxsim_wide_kernel
 
     device, dim = codes.vectors.device, codes.dim
     integer = codes.vectors.dtype == torch.int8
-    wide = max(32 if integer else 16, _power_of_two(dim))
+    chunks = -(-dim // CHUNK) if dim > MOST_DIM else 0
+    wide = chunks * CHUNK or max(32 if integer else 16, _power_of_two(dim))
     parts = word_blocks(len(queries.words))
     spare = sum(parts) - len(queries.words)
     empty = torch.empty(0, device=device)
@@ -87,46 +104,43 @@ def _launch(queries: Queries, codes: RegionCodes, bound: bool, shape: Shape, sco
     asking[: len(words), :dim] = words
     owner = torch.cat([queries.owner.int(), asking.new_full((spare,), -1, dtype=torch.int32)])
     ragged = codes.regions is None
-    bulk = shape.bulk and not ragged and wide == dim and codes.vectors.data_ptr() % 16 == 0
+    bulk = shape.bulk and not ragged and not chunks and wide == dim and codes.vectors.data_ptr() % 16 == 0
     source: Any = codes.vectors
     if bulk:
         from triton.tools.tensor_descriptor import TensorDescriptor
 
         pitch = dim * _number(codes.regions)
         source = TensorDescriptor(codes.vectors, [len(codes), pitch], [pitch, 1], [shape.pictures, dim])
-    maxsim_kernel[(peaks.shape[1],)](
+    given = (codes.starts, scale, asking, word_scale, owner, reach, error, off, size, scores, peaks, len(codes))
+    options: dict[str, Any] = {
+        "FIRST": parts[0],
+        "SECOND": parts[1],
+        "THIRD": parts[2],
+        "PICTURES": shape.pictures,
+        "QUERIES": max(16, _power_of_two(len(queries))),
+        "INTEGER": integer,
+        "BOUND": bound and integer,
+        "STAGES": shape.stages,
+        "ADDEND": tl.bfloat16 if device.type == "cuda" else tl.float32,
+        "num_warps": shape.warps,
+        "num_stages": shape.stages,
+    }
+    blocks = peaks.shape[1]
+    if chunks:
+        maxsim_wide_kernel[(blocks,)](source, *given, dim, blocks, len(queries), CHUNKS=chunks, DIM=CHUNK, **options)
+        return
+    maxsim_kernel[(blocks,)](
         source,
-        codes.starts,
-        scale,
-        asking,
-        word_scale,
-        owner,
-        reach,
-        error,
-        off,
-        size,
-        scores,
-        peaks,
-        len(codes),
+        *given,
         codes.regions or 0,
         dim,
-        peaks.shape[1],
+        blocks,
         len(queries),
         DIM=wide,
-        FIRST=parts[0],
-        SECOND=parts[1],
-        THIRD=parts[2],
-        PICTURES=shape.pictures,
-        QUERIES=max(16, _power_of_two(len(queries))),
         PADDED=wide != dim,
         RAGGED=ragged,
-        INTEGER=integer,
-        BOUND=bound and integer,
         TMA=bulk,
-        STAGES=shape.stages,
-        ADDEND=tl.bfloat16 if device.type == "cuda" else tl.float32,
-        num_warps=shape.warps,
-        num_stages=shape.stages,
+        **options,
     )
 
 
@@ -143,7 +157,7 @@ def launch_chosen(
     lengths = torch.tensor(queries.lengths, dtype=torch.int32).to(device)
     words[:, :, :dim][torch.arange(longest, device=device) < lengths[:, None]] = queries.words.to(words.dtype)
     scores = torch.empty(chosen.shape, device=device)
-    pictures = 64
+    pictures, stages = (64, stages) if wide <= 256 else (16, 2)
     chosen_kernel[(-(-chosen.shape[1] // pictures), len(queries))](
         codes.vectors,
         codes.starts,

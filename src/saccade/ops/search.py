@@ -16,7 +16,7 @@ from torch import Tensor
 
 from saccade.errors import SaccadeError
 from saccade.ops.maxsim import Queries, maxsim_codes
-from saccade.ops.maxsim_launch import Shape, can_launch, launch, launch_chosen
+from saccade.ops.maxsim_launch import can_choose, can_launch, launch, launch_chosen, shape_for
 from saccade.ops.pairwise import DEFAULT_BUDGET
 from saccade.ops.region_codes import RegionCodes
 from saccade.ops.top_k import Ranking, ranked, top_k
@@ -112,7 +112,7 @@ def stream(codes: CodeSource, step: int, device: torch.device) -> Iterator[tuple
 def _best(queries: Queries, tile: RegionCodes, k: int, first: int, budget: int) -> Ranking:
     if can_launch(queries, tile):
         scores, peaks = launch(queries, tile)
-        return top_k(scores, k, first, peaks, Shape().pictures)
+        return top_k(scores, k, first, peaks, shape_for(tile).pictures)
     return top_k(maxsim_codes(queries, tile, budget), k, first)
 
 
@@ -122,7 +122,7 @@ def _certain(
     """The best k of a tile of bytes by their exact scores, leaving out what cannot be among the best k of all."""
     if can_launch(queries, tile):
         most, peaks = launch(queries, tile, bound=True)
-        guess = top_k(most, k, first, peaks, Shape().pictures)
+        guess = top_k(most, k, first, peaks, shape_for(tile).pictures)
     else:
         most = maxsim_codes(queries, tile, budget, bound=True)
         guess = top_k(most, k, first)
@@ -147,7 +147,7 @@ def _scored(queries: Queries, exact: CodeSource, listed: Int[Tensor, "query choi
     place = listed.device
     if not listed.shape[1]:
         return Ranking(torch.zeros(listed.shape, device=place), listed)
-    if isinstance(exact, RegionCodes) and exact.vectors.device == place and can_launch(queries, exact):
+    if isinstance(exact, RegionCodes) and exact.vectors.device == place and can_choose(queries, exact):
         return ranked(launch_chosen(queries, exact, listed), listed, k, listed >= 0)
     pictures, places = torch.unique(listed.clamp(min=0), return_inverse=True)  # any query's, each read once
     scores = maxsim_codes(queries, _picked(exact, pictures, place), budget)

@@ -12,6 +12,7 @@ together hold all 24 bits of a float32.
 Integer codes are multiplied as integers: one scale a picture lets the best region be chosen before scaling.
 """
 
+# mypy: ignore-errors
 from __future__ import annotations
 
 import itertools
@@ -21,7 +22,7 @@ import triton
 import triton.language as tl
 
 MOST_WORDS = 256  # of all queries of one launch: what the registers of a block hold
-MOST_DIM = 256  # of a code: what shared memory holds of so many words
+MOST_DIM = 256  # of a code: what shared memory holds of so many words; wider ones: `maxsim_wide.py`
 BLOCK_SIZES = (128, 64, 32, 16)
 
 
@@ -33,7 +34,7 @@ def word_blocks(words: int) -> tuple[int, int, int]:
 
 
 @triton.jit
-def maxsim_kernel(  # type: ignore[no-untyped-def]
+def maxsim_kernel(
     codes,  # [picture, region, dim], or rows [row, dim] with `starts`; a tensor descriptor if TMA
     starts,  # [picture + 1]: where each picture's rows begin, if RAGGED
     scale,  # [picture], if the codes are integers
@@ -118,12 +119,59 @@ def maxsim_kernel(  # type: ignore[no-untyped-def]
             best_third = tl.maximum(best_third, score_third)
 
     total = tl.zeros((PICTURES, QUERIES), tl.float32)
-    total = _add_words(total, best_first, owner, word_scale, FIRST, QUERIES, INTEGER, ADDEND)
+    total = add_words(total, best_first, owner, word_scale, FIRST, QUERIES, INTEGER, ADDEND)
     if SECOND > 0:
-        total = _add_words(total, best_second, owner + FIRST, word_scale + FIRST, SECOND, QUERIES, INTEGER, ADDEND)
+        total = add_words(total, best_second, owner + FIRST, word_scale + FIRST, SECOND, QUERIES, INTEGER, ADDEND)
     if THIRD > 0:
         after = FIRST + SECOND
-        total = _add_words(total, best_third, owner + after, word_scale + after, THIRD, QUERIES, INTEGER, ADDEND)
+        total = add_words(total, best_third, owner + after, word_scale + after, THIRD, QUERIES, INTEGER, ADDEND)
+    finish(
+        total,
+        block,
+        place,
+        there,
+        count,
+        scale,
+        reach,
+        error,
+        word_error,
+        word_reach,
+        scores,
+        peaks,
+        pictures,
+        blocks,
+        queries,
+        PICTURES,
+        QUERIES,
+        INTEGER,
+        BOUND,
+    )
+
+
+@triton.jit
+def finish(
+    total,  # [picture, query]
+    block,
+    place,
+    there,
+    count,
+    scale,
+    reach,
+    error,
+    word_error,
+    word_reach,
+    scores,
+    peaks,
+    pictures,
+    blocks,
+    queries,
+    PICTURES: tl.constexpr,
+    QUERIES: tl.constexpr,
+    INTEGER: tl.constexpr,
+    BOUND: tl.constexpr,
+):
+    """Scale the scores of a block, raise them to their bounds, and store them with the best of them."""
+    picture = block * PICTURES + tl.arange(0, PICTURES)
     query = tl.arange(0, QUERIES)
     asked = query < queries
     if INTEGER:
@@ -141,7 +189,7 @@ def maxsim_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _add_words(  # type: ignore[no-untyped-def]
+def add_words(
     total,
     best,
     owner,
@@ -166,13 +214,13 @@ def _add_words(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _upper_half(value):  # type: ignore[no-untyped-def]
+def _upper_half(value):
     """The first 16 bits of a float32, a bfloat16: cut, not rounded, which costs one instruction."""
     return (value.to(tl.uint32, bitcast=True) & 0xFFFF0000).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def chosen_kernel(  # type: ignore[no-untyped-def]
+def chosen_kernel(
     codes,  # rows [row, dim]
     starts,  # [picture + 1], if RAGGED
     words,  # [query, WORDS, DIM]
