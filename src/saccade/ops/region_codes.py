@@ -94,6 +94,12 @@ class RegionCodes:
         """A copy, which does not change with what it was made from."""
         return self._each(Tensor.clone)
 
+    def used_by(self, stream: torch.cuda.Stream) -> None:
+        """Memory that another stream filled is not given to others before this stream has read it."""
+        for value in (self.vectors, self.starts, self.scale, self.reach, self.error):
+            if value is not None:
+                value.record_stream(stream)
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> RegionCodes:
         rest = [None if value is None else change(value) for value in (self.scale, self.reach, self.error)]
         return RegionCodes(change(self.vectors), change(self.starts), self.regions, *rest)

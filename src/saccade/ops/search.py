@@ -103,7 +103,7 @@ def stream(codes: CodeSource, step: int, device: torch.device) -> Iterator[tuple
         for first, tile, arrived in tiles:
             if arrived is not None:
                 torch.cuda.current_stream(device).wait_event(arrived)
-                tile.vectors.record_stream(torch.cuda.current_stream(device))
+                tile.used_by(torch.cuda.current_stream(device))
             yield first, tile
     finally:
         tiles.close()
