@@ -63,7 +63,7 @@ def of_matcher(bench: Bench, name: str, axis: str, sizes: dict[str, int], dtype:
             return model.similarity(given.images, given.texts)
 
     found = {str(size): partial(run, linked(given)) for size, given in _doubled(bench, axis, sizes)}
-    return _growth(bench, axis, sizes, bench.best_of(found, runs=3))
+    return _growth(bench, axis, sizes, bench.best_of(found))
 
 
 def _doubled(bench: Bench, axis: str, sizes: dict[str, int]) -> Iterator[tuple[int, Problem]]:

@@ -34,7 +34,7 @@ $ python -m benchmarks.report                         # this page again, from do
 ```
 
 Both commands keep their figures in `docs/performance/` and write this page; no number on it is typed. Every row is held
-against two things measured in the same run, in turns, each by its best time:
+against two things measured beside it, each by the best of its times (rows of parts run again are newer than the rest):
 
 - **the official algorithm**, written again from what is known of the published code (`benchmarks/official.py`), in
   float32. It takes as long for every caption or picture, so of large tables some are timed and multiplied. Where there
