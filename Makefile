@@ -39,8 +39,8 @@ lint: $(INSTALLED)  ## ruff and mypy
 	@$(call say,ruff format --check); $(BIN)/ruff format --check; $(took)
 	@$(call say,mypy); $(BIN)/mypy; $(took)
 
-bench: $(INSTALLED)  ## run every benchmark and print its table
-	@for file in benchmarks/*.py; do $(call say,$$file); $(BIN)/python "$$file"; done; $(took)
+bench: $(INSTALLED)  ## measure this CPU against official algorithms and its own floor: docs/performance.md (ten minutes)
+	@$(call say,benchmarks on the CPU → docs/performance.md); $(BIN)/python -m benchmarks.cpu; $(took)
 
 docs: $(INSTALLED)  ## build the documentation into site/
 	@$(call say,docs/cli.md from the commands themselves); $(BIN)/python scripts/cli_docs.py

@@ -1,36 +1,99 @@
-"""CIDEr-D against the official algorithm: time of 5,000 captions with five references each, in one run.
-
-    python benchmarks/cider.py [--captions 5000] [--references 5] [--batch 50] [--samples 5]
+"""CIDEr-D against the official algorithm: 5,000 captions with five references each.
 
 Captions are those of the built-in world. The official algorithm is written again from its description: an n-gram is a
 tuple of words, a caption a dictionary of weights, candidate and reference are compared n-gram by n-gram, and references
-are counted anew at each call. If the PyPI package pycocoevalcap can be imported, it is timed too (it need not be in the
-same environment: `pip install --target FOLDER --no-deps pycocoevalcap`, then PYTHONPATH=FOLDER). Times are of the
-processor, the best of three. Ours is timed from plain tokens with everything counted anew, as the others are; with the
-references prepared, as self-critical training has them; and for one step of that training.
+are counted anew at each call. If the PyPI package pycocoevalcap can be imported, it is timed instead (it need not be in
+the same environment: `pip install --target FOLDER --no-deps pycocoevalcap`, then PYTHONPATH=FOLDER). Ours is timed from
+plain tokens with everything counted anew, as the others are; with the references prepared, as self-critical training
+has them; and for one step of that training.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 
 import numpy as np
 
+from benchmarks.bench import Bench, Case
+from benchmarks.rows import Row, Target
 from saccade.language import tokenise
 from saccade.metrics.captions.cider import CiderD, cider_d
 from saccade.world.captions import caption_scene
 from saccade.world.dice import Dice
 from saccade.world.sample import sample_scene
 
+REFERENCES = 5
 Captions = list[list[str]]
 Vector = tuple[list[dict[tuple[str, ...], float]], list[float], int]
 
 
-def problem(captions: int, references: int) -> tuple[Captions, list[Captions]]:
+def cases(bench: Bench) -> Iterator[Case]:
+    """On the CPU, also beside a GPU."""
+    count = bench.size(5000, 20)
+    yield Case("CIDEr-D, everything counted anew", partial(anew, bench, count))
+    yield Case("CIDEr-D, references prepared", partial(prepared, bench, count))
+    yield Case("CIDEr-D, a step of self-critical training", partial(step, bench, count))
+
+
+def anew(bench: Bench, count: int) -> Row:
+    candidates, references = problem(count)
+    spent = processor_seconds(lambda: cider_d(candidates, references), bench.size(3, 1))
+    return _row(bench, count, spent, CiderD(references).score(candidates))
+
+
+def prepared(bench: Bench, count: int) -> Row:
+    candidates, references = problem(count)
+    ready = CiderD(references)
+    spent = processor_seconds(lambda: ready.score(candidates), bench.size(3, 1))
+    return _row(bench, count, spent, ready.score(candidates))
+
+
+def _row(bench: Bench, count: int, spent: float, found: object) -> Row:
+    known, slow, note = known_scores(count, bench.size(3, 1))
+    return Row(
+        name="",
+        shape=f"{count:,} captions, {REFERENCES} references each",
+        seconds=spent,
+        official_seconds=slow,
+        difference=float(np.abs(np.asarray(found) - known).max()),
+        targets=(Target("speedup", "≥", 20),),
+        note=note,
+    )
+
+
+@cache
+def known_scores(count: int, times: int) -> tuple[np.ndarray, float, str]:
+    """The official scores, how long they took, and who gave them."""
+    score, note = scorer()
+    given = problem(count)
+    return np.array(score(*given)), processor_seconds(lambda: score(*given), times), note
+
+
+def processor_seconds(run: Callable[[], object], times: int) -> float:
+    """The best of several, in time of the processor: one thread does it all, and others' work does not count."""
+    spent = []
+    for _ in range(times):
+        begun = time.process_time()
+        run()
+        spent.append(time.process_time() - begun)
+    return min(spent)
+
+
+def step(bench: Bench, count: int, pictures: int = 50, samples: int = 5) -> Row:
+    candidates, references = problem(count)
+    ready = CiderD(references)
+    owners = np.repeat(np.arange(min(pictures, count)), samples)
+    drawn = [candidates[owner] for owner in owners]
+    spent = processor_seconds(lambda: ready.score(drawn, owners), bench.size(10, 1))
+    return Row("", f"{len(drawn)} captions of {min(pictures, count)} pictures", spent)
+
+
+@cache
+def problem(captions: int, references: int = REFERENCES) -> tuple[Captions, list[Captions]]:
     """What is said of so many scenes: one caption to be scored, the others to score it by."""
     candidates, given = [], []
     for number in range(captions):
@@ -40,6 +103,23 @@ def problem(captions: int, references: int) -> tuple[Captions, list[Captions]]:
         candidates.append(sentences[0])
         given.append(sentences[1:])
     return candidates, given
+
+
+def scorer() -> tuple[Callable[[Captions, list[Captions]], list[float]], str]:
+    """pycocoevalcap's scorer on captions as it wants them, if it is there, and which it is."""
+    try:
+        from pycocoevalcap.cider.cider import Cider  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    except ImportError:
+        return (
+            official,
+            "against the official algorithm written again; the target is meant against pycocoevalcap, not here",
+        )
+
+    def score(candidates: Captions, references: list[Captions]) -> list[float]:
+        given = {i: [" ".join(caption) for caption in captions] for i, captions in enumerate(references)}
+        return list(Cider().compute_score(given, {i: [" ".join(c)] for i, c in enumerate(candidates)})[1])
+
+    return score, "against pycocoevalcap"
 
 
 def official(candidates: Captions, references: list[Captions]) -> list[float]:
@@ -82,63 +162,3 @@ def similarity(one: Vector, other: Vector) -> list[float]:
         size = one[1][n] * other[1][n]
         values.append(penalty * (value / size if size else value))
     return values
-
-
-def package() -> Callable[[Captions, list[Captions]], list[float]] | None:
-    """pycocoevalcap's scorer on captions as it wants them, if it is there."""
-    try:
-        from pycocoevalcap.cider.cider import Cider  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except ImportError:
-        return None
-
-    def score(candidates: Captions, references: list[Captions]) -> list[float]:
-        given = {i: [" ".join(caption) for caption in captions] for i, captions in enumerate(references)}
-        return list(Cider().compute_score(given, {i: [" ".join(c)] for i, c in enumerate(candidates)})[1])
-
-    return score
-
-
-def seconds(run: Callable[[], object], times: int = 3) -> float:
-    spent = []
-    for _ in range(times):
-        start = time.process_time()
-        run()
-        spent.append(time.process_time() - start)
-    return min(spent)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--captions", type=int, default=5000)
-    parser.add_argument("--references", type=int, default=5)
-    parser.add_argument("--batch", type=int, default=50, help="pictures of a step of self-critical training")
-    parser.add_argument("--samples", type=int, default=5, help="captions drawn for each of them")
-    arguments = parser.parse_args()
-    candidates, references = problem(arguments.captions, arguments.references)
-    prepared = CiderD(references)
-    batch = min(arguments.batch, len(candidates))
-    owners = np.repeat(np.arange(batch), arguments.samples)
-    drawn = [candidates[owner] for owner in owners]
-    runs: dict[str, Callable[[], object]] = {"official algorithm": lambda: official(candidates, references)}
-    scorer = package()
-    if scorer is not None:
-        runs["pycocoevalcap"] = lambda: scorer(candidates, references)
-    runs |= {
-        "ours, all anew": lambda: cider_d(candidates, references),
-        "ours, references prepared": lambda: prepared.score(candidates),
-    }
-    spent = {name: seconds(run) for name, run in runs.items()}
-    known = np.array(scorer(candidates, references) if scorer else official(candidates, references))
-    difference = float(np.abs(prepared.score(candidates) - known).max())
-    words = sum(map(len, candidates)) / len(candidates)
-    slow = spent["pycocoevalcap" if scorer else "official algorithm"]
-    print(f"{len(candidates):,} captions of {words:.1f} words, {arguments.references} references each, one core")
-    for name, value in spent.items():
-        print(f"{name:26} {1000 * value:9,.1f} ms   {slow / value:6.1f}×")
-    step = seconds(lambda: prepared.score(drawn, owners), times=10)
-    print(f"{len(drawn):,} captions of {batch} pictures: {1000 * step:.1f} ms a step, references prepared")
-    print(f"largest difference to {'pycocoevalcap' if scorer else 'the official algorithm'}: {difference:.1e}")
-
-
-if __name__ == "__main__":
-    main()

@@ -90,6 +90,8 @@ def test_importing_the_package_needs_only_its_dependencies() -> None:
     for path in SOURCES:
         for module, at_import in imports(path):
             top = module.split(".")[0]
+            if top == "triton" and path.parent.name == "kernels":
+                continue  # kernels: imported by what has found Triton (see below)
             if at_import and top != "saccade" and top not in sys.stdlib_module_names:
                 name = canonicalize_name(DISTRIBUTION_OF_MODULE.get(top, top))
                 assert name in declared, (
@@ -98,7 +100,7 @@ def test_importing_the_package_needs_only_its_dependencies() -> None:
 
 
 def test_importing_a_room_brings_nothing_heavy() -> None:
-    heavy = {"transformers", "h5py", "lmdb", "tensorboard", "lightning_fabric"}
+    heavy = {"transformers", "h5py", "lmdb", "tensorboard", "lightning_fabric", "triton"}
     script = f"import sys, saccade.vision, saccade.data, saccade.explain; print(*({heavy} & sys.modules.keys()))"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []

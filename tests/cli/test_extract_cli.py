@@ -96,9 +96,10 @@ def test_killed_and_given_again_the_command_ends_with_the_same_bytes(
     killed = tmp_path / "killed"
     process = [sys.executable, "-c", DIES_AT_THE_THIRD_BATCH, *words, "-o", str(killed)]
     assert subprocess.run(process, capture_output=True, check=False).returncode == -signal.SIGKILL
-    assert len(FeatureStore.open(killed)) == 4
+    there = len(FeatureStore.open(killed))
+    assert there in (2, 4)  # the second batch is written while the third is seen
     code, out, _ = saccade(*words, "-o", tmp_path / "killed")
-    assert (code, "8 pictures in " in out, "4 were there" in out) == (0, True, True)
+    assert (code, f"{12 - there} pictures in " in out, f"{there} were there" in out) == (0, True, True)
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 

@@ -20,9 +20,9 @@ from toy_pictures import folder_bytes
 
 from saccade.data import FeatureStore
 from saccade.data.extraction import extract
-from saccade.data.prefetch import ahead
 from saccade.errors import SaccadeError
 from saccade.vision import load_eye
+from saccade.vision.ahead import ahead
 
 Photos = list[tuple[str, Path]]
 

@@ -167,7 +167,8 @@ def test_all_pairs_stay_within_the_budget(queries: Any, vocabulary: Vocabulary) 
     texts = TextCode(torch.randn(120, 14, 128, generator=draw), torch.arange(14) < torch.randint(7, 15, (120, 1)))
     model = Imram(replace(SMALL, dim=128, queries=queries, budget_mb=4), vocabulary).eval()
     everything = len(images) * len(texts) * (14 if queries == "words" else 36) * 128 * 4
-    copies = 4 * (images.regions.numel() + 2 * texts.words.numel())  # the sentences in order of length, a tile's items
+    # codes with what they bring into an update, three times their width; and the sentences in order of length
+    copies = 3 * 4 * (images.regions.numel() + 2 * texts.words.numel())
     with torch.no_grad():
         most = peak_bytes(lambda: model.similarity(images, texts))
     assert most - copies <= 4 << 20 < everything / 4

@@ -43,6 +43,11 @@ def test_equals_its_definition_with_and_without_gradients(form: MemoryForm, shar
     expected = plain(memory, query, weights @ context)
     with torch.no_grad():
         torch.testing.assert_close(memory(query, weights, memory.offer(context)), expected)
+        with memory.merged():
+            torch.testing.assert_close(memory(query, weights, memory.offer(context)), expected)
+            known = memory.recall(query)
+            torch.testing.assert_close(memory(query, weights, memory.offer(context), known), expected)
+            torch.testing.assert_close(known, memory.recall(query))  # it was not written into
     leaves = [tensor.requires_grad_() for tensor in (query, weights, context)]
     found = memory(query, weights, memory.offer(context))
     torch.testing.assert_close(found, expected)

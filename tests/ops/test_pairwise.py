@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from types import ModuleType
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.ops import AttentionForm, attended_similarity, attended_similarity_reference, attention
+from saccade.ops import AttentionForm, attended_similarity, attended_similarity_reference, attention, pairwise_cpu
 from saccade.ops import pairwise as implementation
+from saccade.ops.pairwise import Normaliser, Pool
 
-NORMALISERS = ("clipped_l2", "l2", "clipped_l1", "l1", "softmax", "clipped", "none")
-POOLS = ("logsumexp", "mean", "max", "sum")
+NORMALISERS: tuple[Normaliser, ...] = ("clipped_l2", "l2", "clipped_l1", "l1", "softmax", "clipped", "none")
+POOLS: tuple[Pool, ...] = ("logsumexp", "mean", "max", "sum")
 FORMS = [AttentionForm(n, 9.0, pool=p, pool_sharpness=6.0) for n, p in itertools.product(NORMALISERS, POOLS)]
 FORMS += [AttentionForm(choice="max", pool="sum"), AttentionForm(slope=0.0)]
+HARD = [
+    AttentionForm(n, 60.0, pool_sharpness=80.0) for n in (NORMALISERS[0], NORMALISERS[-1])
+]  # exp(60)² is no float32
 ONE_TILE, MANY_TILES = 1 << 30, 2000
 
 
@@ -42,7 +47,22 @@ def test_equals_the_definition_whatever_the_tiles(form: AttentionForm, unit: boo
         torch.testing.assert_close(attended_similarity(*inputs, form, budget), expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("form", FORMS[:4] + FORMS[-2:], ids=lambda f: f"{f.normaliser}-{f.pool}-{f.choice}")
+@pytest.mark.parametrize("cores", [1, 3])
+def test_a_cpu_takes_slices_on_several_cores(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    """Every context item a slice of its own, few queries to a core; afterwards PyTorch has its threads back."""
+    monkeypatch.setattr(pairwise_cpu, "_SLICE", 1)
+    monkeypatch.setattr(pairwise_cpu, "_QUERIES", 8)
+    before = torch.get_num_threads()
+    torch.set_num_threads(cores)
+    try:
+        found = attended_similarity(*problem(), FORMS[0])
+        assert torch.get_num_threads() == cores
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(found, attended_similarity_reference(*problem(), FORMS[0]), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("form", FORMS[:4] + FORMS[-2:] + HARD, ids=lambda f: f"{f.normaliser}-{f.pool}-{f.sharpness}")
 def test_float32_is_within_rounding_of_the_reference(form: AttentionForm) -> None:
     inputs = problem(torch.float32)
     found = attended_similarity(*inputs, form)
@@ -77,27 +97,31 @@ def test_padding_never_changes_a_similarity(form: AttentionForm) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-def test_tiles_stay_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("learning", [True, False])
+def test_tiles_stay_within_the_budget(monkeypatch: pytest.MonkeyPatch, learning: bool) -> None:
     """The largest score tensor of any tile times the stated number of temporaries is at most the budget."""
     largest = 0
-    original = implementation._match
 
-    def spy(scores: Tensor, *rest: object) -> object:
-        nonlocal largest
-        largest = max(largest, scores.numel() * scores.element_size())
-        return original(scores, *rest)  # type: ignore[arg-type]
+    def watch(module: ModuleType, name: str) -> None:
+        original = getattr(module, name)
 
-    monkeypatch.setattr(implementation, "_match", spy)
-    queries, context = torch.randn(40, 12, 8), torch.randn(50, 10, 8)
+        def spy(*arguments: object) -> object:
+            nonlocal largest
+            scores = next(tensor for tensor in arguments if isinstance(tensor, Tensor))
+            largest = max(largest, scores.numel() * scores.element_size())
+            return original(*arguments)
+
+        monkeypatch.setattr(module, name, spy)
+
+    watch(implementation, "_match")  # with gradients
+    watch(pairwise_cpu, "_tile")  # without
+    queries, context = torch.randn(40, 12, 8, requires_grad=learning), torch.randn(50, 10, 8)
+    masks = torch.ones(40, 12, dtype=torch.bool), torch.ones(50, 10, dtype=torch.bool)
     budget = 200_000
-    attended_similarity(
-        queries,
-        torch.ones(40, 12, dtype=torch.bool),
-        context,
-        torch.ones(50, 10, dtype=torch.bool),
-        AttentionForm(),
-        budget,
-    )
+    found = attended_similarity(queries, masks[0], context, masks[1], AttentionForm(), budget)
+    if learning:
+        largest = 0
+        found.sum().backward()  # type: ignore[no-untyped-call]
     assert 0 < largest * implementation._TEMPORARIES <= budget
 
 

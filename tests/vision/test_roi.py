@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.vision.roi import Convention, densecap_points, densecap_theta, roi_bilinear, roi_max, sample
+from saccade.vision.roi import (
+    Convention,
+    Padding,
+    densecap_points,
+    densecap_theta,
+    roi_bilinear,
+    roi_max,
+    sample,
+    sample_grid,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "densecap" / "bilinear_roi.npz"
 
@@ -115,3 +124,25 @@ def test_max_pooling_teaches_the_map_and_not_the_box() -> None:
     assert maps.grad is not None
     assert maps.grad.sum() == 8  # one cell for each of 2 × 2 bins of 2 channels
     assert boxes.grad is None
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border"])
+@pytest.mark.parametrize("align_corners", [True, False])
+def test_cells_gathered_are_cells_sampled(padding: Padding, align_corners: bool) -> None:
+    """Points on cells, between them, on the rim, off the map and far off; one picture without regions."""
+    generator = torch.Generator().manual_seed(0)
+    maps = torch.randn(3, 5, 6, 9, dtype=torch.float64, generator=generator)
+    points = torch.randn(20, 4, 4, 2, dtype=torch.float64, generator=generator) * 1.2
+    points[0], points[1], points[2], points[3] = 7.0, -1e9, 1.0, -1.0
+    which = torch.randint(2, (20,), generator=generator) * 2
+    read = sample(maps, points, which, padding, align_corners)
+    torch.testing.assert_close(read, sample_grid(maps, points, which, padding, align_corners), rtol=0, atol=1e-13)
+    assert sample(maps, points[:0], which[:0], padding, align_corners).shape == (0, 5, 4, 4)
+
+
+def test_a_point_that_is_nowhere_reads_nothing_of_its_neighbours() -> None:
+    points = torch.zeros(2, 1, 1, 2)
+    points[0] = float("nan")
+    read = sample(torch.ones(1, 3, 4, 4), points, torch.zeros(2, dtype=torch.long), "zeros", False)
+    assert read[0].isnan().all()
+    assert (read[1] == 1).all()

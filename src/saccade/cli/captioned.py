@@ -63,8 +63,9 @@ def caption_places(
 ) -> Iterator[Captioned | Broken]:
     """Every picture in order; one that cannot be read is told as broken."""
     from saccade.data.broken import Broken
-    from saccade.data.prefetch import Opened, Opener, ahead
+    from saccade.data.prefetch import Opened, Opener
     from saccade.tasks.evaluation import check_features
+    from saccade.vision.ahead import ahead
 
     for store in stores:  # before the first picture, which may take a while
         check_features(captioner.model, name, store.dim, store.eye, store.folder)

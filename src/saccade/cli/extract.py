@@ -45,7 +45,14 @@ def extract(
         typer.Option(help="Who looks at your own boxes, when --regions is a file. [default: grid]", show_default=False),
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Pictures seen at once.", min=1)] = 32,
-    workers: Annotated[int, typer.Option(help="Threads that open pictures ahead of the eye.", min=1)] = 2,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Threads that open pictures ahead of the eye. [default: one for each core, 2 to 8]",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
     device: Device = "cpu",
     dtype: Annotated[NumberType, typer.Option(help="float16 takes half the room of float32.")] = NumberType.float16,
     captions: Annotated[

@@ -141,12 +141,13 @@ def look(eye: Eye, files: list[Path]) -> list[Seen]:
     from saccade.explain.contact_sheet import MOST
     from saccade.explain.regions import RegionPicture
     from saccade.vision import Eye, open_picture
+    from saccade.vision.ahead import ahead, openers
 
     names_things = type(eye).describe is not Eye.describe
     found: list[Seen] = []
     starts = range(0, len(files), BATCH)
     for start in track(starts, "looking", console=Console(stderr=True), transient=True, disable=len(starts) < 2):
-        pictures = [open_picture(file) for file in files[start : start + BATCH]]
+        pictures = list(ahead(open_picture, files[start : start + BATCH], openers(), BATCH))
         scores: list[np.ndarray | None]
         if names_things:
             named = eye.describe(pictures)

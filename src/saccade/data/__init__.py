@@ -3,6 +3,8 @@
 from saccade.data.broken import Broken
 from saccade.data.captions import Caption, read_captions, write_captions
 from saccade.data.coco import boxed_coco
+from saccade.data.code_store import CodeStore
+from saccade.data.code_writer import CodeWriter, write_bytes
 from saccade.data.entities import boxed_entities, read_entities
 from saccade.data.extraction import Extraction, extract
 from saccade.data.picture import PictureRegions
@@ -17,6 +19,8 @@ __all__ = [
     "Caption",
     "CaptionedImages",
     "CaptionedPhotos",
+    "CodeStore",
+    "CodeWriter",
     "DataConfig",
     "Extraction",
     "FeatureStore",
@@ -31,5 +35,6 @@ __all__ = [
     "read_captions",
     "read_entities",
     "source",
+    "write_bytes",
     "write_captions",
 ]

@@ -17,15 +17,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from saccade.batch import RegionBatch
 from saccade.data.broken import BROKEN, Broken, read_broken, write_broken
 from saccade.data.manifest import Manifest
-from saccade.data.prefetch import Opened, Opener, Source, Unit, ahead
+from saccade.data.prefetch import Opened, Opener, Source, Unit
 from saccade.data.records import RegionSource
 from saccade.data.store import FeatureStore, StoreWriter
 from saccade.data.subset import RegionSubset
 from saccade.errors import SaccadeError
 from saccade.files import only_one
 from saccade.vision import Eye
+from saccade.vision.ahead import ahead, openers
 
 SHARD_ROWS = 512  # pictures a shard: what is held in memory before it is written
 REST = 10.0  # seconds between two writings of an unfinished shard: what a kill may cost …
@@ -53,7 +55,7 @@ def extract(
     unit: Unit = "fraction",
     sizes: Mapping[str, tuple[int, int]] | None = None,
     batch_size: int = 32,
-    workers: int = 2,
+    workers: int | None = None,
     dtype: str = "float16",
     retry: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -62,10 +64,12 @@ def extract(
     """See `pictures` (id, file) into the store `folder`, or go on with it.
 
     `boxes`: regions to look at, by id, x1 y1 x2 y2; without them the eye finds its own. `sizes`: (width, height) of the
-    originals where the files were made smaller. `retry`: try again what was broken before. `progress` is told (pictures
-    settled, pictures in all), `waiting` that another process is at work on the folder.
+    originals where the files were made smaller. `workers`: threads that open pictures (None: by the number of cores).
+    `retry`: try again what was broken before. `progress` is told (pictures settled, pictures in all), `waiting` that
+    another process is at work on the folder.
     """
     started, folder = time.perf_counter(), Path(folder)
+    workers = openers() if workers is None else workers
     if batch_size < 1 or workers < 1:
         raise SaccadeError(f"batch_size ({batch_size}) and workers ({workers}) must be at least 1")
     ids = _check_ids(pictures)
@@ -107,28 +111,34 @@ def _see(
     settled = len(pictures) - sum(id not in writer.done and id not in known for id, _ in pictures)
     broken: list[Broken] = []
     flushed, rest = time.perf_counter(), REST
-    with closing(ahead(opener, (one for b in whole for one in b), workers, batch_size)) as opened:
-        for batch in whole:
-            if progress:
-                progress(settled, len(pictures))
-            results = [next(opened) for _ in batch]
-            good = [one for one in results if isinstance(one, Opened)]
+    opened = ahead(opener, (one for b in whole for one in b), workers, batch_size)
+
+    def look(batch: Sequence[tuple[str, Source]]) -> tuple[list[Opened | Broken], RegionBatch | None]:
+        results = [next(opened) for _ in batch]
+        good = [one for one in results if isinstance(one, Opened)]
+        missing = any(one.id not in writer.done for one in good)
+        return results, _regions(good, eye, batch_size) if missing else None
+
+    with closing(opened), closing(ahead(look, whole, workers=1, most=1)) as looked:  # the next is seen meanwhile
+        if progress:
+            progress(settled, len(pictures))
+        for results, seen in looked:
             broken += [one for one in results if isinstance(one, Broken)]
             settled += sum(one.id not in writer.done for one in results)
-            if any(one.id not in writer.done for one in good):
-                _append(good, eye, writer, batch_size)
+            if seen is not None:
+                _append([one for one in results if isinstance(one, Opened)], seen, writer)
             if time.perf_counter() - flushed > rest:
                 begun = time.perf_counter()
                 writer.flush()
                 flushed = time.perf_counter()
                 rest = max(REST, PATIENCE * (flushed - begun))
-    if progress:
-        progress(settled, len(pictures))
+            if progress:
+                progress(settled, len(pictures))
     return broken
 
 
-def _append(good: Sequence[Opened], eye: Eye, writer: StoreWriter, batch_size: int) -> None:
-    """See a batch whole, and write the rows of it that are not there yet."""
+def _regions(good: Sequence[Opened], eye: Eye, batch_size: int) -> RegionBatch:
+    """A batch seen whole, in memory."""
     given = [one.boxes for one in good if one.boxes is not None]
     try:
         seen = eye.see([one.pixels for one in good], boxes=given or None, batch_size=batch_size)
@@ -136,13 +146,18 @@ def _append(good: Sequence[Opened], eye: Eye, writer: StoreWriter, batch_size: i
         raise SaccadeError(
             f"{eye.device} has too little memory for {len(good)} pictures at once: go on with a smaller batch size"
         ) from error
-    seen = seen.to("cpu", torch.float32)
+    return seen.to("cpu", torch.float32)
+
+
+def _append(good: Sequence[Opened], seen: RegionBatch, writer: StoreWriter) -> None:
+    """Write the rows of a batch that are not there yet."""
+    counts = seen.mask.sum(dim=1).tolist()
+    features, boxes = (torch.split(part[seen.mask], counts) for part in (seen.features, seen.boxes))
+    scores = None if seen.scores is None else torch.split(seen.scores[seen.mask], counts)
     for row, one in enumerate(good):
         if one.id not in writer.done:
-            real = seen.mask[row]
-            scores = None if seen.scores is None else seen.scores[row, real].numpy()
-            features, places = seen.features[row, real].numpy(), seen.boxes[row, real].numpy()
-            writer.append(one.id, features, places, one.width, one.height, scores)
+            score = None if scores is None else scores[row].numpy()
+            writer.append(one.id, features[row].numpy(), boxes[row].numpy(), one.width, one.height, score)
 
 
 def _check_ids(pictures: Sequence[tuple[str, Source]]) -> KeysView[str]:

@@ -1,13 +1,11 @@
-"""Pictures made ready ahead of the eye by a few threads: in order, and never more than so many of them waiting."""
+"""Pictures made ready for the eye: opened, shrunk, their boxes brought to 0..1. What cannot be read is broken."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Float32, UInt8
@@ -21,29 +19,6 @@ SLACK = 2.0  # so many pixels outside the picture are somebody's rounding
 
 Source: TypeAlias = "Path | Callable[[], np.ndarray]"  # a picture file, or what gives its pixels
 Unit = Literal["fraction", "pixel"]
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-
-def ahead(
-    work: Callable[[Item], Result], items: Iterable[Item], workers: int, most: int
-) -> Generator[Result, None, None]:
-    """`map(work, items)` with `workers` threads, at most `most` results ahead of whoever takes them.
-
-    Close the iterator when leaving early: what has not begun is then dropped. Decoding pictures lets go of Python's
-    lock, so threads are enough, and nothing is copied between processes.
-    """
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="ahead")
-    waiting: deque[Future[Result]] = deque()
-    try:
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > most:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 @dataclass(frozen=True)

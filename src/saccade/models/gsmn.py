@@ -33,6 +33,7 @@ from saccade.nn import (
     likeness_weights,
     to_themselves,
 )
+from saccade.nn.block_match import with_grams
 from saccade.ops import AttentionForm, pool
 
 
@@ -98,8 +99,13 @@ class Gsmn(FragmentMatcher):
         def tile(images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
             return self._compare(images, texts)[1]
 
-        graphs = self.visual_graph(images), self.textual_graph(texts)  # once for every item, not for every pair
-        return all_pairs(tile, *graphs, self.parameters(), self._floats_per_pair, self.config.budget_mb << 20)
+        seen, read = self.visual_graph(images), self.textual_graph(texts)  # once for every item, not for every pair
+        if not torch.is_grad_enabled():
+            with full_precision(images.regions):
+                seen = replace(seen, regions=with_grams(seen.regions, seen.mask, self.config.blocks))
+                read = replace(read, words=with_grams(read.words, read.mask, self.config.blocks))
+        budget = self.config.budget_mb << 20
+        return all_pairs(tile, seen, read, self.parameters(), self._floats_per_pair, budget, cpu_tile=24 << 20)
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         seen, read = self.visual_graph(images), self.textual_graph(texts)
@@ -137,7 +143,7 @@ class Gsmn(FragmentMatcher):
     ) -> tuple[BlockMatch, Float[Tensor, "image text"]]:
         """Node level, then structure level, then the sum of both graphs: all pairs, or picture p with sentence p."""
         with full_precision(images.regions):
-            match = block_match(images, texts, self.config.blocks, self.form, every_pair)
+            match = block_match(images, texts, self.config.blocks, self.form, every_pair, self.config.dim)
             score = match.words.new_zeros(())
             if self.config.graphs != "textual":
                 score = score + self.visual(match.regions, images.mask, images.links)

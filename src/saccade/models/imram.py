@@ -86,7 +86,7 @@ class RecurrentAttention(nn.Module):
 
     def __init__(self, queries: Literal["words", "regions"], config: ImramConfig) -> None:
         super().__init__()
-        self.words_ask, self.steps = queries == "words", config.steps
+        self.words_ask, self.steps, self.dim = queries == "words", config.steps, config.dim
         self.form = AttentionForm(config.normaliser, config.sharpness, config.slope, pool=config.pool)
         self.scan = Attend(queries, self.form, config.budget_mb << 20)
         memory = config.memory if config.steps > 1 else "none"
@@ -100,12 +100,20 @@ class RecurrentAttention(nn.Module):
         def tile(images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
             return self.similarities(images, texts).sum(dim=0)
 
-        return all_pairs(tile, images, texts, self.parameters(), self._floats_per_pair, self.scan.budget)
+        with self.memory.merged():
+            if not torch.is_grad_enabled():
+                images, texts = self._remembered(images, texts)
+            return all_pairs(
+                tile, images, texts, self.parameters(), self._floats_per_pair, self.scan.budget, cpu_tile=48 << 20
+            )
 
     def similarities(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "step image text"]:
         """F_k of each look k: the mean of its cosines over the queries. In one piece."""
         queries, there, context, real = self._roles(images, texts)
-        looks = self.looks(queries[None], there[None], context, real)
+        recalled, offered = queries[None, :, :, self.dim :], context[:, :, self.dim :]  # empty, or see `_remembered`
+        queries, context = queries[..., : self.dim], context[..., : self.dim]
+        known = (recalled, offered) if recalled.shape[-1] else None
+        looks = self.looks(queries[None], there[None], context, real, known)
         steps = torch.stack([pool(match, there[None], self.form.pool) for _, match in looks])
         return steps if self.words_ask else steps.transpose(1, 2)
 
@@ -125,6 +133,7 @@ class RecurrentAttention(nn.Module):
         query_mask: Bool[Tensor, "#other item query"],
         context: Float[Tensor, "other part dim"],
         context_mask: Bool[Tensor, "other part"],
+        known: tuple[Tensor, Tensor] | None = None,  # what queries and context bring into an update
     ) -> Iterator[tuple[Float[Tensor, "other item query part"], Float[Tensor, "other item query"]]]:
         """Of each look its weights α and the cosines of what was found with what the queries were *at first*."""
         context = context * context_mask[:, :, None]
@@ -133,7 +142,8 @@ class RecurrentAttention(nn.Module):
         with full_precision(context):
             gram = products(context, context)[:, None]
             length: Tensor = torch.linalg.vector_norm(queries, dim=-1)
-        offered = self.memory.offer(context)
+        offered = self.memory.offer(context) if known is None else known[1]  # padding has no weight
+        recalled = None if known is None else known[0].flatten(1, 2).index_select(1, place)
         shape = (len(context), *query_mask.shape[1:], context.shape[1])
         first: Tensor | None = None  # the scores of the first look: q · c
         for step in range(self.steps):
@@ -142,7 +152,18 @@ class RecurrentAttention(nn.Module):
             first = scores if first is None else first
             yield weights, _found_cosine(weights, first, length, gram)
             if step + 1 < self.steps:  # what the last look finds is remembered by nobody
-                query = self.memory(query, weights.flatten(1, 2).index_select(1, place), offered)
+                query = self.memory(query, weights.flatten(1, 2).index_select(1, place), offered, recalled)
+                recalled = None  # of the first queries, which every pair has
+
+    def _remembered(self, images: ImageCode, texts: TextCode) -> tuple[ImageCode, TextCode]:
+        """Codes that have beside their vectors what these bring into an update: once for every item, not every tile."""
+        if self.memory.candidate is None or torch.is_autocast_enabled(images.regions.device.type):
+            return images, texts
+        regions, words = images.regions * images.mask[..., None], texts.words * texts.mask[..., None]
+        offer, recall = self.memory.offer, self.memory.recall
+        beside = (offer(regions), recall(words)) if self.words_ask else (recall(regions), offer(words))
+        seen, read = torch.cat([regions, beside[0]], dim=-1), torch.cat([words, beside[1]], dim=-1)
+        return replace(images, regions=seen), replace(texts, words=read)
 
     def _roles(self, images: ImageCode, texts: TextCode) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Queries and their mask, context and its mask."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from saccade.batch import ImageCode, TextCode
 from saccade.nn.precision import present_precision
 from saccade.ops import DEFAULT_BUDGET
+from saccade.ops.cores import on_every_core
 
 SMALL = 64 << 20  # bytes: below, padding costs less than the calls that would avoid it
 ALIKE = 0.75  # sentences in a tile have at least this share of the length of its longest
@@ -27,26 +29,31 @@ def all_pairs(
     weights: Iterable[Tensor],
     floats_per_pair: Callable[[int, int], int],
     budget: int = DEFAULT_BUDGET,
+    cpu_tile: int = SMALL,
 ) -> Float[Tensor, "image text"]:
     """The table of scores, where `score` may hold `floats_per_pair(regions, words)` numbers for each pair of a tile.
 
     Sentences are sorted by length and tiles cut to their longest, so that little of a large table is padding. While a
     gradient is wanted and the whole table would not fit the budget, a tile keeps nothing for the backward pass and is
-    computed again there. `weights` has all that `score` learns, and may have more: nothing else but the
-    codes gets a gradient.
+    computed again there. `weights` has all that `score` learns, and may have more: nothing else but the codes gets a
+    gradient. On a CPU, and without gradients, every core takes tiles of its own, of about `cpu_tile` bytes.
     """
     regions, element = images.regions.shape[1], images.regions.element_size()
 
     def size(words: int) -> int:
         return element * max(1, floats_per_pair(regions, words))
 
-    whole = len(images) * len(texts) * size(texts.words.shape[1])
-    if whole <= min(budget, SMALL):
+    whole, on_cores = len(images) * len(texts) * size(texts.words.shape[1]), _for_cores(images)
+    if whole <= min(budget, cpu_tile if on_cores else SMALL):
         return score(images, texts)
+    if on_cores:
+        budget = min(cpu_tile, budget // torch.get_num_threads())
     lengths, order = texts.mask.sum(dim=1).sort(descending=True, stable=True)
     columns = _columns(lengths.tolist(), len(images), lambda words: max(1, budget // size(words)))
     codes = images, texts.select(order)
-    if whole <= budget or not torch.is_grad_enabled():
+    if on_cores:
+        table = _table_on_cores(score, *codes, columns)
+    elif whole <= budget or not torch.is_grad_enabled():
         table = _table(score, *codes, columns)
     else:
         kinds = [(type(code), [f.name for f in fields(code) if getattr(code, f.name) is not None]) for code in codes]
@@ -76,6 +83,24 @@ def _table(score: Score, images: ImageCode, texts: TextCode, columns: list[list[
         some = texts.select(place).trimmed(longest)
         found.append(torch.cat([score(images.select(rows), some) for rows, _, _ in column]))
     return torch.cat(found, dim=1)
+
+
+def _for_cores(images: ImageCode) -> bool:
+    """Work that cores can share out: on a CPU, with no gradient to gather and no precision that a thread would lose."""
+    on_cpu = images.regions.device.type == "cpu"
+    return on_cpu and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+
+
+def _table_on_cores(
+    score: Score, images: ImageCode, texts: TextCode, columns: list[list[Tile]]
+) -> Float[Tensor, "image text"]:
+    table = images.regions.new_empty(len(images), len(texts))
+
+    def fill(rows: slice, place: slice, longest: int) -> None:
+        table[rows, place] = score(images.select(rows), texts.select(place).trimmed(longest))
+
+    on_every_core(partial(fill, *tile) for column in columns for tile in column)
+    return table
 
 
 class _Recomputed(torch.autograd.Function):

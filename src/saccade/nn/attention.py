@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, einsum, nn
+from torch.nn import functional as F
 
 from saccade.nn.precision import at_least_float32
 from saccade.ops import EPSILON
@@ -49,7 +50,11 @@ class HeadPool(nn.Module):
         mask: Bool[Tensor, "*#pair part"],
         known: Float[Tensor, "*#pair part dim"] | None = None,
     ) -> Float[Tensor, "*pair 1 part"]:
-        hidden = self.hidden(vectors)
-        hidden = hidden.relu() if known is None else (hidden + known.to(hidden.dtype)).relu_()
+        if known is None or torch.is_grad_enabled():
+            hidden = self.hidden(vectors)
+            hidden = hidden.relu() if known is None else (hidden + known.to(hidden.dtype)).relu_()
+        else:  # in place, the bias with what is known: it is the smaller of the two
+            hidden = F.linear(vectors, self.hidden.weight)
+            hidden = hidden.add_((known + self.hidden.bias).to(hidden.dtype)).relu_()
         scores = at_least_float32(self.heads(hidden)).transpose(-1, -2)
         return masked_softmax(scores, mask[..., None, :]).mean(dim=-2, keepdim=True)

@@ -22,13 +22,43 @@ class BlockMatch:
 
 
 def block_match(
-    images: ImageCode, texts: TextCode, blocks: int, form: AttentionForm, every_pair: bool = True
+    images: ImageCode,
+    texts: TextCode,
+    blocks: int,
+    form: AttentionForm,
+    every_pair: bool = True,
+    dim: int | None = None,
 ) -> BlockMatch:
-    """Cosines of the 1 … `blocks` contiguous parts of each vector and of what it finds on the other side."""
-    regions, words = _blocks(images.regions, images.mask, blocks), _blocks(texts.words, texts.mask, blocks)
-    of_words, weights = _ask(words, texts.mask, regions, images.mask, form, every_pair)
-    of_regions, _ = _ask(regions, images.mask, words, texts.mask, form, every_pair)
+    """Cosines of the 1 … `blocks` contiguous parts of each vector and of what it finds on the other side.
+
+    Vectors may have their Gram matrices behind their first `dim` numbers, see `with_grams`.
+    """
+    dim = images.regions.shape[-1] if dim is None else dim
+    regions, words = (
+        _blocks(images.regions[..., :dim], images.mask, blocks),
+        _blocks(texts.words[..., :dim], texts.mask, blocks),
+    )
+    seen, read = _grams(regions, images.regions[..., dim:]), _grams(words, texts.words[..., dim:])
+    of_words, weights = _ask(words, texts.mask, regions, images.mask, seen, form, every_pair)
+    of_regions, _ = _ask(regions, images.mask, words, texts.mask, read, form, every_pair)
     return BlockMatch(weights, of_words, of_regions.transpose(0, 1) if every_pair else of_regions)
+
+
+def with_grams(
+    vectors: Float[Tensor, "item part dim"], mask: Bool[Tensor, "item part"], blocks: int
+) -> Float[Tensor, "item part more"]:
+    """Each vector, and behind it its products with the other parts of its item, block by block: once for many tiles."""
+    grams = _grams(_blocks(vectors, mask, blocks), vectors[..., :0])
+    return torch.cat([vectors, grams.transpose(1, 2).flatten(2)], dim=-1)
+
+
+def _grams(
+    blocked: Float[Tensor, "item block part few"], known: Float[Tensor, "item part more"]
+) -> Float[Tensor, "item block part part"]:
+    if not known.shape[-1]:
+        return torch.matmul(blocked, blocked.mT)
+    items, blocks, parts, _ = blocked.shape  # parts that are padding for all have been cut off since
+    return known.view(items, parts, blocks, -1)[..., :parts].transpose(1, 2)
 
 
 def _ask(
@@ -36,6 +66,7 @@ def _ask(
     query_mask: Bool[Tensor, "item query"],
     context: Float[Tensor, "other block part few"],
     context_mask: Bool[Tensor, "other part"],
+    gram: Float[Tensor, "other block part part"],
     form: AttentionForm,
     every_pair: bool,
 ) -> tuple[Float[Tensor, "other item query block"], Float[Tensor, "other item part query"]]:
@@ -53,11 +84,16 @@ def _ask(
     whole = scores.sum(dim=0).transpose(1, 2)  # [other, item, part, query]
     weights = attention_weights(whole, query_mask, context_mask[:, None], form)
     spread = weights.transpose(1, 2).contiguous()  # [other, part, item, query]
-    found = (spread * scores).sum(dim=2)  # q · a, [block, other, item, query]; padded context has score 0
-    gram = torch.matmul(context, context.mT)
-    squared = (spread[:, None] * torch.einsum("obps,osiq->obpiq", gram, spread)).sum(dim=2)  # |a|² = αᵀGα
+    found = _times(scores, spread).sum(dim=2)  # q · a, [block, other, item, query]; padded context has score 0
+    turned = torch.einsum("obps,osiq->obpiq", gram, spread)
+    squared = _times(turned, spread[:, None]).sum(dim=2)  # |a|² = αᵀGα
     size = lengths * squared.permute(0, 2, 3, 1).clamp(min=EPSILON**2).sqrt()
     return found.permute(1, 2, 3, 0) / size.clamp(min=EPSILON), weights
+
+
+def _times(large: Tensor, other: Tensor) -> Tensor:
+    """The product takes the place of the large one where no gradient wants to know that."""
+    return large * other if torch.is_grad_enabled() else large.mul_(other)
 
 
 def _blocks(

@@ -10,6 +10,8 @@ products W_a c are taken once for each context vector, however many queries look
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -31,26 +33,51 @@ class MemoryDistillation(nn.Module):
         self.dim, self.form, self.unit_length = dim, form, unit_length
         self.gate = nn.Linear(2 * dim, dim) if form == "gate" else None
         self.candidate = nn.Linear(2 * dim, dim) if form in ("gate", "mlp") else None
+        self._merged: tuple[Tensor, Tensor] | None = None
+
+    @contextmanager
+    def merged(self) -> Iterator[None]:
+        """While it lasts, and no gradient is wanted, the two layers are one; else they are merged for every call."""
+        if self.candidate is not None and not torch.is_grad_enabled():
+            self._merged = self._weight(), self._bias()
+        try:
+            yield
+        finally:
+            self._merged = None
 
     def offer(self, context: Float[Tensor, "other part dim"]) -> Float[Tensor, "other part offered"]:
-        """What each context vector would bring into an update: W_a c, for the gate and the candidate side by side."""
-        return context if self.candidate is None else F.linear(context, self._weight()[:, self.dim :])
+        """What each context vector would bring into an update: W_a c, for the gate and the candidate side by side.
+
+        Merged, it is W_a c + b: weights α sum to one, so b comes with what is found and is not added for every pair.
+        """
+        bias = None if self._merged is None else self._bias()
+        return context if self.candidate is None else F.linear(context, self._weight()[:, self.dim :], bias)
+
+    def recall(self, query: Float[Tensor, "*item query dim"]) -> Float[Tensor, "*item query offered"]:
+        """What the queries themselves bring into an update: W_q q + b; merged, W_q q alone."""
+        bias = None if self._merged is not None or self.candidate is None else self._bias()
+        return query if self.candidate is None else F.linear(query, self._weight()[:, : self.dim], bias)
 
     def forward(
         self,
         query: Float[Tensor, "#other query dim"],
         weights: Float[Tensor, "other query part"],
         offered: Float[Tensor, "other part offered"],
+        recalled: Float[Tensor, "#other query offered"] | None = None,
     ) -> Float[Tensor, "#other query dim"]:
-        """The queries after a look with these weights; in the precision of the products, which is all they are for."""
+        """The queries after a look with these weights; in the precision of the products, which is all they are for.
+
+        `recalled` is what they bring into it themselves, if that is known already.
+        """
         if self.form == "none":
             return query
         if self.candidate is None:
             updated = torch.baddbmm(query, weights, offered)
         else:
-            mixed = F.linear(query, self._weight()[:, : self.dim], self._bias())  # W_q q + b, then + Σ α (W_a c)
+            mixed = self.recall(query) if recalled is None else recalled  # W_q q + b, then + Σ α (W_a c)
             weights, offered = weights.to(mixed.dtype), offered.to(mixed.dtype)
-            if torch.is_grad_enabled() or len(mixed) < len(weights):  # at first all context items have the same queries
+            kept = recalled is not None or len(mixed) < len(weights)  # at first all context items have the same queries
+            if torch.is_grad_enabled() or kept:
                 mixed = torch.baddbmm(mixed, weights, offered)
             else:
                 mixed.baddbmm_(weights, offered)
@@ -58,9 +85,13 @@ class MemoryDistillation(nn.Module):
         return unit(at_least_float32(updated)) if self.unit_length else updated
 
     def _weight(self) -> Float[Tensor, "offered both"]:
+        if self._merged is not None:
+            return self._merged[0]
         return torch.cat([layer.weight for layer in (self.gate, self.candidate) if layer is not None])
 
     def _bias(self) -> Float[Tensor, " offered"]:
+        if self._merged is not None:
+            return self._merged[1]
         return torch.cat([layer.bias for layer in (self.gate, self.candidate) if layer is not None])
 
     def floats_per_query(self, steps: int, learning: bool) -> int:

@@ -24,12 +24,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from saccade.ops.kernels import have_triton
+from saccade.ops.kernels.tuning import LONGEST
+from saccade.ops.pairwise_cpu import EPSILON as EPSILON
+from saccade.ops.pairwise_cpu import similarity_on_cpu
+
 Normaliser = Literal["clipped_l2", "l2", "clipped_l1", "l1", "softmax", "clipped", "none"]
 Pool = Literal["logsumexp", "mean", "max", "sum"]
 Choice = Literal["attend", "max"]
 
 DEFAULT_BUDGET = 256 << 20
-EPSILON = 1e-8
 _TEMPORARIES = 3  # score-sized tensors alive at once in a tile's forward pass
 _SAVED = 12  # score-sized tensors that autograd keeps for a tile's backward pass
 _CPU_TILE = 7 << 20  # bytes of scores per tile on a CPU: large enough for the product, small enough for the cache
@@ -55,8 +59,16 @@ def attended_similarity(
     form: AttentionForm,
     budget: int = DEFAULT_BUDGET,
 ) -> Float[Tensor, "item other"]:
-    """The similarity of every query item with every context item; temporaries take at most about `budget` bytes."""
+    """The similarity of every query item with every context item; temporaries take at most about `budget` bytes.
+
+    On a GPU with Triton, kernels do it (`ops/kernels`), in float32 whatever the vectors' precision.
+    """
     arguments = (queries, query_mask, context, context_mask, form, budget, _product_dtype(queries))
+    if queries.is_cuda and _suits_kernels(queries, context, form):
+        from saccade.ops.kernels.autograd import kernel_similarity
+
+        with torch.autocast("cuda", enabled=False):
+            return kernel_similarity(queries, query_mask, context, context_mask, form, arguments[-1], budget=budget)
     needs_grad = torch.is_grad_enabled() and (queries.requires_grad or context.requires_grad)
     kept = len(queries) * len(context) * queries.shape[1] * context.shape[1] * queries.element_size() * _SAVED
     with torch.autocast(queries.device.type, enabled=False):
@@ -104,6 +116,12 @@ def pool(
         return match.masked_fill(~mask, -torch.inf).amax(dim=dim)
     total = (match * mask).sum(dim=dim)
     return total if how == "sum" else total / mask.sum(dim=dim).clamp(min=1)
+
+
+def _suits_kernels(queries: Tensor, context: Tensor, form: AttentionForm) -> bool:
+    longest = max(queries.shape[1], context.shape[1])
+    suits = queries.dtype != torch.float64 and queries.dtype == context.dtype and 0 < longest <= LONGEST
+    return suits and form.slope <= 1 and have_triton()
 
 
 def _product_dtype(like: Tensor) -> torch.dtype:
@@ -237,6 +255,9 @@ def _table(
     product_dtype: torch.dtype,
 ) -> Float[Tensor, "item other"]:
     """Tile after tile, then back into the items' own order."""
+    exact = product_dtype == queries.dtype and queries.dtype in (torch.float32, torch.float64)
+    if queries.device.type == "cpu" and exact and form.choice == "attend" and not torch.is_grad_enabled():
+        return similarity_on_cpu(queries, query_mask, context, context_mask, form, budget)
     wide, tall = _sides(query_mask, context_mask, queries.element_size(), budget // _TEMPORARIES)
     query_groups = _groups(queries, query_mask, wide, _norms, product_dtype)
     context_groups = _groups(context, context_mask, tall, _gram, product_dtype)

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from saccade.batch import RegionBatch
+from saccade.batch import RegionBatch, stack
 from saccade.errors import SaccadeError
 from saccade.vision.bottomup_config import BottomUpConfig
 from saccade.vision.bottomup_network import BottomUpNetwork, DetectorMaps, refine
@@ -32,6 +32,7 @@ from saccade.weights_file import Form
 
 RECIPE = "recipes/bottomup.py"
 SHIPPED = Path(__file__).parent / "weights" / "bottomup_flickr8k.json"
+CPU_BATCH = 8  # more at once is slower there, as for the grid eye
 FLOOR = 0.01  # class scores below this neither suppress nor count: boxes without any higher stay as they were proposed
 
 
@@ -44,6 +45,11 @@ class Seen:
     scores: Float[Tensor, "image region"]
     real: Bool[Tensor, "image region"]
     whole: bool  # whether the last real region of each picture is the picture
+
+    def batch(self) -> RegionBatch:
+        """In memory, with zeros where no region is."""
+        vectors, boxes = (part * self.real[..., None] for part in (self.vectors, self.boxes))
+        return RegionBatch(vectors, self.real, boxes, scores=self.scores * self.real).to("cpu")
 
 
 class BottomUpEye(Eye):
@@ -67,15 +73,8 @@ class BottomUpEye(Eye):
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
     ) -> RegionBatch:
         """Without `boxes`: the regions that the rule selects, boxes refined, and the whole picture as the last."""
-        features: list[Tensor] = []
-        places: list[Tensor] = []
-        scores: list[Tensor] = []
-        for seen in self.look(images, boxes, batch_size):
-            sizes = seen.real.sum(dim=1).tolist()
-            features += torch.split(seen.vectors[seen.real].cpu(), sizes)
-            places += torch.split(seen.boxes[seen.real].cpu(), sizes)
-            scores += torch.split(seen.scores[seen.real].cpu(), sizes)
-        return RegionBatch.of(features, places, ids_of(images), scores)
+        parts = [seen.batch() for seen in self.look(images, boxes, batch_size)]
+        return replace(stack(parts), ids=ids_of(images)) if parts else RegionBatch.of([], [], scores=[])
 
     def describe(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
@@ -96,23 +95,32 @@ class BottomUpEye(Eye):
         return self._named(Seen(regions.features, regions.boxes, scores, regions.mask, whole))
 
     def _named(self, seen: Seen) -> list[list[RegionDescription]]:
-        sure, label, attribute_sure, attribute = (part.cpu() for part in self.names(seen.vectors))
-        found: list[list[RegionDescription]] = []
-        for i in range(len(seen.vectors)):
-            count = int(seen.real[i].sum())
-            picture = []
-            for j in range(count):
-                x1, y1, x2, y2 = seen.boxes[i, j].tolist()
-                labels: dict[str, str] = {}
-                confidence: dict[str, float] = {}
-                if not (seen.whole and j == count - 1):
-                    labels["kind"] = self.config.classes[int(label[i, j]) - 1]
-                    confidence["kind"] = float(sure[i, j])
-                    if float(attribute_sure[i, j]) >= self.config.attribute_confidence:
-                        labels["attribute"] = self.config.attributes[int(attribute[i, j]) - 1]
-                        confidence["attribute"] = float(attribute_sure[i, j])
-                picture.append(RegionDescription((x1, y1, x2, y2), float(seen.scores[i, j]), labels, confidence))
-            found.append(picture)
+        values = (*self.names(seen.vectors), seen.boxes, seen.scores, seen.real.sum(dim=1))
+        columns = zip(*(value.tolist() for value in values), strict=True)  # all of it at once: a GPU answers slowly
+        return [self._named_picture(seen.whole, *picture) for picture in columns]
+
+    def _named_picture(
+        self,
+        whole: bool,
+        sure: list[float],
+        label: list[int],
+        attribute_sure: list[float],
+        attribute: list[int],
+        boxes: list[list[float]],
+        scores: list[float],
+        count: int,
+    ) -> list[RegionDescription]:
+        found = []
+        for j, (x1, y1, x2, y2) in enumerate(boxes[:count]):
+            labels: dict[str, str] = {}
+            confidence: dict[str, float] = {}
+            if not (whole and j == count - 1):
+                labels["kind"] = self.config.classes[label[j] - 1]
+                confidence["kind"] = sure[j]
+                if attribute_sure[j] >= self.config.attribute_confidence:
+                    labels["attribute"] = self.config.attributes[attribute[j] - 1]
+                    confidence["attribute"] = attribute_sure[j]
+            found.append(RegionDescription((x1, y1, x2, y2), scores[j], labels, confidence))
         return found
 
     def names(self, vectors: Float[Tensor, "*region dim"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -145,6 +153,8 @@ class BottomUpEye(Eye):
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
     ) -> Iterator[Seen]:
         """The regions of `batch_size` pictures at a time, padded, on the eye's device."""
+        if self.device.type == "cpu":
+            batch_size = min(batch_size, CPU_BATCH)
         for arrays, given in self.batches(images, boxes, batch_size):
             yield self.regions(torch.from_numpy(np.stack(arrays)).to(self.device), given)
 
@@ -171,6 +181,8 @@ class BottomUpEye(Eye):
         chances = named.classes.softmax(dim=-1) * found[..., None]
         confidence = class_confidence(boxes, chances, c.class_overlap, floor=FLOOR)
         order, real = select(confidence, c.confidence, c.least, c.most, found)
+        longest = int(real.sum(dim=1).max())  # pictures keep far fewer than they may: the rest is not pooled again
+        order, real = order[:, :longest], real[:, :longest]
         return pick(boxes, order), pick(confidence, order), real
 
 

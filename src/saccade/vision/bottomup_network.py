@@ -18,7 +18,7 @@ from saccade.vision.anchors import decode, encode
 from saccade.vision.backbones import Backbone, load_backbone
 from saccade.vision.bottomup_config import BottomUpConfig
 from saccade.vision.boxes import GEOMETRY_DIM, clip, geometry
-from saccade.vision.roi import centre_points
+from saccade.vision.roi import centre_points, sample
 from saccade.vision.rpn import RegionProposals
 
 SHIFT, GROWTH = 0.1, 0.2  # a refinement is small: the head's outputs are about 1 for these
@@ -168,8 +168,12 @@ def points_inside(
 ) -> Float[Tensor, "image_region channel size size"]:
     """`roi_bilinear` for pictures with equally many regions: one call, and the GPU is never asked how many."""
     images, regions = boxes.shape[:2]
-    points = centre_points(boxes.float().flatten(0, 1), size).view(images, regions * size, size, 2)
-    read = functional.grid_sample(maps.float(), points, padding_mode="border", align_corners=False)
+    points, maps = centre_points(boxes.float().flatten(0, 1), size), maps.float()
+    if not (torch.is_grad_enabled() and maps.requires_grad):
+        picture = torch.arange(images, device=boxes.device)[:, None].expand(images, regions)
+        return sample(maps, points, picture.reshape(-1), padding="border", align_corners=False)
+    points = points.view(images, regions * size, size, 2)
+    read = functional.grid_sample(maps, points, padding_mode="border", align_corners=False)
     return read.view(images, -1, regions, size, size).transpose(1, 2).flatten(0, 1)
 
 

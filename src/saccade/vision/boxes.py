@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.errors import SaccadeError
+from saccade.vision.suppression import greedily, rows_at_once
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)  # the box of the whole picture
 GEOMETRY_DIM = 8  # numbers that say where a box lies and what shape it has
@@ -43,6 +44,49 @@ def paired_iou(a: Float[Tensor, "*batch 4"], b: Float[Tensor, "*batch 4"]) -> Fl
     return iou(a[..., None, :], b[..., None, :])[..., 0, 0]
 
 
+@torch.no_grad()
+def overlap_more(
+    a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"], threshold: float, inclusive: bool = False
+) -> Bool[Tensor, "*batch n m"]:
+    """`iou(a, b) > threshold`, by the same arithmetic, in half the passes: each is done in place."""
+    first, second = a.mT.contiguous(), b.mT.contiguous()  # each side of all boxes in one piece: twice as quick
+    shared = None
+    for i in (0, 1):
+        length = torch.minimum(first[..., i + 2, :, None], second[..., i + 2, None, :])
+        length -= torch.maximum(first[..., i, :, None], second[..., i, None, :])
+        if inclusive:
+            length += 1
+        length.clamp_(min=0)
+        shared = length if shared is None else shared.mul_(length)
+    assert shared is not None
+    union = area(a, inclusive)[..., :, None] + area(b, inclusive)[..., None, :]
+    union.sub_(shared).clamp_(min=torch.finfo(union.dtype).tiny)  # without a union nothing is shared: 0 / tiny
+    return shared.div_(union) > threshold
+
+
+def suppress(
+    boxes: Float[Tensor, "row box 4"],
+    threshold: float,
+    inclusive: bool = False,
+    most: int | None = None,
+    rounds: int | None = None,
+) -> Bool[Tensor, "row box"]:
+    """Non-maximum suppression of boxes that stand best first: each removes those that overlap it more than this.
+
+    `most` and `rounds` as for `greedily`: the first so many are wanted, and a GPU is never asked.
+    """
+
+    def part(boxes: Float[Tensor, "row box 4"]) -> Bool[Tensor, "row box"]:
+        def clash(best: Int[Tensor, "row a"], others: slice) -> Bool[Tensor, "row a b"]:
+            chosen = boxes.gather(1, best[..., None].expand(*best.shape, 4))
+            return overlap_more(chosen, boxes[:, others], threshold, inclusive)
+
+        return greedily(clash, torch.ones(boxes.shape[:2], dtype=torch.bool, device=boxes.device), most, rounds)
+
+    size = rows_at_once(boxes.shape[0], boxes.shape[1], boxes.device)
+    return torch.cat([part(rows) for rows in torch.split(boxes, size)])
+
+
 def nms(
     boxes: Float[Tensor, "*batch box 4"],
     scores: Float[Tensor, "*batch box"],
@@ -51,14 +95,12 @@ def nms(
 ) -> Bool[Tensor, "*batch box"]:
     """Non-maximum suppression: which boxes stay when each, best first, removes those that overlap it more than this.
 
-    The pictures of a batch go through it together: one step per box, each step a vector over the batch.
+    All pictures of a batch go through it together. Of two boxes with the same score the first is the better.
     """
     order = scores.argsort(dim=-1, descending=True, stable=True)
     ranked = boxes.gather(-2, order[..., None].expand_as(boxes))
-    clash = iou(ranked, ranked, inclusive) > threshold
-    kept = torch.ones_like(order, dtype=torch.bool)
-    for i in range(order.shape[-1] - 1):
-        kept[..., i + 1 :] &= ~(clash[..., i, i + 1 :] & kept[..., i, None])
+    rows = ranked.reshape(order.shape[:-1].numel(), *ranked.shape[-2:])
+    kept = suppress(rows, threshold, inclusive).view(order.shape)
     return torch.zeros_like(kept).scatter(-1, order, kept)
 
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from saccade.vision.bottomup import FLOOR, BottomUpEye
 from saccade.vision.bottomup_network import refine
 from saccade.vision.boxed_pictures import UNKNOWN, BoxedPictures
-from saccade.vision.boxes import WHOLE
+from saccade.vision.boxes import WHOLE, suppress
 from saccade.vision.region_sampling import overlaps, pick
-from saccade.vision.rpn import propose, suppress
+from saccade.vision.rpn import propose
 from saccade.vision.selection import class_confidence, select
 
 MATCH = 0.5

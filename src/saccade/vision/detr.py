@@ -27,6 +27,7 @@ from saccade.vision.detr_loading import load_detector
 from saccade.vision.detr_pictures import PictureForm
 from saccade.vision.eye import Eye, RegionDescription, network_digest, split_count
 from saccade.vision.pictures import Picture, as_array, ids_of
+from saccade.vision.region_sampling import pick
 from saccade.vision.roi import roi_bilinear
 
 CONFIDENCE = 0.2  # a query that is less sure stays out, unless there are too few
@@ -38,7 +39,7 @@ STRIDES = (32, 16)  # of an encoder's map: of DETR, and of its dilated variants
 
 @dataclass(frozen=True)
 class _Seen:
-    """One picture after the network: its regions, best first, then the whole picture, unless boxes were given."""
+    """One picture after the network, in memory: its regions, best first, then all of it, unless boxes were given."""
 
     vectors: Float[Tensor, "region dim"]
     boxes: Float[Tensor, "region 4"]
@@ -66,8 +67,9 @@ class DetrEye(Eye):
     ) -> RegionBatch:
         """Without `boxes`: the queries' boxes, best first, and the whole picture. With them: the encoder's map."""
         seen = list(self._look(images, boxes, batch_size))
-        parts = [(s.vectors.cpu(), s.boxes.cpu(), s.scores.cpu()) for s in seen]
-        return RegionBatch.of([p[0] for p in parts], [p[1] for p in parts], ids_of(images), [p[2] for p in parts])
+        return RegionBatch.of(
+            [s.vectors for s in seen], [s.boxes for s in seen], ids_of(images), [s.scores for s in seen]
+        )
 
     def describe(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
@@ -125,17 +127,19 @@ class DetrEye(Eye):
         centre, sides = output.pred_boxes.float().split(2, dim=-1)
         boxes = clip(torch.cat([centre - sides / 2, centre + sides / 2], dim=-1))
         memory = self._memory(output)
-        for i in range(len(logits)):
-            scores = torch.where(valid(boxes[i]), best.values[i], -1.0)
-            sure = int((scores > CONFIDENCE).sum())
-            count = min(max(sure, self.least), self.most, int((scores >= 0).sum()))
-            kept = scores.argsort(descending=True, stable=True)[:count]
-            whole = vectors[i] if memory is None else memory[i]
+        whole = (vectors if memory is None else memory).mean(dim=1)
+        scores = torch.where(valid(boxes), best.values, -1.0)
+        sure, there = (scores > CONFIDENCE).sum(dim=1), (scores >= 0).sum(dim=1)
+        counts = torch.minimum(sure.clamp(self.least, self.most), there).tolist()  # the one question to a GPU
+        order = scores.argsort(dim=1, descending=True, stable=True)[:, : max(counts, default=0)]
+        vectors, boxes, scores, classes = (pick(part, order).cpu() for part in (vectors, boxes, scores, best.indices))
+        whole = whole.cpu()
+        for i, count in enumerate(counts):
             yield _Seen(
-                torch.cat([vectors[i][kept], whole.mean(dim=0, keepdim=True)]),
-                torch.cat([boxes[i][kept], boxes.new_tensor([WHOLE])]),
-                torch.cat([scores[kept], scores.new_ones(1)]),
-                torch.cat([best.indices[i][kept], best.indices.new_full((1,), -1)]),
+                torch.cat([vectors[i, :count], whole[i, None]]),
+                torch.cat([boxes[i, :count], boxes.new_tensor([WHOLE])]),
+                torch.cat([scores[i, :count], scores.new_ones(1)]),
+                torch.cat([classes[i, :count], classes.new_full((1,), -1)]),
             )
 
     def _inside(self, output: Any, pixels: Tensor, given: Sequence[Tensor]) -> Iterator[_Seen]:
@@ -148,7 +152,8 @@ class DetrEye(Eye):
         counts = torch.tensor([len(g) for g in given])
         index = torch.arange(len(given)).repeat_interleave(counts).to(maps.device)
         boxes = torch.cat(list(given)).to(maps.device)
-        vectors = torch.split(roi_bilinear(maps, boxes, index, ROI_POINTS).mean(dim=(2, 3)), counts.tolist())
+        read = roi_bilinear(maps, boxes, index, ROI_POINTS).mean(dim=(2, 3)).cpu()
+        vectors = torch.split(read, counts.tolist())
         for vector, place in zip(vectors, given, strict=True):
             ones = torch.ones(len(place))
             yield _Seen(vector, place, ones, torch.full((len(place),), -1))

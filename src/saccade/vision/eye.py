@@ -12,7 +12,9 @@ import importlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -22,8 +24,9 @@ from torch import Tensor, nn
 
 from saccade.batch import RegionBatch
 from saccade.errors import SaccadeError, did_you_mean
+from saccade.vision.ahead import ahead, openers
 from saccade.vision.boxes import check_boxes
-from saccade.vision.pictures import Picture, as_array, name_of
+from saccade.vision.pictures import Picture, as_array, ids_of, name_of
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -80,13 +83,23 @@ class Eye(ABC):
     def batches(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None, batch_size: int
     ) -> Iterator[tuple[list[UInt8[np.ndarray, "row column 3"]], list[Float[Tensor, "region 4"]] | None]]:
-        """`batch_size` prepared pictures at a time, with the boxes that were given for them, checked."""
+        """`batch_size` prepared pictures at a time, with the boxes that were given for them, checked.
+
+        Files are opened by a few threads, up to a batch ahead of the network.
+        """
         if boxes is not None and len(boxes) != len(images):
             raise SaccadeError(f"{len(images)} pictures but {len(boxes)} arrays of boxes: one for each is needed")
-        for start in range(0, len(images), batch_size):
-            part = range(start, min(start + batch_size, len(images)))
-            arrays = [self.prepare(images[i], name_of(images[i], i)) for i in part]
-            yield arrays, None if boxes is None else [check_boxes(boxes[i], name_of(images[i], i)) for i in part]
+
+        def prepare(i: int) -> UInt8[np.ndarray, "row column 3"]:
+            return self.prepare(images[i], name_of(images[i], i))
+
+        all_files = len(ids_of(images)) > 1  # a picture in memory may be listed twice, and Pillow's are not for threads
+        threads = openers() if all_files else 0
+        with closing(ahead(prepare, range(len(images)), threads, batch_size)) as prepared:
+            for start in range(0, len(images), batch_size):
+                part = range(start, min(start + batch_size, len(images)))
+                arrays = list(islice(prepared, len(part)))
+                yield arrays, None if boxes is None else [check_boxes(boxes[i], name_of(images[i], i)) for i in part]
 
     @abstractmethod
     def see(

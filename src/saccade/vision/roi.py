@@ -31,6 +31,7 @@ from torch import Tensor
 from torch.nn import functional
 
 Convention = Literal["centres", "densecap"]
+Padding = Literal["zeros", "border"]  # what a point off the map reads
 
 
 def roi_bilinear(
@@ -94,13 +95,54 @@ def sample(
     maps: Float[Tensor, "image channel row column"],
     points: Float[Tensor, "region size size 2"],
     image_index: Int[Tensor, " region"],
-    padding: Literal["zeros", "border"],
+    padding: Padding,
     align_corners: bool,
 ) -> Float[Tensor, "region channel size size"]:
     """Read each region's (x, y) points from its picture's map.
 
-    `grid_sample` wants one grid a picture, so each picture's regions are laid below one another in one tall grid: the
-    maps are never copied, and pictures with fewer regions read some points in vain.
+    A map laid out channels last is a list of cells, and a point is the weighted sum of the four around it: each cell is
+    read as one piece, nothing is padded, and the result is channels last as a convolution wants it. Where a gradient is
+    needed, `grid_sample` has the quicker way back.
+    """
+    if torch.is_grad_enabled() and (maps.requires_grad or points.requires_grad):
+        return sample_grid(maps, points, image_index, padding, align_corners)
+    channels, rows, columns = maps.shape[1:]
+    (x, along), (y, down) = (
+        _neighbours(points[..., i], cells, padding, align_corners) for i, cells in ((0, columns), (1, rows))
+    )
+    cell = (image_index[:, None, None, None] * rows + y)[..., :, None] * columns + x[..., None, :]
+    read = functional.embedding_bag(
+        cell.view(-1, 4),
+        maps.permute(0, 2, 3, 1).reshape(-1, channels),
+        per_sample_weights=(down[..., :, None] * along[..., None, :]).view(-1, 4).to(maps.dtype),
+        mode="sum",
+    )
+    return read.view(*points.shape[:3], channels).permute(0, 3, 1, 2)
+
+
+def _neighbours(
+    place: Float[Tensor, "region size size"], cells: int, padding: Padding, align_corners: bool
+) -> tuple[Int[Tensor, "region size size 2"], Float[Tensor, "region size size 2"]]:
+    """The two cells of an axis around each place in −1..1, and how near it is to each: 1 is on it, 0 a cell away."""
+    at = (place + 1) / 2 * (cells - 1) if align_corners else (place + 1) / 2 * cells - 0.5
+    if padding == "border":
+        at = at.clamp(0, cells - 1)
+    low = at.clamp(-1, cells).floor()  # a point farther off the map than a cell reads nothing, wherever it is
+    both = torch.stack([low, low + 1], dim=-1)
+    near = (1 - (at[..., None] - both).abs()).clamp(min=0) * ((both >= 0) & (both < cells))
+    return both.clamp(0, cells - 1).nan_to_num(0).long(), near
+
+
+def sample_grid(
+    maps: Float[Tensor, "image channel row column"],
+    points: Float[Tensor, "region size size 2"],
+    image_index: Int[Tensor, " region"],
+    padding: Padding,
+    align_corners: bool,
+) -> Float[Tensor, "region channel size size"]:
+    """`sample` by PyTorch's own, which wants one grid a picture: its regions are laid below one another in a tall one.
+
+    The maps are never copied, and pictures with fewer regions read some points in vain.
     """
     regions, size = points.shape[:2]
     if not regions:

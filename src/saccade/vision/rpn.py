@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from saccade.vision.anchors import anchor_boxes, anchor_sides, decode, encode
-from saccade.vision.boxes import clip, iou, valid
+from saccade.vision.boxes import clip, suppress, valid
 from saccade.vision.region_sampling import draw_both, mean_where, overlaps, pick
 
 POSITIVE, NEGATIVE = 0.7, 0.3
@@ -24,7 +24,6 @@ LEAST = 0.2  # an anchor is not a thing's best if it hardly touches it
 DRAWN = 256  # anchors a picture, at most half of them positive
 SMALLEST = 0.01  # of a side: no proposal is thinner
 ROUNDS = 8  # of suppression while training
-PAIRS = 2**24  # of boxes held at a time: 64 MB in float32
 
 
 class Said(NamedTuple):
@@ -58,30 +57,6 @@ class RegionProposals(nn.Module):
         return Said(logits, changes, anchor_boxes(rows, columns, self.sides))
 
 
-def suppress(
-    boxes: Float[Tensor, "image box 4"], threshold: float, rounds: int | None = None
-) -> Bool[Tensor, "image box"]:
-    """Non-maximum suppression of boxes that stand best first, in rounds of all boxes instead of box by box.
-
-    A box stays unless a better one that itself stays overlaps it. Start with all and apply this until nothing changes:
-    after r rounds every box is right whose chain of suppressors is shorter than r. With `rounds` set there is no
-    asking whether anything changed, which would make the GPU wait.
-    """
-    parts = torch.split(boxes, max(1, PAIRS // max(boxes.shape[1] ** 2, 1)))
-    return torch.cat([_suppress(part, threshold, rounds) for part in parts])
-
-
-def _suppress(boxes: Float[Tensor, "image box 4"], threshold: float, rounds: int | None) -> Bool[Tensor, "image box"]:
-    clash = (iou(boxes, boxes) > threshold).triu(diagonal=1)
-    clash = clash.to(torch.bfloat16 if boxes.is_cuda else torch.float32)
-    kept = torch.ones(boxes.shape[:2], dtype=torch.bool, device=boxes.device)
-    for _ in range(boxes.shape[1] if rounds is None else rounds):
-        before, kept = kept, torch.bmm(kept[:, None].to(clash.dtype), clash)[:, 0] == 0
-        if rounds is None and torch.equal(before, kept):
-            break
-    return kept
-
-
 @torch.no_grad()
 def propose(
     said: Said,
@@ -90,13 +65,16 @@ def propose(
     overlap: float = 0.7,
     rounds: int | None = None,
 ) -> tuple[Float[Tensor, "image proposal 4"], Float[Tensor, "image proposal"], Bool[Tensor, "image proposal"]]:
-    """At most `count` boxes a picture, best first, with their probabilities and which of them are real."""
+    """At most `count` boxes a picture, best first, with their probabilities and which of them are real.
+
+    With `rounds` set, as while training, a GPU is never asked whether the suppression is done.
+    """
     best, place = said.logits.topk(min(candidates, said.logits.shape[1]), dim=1)
     boxes = clip(decode(pick(said.changes, place), said.anchors[place]))
     score = torch.where(valid(boxes, SMALLEST), best.sigmoid(), torch.full_like(best, -1.0))
     score, order = score.sort(dim=1, descending=True, stable=True)
     boxes = pick(boxes, order)
-    score = torch.where(suppress(boxes, overlap, rounds), score, torch.full_like(score, -1.0))
+    score = torch.where(suppress(boxes, overlap, most=count, rounds=rounds), score, torch.full_like(score, -1.0))
     score, order = score.sort(dim=1, descending=True, stable=True)
     order, score = order[:, :count], score[:, :count]
     return pick(boxes, order), score.clamp(min=0), score > 0

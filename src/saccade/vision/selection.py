@@ -7,11 +7,14 @@ survived, and those worth at least 0.2 are kept: as they were proposed where the
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.vision.boxes import iou
+from saccade.vision.boxes import overlap_more
+from saccade.vision.suppression import greedily, rows_at_once
 
 
 def class_confidence(
@@ -24,28 +27,44 @@ def class_confidence(
     """The best score of each box among the classes whose non-maximum suppression it survives, 0 if there is none.
 
     `scores` are probabilities with the background in column 0, which is no class. All classes of all pictures go
-    through the suppression together, one step per rank: a step takes from each class the box of that rank and removes
-    what overlaps it and ranks lower. Scores below `floor` neither suppress nor count, which shortens the ranking:
-    a lower score never removes a higher one, so nothing above the floor changes.
+    through the suppression together, a row for each class of a picture that has any score. Scores below `floor` neither
+    suppress nor count, which shortens the rows: a lower score never removes a higher one, so nothing above the floor
+    changes.
     """
-    if not boxes.shape[1] or scores.shape[2] < 2:
-        return scores.new_zeros(scores.shape[:2])
-    clash = iou(boxes, boxes, inclusive) > overlap  # [image, box, box]
-    by_class = scores[..., 1:].transpose(1, 2)  # [image, class, box]
-    counted = by_class >= floor
-    image, label = counted.any(dim=2).nonzero(as_tuple=True)  # a row is a class of a picture that has any score
-    score, alive = by_class[image, label], counted[image, label]
-    order = score.argsort(dim=1, descending=True, stable=True)
-    rank = torch.empty_like(order).scatter_(
-        1, order, torch.arange(order.shape[1], device=order.device).expand_as(order)
-    )
-    row = torch.arange(len(image), device=image.device)
-    for place in range(int(alive.sum(dim=1).max()) - 1 if len(row) else 0):
-        box = order[:, place]
-        alive &= ~(clash[image, box] & alive[row, box, None] & (rank > place))
-    survived = torch.zeros_like(by_class)
-    survived[image, label] = score * alive
-    return survived.amax(dim=1)
+    images, count = boxes.shape[:2]
+    worth = scores.new_zeros(images * count)
+    if not count or scores.shape[2] < 2:
+        return worth.view(images, count)
+    clashes = overlap_more(boxes, boxes, overlap, inclusive)  # [image, box, box]
+    by_class = scores[..., 1:].transpose(1, 2).flatten(0, 1)  # [image · class, box]
+    by_class = by_class.masked_fill(~(by_class >= floor), -torch.inf)
+    counted, row = (by_class >= floor).sum(dim=1).sort(descending=True)
+    lengths = [length for length in counted.tolist() if length]  # of the rows, longest first: rows of a like length …
+    start = 0
+    while start < len(lengths):  # … go together, so many that what is held stays small
+        longest, size = lengths[start], rows_at_once(len(lengths) - start, lengths[start], boxes.device)
+        chosen = row[start : min(start + size, len(lengths))]
+        image = chosen // (scores.shape[2] - 1)
+        score, order = by_class[chosen].sort(dim=1, descending=True, stable=True)
+        score, order = score[:, :longest], order[:, :longest]
+        kept = greedily(_Clash(clashes, image, order), score >= floor)
+        worth.scatter_reduce_(
+            0, (image[:, None] * count + order).flatten(), torch.where(kept, score, 0.0).flatten(), "amax"
+        )
+        start += len(chosen)
+    return worth.view(images, count)
+
+
+class _Clash(NamedTuple):
+    """The boxes of each row in its own order, compared by the table of its picture."""
+
+    clashes: Bool[Tensor, "image box box"]
+    image: Int[Tensor, " row"]
+    order: Int[Tensor, "row place"]
+
+    def __call__(self, best: Int[Tensor, "row a"], others: slice) -> Bool[Tensor, "row a b"]:
+        first = self.order.gather(1, best)[:, :, None]
+        return self.clashes[self.image[:, None, None], first, self.order[:, None, others]]
 
 
 def select(

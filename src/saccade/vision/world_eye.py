@@ -92,19 +92,20 @@ class WorldEye(Eye):
         return self._named(len(regions), _Seen(appearance, boxes, scores, owner, whole))
 
     def _named(self, count: int, seen: _Seen) -> list[list[RegionDescription]]:
-        named = {k: v.softmax(dim=1).max(dim=1) for k, v in self.network.classify(seen.appearance).items()}
-        owners = seen.image_index.tolist()
+        best = {k: v.softmax(dim=1).max(dim=1) for k, v in self.network.classify(seen.appearance).items()}
+        named = {k: (chosen.indices.tolist(), chosen.values.tolist()) for k, chosen in best.items()}
+        owners, boxes, scores = seen.image_index.tolist(), seen.boxes.tolist(), seen.scores.tolist()
         found: list[list[RegionDescription]] = [[] for _ in range(count)]
         for i, owner in enumerate(owners):
             is_whole = seen.whole and (i + 1 == len(owners) or owners[i + 1] != owner)
             names = [n for n in (PICTURE_ATTRIBUTES if is_whole else REGION_ATTRIBUTES) if n in named]
-            x1, y1, x2, y2 = seen.boxes[i].tolist()
+            x1, y1, x2, y2 = boxes[i]
             found[owner].append(
                 RegionDescription(
                     (x1, y1, x2, y2),
-                    float(seen.scores[i]),
-                    {n: self.config.labels[n][int(named[n].indices[i])] for n in names},
-                    {n: float(named[n].values[i]) for n in names},
+                    scores[i],
+                    {n: self.config.labels[n][named[n][0][i]] for n in names},
+                    {n: named[n][1][i] for n in names},
                 )
             )
         return found

@@ -1,0 +1,28 @@
+"""Everything that is measured on a CPU: `make bench`, or
+
+    python -m benchmarks.cpu [--only scan growth] [--threads 2]
+
+Results go to docs/performance/cpu.json and from there to docs/performance.md; with --only, the others stay.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import beam, cider, extraction, growth, matchers, scan, search, training
+from benchmarks.bench import Subject
+from benchmarks.command import main
+
+SUBJECTS: dict[str, Subject] = {
+    "scan": scan.cpu,
+    "matchers": matchers.cpu,
+    "search": search.cpu,
+    "training": training.cpu,
+    "cider": cider.cases,
+    "beam": beam.cpu,
+    "extraction": extraction.cpu,
+    "growth": growth.cpu,
+}
+
+if __name__ == "__main__":
+    sys.exit(main("cpu", "cpu", SUBJECTS, 10, __doc__, None))

@@ -1,0 +1,233 @@
+"""The bottom-up detector and extraction: all pictures of a batch at once against one at a time, as the published code.
+
+That code takes one picture, walks through the boxes of its proposals, then through the boxes of every class; here both
+are `greedily_one_by_one`, in Python on the CPU (compiled, as published, the walk itself is quicker). The network is the
+same, our detector with the weights of the package, and its pictures are the photos of the repository, shifted so that
+no two are alike. One picture takes the same time whatever their number, so a few are enough to know it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.bench import Bench, Case
+from benchmarks.rows import Row, Target
+from saccade.data.extraction import extract
+from saccade.data.store import StoreWriter
+from saccade.vision.anchors import decode
+from saccade.vision.bottomup import FLOOR, BottomUpEye, load_bottomup
+from saccade.vision.bottomup_network import refine
+from saccade.vision.boxes import clip, iou, nms, valid
+from saccade.vision.pictures import find_pictures, open_picture
+from saccade.vision.roi import centre_points, sample, sample_grid
+from saccade.vision.rpn import SMALLEST
+from saccade.vision.selection import class_confidence, select
+from saccade.vision.suppression import greedily_one_by_one
+
+PHOTOS = Path(__file__).parents[1] / "photos"
+LOOP = 3  # pictures for the loops
+
+
+def cpu(bench: Bench) -> Iterator[Case]:
+    yield from cases(bench, 16)
+
+
+def gpu(bench: Bench) -> Iterator[Case]:
+    yield from cases(bench, 256)
+
+
+def cases(bench: Bench, count: int) -> Iterator[Case]:
+    images = bench.size(count, 2)
+    yield Case("suppression of proposals", partial(proposals, bench, images))
+    yield Case("suppression by classes", partial(classes, bench, images))
+    yield Case("reading regions from maps", partial(reading, bench, images))
+    yield Case("bottom-up detector", partial(detector, bench, images))
+    yield Case("extraction, photo files to store", partial(files, bench, 2 * images))
+
+
+def proposals(bench: Bench, images: int) -> Row:
+    boxes, scores = crowd(images, bench.size(1000, 40), bench.device)
+    some = min(LOOP, images)
+
+    def one_by_one() -> list[Tensor]:
+        pairs = zip(boxes[:some].cpu(), scores[:some].cpu(), strict=True)
+        return [greedily_one_by_one(iou(box, box), score, 0.7) for box, score in pairs]
+
+    spent = bench.best_of({"ours": lambda: nms(boxes, scores, 0.7), "loop": one_by_one}, runs=3)
+    wrong = (torch.stack(one_by_one()) != nms(boxes, scores, 0.7)[:some].cpu()).sum()
+    return Row(
+        name="",
+        shape=f"{images:,} pictures × {boxes.shape[1]:,} boxes",
+        seconds=spent["ours"],
+        official_seconds=spent["loop"] * images / some,
+        figures={"answers_that_differ": float(wrong)},
+        targets=(Target("speedup", "≥", 5), Target("answers_that_differ", "≤", 0)),
+        note=f"against a walk through each picture's boxes, timed on {some}",
+    )
+
+
+def classes(bench: Bench, images: int) -> Row:
+    boxes, _ = crowd(images, bench.size(150, 20), bench.device)
+    names = bench.size(345, 6)
+    chances = (3 * torch.randn(*boxes.shape[:2], names + 1, device=bench.device)).softmax(dim=-1)
+    spent = bench.best_of(
+        {
+            "ours": lambda: class_confidence(boxes, chances, floor=FLOOR),
+            "loop": lambda: worth_one_by_one(boxes[0].cpu(), chances[0].cpu()),
+        },
+        runs=3,
+    )
+    found, wanted = class_confidence(boxes, chances)[0].cpu(), worth_one_by_one(boxes[0].cpu(), chances[0].cpu())
+    return Row(
+        name="",
+        shape=f"{images:,} pictures × {boxes.shape[1]:,} boxes × {names:,} classes",
+        seconds=spent["ours"],
+        official_seconds=spent["loop"] * images,
+        difference=float((found - wanted).abs().max()),
+        targets=(Target("speedup", "≥", 20), Target("difference", "≤", 0)),
+        note="against a walk through each class's boxes, timed on one picture",
+    )
+
+
+def reading(bench: Bench, images: int) -> Row:
+    images, regions, dim, side = min(images, 64), bench.size(150, 5), bench.size(256, 8), bench.size(40, 6)
+    maps = torch.randn(images, dim, side, side, device=bench.device).to(memory_format=torch.channels_last)
+    points = centre_points(crowd(images, regions, bench.device)[0].flatten(0, 1), 7)
+    picture = torch.arange(images, device=bench.device).repeat_interleave(regions)
+    one = torch.zeros(regions, dtype=torch.long, device=bench.device)
+
+    def one_by_one() -> Tensor:
+        parts = zip(maps.split(1), points.split(regions), strict=True)
+        return torch.cat([sample_grid(own, place, one, "border", False) for own, place in parts])
+
+    def ours() -> Tensor:
+        return sample(maps, points, picture, "border", False)
+
+    spent = bench.best_of({"ours": ours, "one_by_one": one_by_one}, runs=3)
+    exact = sample_grid(maps.double(), points.double(), picture, "border", False)
+    return Row(
+        name="",
+        shape=f"{images:,} pictures × {regions:,} boxes × 7 × 7 points × {dim:,}-d of {side} × {side} cells",
+        seconds=spent["ours"],
+        official_seconds=spent["one_by_one"],
+        difference=float((ours() - exact).abs().max()),
+        targets=(Target("speedup", "≥", 1.5), Target("difference", "≤", 1e-3)),
+        note="against grid_sample of one picture at a time",
+    )
+
+
+@torch.inference_mode()
+def detector(bench: Bench, images: int) -> Row:
+    eye = load_bottomup()
+    eye.to(bench.device)
+    pictures = shifted_photos(eye, images)
+    some = min(LOOP, images)
+
+    def one_by_one() -> list[tuple[Tensor, Tensor]]:
+        return [regions_of_one(eye, torch.from_numpy(one[None]).to(eye.device)) for one in pictures[:some]]
+
+    spent = bench.best_of({"ours": lambda: eye.see(pictures), "loop": one_by_one}, runs=2)
+    seen, wanted = eye.see(pictures), one_by_one()
+    differ, off = 0, torch.zeros(())
+    for i, (boxes, vectors) in enumerate(wanted):
+        found = seen.select([i])
+        same = found.mask.sum() == len(boxes) and torch.allclose(found.boxes[found.mask], boxes.cpu(), atol=1e-4)
+        differ += not same
+        off = torch.maximum(off, (found.features[found.mask] - vectors.cpu()).abs().max()) if same else off
+    return Row(
+        name="",
+        shape=f"{images:,} pictures of {eye.config.size} × {eye.config.size}, {len(eye.config.classes)} classes",
+        seconds=spent["ours"],
+        official_seconds=spent["loop"] * images / some,
+        figures={
+            "pictures_a_second": images / spent["ours"],
+            "answers_that_differ": float(differ),
+            "largest_difference_of_a_feature": float(off),
+        },
+        targets=(Target("speedup", "≥", 2), Target("answers_that_differ", "≤", 0)),
+        note=f"against one picture at a time with walks through proposals and classes, timed on {some}",
+    )
+
+
+def files(bench: Bench, images: int) -> Row:
+    """Decoding and writing included. The loop opens, sees and keeps one file after the other, without its walks."""
+    eye = load_bottomup()
+    eye.to(bench.device)
+    paths = find_pictures(PHOTOS)
+    listed = [(f"{i}.jpg", paths[i % len(paths)]) for i in range(images)]
+    some = min(4 * LOOP, images)
+
+    def ours() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            extract(listed, eye, Path(folder) / "store")
+
+    def one_by_one() -> None:
+        with tempfile.TemporaryDirectory() as folder, StoreWriter(Path(folder) / "store", eye.dim, "float16") as writer:
+            for id, path in listed[:some]:
+                image = open_picture(path)
+                seen = eye.see([image])
+                writer.append(id, seen.features[0].numpy(), seen.boxes[0].numpy(), *image.size)
+
+    spent = bench.best_of({"ours": ours, "loop": one_by_one}, runs=2)
+    return Row(
+        name="",
+        shape=f"{images:,} photos of about {np.mean([open_picture(p).size for p in paths]):.0f} pixels a side",
+        seconds=spent["ours"],
+        official_seconds=spent["loop"] * images / some,
+        figures={"pictures_a_second": images / spent["ours"]},
+        targets=(Target("speedup", "≥", 1),),
+        note=f"against one file after the other through the same detector, timed on {some}",
+    )
+
+
+def crowd(images: int, boxes: int, device: str) -> tuple[Tensor, Tensor]:
+    """Boxes that crowd around a few places, as proposals do, and their scores."""
+    generator = torch.Generator().manual_seed(0)
+    middle = torch.rand(images, -(-boxes // 8), 2, generator=generator).repeat(1, 8, 1)[:, :boxes]
+    middle = middle + 0.02 * torch.randn(images, boxes, 2, generator=generator)
+    half = 0.05 + 0.15 * torch.rand(images, boxes, 2, generator=generator)
+    places = clip(torch.cat([middle - half, middle + half], dim=-1))
+    return places.to(device), torch.rand(images, boxes, generator=generator).to(device)
+
+
+def shifted_photos(eye: BottomUpEye, count: int) -> list[np.ndarray]:
+    """Ready for the eye: the photos of the repository over and over, each time moved a little farther."""
+    photos = [eye.prepare(path) for path in find_pictures(PHOTOS)]
+    return [np.roll(photos[i % len(photos)], 13 * (i // len(photos)), axis=1) for i in range(count)]
+
+
+def worth_one_by_one(boxes: Tensor, chances: Tensor, overlap: float = 0.3) -> Tensor:
+    """`class_confidence` of one picture as it was published: class by class, and each box by box."""
+    between, worth = iou(boxes, boxes), torch.zeros(len(boxes))
+    for label in range(1, chances.shape[1]):
+        kept = greedily_one_by_one(between, chances[:, label], overlap)
+        worth = torch.where(kept, torch.maximum(worth, chances[:, label]), worth)
+    return worth
+
+
+def regions_of_one(eye: BottomUpEye, pixels: Tensor) -> tuple[Tensor, Tensor]:
+    """Boxes and vectors of one picture: what `see` gives, by the published steps."""
+    c, network = eye.config, eye.network
+    maps = network.maps(pixels)
+    said = network.rpn(maps.joined)
+    logits, place = said.logits[0].topk(min(c.candidates, said.logits.shape[1]))
+    boxes = clip(decode(said.changes[0, place], said.anchors[place]))
+    boxes, score = (part[valid(boxes, SMALLEST)] for part in (boxes, logits.sigmoid()))
+    on_cpu = boxes.cpu()
+    kept = greedily_one_by_one(iou(on_cpu, on_cpu), score.cpu(), c.proposal_overlap)
+    boxes = boxes[kept.to(boxes.device)][None, : c.proposals]
+    named = network.name(network.vectors(maps, boxes))
+    boxes = refine(boxes, named.changes)
+    worth = worth_one_by_one(boxes[0].cpu(), named.classes.softmax(dim=-1)[0].cpu(), c.class_overlap)
+    worth = torch.where(worth >= FLOOR, worth, 0.0)
+    order, real = select(worth[None], c.confidence, c.least, c.most)
+    boxes = boxes[:, order[0][real[0]].to(boxes.device)]
+    boxes = torch.cat([boxes, boxes.new_tensor([[[0.0, 0.0, 1.0, 1.0]]])], dim=1) if c.whole else boxes
+    return boxes[0], network.vectors(maps, boxes)[0]

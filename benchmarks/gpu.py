@@ -1,0 +1,28 @@
+"""Everything that is measured on a GPU, in about four minutes of an H200:
+
+    python -m benchmarks.gpu [--only scan search] [--flickr8k STORE RUN]
+
+Results go to docs/performance/gpu.json and from there to docs/performance.md; with --only, the others stay.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import beam, cider, extraction, growth, matchers, scan, search, training
+from benchmarks.bench import Subject
+from benchmarks.command import main
+
+SUBJECTS: dict[str, Subject] = {
+    "scan": scan.gpu,
+    "matchers": matchers.gpu,
+    "search": search.gpu,
+    "training": training.gpu,
+    "cider": cider.cases,
+    "beam": beam.gpu,
+    "extraction": extraction.gpu,
+    "growth": growth.gpu,
+}
+
+if __name__ == "__main__":
+    sys.exit(main("gpu", "cuda", SUBJECTS, 4, __doc__, None))

@@ -1,0 +1,164 @@
+"""Exact top-100 search by late interaction (MaxSim): a batch of queries over many pictures' codes.
+
+The baseline is the same search as PyTorch users write it: one query at a time, a product, a maximum and a sum for every
+tile, all scores kept, `topk` at the end. It takes as long for every query and picture, so a part tells.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from benchmarks.bench import Bench, Case
+from benchmarks.problems import LONGEST, SHORTEST, largest_difference
+from benchmarks.rows import Growth, Row, Target
+from benchmarks.timing import product
+from saccade.data.code_store import CodeStore
+from saccade.data.code_writer import CodeWriter, write_bytes
+from saccade.ops.maxsim import Queries
+from saccade.ops.region_codes import RegionCodes
+from saccade.ops.search import search_codes
+from saccade.ops.top_k import Ranking
+
+REGIONS, DIM, BATCH, BEST = 36, 128, 16, 100
+RIGHT = Target("answers_that_differ", "≤", 0)
+TILE = 4096  # pictures of the baseline's tiles
+
+
+def cpu(bench: Bench) -> Iterator[Case]:
+    count = bench.size(20_000, 300)
+    yield Case("top-100 search, memory-mapped float16", partial(mapped, bench, count, False))
+    yield Case("top-100 search, memory-mapped bytes, exact", partial(mapped, bench, count, True))
+
+
+def gpu(bench: Bench) -> Iterator[Case]:
+    count = bench.size(1_000_000, 300)
+    yield Case("top-100 search, float16", partial(in_memory, bench, count, False))
+    yield Case("top-100 search, bytes, exact", partial(in_memory, bench, count, True))
+    yield Case("top-100 search", partial(growth, bench, count), "pictures")
+
+
+@torch.no_grad()
+def in_memory(bench: Bench, count: int, bytes_first: bool) -> Row:
+    codes, queries = random_codes(bench.device, count), random_queries(bench.device)
+    quick = joined_bytes(codes) if bytes_first else codes
+    exact = codes if bytes_first else None
+    ours = partial(search_codes, queries, quick, BEST, exact)
+    _, peak = bench.peak(ours)
+    spent = bench.best_of({"ours": ours}, runs=10)
+    reading = quick.vectors.numel() * quick.vectors.element_size() / bench.bandwidth()
+    part = codes.part(0, min(count, 20_000))
+    again = search_codes(queries, joined_bytes(part) if bytes_first else part, BEST, part if bytes_first else None)
+    difference, figures = checked(again, queries, part)
+    return Row(
+        name="",
+        shape=shape(count),
+        seconds=spent["ours"],
+        official_seconds=plain_seconds(bench, queries, part, count),
+        floor_seconds=reading,
+        floor="read once",
+        difference=difference,
+        peak_bytes=peak,
+        figures=figures,
+        targets=(RIGHT,) if bytes_first else (Target("times_floor", "≤", 1.5), RIGHT),
+        note="against one query at a time in PyTorch, timed on a part",
+    )
+
+
+@torch.no_grad()
+def mapped(bench: Bench, count: int, bytes_first: bool) -> Row:
+    """From a store on disk, in the system's cache after the first run."""
+    codes, queries = random_codes("cpu", count), random_queries("cpu")
+    with tempfile.TemporaryDirectory() as folder:
+        with CodeWriter(Path(folder) / "exact", DIM) as writer:
+            writer.add([str(number) for number in range(count)], codes)
+        exact = CodeStore(Path(folder) / "exact")
+        quick = write_bytes(exact, Path(folder) / "bytes") if bytes_first else exact
+        ours = partial(search_codes, queries, quick, BEST, exact if bytes_first else None)
+        floor = product(codes.vectors.float(), queries.words)
+        spent = bench.best_of({"ours": ours, "floor": floor}, runs=3)
+        difference, figures = checked(ours(), queries, codes)
+        return Row(
+            name="",
+            shape=shape(count),
+            seconds=spent["ours"],
+            official_seconds=plain_seconds(bench, queries, codes.part(0, min(count, TILE)), count),
+            floor_seconds=spent["floor"],
+            floor="GEMM",
+            difference=difference,
+            figures=figures,
+            targets=(RIGHT,),
+            note="against one query at a time in PyTorch, timed on a part",
+        )
+
+
+@torch.no_grad()
+def growth(bench: Bench, count: int) -> Growth:
+    codes, queries = random_codes(bench.device, count), random_queries(bench.device)
+    sizes = (count // 8, count // 4, count // 2, count)
+    runs = {str(size): partial(search_codes, queries, codes.part(0, size), BEST) for size in sizes}
+    spent = bench.best_of(runs)
+    kept = f"{BATCH} queries, {REGIONS} regions, {DIM} dimensions"
+    return Growth("", "pictures", sizes, tuple(spent.values()), kept, (Target("exponent", "≤", 1.1),))
+
+
+def shape(count: int) -> str:
+    return f"{BATCH} queries × {count:,} pictures, {REGIONS} regions, {DIM}-d"
+
+
+def random_codes(device: str, count: int) -> RegionCodes:
+    """Unit vectors in half precision, made a tile at a time: a million pictures are 9.2 GB."""
+    draw = torch.Generator(device).manual_seed(0)
+    vectors = torch.empty(count, REGIONS, DIM, dtype=torch.float16, device=device)
+    for first in range(0, count, 16 * TILE):
+        part = vectors[first : first + 16 * TILE]
+        part.copy_(F.normalize(torch.randn(part.shape, generator=draw, device=device), dim=-1))
+    return RegionCodes.of(vectors, None)
+
+
+def random_queries(device: str) -> Queries:
+    draw = torch.Generator().manual_seed(1)
+    words = F.normalize(torch.randn(BATCH, LONGEST, DIM, generator=draw), dim=-1)
+    lengths = torch.randint(SHORTEST, LONGEST + 1, (BATCH, 1), generator=draw)
+    return Queries.of(words.to(device), (torch.arange(LONGEST) < lengths).to(device))
+
+
+def joined_bytes(codes: RegionCodes) -> RegionCodes:
+    """In parts: on the way to bytes codes are float32, several times over."""
+    size = 32 * TILE
+    return RegionCodes.join(
+        [codes.part(first, min(first + size, len(codes))).to_bytes() for first in range(0, len(codes), size)]
+    )
+
+
+def plain_seconds(bench: Bench, queries: Queries, part: RegionCodes, count: int) -> float:
+    """All queries over `count` pictures, from one query over a part of them."""
+    query = queries.words[queries.owner == 0].to(part.vectors.dtype if bench.device == "cuda" else torch.float32)
+
+    def plain() -> Tensor:
+        scores = scored(query, part)
+        return scores.topk(min(BEST, len(scores))).indices
+
+    words = len(queries.words) / len(query)
+    return bench.best_of({"plain": plain}, runs=3)["plain"] * words * count / len(part)
+
+
+def scored(words: Tensor, codes: RegionCodes) -> Tensor:
+    """One query with all pictures, in the precision of its words."""
+    vectors = codes.vectors.view(-1, REGIONS, DIM)
+    tiles = (vectors[first : first + TILE].to(words.dtype) for first in range(0, len(vectors), TILE))
+    return torch.cat([(tile @ words.T).amax(dim=1).sum(dim=1) for tile in tiles])
+
+
+def checked(found: Ranking, queries: Queries, codes: RegionCodes) -> tuple[float, dict[str, float]]:
+    """How far the best scores are from those in float64, and how many answers are not among the best there."""
+    exact = torch.stack([scored(queries.words[queries.owner == query].double(), codes) for query in range(BATCH)])
+    least = exact.topk(found.scores.shape[1], dim=1).values[:, -1:]
+    own = exact.gather(1, found.indices)
+    return largest_difference(found.scores, own), {"answers_that_differ": float((own < least - 1e-3).sum())}

@@ -1,0 +1,158 @@
+"""A step of training: encode, compare, lose, learn. How long it takes, and how long the GPU waits meanwhile.
+
+`STEPS` has the ways to run a step; each takes a model, its optimiser and the loss of a batch, and gives a function that
+takes one step. SCAN is also held against the same step with the official loop over captions in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from benchmarks.bench import Bench, Case
+from benchmarks.official import scan_loop
+from benchmarks.problems import FORMS, LONGEST, SHORTEST
+from benchmarks.rows import Row
+from benchmarks.timing import Run, busy_seconds
+from saccade.batch import RegionBatch, TextBatch
+from saccade.language import Vocabulary
+from saccade.language.vocabulary import END
+from saccade.models import (
+    Captioner,
+    Matcher,
+    Scan,
+    ScanConfig,
+    ShowAttendTell,
+    ShowAttendTellConfig,
+    UpDown,
+    UpDownConfig,
+)
+from saccade.nn import triplet_loss
+from saccade.training import TrainerConfig
+from saccade.training.loop import make_optimiser
+
+Loss = Callable[[], Tensor]
+Step = Callable[[nn.Module, Optimizer, Loss], Run]
+REGION_DIM = 2048
+CAPTIONERS: dict[str, Callable[[Vocabulary, bool], Captioner]] = {
+    "Up-Down": lambda words, quick: UpDown(
+        UpDownConfig(dim=16, word_dim=16, region_dim=32, attention_dim=16) if quick else UpDownConfig(), words
+    ),
+    "Show, Attend and Tell": lambda words, quick: ShowAttendTell(
+        ShowAttendTellConfig(dim=16, word_dim=16, region_dim=32) if quick else ShowAttendTellConfig(), words
+    ),
+}
+
+
+def eager(model: nn.Module, optimiser: Optimizer, loss: Loss) -> Run:
+    """Call by call, as PyTorch runs a step by itself."""
+
+    def step() -> None:
+        optimiser.zero_grad()
+        loss().backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), 2.0)
+        optimiser.step()
+
+    return step
+
+
+STEPS: dict[str, Step] = {"call by call": eager}
+
+
+def cpu(bench: Bench) -> Iterator[Case]:
+    yield Case("training step, SCAN", partial(scan_step, bench, 64, False, "call by call"))
+    yield Case("training step, Up-Down", partial(caption_step, bench, "Up-Down", 32, False, "call by call"))
+
+
+def gpu(bench: Bench) -> Iterator[Case]:
+    for way in STEPS:
+        yield Case(f"training step, SCAN, bfloat16, {way}", partial(scan_step, bench, 128, True, way))
+    for name in CAPTIONERS:
+        for way in STEPS:
+            run = partial(caption_step, bench, name, 128, True, way)
+            yield Case(f"training step, {name}, bfloat16, {way}", run)
+
+
+def scan_step(bench: Bench, batch: int, mixed: bool, way: str) -> Row:
+    count = bench.size(batch, 4)
+    images, texts = examples(bench, count)
+    config = (
+        ScanConfig(dim=16, word_dim=8, region_dim=32) if bench.quick else ScanConfig(budget_mb=2048 if mixed else 256)
+    )
+
+    def fresh() -> tuple[Scan, Optimizer]:
+        torch.manual_seed(0)
+        model = Scan(config, vocabulary(bench)).to(bench.device)
+        return model, make_optimiser(TrainerConfig(), model)
+
+    def loss(model: Matcher, official: bool) -> Tensor:
+        with torch.autocast(bench.device, torch.bfloat16, enabled=mixed and not official):
+            seen, read = model.encode_images(images), model.encode_texts(texts)
+            if not official:
+                return triplet_loss(model.similarity(seen, read))
+            lengths = texts.lengths.tolist()
+            return triplet_loss(scan_loop(seen.regions, read.words, lengths, "text→image", FORMS["text→image"]))
+
+    model, optimiser = fresh()
+    ours = STEPS[way](model, optimiser, partial(loss, model, False))
+    slow, slow_optimiser = fresh()
+    loop = eager(slow, slow_optimiser, partial(loss, slow, True))
+    _, peak = bench.peak(ours)
+    spent = bench.best_of({"ours": ours, "loop": loop}, runs=8)
+    return Row(
+        name="",
+        shape=f"{count} × {count}, 36 regions, {config.region_dim:,} → {config.dim:,}-d",
+        seconds=spent["ours"],
+        official_seconds=spent["loop"],
+        peak_bytes=peak,
+        figures=idle(bench, ours, spent["ours"]),
+    )
+
+
+def caption_step(bench: Bench, name: str, batch: int, mixed: bool, way: str) -> Row:
+    count = bench.size(batch, 4)
+    images, texts = examples(bench, count)
+    torch.manual_seed(0)
+    model = CAPTIONERS[name](vocabulary(bench), bench.quick).to(bench.device)
+    owner = torch.arange(count, device=bench.device)
+
+    def loss() -> Tensor:
+        with torch.autocast(bench.device, torch.bfloat16, enabled=mixed):
+            told = model.tell(model.start_lesson(images, texts, owner), texts.tokens[:, :-1])
+            wanted = texts.mask[:, 1:]
+            return told.missed(texts.tokens[:, 1:], wanted).sum() / wanted.sum()
+
+    ours = STEPS[way](model, make_optimiser(TrainerConfig(), model), loss)
+    _, peak = bench.peak(ours)
+    spent = bench.best_of({"ours": ours}, runs=8)["ours"]
+    shape = f"{count} captions, 36 regions, {len(model.vocabulary):,} words"
+    return Row("", shape, spent, peak_bytes=peak, figures=idle(bench, ours, spent))
+
+
+def idle(bench: Bench, step: Run, wall: float, steps: int = 5) -> dict[str, float]:
+    """The share of a step's time in which the GPU does nothing."""
+    if bench.device != "cuda":
+        return {}
+    busy = busy_seconds(lambda: [step() for _ in range(steps)]) / steps
+    return {"idle": max(0.0, 1 - busy / wall)}
+
+
+def examples(bench: Bench, count: int) -> tuple[RegionBatch, TextBatch]:
+    """Pictures as an eye would see them, and captions of random words."""
+    draw = torch.Generator().manual_seed(0)
+    mask = torch.ones(count, 36, dtype=torch.bool)
+    features = torch.randn(count, 36, bench.size(REGION_DIM, 32), generator=draw).relu()
+    images = RegionBatch(features, mask, torch.rand(count, 36, 4, generator=draw))
+    lengths = torch.randint(SHORTEST, LONGEST + 1, (count,), generator=draw).tolist()
+    words = len(vocabulary(bench))
+    tokens = [[1, *torch.randint(4, words, (length,), generator=draw).tolist(), END] for length in lengths]
+    return images.to(bench.device), TextBatch.of(tokens).to(bench.device)
+
+
+def vocabulary(bench: Bench) -> Vocabulary:
+    count = bench.size(8000, 30)
+    return Vocabulary(("<pad>", "<start>", "<end>", "<unk>", *(f"word{i}" for i in range(count))))

@@ -1,0 +1,34 @@
+"""Independent pieces of work on all cores of a CPU, one piece a core.
+
+PyTorch splits each operation between the cores and waits for the slowest part of each. Where the operations are small
+(a tile that fits a core's cache) it is faster to give every core its own tiles: they never wait for each other, and
+what a core has in its cache stays there. Python's threads are enough, for operations run without its lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+
+def on_every_core(jobs: Iterable[Callable[[], None]]) -> None:
+    """Run the jobs, as many at a time as PyTorch has threads, each on one of them and without gradients."""
+    jobs, cores = list(jobs), torch.get_num_threads()
+    if cores == 1 or len(jobs) < 2:
+        with torch.no_grad():
+            for job in jobs:
+                job()
+        return
+    try:
+        with ThreadPoolExecutor(min(cores, len(jobs)), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            for _ in pool.map(_alone, jobs):
+                pass
+    finally:
+        torch.set_num_threads(cores)  # which the threads that come after these would else have from them
+
+
+def _alone(job: Callable[[], None]) -> None:
+    with torch.no_grad():  # a new thread wants gradients until told otherwise
+        job()

@@ -1,0 +1,223 @@
+"""The forward kernels: scores made by a library's matrix product and finished here, or made and finished in one.
+
+`finish_scores` reads scores from memory: one program has a bin of the context (its Gram matrix stays in fast memory)
+and goes through some bins of queries. `score_and_finish` makes a tile's scores itself and never writes them.
+Rows are queries and columns are context vectors in both; `what` is stored is the pooled similarity of every pair of
+items, or R of every query with every context item (MATCH), or the weights α (WEIGHTS).
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from saccade.ops.kernels.tile import TINY, best_of_context, logits, members, members_across, pool_tile, product, weigh
+
+
+@triton.jit
+def finish_tile(
+    s,
+    gram,
+    c_segment,
+    c_members,
+    c_item,
+    q_bin,
+    q_row,
+    c_row,
+    Q_SEGMENT,
+    Q_ITEM,
+    Q_INVERSE,
+    OUT,
+    out_row,
+    out_column,
+    sharpness,
+    slope,
+    pool_sharpness,
+    NORMALISER: tl.constexpr,
+    CHOICE: tl.constexpr,
+    POOL: tl.constexpr,
+    BQ: tl.constexpr,
+    BC: tl.constexpr,
+    Q_SLOTS: tl.constexpr,
+    Q_WIDE: tl.constexpr,
+    C_SLOTS: tl.constexpr,
+    Q_USED: tl.constexpr,
+    C_USED: tl.constexpr,
+    BOUNDED: tl.constexpr,
+    SHIFT: tl.constexpr,
+    INSIDE: tl.constexpr,
+    NATIVE: tl.constexpr,
+    WHAT: tl.constexpr,
+):
+    """From scores [query, context vector] to what is stored for them."""
+    queries = q_bin * BQ + tl.arange(0, BQ)
+    q_segment = tl.load(Q_SEGMENT + queries)
+    q_across = members_across(q_segment, Q_WIDE, INSIDE)
+    rows = (q_row + tl.arange(0, BQ))[:, None].to(tl.int64)
+    if CHOICE == "max":
+        match = best_of_context(s, c_segment, C_USED, C_SLOTS)
+    else:
+        q_members = members(q_segment, Q_WIDE, INSIDE)
+        x = logits(s, q_across, q_members, q_segment, sharpness, slope, NORMALISER, Q_USED, INSIDE, NATIVE)
+        e = weigh(x, c_segment, C_USED, BOUNDED, NATIVE)
+        if WHAT == "weights":
+            total = product(e, c_members, INSIDE)
+            share = product(1.0 / tl.maximum(total, TINY), members_across(c_segment, C_SLOTS, INSIDE), INSIDE)
+            there = (q_segment >= 0)[:, None] & (c_segment >= 0)[None, :]
+            place = OUT + rows * out_row + (c_row + tl.arange(0, BC))[None, :]
+            tl.store(place, (e * share).to(OUT.dtype.element_ty), mask=there)
+        else:
+            found = product(e * s, c_members, INSIDE)
+            squared = product(e * product(e, gram, INSIDE), c_members, INSIDE)
+            inverse = tl.load(Q_INVERSE + queries)
+            match = found * tl.rsqrt(tl.maximum(squared, TINY)) * inverse[:, None]
+    if WHAT == "match":
+        place = OUT + rows * out_row + c_item[None, :]
+        tl.store(place, match.to(OUT.dtype.element_ty), mask=(q_segment >= 0)[:, None] & (c_item >= 0)[None, :])
+    elif WHAT == "pooled":
+        pooled = pool_tile(match, q_across, q_segment, pool_sharpness, POOL, SHIFT, Q_USED, Q_WIDE, INSIDE, NATIVE)
+        slots = tl.arange(0, Q_WIDE)
+        q_item = tl.load(Q_ITEM + q_bin * Q_SLOTS + slots, mask=slots < Q_SLOTS, other=-1)
+        place = OUT + q_item[:, None].to(tl.int64) * out_row + c_item[None, :].to(tl.int64) * out_column
+        tl.store(place, pooled, mask=(q_item >= 0)[:, None] & (c_item >= 0)[None, :])
+
+
+@triton.jit(do_not_specialize=["out_row", "out_column", "first_bin", "last_bin", "first_row", "first_out"])
+def finish_scores(
+    SCORES,
+    score_row,
+    GRAM,
+    Q_START,
+    Q_FILL,
+    Q_SEGMENT,
+    Q_ITEM,
+    Q_INVERSE,
+    C_START,
+    C_FILL,
+    C_SEGMENT,
+    C_ITEM,
+    OUT,
+    out_row,
+    out_column,
+    first_bin,
+    last_bin,
+    first_row,
+    first_out,
+    sharpness,
+    slope,
+    pool_sharpness,
+    NORMALISER: tl.constexpr,
+    CHOICE: tl.constexpr,
+    POOL: tl.constexpr,
+    BQ: tl.constexpr,
+    BC: tl.constexpr,
+    Q_SLOTS: tl.constexpr,
+    Q_WIDE: tl.constexpr,
+    C_SLOTS: tl.constexpr,
+    Q_USED: tl.constexpr,
+    C_USED: tl.constexpr,
+    BOUNDED: tl.constexpr,
+    SHIFT: tl.constexpr,
+    INSIDE: tl.constexpr,
+    NATIVE: tl.constexpr,
+    WHAT: tl.constexpr,
+    ALIGN: tl.constexpr,
+    LOOP: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Scores of the query rows from `first_row` on are in memory: finish the bins from `first_bin` to `last_bin`."""
+    c_bin = tl.program_id(0)
+    places = tl.arange(0, BC)
+    gram = tl.load(GRAM + c_bin.to(tl.int64) * BC * BC + places[:, None] * BC + places[None, :])
+    c_segment = tl.load(C_SEGMENT + c_bin * BC + places)
+    c_members = members(c_segment, C_SLOTS, INSIDE)
+    c_item = tl.load(C_ITEM + c_bin * C_SLOTS + tl.arange(0, C_SLOTS))
+    c_start = tl.multiple_of(tl.load(C_START + c_bin), ALIGN)
+    width = tl.multiple_of((tl.load(C_FILL + c_bin) + ALIGN - 1) // ALIGN * ALIGN, ALIGN)
+    begin = first_bin + tl.program_id(1) * LOOP
+    for q_bin in tl.range(begin, tl.minimum(begin + LOOP, last_bin), num_stages=STAGES):
+        q_start, fill = tl.load(Q_START + q_bin), tl.load(Q_FILL + q_bin)
+        queries = tl.arange(0, BQ)
+        place = SCORES + (q_start - first_row + queries)[:, None].to(tl.int64) * score_row + (c_start + places)[None, :]
+        s = tl.load(place, mask=(queries < fill)[:, None] & (places < width)[None, :], other=0.0).to(tl.float32)
+        finish_tile(
+            s, gram, c_segment, c_members, c_item, q_bin, q_start - first_out, c_start, Q_SEGMENT, Q_ITEM, Q_INVERSE,
+            OUT, out_row, out_column, sharpness, slope, pool_sharpness, NORMALISER, CHOICE, POOL, BQ, BC, Q_SLOTS,
+            Q_WIDE, C_SLOTS, Q_USED, C_USED, BOUNDED, SHIFT, INSIDE, NATIVE, WHAT,
+        )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["out_row", "out_column", "q_bins", "c_bins"])
+def score_and_finish(
+    QUERIES,
+    CONTEXT,
+    GRAM,
+    Q_START,
+    Q_SEGMENT,
+    Q_ITEM,
+    Q_INVERSE,
+    C_START,
+    C_SEGMENT,
+    C_ITEM,
+    OUT,
+    out_row,
+    out_column,
+    q_bins,
+    c_bins,
+    sharpness,
+    slope,
+    pool_sharpness,
+    DIM: tl.constexpr,
+    NORMALISER: tl.constexpr,
+    CHOICE: tl.constexpr,
+    POOL: tl.constexpr,
+    BQ: tl.constexpr,
+    BC: tl.constexpr,
+    BD: tl.constexpr,
+    Q_SLOTS: tl.constexpr,
+    Q_WIDE: tl.constexpr,
+    C_SLOTS: tl.constexpr,
+    Q_USED: tl.constexpr,
+    C_USED: tl.constexpr,
+    BOUNDED: tl.constexpr,
+    SHIFT: tl.constexpr,
+    INSIDE: tl.constexpr,
+    NATIVE: tl.constexpr,
+    WHAT: tl.constexpr,
+    GROUP: tl.constexpr,
+    DESCRIBED: tl.constexpr,
+):
+    """One tile: its scores from the packed vectors, then all the rest, in registers.
+
+    Programs that run at the same time share rows and columns (GROUP query bins at a time). With DESCRIBED, the vectors
+    come as tensor descriptors, which the copy engine of a Hopper GPU reads by itself.
+    """
+    tile = tl.program_id(0)
+    group = tile // (GROUP * c_bins)
+    tall = tl.minimum(GROUP, q_bins - group * GROUP)
+    q_bin = group * GROUP + (tile % (GROUP * c_bins)) % tall
+    c_bin = (tile % (GROUP * c_bins)) // tall
+    q_start, c_start = tl.load(Q_START + q_bin), tl.load(C_START + c_bin)
+    s = tl.zeros((BQ, BC), tl.float32)
+    if DESCRIBED:
+        for step in range(DIM // BD):
+            s = tl.dot(QUERIES.load([q_start, step * BD]), CONTEXT.load([c_start, step * BD]).T, s)
+    else:
+        dims = tl.arange(0, BD)
+        q_place = QUERIES + (q_start + tl.arange(0, BQ))[:, None].to(tl.int64) * DIM + dims[None, :]
+        c_place = CONTEXT + (c_start + tl.arange(0, BC))[None, :].to(tl.int64) * DIM + dims[:, None]
+        for step in range(DIM // BD):
+            q = tl.load(q_place + step * BD)
+            c = tl.load(c_place + step * BD)
+            s = tl.dot(q, c, s, input_precision="ieee")
+    places = tl.arange(0, BC)
+    gram = tl.load(GRAM + c_bin.to(tl.int64) * BC * BC + places[:, None] * BC + places[None, :])
+    c_segment = tl.load(C_SEGMENT + c_bin * BC + places)
+    c_members = members(c_segment, C_SLOTS, INSIDE)
+    c_item = tl.load(C_ITEM + c_bin * C_SLOTS + tl.arange(0, C_SLOTS))
+    finish_tile(
+        s, gram, c_segment, c_members, c_item, q_bin, q_start, c_start, Q_SEGMENT, Q_ITEM, Q_INVERSE, OUT, out_row,
+        out_column, sharpness, slope, pool_sharpness, NORMALISER, CHOICE, POOL, BQ, BC, Q_SLOTS, Q_WIDE, C_SLOTS,
+        Q_USED, C_USED, BOUNDED, SHIFT, INSIDE, NATIVE, WHAT,
+    )  # fmt: skip

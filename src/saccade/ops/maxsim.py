@@ -1,0 +1,163 @@
+"""MaxSim, or late interaction: every word of a query takes its best region, and the words are summed.
+
+    S(query, picture) = Σ_words max_regions word · region
+
+for every query with every picture. On a GPU, codes of half precision or of bytes go through one kernel that reads each
+of them once (`ops/kernels/maxsim.py`); everything else goes through tiles of matrix products that stay under a budget
+of bytes. A picture without regions scores −∞; a query without words scores 0 with all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from saccade.ops.pairwise import DEFAULT_BUDGET
+from saccade.ops.region_codes import LEVELS, RegionCodes
+
+_CPU_TILE = 6 << 20  # bytes of scores of a tile: they should stay in the cache
+_UP = 1 + 1e-5
+
+
+@dataclass(frozen=True)
+class Queries:
+    """The words of several queries, one after the other."""
+
+    words: Float[Tensor, "word dim"]
+    lengths: tuple[int, ...]  # how many of them each query has: known without asking a GPU
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def owner(self) -> Int[Tensor, " word"]:
+        """Whose word it is."""
+        return torch.arange(len(self)).repeat_interleave(torch.tensor(self.lengths)).to(self.words.device)
+
+    @staticmethod
+    def of(words: Float[Tensor, "query word dim"], mask: Bool[Tensor, "query word"] | None = None) -> Queries:
+        """From a padded table; without a mask every word is real."""
+        if mask is None:
+            return Queries(words.flatten(0, 1), (words.shape[1],) * len(words))
+        return Queries(words[mask], tuple(mask.sum(dim=1).tolist()))
+
+    def part(self, first: int, stop: int) -> Queries:
+        begin = sum(self.lengths[:first])
+        return Queries(self.words[begin : begin + sum(self.lengths[first:stop])], self.lengths[first:stop])
+
+    def to(self, target: torch.device | torch.dtype | str) -> Queries:
+        return Queries(self.words.to(target), self.lengths)
+
+    def sums(self, values: Float[Tensor, "*item word"]) -> Float[Tensor, "*item query"]:
+        """Add up what belongs to each query."""
+        return values @ self.members().to(values.dtype)
+
+    def members(self) -> Bool[Tensor, "word query"]:
+        return self.owner[:, None] == torch.arange(len(self), device=self.words.device)
+
+    def to_bytes(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Words as whole numbers, their scales, and of each query Σ|q − q̂| and Σ|q|."""
+        words = self.words.float()
+        scale = words.abs().amax(dim=1) / LEVELS
+        unit = torch.where(scale > 0, scale, 1.0)[:, None]
+        whole = (words / unit).round()
+        size = self.sums(words.norm(dim=1)) * _UP
+        off = self.sums((words - whole * unit).norm(dim=1)) + 1e-5 * size  # and what float32 rounds off
+        return whole.to(torch.int8), scale, off, size
+
+
+def maxsim(
+    words: Float[Tensor, "query word dim"],
+    word_mask: Bool[Tensor, "query word"],
+    regions: Float[Tensor, "picture region dim"],
+    region_mask: Bool[Tensor, "picture region"],
+    budget: int = DEFAULT_BUDGET,
+) -> Float[Tensor, "query picture"]:
+    """MaxSim of padded tables; temporaries take at most about `budget` bytes."""
+    mask = None if bool(region_mask.all()) else region_mask
+    return maxsim_codes(Queries.of(words, word_mask), RegionCodes.of(regions, mask), budget)
+
+
+def maxsim_codes(
+    queries: Queries, codes: RegionCodes, budget: int = DEFAULT_BUDGET, bound: bool = False
+) -> Float[Tensor, "query picture"]:
+    """MaxSim of packed queries with packed codes, in float32 (float64 if the codes are).
+
+    With `bound`, codes in bytes give not their score but the most that the exact codes could score:
+    Σ max (q̂ · ĉ) + max|ĉ| Σ|q − q̂| + max|c − ĉ| Σ|q|, after Cauchy and Schwarz.
+    """
+    from saccade.ops.maxsim_launch import can_launch, launch
+
+    if can_launch(queries, codes):
+        return launch(queries, codes, bound)[0]
+    return _tiled(queries, codes, budget, bound)
+
+
+def _tiled(queries: Queries, codes: RegionCodes, budget: int, bound: bool) -> Float[Tensor, "query picture"]:
+    integer = codes.vectors.dtype == torch.int8
+    kind = torch.float64 if codes.vectors.dtype == torch.float64 else torch.float32
+    count = len(queries.words)
+    scores = torch.zeros(len(codes), len(queries), dtype=kind, device=codes.vectors.device)
+    empty = codes.starts.diff() == 0
+    if count == 0 or not len(codes.vectors):
+        return scores.masked_fill_(empty[:, None], -torch.inf).T
+    room = min(budget // 2, _CPU_TILE) if codes.vectors.device.type == "cpu" else budget // 2
+    rows = max(1, room // (4 * (count + codes.dim)))
+    asking = queries.words.to(kind)
+    if integer:
+        asking, word_scale, off, size = queries.to_bytes()
+    asking = asking.T.contiguous()
+    members = queries.members().to(kind)
+    tiles = _tiles(codes, rows)
+    most = max(_rows(codes, *tile) for tile in tiles)  # buffers are used again: new memory is slow
+    table = torch.empty(most, count, dtype=torch.int32 if integer else kind, device=asking.device)
+    exact = torch.empty(
+        0 if codes.vectors.dtype in (kind, torch.int8) else most, codes.dim, dtype=kind, device=asking.device
+    )
+    for first, stop in tiles:
+        tile = codes.part(first, stop)
+        vectors = tile.vectors if not len(exact) else exact[: len(tile.vectors)].copy_(tile.vectors)
+        (torch._int_mm if integer else torch.mm)(vectors, asking, out=table[: len(vectors)])
+        best = _best(table[: len(vectors)], tile)
+        if integer:
+            best = best * word_scale
+        torch.mm(best, members, out=scores[first:stop])
+    if integer:
+        assert codes.scale is not None
+        scores *= codes.scale[:, None]
+        if bound:
+            assert codes.reach is not None
+            assert codes.error is not None
+            scores += codes.reach[:, None] * off + codes.error[:, None] * size
+    return scores.masked_fill_(empty[:, None], -torch.inf).T
+
+
+def _best(table: Tensor, tile: RegionCodes) -> Tensor:
+    """The best row of each picture, for every word: [picture, word]."""
+    if tile.regions:
+        return table.view(len(tile), tile.regions, -1).amax(dim=1)
+    owner = torch.repeat_interleave(torch.arange(len(tile), device=table.device), tile.starts.diff())
+    least = table.new_zeros(len(tile), table.shape[1])
+    return least.scatter_reduce(0, owner[:, None].expand_as(table), table, "amax", include_self=False)
+
+
+def _rows(codes: RegionCodes, first: int, stop: int) -> int:
+    return (
+        (stop - first) * codes.regions if codes.regions is not None else int(codes.starts[stop] - codes.starts[first])
+    )
+
+
+def _tiles(codes: RegionCodes, rows: int) -> list[tuple[int, int]]:
+    """Cut the pictures so that a tile has at most so many rows, or is a single picture."""
+    if codes.regions is not None:
+        step = max(1, rows // max(1, codes.regions))
+        return [(first, min(first + step, len(codes))) for first in range(0, len(codes), step)]
+    starts, cuts, first = codes.starts.tolist(), [], 0
+    for picture in range(1, len(codes) + 1):
+        if starts[picture] - starts[first] > rows and picture - 1 > first:
+            cuts.append((first, picture - 1))
+            first = picture - 1
+    return [*cuts, (first, len(codes))]

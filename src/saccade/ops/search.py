@@ -1,0 +1,179 @@
+"""Exact search by MaxSim over codes that may be far larger than memory: tile by tile, the best k kept.
+
+With codes in bytes, search can still be exact. A tile's bytes give, for every picture, the most that its exact codes
+could score; only pictures for which that reaches the k-th best exact score found so far are scored again from the exact
+codes. Whatever is left out could not have been among the best: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from saccade.errors import SaccadeError
+from saccade.ops.maxsim import Queries, maxsim_codes
+from saccade.ops.maxsim_launch import can_choose, can_launch, launch, launch_chosen, shape_for
+from saccade.ops.pairwise import DEFAULT_BUDGET
+from saccade.ops.region_codes import RegionCodes
+from saccade.ops.top_k import Ranking, ranked, top_k
+
+_AHEAD = 2  # tiles that are read while another is searched
+_CPU_PICTURES = 4096  # of a tile that is read from disk: some tens of megabytes
+
+
+class CodeSource(Protocol):
+    """Region codes by picture: in memory (`RegionCodes`), or on disk (`saccade.data.CodeStore`)."""
+
+    @property
+    def dim(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def part(self, first: int, stop: int) -> RegionCodes: ...
+
+    def pick(self, pictures: Tensor) -> RegionCodes: ...
+
+
+def search_codes(
+    queries: Queries,
+    codes: CodeSource,
+    k: int = 100,
+    exact: CodeSource | None = None,
+    device: torch.device | str | None = None,
+    budget: int = DEFAULT_BUDGET,
+) -> Ranking:
+    """The k pictures that score best for each query, best first; of equal scores the earlier picture is first.
+
+    `exact`: if `codes` are bytes, the codes they were made from; the ranking is then that of the exact codes.
+    `device`: where to search; codes that lie elsewhere are sent there tile by tile. Scores and tiles of codes take
+    about `budget` bytes each. Words are rounded to the precision of the exact codes, so that every device ranks alike.
+    """
+    if k < 1:
+        raise SaccadeError(f"k is {k}: at least one picture must be asked for")
+    if queries.words.shape[1] != codes.dim:
+        raise SaccadeError(f"the words have {queries.words.shape[1]} dimensions, the codes {codes.dim}")
+    if exact is not None and (len(exact), exact.dim) != (len(codes), codes.dim):
+        raise SaccadeError(
+            f"the codes in bytes ({len(codes):,} pictures of {codes.dim} dimensions) were not made from the exact ones "
+            f"({len(exact):,} of {exact.dim})"
+        )
+    place = torch.device(device) if device is not None else _home(codes)
+    queries = _rounded(queries.to(place), codes if exact is None else exact)
+    found: Ranking | None = None
+    for first, tile in stream(codes, _pictures(queries, codes, place, budget), place):
+        if exact is None:
+            best = _best(queries, tile, k, first, budget)
+        else:
+            best = _certain(queries, tile, exact, k, first, found, budget)
+        found = best if found is None else found.join(best, k)
+    if found is None:
+        nothing = torch.zeros(len(queries), 0, device=place)
+        return Ranking(nothing, nothing.long())
+    return Ranking(found.scores[:, : len(codes)], found.indices[:, : len(codes)])
+
+
+def stream(codes: CodeSource, step: int, device: torch.device) -> Iterator[tuple[int, RegionCodes]]:
+    """Tiles of `step` pictures on a device, the next ones read by other threads meanwhile."""
+    firsts = range(0, len(codes), step)
+    if isinstance(codes, RegionCodes) and codes.vectors.device == device:
+        for first in firsts:
+            yield first, codes.part(first, min(first + step, len(codes)))
+        return
+    from saccade.vision.ahead import ahead  # here: a search of memory reads nothing ahead
+
+    copies = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def read(first: int) -> tuple[int, RegionCodes, torch.cuda.Event | None]:
+        tile = codes.part(first, min(first + step, len(codes)))
+        if copies is None:
+            tile.vectors.view(torch.int8).view(-1)[
+                ::4096
+            ].sum()  # touch every page: the disk is read here, in the thread
+            return first, tile, None
+        with torch.cuda.stream(copies):
+            sent = tile.pinned().to(device, non_blocking=True)
+            return first, sent, copies.record_event()
+
+    tiles = ahead(read, firsts, _AHEAD, _AHEAD)
+    try:
+        for first, tile, arrived in tiles:
+            if arrived is not None:
+                torch.cuda.current_stream(device).wait_event(arrived)
+                tile.used_by(torch.cuda.current_stream(device))
+            yield first, tile
+    finally:
+        tiles.close()
+
+
+def _best(queries: Queries, tile: RegionCodes, k: int, first: int, budget: int) -> Ranking:
+    if can_launch(queries, tile):
+        scores, peaks = launch(queries, tile)
+        return top_k(scores, k, first, peaks, shape_for(tile).pictures)
+    return top_k(maxsim_codes(queries, tile, budget), k, first)
+
+
+def _certain(
+    queries: Queries, tile: RegionCodes, exact: CodeSource, k: int, first: int, found: Ranking | None, budget: int
+) -> Ranking:
+    """The best k of a tile of bytes by their exact scores, leaving out what cannot be among the best k of all."""
+    if can_launch(queries, tile):
+        most, peaks = launch(queries, tile, bound=True)
+        guess = top_k(most, k, first, peaks, shape_for(tile).pictures)
+    else:
+        most = maxsim_codes(queries, tile, budget, bound=True)
+        guess = top_k(most, k, first)
+    if found is None or found.scores.shape[1] < k:  # the exact scores of a first guess say how good is good enough
+        found = _scored(queries, exact, guess.indices, k, budget)
+    least = found.scores[:, k - 1 :] if found.scores.shape[1] >= k else found.scores.new_full((1, 1), -torch.inf)
+    return _scored(queries, exact, _listed(most >= least, first), k, budget)
+
+
+def _listed(chosen: Bool[Tensor, "query picture"], first: int) -> Int[Tensor, "query choice"]:
+    """The numbers of each query's pictures, filled up with −1."""
+    query, picture = chosen.nonzero(as_tuple=True)
+    counts = query.bincount(minlength=len(chosen))
+    rank = torch.arange(len(query), device=chosen.device) - (counts.cumsum(0) - counts)[query]
+    listed = torch.full((len(chosen), int(counts.max())), -1, device=chosen.device)
+    listed[query, rank] = picture + first
+    return listed
+
+
+def _scored(queries: Queries, exact: CodeSource, listed: Int[Tensor, "query choice"], k: int, budget: int) -> Ranking:
+    """Rank the listed pictures of each query by their exact scores."""
+    place = listed.device
+    if not listed.shape[1]:
+        return Ranking(torch.zeros(listed.shape, device=place), listed)
+    if isinstance(exact, RegionCodes) and exact.vectors.device == place and can_choose(queries, exact):
+        return ranked(launch_chosen(queries, exact, listed), listed, k, listed >= 0)
+    pictures, places = torch.unique(listed.clamp(min=0), return_inverse=True)  # any query's, each read once
+    scores = maxsim_codes(queries, _picked(exact, pictures, place), budget)
+    return ranked(scores.float().gather(1, places), listed, k, listed >= 0)
+
+
+def _picked(codes: CodeSource, pictures: Tensor, device: torch.device) -> RegionCodes:
+    return codes.pick(pictures.to(_home(codes))).to(device)
+
+
+def _pictures(queries: Queries, codes: CodeSource, device: torch.device, budget: int) -> int:
+    """How many pictures make a tile."""
+    step = budget // (4 * max(1, len(queries)))
+    if isinstance(codes, RegionCodes) and codes.vectors.device == device:
+        return max(1, step)
+    if device.type == "cpu":
+        return max(1, min(step, _CPU_PICTURES))
+    some = codes.part(0, min(len(codes), 64))  # as large as the others, or nearly
+    each = max(1, some.vectors.nbytes // max(1, len(some)))
+    return max(1, min(step, budget // ((_AHEAD + 1) * each)))
+
+
+def _home(codes: CodeSource) -> torch.device:
+    return codes.vectors.device if isinstance(codes, RegionCodes) else torch.device("cpu")
+
+
+def _rounded(queries: Queries, codes: CodeSource) -> Queries:
+    kind = codes.part(0, 0).vectors.dtype
+    return queries.to(kind).to(torch.float32) if kind in (torch.float16, torch.bfloat16) else queries

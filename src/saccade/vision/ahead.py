@@ -1,0 +1,44 @@
+"""Work done ahead by a few threads: in order, and never more than so many results waiting."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+FEWEST, MOST = 2, 8  # threads that open pictures
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def ahead(
+    work: Callable[[Item], Result], items: Iterable[Item], workers: int, most: int
+) -> Generator[Result, None, None]:
+    """`map(work, items)` with `workers` threads, at most `most` results ahead of whoever takes them.
+
+    Close the iterator when leaving early: what has not begun is then dropped. Decoding pictures lets go of Python's
+    lock, so threads are enough, and nothing is copied between processes. Without workers, nothing is done ahead.
+    """
+    if not workers:
+        yield from map(work, items)
+        return
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="ahead")
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > most:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def openers() -> int:
+    """How many threads should open pictures: one for each core that this process may use, within reason."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(max(cores, FEWEST), MOST)
