@@ -12,6 +12,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 TORCH := torch==2.13.0
+# PyTorch for CUDA brings its own; without a GPU its interpreter runs the kernels in the tests.
+TRITON := triton==3.9.0
 
 # Each line of a recipe is a shell of its own, so $$SECONDS is the time that line took.
 say = echo "── $(1)"
@@ -61,4 +63,5 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(call say,$(VENV): $$(grep -c '^[^#].*==' requirements.lock) packages from requirements.lock (once; one to two minutes)); \
 	[ -x "$(BIN)/python" ] || "$(PYTHON)" -m venv "$(VENV)"; \
 	$(PIP) install --no-compile -r requirements.lock; \
+	[ "$$(uname)" != Linux ] || $(BIN)/python -c 'import triton' 2>/dev/null || $(PIP) install --no-compile $(TRITON); \
 	$(PIP) install --no-deps --no-build-isolation -e .; touch "$@"; $(took)

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.ops.kernels import have_triton
+from saccade.ops.kernels import kernels_wanted
 from saccade.ops.region_codes import RegionCodes
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def can_launch(queries: Queries, codes: RegionCodes) -> bool:
     """On a GPU with Triton: codes of half precision or bytes, short enough for shared memory."""
     if codes.vectors.device.type != "cuda" and not _EVERYWHERE:
         return False
-    if codes.vectors.dtype not in KERNEL_DTYPES or not len(codes) or not len(queries.words) or not have_triton():
+    if codes.vectors.dtype not in KERNEL_DTYPES or not len(codes) or not len(queries.words) or not kernels_wanted():
         return False
     from saccade.ops.kernels.maxsim import MOST_WORDS
     from saccade.ops.kernels.maxsim_wide import MOST_WIDE

@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.ops.kernels import have_triton
+from saccade.ops.kernels import kernels_wanted
 from saccade.ops.kernels.tuning import LONGEST
 from saccade.ops.pairwise_cpu import EPSILON as EPSILON
 from saccade.ops.pairwise_cpu import similarity_on_cpu
@@ -61,7 +61,7 @@ def attended_similarity(
 ) -> Float[Tensor, "item other"]:
     """The similarity of every query item with every context item; temporaries take at most about `budget` bytes.
 
-    On a GPU with Triton, kernels do it (`ops/kernels`), in float32 whatever the vectors' precision.
+    On a GPU with Triton, kernels can do it (`ops/kernels`), in float32 whatever the vectors' precision.
     """
     arguments = (queries, query_mask, context, context_mask, form, budget, _product_dtype(queries))
     if queries.is_cuda and _suits_kernels(queries, context, form):
@@ -121,7 +121,7 @@ def pool(
 def _suits_kernels(queries: Tensor, context: Tensor, form: AttentionForm) -> bool:
     longest = max(queries.shape[1], context.shape[1])
     suits = queries.dtype != torch.float64 and queries.dtype == context.dtype and 0 < longest <= LONGEST
-    return suits and form.slope <= 1 and have_triton()
+    return suits and form.slope <= 1 and kernels_wanted()
 
 
 def _product_dtype(like: Tensor) -> torch.dtype:

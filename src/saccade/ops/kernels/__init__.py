@@ -9,8 +9,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from functools import cache
+
+
+def kernels_wanted() -> bool:
+    """Whether a GPU should use them: with SACCADE_KERNELS=1, until they have been measured on one."""
+    return os.environ.get("SACCADE_KERNELS", "0") == "1" and have_triton()
 
 
 @cache
@@ -22,4 +28,4 @@ def have_triton() -> bool:
     return False
 
 
-__all__ = ["have_triton"]
+__all__ = ["have_triton", "kernels_wanted"]
