@@ -52,7 +52,6 @@ class SgaeConfig:
     dictionary: bool = True  # False: the LSTMs look at the nodes as the convolutions left them
     entries: int = 10_000  # of the dictionary
     entry_spread: float = 0.0  # how far entries start apart; 0: all between 0 and 0.01, as in the released code
-    entries_from: Literal["random", "nodes"] = "random"  # nodes: of sentences, in the first lesson through D
     dictionary_rate: float = 1.0  # how fast it learns beside the rest; the paper has 0.02 once it comes from sentences
     fusion: Literal["paper", "released"] = "paper"  # released: what is seen, and D's reading of it, are looked at apart
     fusion_norm: bool = False  # layer normalisation of what is fused, which a high learning rate needs
@@ -219,21 +218,11 @@ class Sgae(Listener):
 
     def start_lesson(self, images: RegionBatch, texts: TextBatch, owner: Int[Tensor, " text"]) -> CaptionState:
         stage = "pictures" if self._settled else self.stage
-        if stage == "pictures":
-            if self.training:
-                self.lessons += 1
-            return super().start_lesson(images, texts, owner)
         if self.training:
-            if stage == "dictionary" and self.config.entries_from == "nodes":
-                self._fill_dictionary(texts)
             self.lessons += 1
+        if stage == "pictures":
+            return super().start_lesson(images, texts, owner)
         return self.start_reading(texts, images.select(owner), stage == "dictionary")
-
-    def _fill_dictionary(self, texts: TextBatch) -> None:
-        """Once, before the first lesson through it."""
-        if int(self.lessons) == self.config.sentence_steps and texts.graph is not None:
-            nodes = self.read_graph(texts.graph)
-            self.dictionary.start_from(nodes.vectors[nodes.mask])
 
     # What is said
 

@@ -18,8 +18,7 @@ def read_out(asked: Float[Tensor, "*item dim"], entries: Float[Tensor, "entry di
 class Dictionary(nn.Module):
     """D: entries that learn what is said of what, whatever they are asked from: a sentence or a picture.
 
-    They start between 0 and 0.01, nearly alike, and take long to part; with a `spread` they differ from the start, and
-    entries that `start_from` what will be asked can give it back from the start.
+    They start between 0 and 0.01, nearly alike, and take long to part; with a `spread` they differ from the start.
     """
 
     def __init__(self, count: int, dim: int, spread: float = 0.0) -> None:
@@ -29,10 +28,3 @@ class Dictionary(nn.Module):
 
     def forward(self, asked: Float[Tensor, "*item dim"]) -> Float[Tensor, "*item dim"]:
         return read_out(asked, self.entries)
-
-    @torch.no_grad()
-    def start_from(self, items: Float[Tensor, "item dim"]) -> None:
-        """Entries are items drawn from these, each once as long as there are enough."""
-        rounds = -(-len(self.entries) // max(1, len(items)))
-        order = torch.cat([torch.randperm(len(items), device=items.device) for _ in range(rounds)])
-        self.entries.copy_(items[order[: len(self.entries)]])

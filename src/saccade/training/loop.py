@@ -79,9 +79,13 @@ class Loop:
         self.optimiser = make_optimiser(config, model)
         self._module, self._optimiser = fabric.setup(LossModule(model), self.optimiser)
         self.average = RunningAverage(model, config.average) if config.average else None
-        self.recorded: RecordedSteps | None = None
-        if config.recorded and fabric.device.type == "cuda" and fabric.world_size == 1:
-            self.recorded = RecordedSteps(self._gradient, list(model.parameters()))
+        self.recorded = self._recorder()
+
+    def _recorder(self) -> RecordedSteps | None:
+        """On one GPU; several exchange gradients while they are made, which is not recorded."""
+        if not self.config.recorded or self.fabric.device.type != "cuda" or self.fabric.world_size > 1:
+            return None
+        return RecordedSteps(self._gradient, list(self.model.parameters()))
 
     @property
     def result(self) -> nn.Module:
