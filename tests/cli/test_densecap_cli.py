@@ -55,6 +55,19 @@ def test_a_photo_becomes_a_table_a_picture_and_json(model: Path, photo: Path, tm
     assert Image.open(tmp_path / "out.png").width > 500
 
 
+def test_a_broken_photo_does_not_stop_the_others(model: Path, photo: Path, tmp_path: Path) -> None:
+    (tmp_path / "album").mkdir()
+    photo.rename(tmp_path / "album" / "whole.png")
+    (tmp_path / "album" / "half.png").write_bytes((tmp_path / "album" / "whole.png").read_bytes()[:300])
+    words = ["densecap", tmp_path / "album", "--model", model, "--json", tmp_path / "out.json"]
+    result = CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
+    assert result.exit_code == 2
+    assert "half.png" in result.stderr
+    assert "1 of 2 pictures could not be read" in result.stderr
+    (facts,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert facts["photo"].endswith("whole.png")
+
+
 def test_what_the_model_doubts_is_not_told(model: Path, photo: Path, tmp_path: Path) -> None:
     run(photo, "--model", model, "-o", tmp_path / "out.png", "--json", tmp_path / "out.json", "--least", 0.999)
     assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))[0]["regions"] == []

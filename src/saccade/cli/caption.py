@@ -21,6 +21,7 @@ from saccade.cli.decoding_options import (
     chosen_decoding,
 )
 from saccade.cli.device import Device
+from saccade.cli.faults import report_broken
 from saccade.errors import SaccadeError
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from saccade.data.broken import Broken
 
 SHOWN = 40  # pictures in the table where a file has them all
-BROKEN_SHOWN = 10
 
 
 def caption(
@@ -141,18 +141,6 @@ def caption(
     for line in drawings.finish():
         typer.echo(line)
     report_broken(broken, total)
-
-
-def report_broken(broken: Sequence[Broken], total: int) -> None:
-    """What could not be read, one sentence each, and the exit code that says so."""
-    for one in broken[:BROKEN_SHOWN]:
-        typer.echo(f"error: {one.reason}", err=True)
-    if len(broken) > BROKEN_SHOWN:
-        typer.echo(f"error: and {len(broken) - BROKEN_SHOWN:,} more", err=True)
-    if broken:
-        if total > 1:
-            typer.echo(f"{len(broken):,} of {total:,} pictures could not be read", err=True)
-        raise typer.Exit(2)
 
 
 def _table(told: Sequence[Captioned], score: str) -> Table:

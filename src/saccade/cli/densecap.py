@@ -12,11 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from saccade.cli.device import Device
+from saccade.cli.faults import report_broken
 from saccade.cli.region_drawings import MANY, ONE, listed_photos, save_drawings, tell_where
 
 if TYPE_CHECKING:
     from PIL import Image
 
+    from saccade.data.broken import Broken
     from saccade.explain.regions import RegionPicture
     from saccade.tasks import DensePhrase
 
@@ -53,7 +55,7 @@ def densecap(
     """Find the parts of a photo that are worth a phrase, and say one of each.
 
     The score is how sure the model is that a box holds something to speak of; boxes that overlap a surer one are left
-    out.
+    out. A photo that cannot be read is told on standard error; the others are described, and the exit code is 2.
 
     Example: saccade densecap holiday.jpg --model runs/densecap -o phrases.png --json phrases.json
     """
@@ -68,16 +70,17 @@ def densecap(
     check_writable(out, json_file)
     speaker = load_model(model, DenseCap).to(device)
     decoding = DecodingConfig(how="beam" if beam > 1 else "greedy", beam=beam, longest=16)
-    told = tell(speaker, files, top, least, decoding)
+    told, broken = tell(speaker, files, top, least, decoding)
     console = Console()
     for photo in told:
         console.print(photo.table())
-    if json_file is not None:
+    if json_file is not None and told:
         write_json(json_file, [photo.facts(str(model)) for photo in told])
         typer.echo(f"the phrases are in {json_file}")
-    if out is not None:
+    if out is not None and told:
         save_drawings([photo.drawing for photo in told], out, 0)
         tell_where(out, len(told))
+    report_broken(broken, len(files))
 
 
 class ToldPhoto:
@@ -109,18 +112,20 @@ class ToldPhoto:
         return table
 
 
-def tell(model: Any, files: list[Path], top: int, least: float, decoding: Any) -> list[ToldPhoto]:
-    """The phrases of each photo."""
+def tell(model: Any, files: list[Path], top: int, least: float, decoding: Any) -> tuple[list[ToldPhoto], list[Broken]]:
+    """The phrases of each photo, and what could not be read."""
     from saccade.progress import progress_bar
     from saccade.tasks import describe
-    from saccade.vision import open_picture
 
     found: list[ToldPhoto] = []
+    broken: list[Broken] = []
     side = ONE if len(files) == 1 else MANY
     with progress_bar("describing") as bar:
         for start in range(0, len(files), BATCH):
-            part = files[start : start + BATCH]
-            pictures = [open_picture(file) for file in part]
+            part, pictures = _opened(files[start : start + BATCH], broken)
+            bar(len(found) + len(broken), len(files))
+            if not part:
+                continue
             described = describe(model, _pixels(pictures, model.config.size), top, decoding)
             phrases = [[region for region in regions if region.score >= least] for regions in described]
             sizes = [picture.size for picture in pictures]
@@ -129,8 +134,23 @@ def tell(model: Any, files: list[Path], top: int, least: float, decoding: Any) -
             found += [
                 ToldPhoto(*told) for told in zip(part, sizes, phrases, map(_draw, pictures, phrases, part), strict=True)
             ]
-            bar(len(found), len(files))
-    return found
+            bar(len(found) + len(broken), len(files))
+    return found, broken
+
+
+def _opened(files: list[Path], broken: list[Broken]) -> tuple[list[Path], list[Image.Image]]:
+    """The files that hold pictures, and these; the others join the broken ones."""
+    from saccade.data.broken import Broken
+    from saccade.errors import SaccadeError
+    from saccade.vision import open_picture
+
+    read: dict[Path, Image.Image] = {}
+    for file in files:
+        try:
+            read[file] = open_picture(file)
+        except SaccadeError as error:
+            broken.append(Broken(file.name, str(file), str(error)))
+    return list(read), list(read.values())
 
 
 def _pixels(pictures: list[Image.Image], size: int) -> Any:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+
+if TYPE_CHECKING:
+    from saccade.data.broken import Broken
+
+BROKEN_SHOWN = 10
 
 
 def report_faults(console: Console, path: Path, faults: Sequence[str], most: int) -> None:
@@ -19,3 +25,15 @@ def report_faults(console: Console, path: Path, faults: Sequence[str], most: int
         console.print(escape(f"{path}: {count} problem{'s' if len(faults) > 1 else ''}"))
         raise typer.Exit(2)
     console.print(escape(f"{path}: no problems"))
+
+
+def report_broken(broken: Sequence[Broken], total: int) -> None:
+    """What could not be read, one sentence each, and the exit code that says so."""
+    for one in broken[:BROKEN_SHOWN]:
+        typer.echo(f"error: {one.reason}", err=True)
+    if len(broken) > BROKEN_SHOWN:
+        typer.echo(f"error: and {len(broken) - BROKEN_SHOWN:,} more", err=True)
+    if broken:
+        if total > 1:
+            typer.echo(f"{len(broken):,} of {total:,} pictures could not be read", err=True)
+        raise typer.Exit(2)
