@@ -88,7 +88,7 @@ def test_stages_come_in_order_and_reach_their_players(vocabulary: Vocabulary, co
         loss.backward()  # type: ignore[no-untyped-call]
         reached = {name.split(".")[0] for name, weight in model.named_parameters() if weight.grad is not None}
         assert reached == PLAYERS[lesson], lesson
-        assert all(np.isfinite(float(value)) for value in figures.values())
+        assert all(np.isfinite(value.detach().item()) for value in figures.values())
     assert {"policy_loss", "reward", "said_words", "sentence_loss"} == set(figures)
 
 
