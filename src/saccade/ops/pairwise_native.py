@@ -65,7 +65,8 @@ def native_similarity(
     numbers = budget // queries.element_size() // cores
     wide = min(_QUERIES, max(1, numbers // (4 * queries.shape[-1])))
     tall = min(_CONTEXT, max(1, numbers // (4 * wide)))
-    asking, asked = sorted_items(queries, query_mask, wide, _FULL), sorted_items(context, context_mask, tall, _FULL)
+    asking = sorted_items(queries, query_mask, wide, _FULL, native.lanes)
+    asked = sorted_items(context, context_mask, tall, _FULL)
     ready: list[Context] = []
     on_every_core(partial(_prepare, asked, cuts, native, ready) for cuts in _bundles(asked.cuts, tall))
     table = asking.vectors.new_empty(len(asked.order), len(asking.order))

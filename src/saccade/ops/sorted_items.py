@@ -62,15 +62,16 @@ class SortedItems:
         return found, there
 
 
-def sorted_items(vectors: Tensor, mask: Tensor, limit: int, full: float) -> SortedItems:
-    """In groups of at most `limit` vectors; from a share `full` of that on, a group may end early."""
+def sorted_items(vectors: Tensor, mask: Tensor, limit: int, full: float, together: int = 1) -> SortedItems:
+    """In groups of at most `limit` vectors; from a share `full` of that on, a group may end early. Where only the limit
+    ends it, it has a multiple of `together` items if it can."""
     places = torch.arange(1, mask.shape[1] + 1)
     lengths, order = (mask * places).amax(dim=1).sort(descending=True, stable=True)  # the last real part counts
     alike = bool((lengths[:1] == lengths[-1:]).all())
-    return SortedItems(vectors.contiguous(), mask, order, list(_cuts(lengths.tolist(), limit, full)), alike)
+    return SortedItems(vectors.contiguous(), mask, order, list(_cuts(lengths.tolist(), limit, full, together)), alike)
 
 
-def _cuts(lengths: Sequence[int], limit: int, full: float) -> Iterator[Cut]:
+def _cuts(lengths: Sequence[int], limit: int, full: float, together: int) -> Iterator[Cut]:
     """Groups of at most `limit` vectors (or one item); a large one ends where shorter items begin: less padding."""
     start = 0
     while start < len(lengths):
@@ -79,6 +80,9 @@ def _cuts(lengths: Sequence[int], limit: int, full: float) -> Iterator[Cut]:
             if lengths[stop] < lengths[stop - 1] and (stop - start) * longest > limit * full:
                 break
             stop += 1
+        else:
+            if stop < len(lengths):
+                stop -= (stop - start) % together if stop - start > together else 0
         yield slice(start, stop), longest
         start = stop
 

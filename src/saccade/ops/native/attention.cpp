@@ -9,6 +9,9 @@
 #include <cstdint>
 #include <cstring>
 #include <vector>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #if defined(__AVX512F__)
 constexpr int LANES = 16, ROWS = 6;  // ROWS x COLUMNS sums, a row of vectors and a number fit the registers
@@ -39,6 +42,9 @@ static inline Vec load_some(const float* place, int count) {
 static inline void store_some(float* place, Vec value, int count) { std::memcpy(place, &value, sizeof(float) * count); }
 
 static inline Vec root(Vec value) {
+#if defined(__AVX512F__)
+    return (Vec)_mm512_sqrt_ps((__m512)value);  // of a loop over lanes GCC makes two halves, put together in memory
+#endif
     Vec result = value;
     for (int lane = 0; lane < LANES; ++lane) result[lane] = std::sqrt(value[lane]);
     return result;
@@ -72,31 +78,32 @@ struct Form {
     inline Vec weight(Vec score, Vec scale) const { return exponential(clipped(score, slope) * scale); }
 };
 
-// The weights' quadratic form, COLUMNS queries at once. `gram` is the lower triangle of a Gram matrix with all but its
+// The weights' quadratic form, WIDE queries at once. `gram` is the lower triangle of a Gram matrix with all but its
 // diagonal doubled, [part, height]; weights [height, COLUMNS] are zero beyond the parts; height is a multiple of ROWS.
+template <int WIDE>
 static inline void quadratic(const float* gram, const float* weights, Size parts, Size height, Vec (&squared)[COLUMNS]) {
-    for (int c = 0; c < COLUMNS; ++c) squared[c] = broadcast(0.0f);
+    for (int c = 0; c < WIDE; ++c) squared[c] = broadcast(0.0f);
     for (Size top = 0; top < parts; top += ROWS) {
-        Vec sum[ROWS][COLUMNS] = {};
+        Vec sum[ROWS][WIDE] = {};
         for (Size part = top; part < parts; ++part) {
             const float *row = gram + part * height + top, *value = weights + part * COLUMNS * LANES;
 #pragma GCC unroll 8
             for (int r = 0; r < ROWS; ++r)
 #pragma GCC unroll 8
-                for (int c = 0; c < COLUMNS; ++c) sum[r][c] += row[r] * load(value + c * LANES);
+                for (int c = 0; c < WIDE; ++c) sum[r][c] += row[r] * load(value + c * LANES);
         }
 #pragma GCC unroll 8
         for (int r = 0; r < ROWS; ++r)
 #pragma GCC unroll 8
-            for (int c = 0; c < COLUMNS; ++c) squared[c] += sum[r][c] * load(weights + ((top + r) * COLUMNS + c) * LANES);
+            for (int c = 0; c < WIDE; ++c) squared[c] += sum[r][c] * load(weights + ((top + r) * COLUMNS + c) * LANES);
     }
 }
 
-// Of a query's weights (not yet divided by their sum): its cosine with what it found.
+// Of a query's weights (not yet divided by their sum): its cosine with what it found, lengths being at least EPSILON.
 static inline Vec cosine(Vec found, Vec total, Vec squared, Vec norm) {
-    total = at_least(total, TINY);
-    const Vec length = at_least(root(at_least(squared, 0.0f)) / total, EPSILON);
-    return found / (total * at_least(length * norm, EPSILON));
+    const Vec least = at_least(total, TINY) * EPSILON, length = root(at_least(squared, 0.0f));
+    const Vec size = (length > least ? length : least) * norm;
+    return found / (size > least ? size : least);
 }
 
 static inline Size up(Size number, Size multiple) { return (number + multiple - 1) / multiple * multiple; }
@@ -108,15 +115,38 @@ extern "C" void saccade_exponential(const float* values, float* results, Size co
     for (Size place = 0; place + LANES <= count; place += LANES) store(results + place, exponential(load(values + place)));
 }
 
-// scores [other, part, stride], of which the first query * item count, and LANES more, gram [other, part, height], there [other, part] (1 or 0),
-// norm [query, item] -> match [other, query, item]
+// One context item and WIDE queries of LANES items, from `scores` (of the first part and query, `items` and `stride`
+// apart) and the scales of the parts -> match [query, item], `some` of the lanes
+template <int WIDE>
+static inline void attend(
+    const Form& form, const float* scores, const float* scales, const float* gram, const float* there, const float* norm,
+    float* match, float* weights, Size parts, Size items, Size stride, int some) {
+    Vec found[WIDE] = {}, total[WIDE] = {}, squared[COLUMNS];
+    for (Size part = 0; part < parts; ++part) {
+        const Vec scale = load(scales + part * LANES);
+#pragma GCC unroll 8
+        for (int c = 0; c < WIDE; ++c) {
+            const Vec score = load(scores + part * stride + c * items);
+            const Vec weight = form.weight(score, scale) * there[part];
+            found[c] += weight * score;
+            total[c] += weight;
+            store(weights + (part * COLUMNS + c) * LANES, weight);
+        }
+    }
+    quadratic<WIDE>(gram, weights, parts, up(parts, ROWS), squared);
+    for (int c = 0; c < WIDE; ++c)
+        store_some(match + c * items, cosine(found[c], total[c], squared[c], load_some(norm + c * items, some)), some);
+}
+
+// scores [other, part, stride], of which the first query * item count, and LANES more, gram [other, part, height],
+// there [other, part] (1 or 0), norm [query, item] -> match [other, query, item]
 extern "C" void saccade_attend(
     const float* scores, const float* gram, const float* there, const float* norm, float* match,
     Size others, Size parts, Size queries, Size items, Size stride, int norm_kind, float slope, float sharpness) {
     const Form form{norm_kind, slope, sharpness};
     const Size height = up(parts, ROWS);
     std::vector<float> scales(parts * LANES), weights(height * COLUMNS * LANES, 0.0f);
-    for (Size other = 0; other < others; ++other, scores += parts * stride, match += queries * items) {
+    for (Size other = 0; other < others; ++other) {
         for (Size item = 0; item < items; item += LANES) {
             const int some = int(items - item < LANES ? items - item : LANES);
             for (Size part = 0; part < parts; ++part) {
@@ -126,28 +156,20 @@ extern "C" void saccade_attend(
                 store(&scales[part * LANES], form.scale(sum));
             }
             for (Size query = 0; query < queries; query += COLUMNS) {
-                const int wide = int(queries - query < COLUMNS ? queries - query : COLUMNS);
-                Vec found[COLUMNS] = {}, total[COLUMNS] = {}, squared[COLUMNS];
-                for (Size part = 0; part < parts; ++part) {
-                    const Vec scale = load(&scales[part * LANES]);
-                    const float* score = scores + part * stride + query * items + item;
-                    const float real = there[other * parts + part];
-#pragma GCC unroll 8
-                    for (int c = 0; c < COLUMNS; ++c) {
-                        const Vec here = load(score + (c < wide ? c : 0) * items);
-                        const Vec weight = form.weight(here, scale) * real;
-                        found[c] += weight * here;
-                        total[c] += weight;
-                        store(&weights[(part * COLUMNS + c) * LANES], weight);
-                    }
-                }
-                quadratic(gram + other * parts * height, weights.data(), parts, height, squared);
-                for (int c = 0; c < wide; ++c) {
-                    const Size place = (query + c) * items + item;
-                    store_some(match + place, cosine(found[c], total[c], squared[c], load_some(norm + place, some)), some);
+                const Size place = query * items + item;
+                const auto go = [&](auto loop) {
+                    loop(form, scores + place, scales.data(), gram, there, norm + place, match + place, weights.data(),
+                         parts, items, stride, some);
+                };
+                switch (queries - query) {
+                    case 1: go(attend<1>); break;
+                    case 2: go(attend<2>); break;
+                    case 3: go(attend<3>); break;
+                    default: go(attend<COLUMNS>);
                 }
             }
         }
+        scores += parts * stride, gram += parts * height, there += parts, match += queries * items;
     }
 }
 
@@ -289,7 +311,7 @@ struct Blocks {
         }
         for (Size word = 0; word < words; word += COLUMNS) {
             Vec squared[COLUMNS];
-            quadratic(region_gram, &of_words[word / COLUMNS * height * COLUMNS * LANES], parts, height, squared);
+            quadratic<COLUMNS>(region_gram, &of_words[word / COLUMNS * height * COLUMNS * LANES], parts, height, squared);
             for (int c = 0; c < COLUMNS && word + c < words; ++c) {
                 const Size place = ((word + c) * blocks + block) * LANES;
                 store(word_match + place, cosine(load(&found[(word + c) * LANES]), load(&word_total[(word + c) * LANES]),
