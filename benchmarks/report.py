@@ -45,6 +45,11 @@ against two things measured beside it, each by the best of its times (rows of pa
 
 *Difference* is the largest of a sample of scores to the same computed in float64 from vectors that nothing has rounded.
 *Memory* is the peak on top of the inputs. Pictures have 36 regions, captions 8 to 18 words.
+
+On a CPU with a C++ compiler, what follows the product of SCAN and GSMN runs in loops of our own
+(`src/saccade/ops/native`). They are compiled once, in a second or two, and kept in Saccade's cache: here before
+anything is timed, elsewhere for the first table that takes a core two seconds or more. `SACCADE_NATIVE=1` compiles
+them for any table, `SACCADE_NATIVE=0` leaves all to PyTorch, which gives the same scores to rounding.
 """
 
 

@@ -70,6 +70,19 @@ def test_a_tile_holds_what_the_budget_allows() -> None:
     assert len({w for _, _, w in score.seen}) > 3  # short sentences are cut short
 
 
+def test_sentences_stay_together_as_far_as_they_are_alike() -> None:
+    images, texts = codes(20, 30)
+    score = Bilinear()
+    with torch.no_grad():
+        expected = score(images, texts)
+        score.seen.clear()
+        found = all_pairs(score, images, texts, (), lambda r, w: r * w, 40_000, together=4)
+    torch.testing.assert_close(found, expected)
+    assert any(t >= 4 for _, t, _ in score.seen)
+    assert all(t < 4 or t % 4 == 0 for _, t, _ in score.seen)
+    assert all(i * t * 4 * w * 8 <= 40_000 for i, t, w in score.seen)
+
+
 class Memory(TorchDispatchMode):
     """The bytes of all tensors that were made within the block and are still there; and the most there ever were."""
 

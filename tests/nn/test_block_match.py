@@ -8,7 +8,9 @@ from torch import Tensor
 
 from saccade.batch import ImageCode, TextCode
 from saccade.nn import block_match
+from saccade.nn.block_match import block_cosines, with_grams
 from saccade.ops import AttentionForm, attention_weights
+from saccade.ops.native.attention import native_attention
 
 FORM = AttentionForm("clipped_l2", 20.0, 0.1)
 
@@ -60,3 +62,31 @@ def test_vectors_of_zeros_have_finite_gradients() -> None:
     for gradient in (regions.grad, words.grad):
         assert gradient is not None
         assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize(("parts", "longest"), [(7, 9), (13, 4), (1, 1)])
+def test_compiled_loops_find_the_same_cosines(monkeypatch: pytest.MonkeyPatch, parts: int, longest: int) -> None:
+    """More sentences than a vector has lanes, pictures and sentences of all lengths and one with nothing in it."""
+    monkeypatch.setenv("SACCADE_NATIVE", "1")
+    draw = torch.Generator().manual_seed(1)
+    region_mask = torch.arange(parts) < torch.randint(1, parts + 1, (5, 1), generator=draw)
+    word_mask = torch.arange(longest) < torch.randint(1, longest + 1, (21, 1), generator=draw)
+    region_mask[2], word_mask[4] = False, False
+    regions = torch.randn(5, parts, 24, generator=draw, dtype=torch.float64)
+    words = torch.randn(21, longest, 24, generator=draw, dtype=torch.float64)
+    images, texts = ImageCode(regions, region_mask), TextCode(words, word_mask)
+    known = block_match(images, texts, 4, FORM)
+    native = native_attention(FORM, torch.float32, 0)
+    if native is None:  # no compiler
+        return
+    images, texts = images.to(dtype=torch.float32), texts.to(dtype=torch.float32)
+    with_products = (
+        ImageCode(with_grams(images.regions, region_mask, 4), region_mask),
+        TextCode(with_grams(texts.words, word_mask, 4), word_mask),
+    )
+    plain = block_match(images, texts, 4, FORM)
+    for codes in ((images, texts), with_products):
+        found = block_cosines(*codes, 4, 24, native)
+        for ours, rounded, exact in zip(found, (plain.words, plain.regions), (known.words, known.regions), strict=True):
+            assert (ours - exact).abs().max() <= 2 * (rounded - exact).abs().max() + 1e-6
+            torch.testing.assert_close(ours.double(), exact, rtol=0, atol=1e-5)

@@ -100,6 +100,7 @@ def test_padding_never_changes_a_similarity(form: AttentionForm) -> None:
 @pytest.mark.parametrize("learning", [True, False])
 def test_tiles_stay_within_the_budget(monkeypatch: pytest.MonkeyPatch, learning: bool) -> None:
     """The largest score tensor of any tile times the stated number of temporaries is at most the budget."""
+    monkeypatch.setenv("SACCADE_NATIVE", "0")  # for those see test_native_attention.py
     largest = 0
 
     def watch(module: ModuleType, name: str) -> None:

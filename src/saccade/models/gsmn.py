@@ -33,8 +33,9 @@ from saccade.nn import (
     likeness_weights,
     to_themselves,
 )
-from saccade.nn.block_match import with_grams
+from saccade.nn.block_match import block_cosines, with_grams
 from saccade.ops import AttentionForm, pool
+from saccade.ops.native.attention import NativeAttention, native_attention
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,13 @@ class Gsmn(FragmentMatcher):
         return replace(code, links=(texts.adjacency() | itself) & texts.mask[:, :, None])
 
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+        native = self._native(images, texts)
+
         def tile(images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-            return self._compare(images, texts)[1]
+            if native is None:
+                return self._compare(images, texts)[1]
+            words, regions = block_cosines(images, texts, self.config.blocks, self.config.dim, native)
+            return self._score(words, regions, images, texts)
 
         seen, read = self.visual_graph(images), self.textual_graph(texts)  # once for every item, not for every pair
         if not torch.is_grad_enabled():
@@ -105,7 +111,9 @@ class Gsmn(FragmentMatcher):
                 seen = replace(seen, regions=with_grams(seen.regions, seen.mask, self.config.blocks))
                 read = replace(read, words=with_grams(read.words, read.mask, self.config.blocks))
         budget = self.config.budget_mb << 20
-        return all_pairs(tile, seen, read, self.parameters(), self._floats_per_pair, budget, cpu_tile=24 << 20)
+        together = 1 if native is None else native.lanes
+        size = self._floats_per_pair if native is None else self._graph_floats
+        return all_pairs(tile, seen, read, self.parameters(), size, budget, cpu_tile=24 << 20, together=together)
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         seen, read = self.visual_graph(images), self.textual_graph(texts)
@@ -144,19 +152,40 @@ class Gsmn(FragmentMatcher):
         """Node level, then structure level, then the sum of both graphs: all pairs, or picture p with sentence p."""
         with full_precision(images.regions):
             match = block_match(images, texts, self.config.blocks, self.form, every_pair, self.config.dim)
-            score = match.words.new_zeros(())
-            if self.config.graphs != "textual":
-                score = score + self.visual(match.regions, images.mask, images.links)
-            if self.config.graphs != "visual":
-                nodes = match.words.transpose(0, 1) if every_pair else match.words  # graph by graph
-                links = None if texts.links is None else texts.links[..., None]  # one weight for all kernels
-                of_texts = self.textual(nodes, texts.mask, links)
-                score = score + (of_texts.T if every_pair else of_texts)
-            return match, score
+            return match, self._score(match.words, match.regions, images, texts, every_pair)
+
+    def _score(
+        self,
+        words: Float[Tensor, "image text word block"],
+        regions: Float[Tensor, "image text region block"],
+        images: ImageCode,
+        texts: TextCode,
+        every_pair: bool = True,
+    ) -> Float[Tensor, "image text"]:
+        score = words.new_zeros(())
+        if self.config.graphs != "textual":
+            score = score + self.visual(regions, images.mask, images.links)
+        if self.config.graphs != "visual":
+            nodes = words.transpose(0, 1) if every_pair else words  # graph by graph
+            links = None if texts.links is None else texts.links[..., None]  # one weight for all kernels
+            of_texts = self.textual(nodes, texts.mask, links)
+            score = score + (of_texts.T if every_pair else of_texts)
+        return score
+
+    def _native(self, images: ImageCode, texts: TextCode) -> NativeAttention | None:
+        """Loops of our own, on a CPU and where nothing has to be remembered for a gradient."""
+        regions, words = images.regions, texts.words
+        if regions.device.type != "cpu" or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+            return None
+        work = 4.0 * images.mask.numel() * texts.mask.numel() * self.config.dim
+        return native_attention(self.form, torch.promote_types(regions.dtype, words.dtype), work)
 
     def _floats_per_pair(self, regions: int, words: int) -> int:
-        blocks, hidden = int(self.config.blocks), int(self.config.hidden)
-        return 8 * blocks * regions * words + 3 * (blocks + 2 * hidden) * (regions + words)
+        blocks = int(self.config.blocks)
+        return 8 * blocks * regions * words + self._graph_floats(regions, words)
+
+    def _graph_floats(self, regions: int, words: int) -> int:
+        return 3 * (int(self.config.blocks) + 2 * int(self.config.hidden)) * (regions + words)
 
 
 @cache

@@ -30,13 +30,15 @@ def all_pairs(
     floats_per_pair: Callable[[int, int], int],
     budget: int = DEFAULT_BUDGET,
     cpu_tile: int = SMALL,
+    together: int = 1,
 ) -> Float[Tensor, "image text"]:
     """The table of scores, where `score` may hold `floats_per_pair(regions, words)` numbers for each pair of a tile.
 
     Sentences are sorted by length and tiles cut to their longest, so that little of a large table is padding. While a
     gradient is wanted and the whole table would not fit the budget, a tile keeps nothing for the backward pass and is
     computed again there. `weights` has all that `score` learns, and may have more: nothing else but the codes gets a
-    gradient. On a CPU, and without gradients, every core takes tiles of its own, of about `cpu_tile` bytes.
+    gradient. On a CPU, and without gradients, every core takes tiles of its own, of about `cpu_tile` bytes,
+    with `together` sentences or a multiple of that.
     """
     regions, element = images.regions.shape[1], images.regions.element_size()
 
@@ -49,7 +51,7 @@ def all_pairs(
     if on_cores:
         budget = min(cpu_tile, budget // torch.get_num_threads())
     lengths, order = texts.mask.sum(dim=1).sort(descending=True, stable=True)
-    columns = _columns(lengths.tolist(), len(images), lambda words: max(1, budget // size(words)))
+    columns = _columns(lengths.tolist(), len(images), lambda words: max(1, budget // size(words)), together)
     codes = images, texts.select(order)
     if on_cores:
         table = _table_on_cores(score, *codes, columns)
@@ -62,13 +64,16 @@ def all_pairs(
     return table[:, order.argsort()]
 
 
-def _columns(lengths: Sequence[int], images: int, pairs_that_fit: Callable[[int], int]) -> list[list[Tile]]:
+def _columns(
+    lengths: Sequence[int], images: int, pairs_that_fit: Callable[[int], int], together: int = 1
+) -> list[list[Tile]]:
     """Tiles for sentences of these lengths, the longest first."""
     columns, start = [], 0
     while start < len(lengths):
         pairs = pairs_that_fit(lengths[start])
         alike = sum(length >= ALIKE * lengths[start] for length in lengths[start:])
         wide = max(1, min(alike, max(int(pairs**0.5), pairs // images)))
+        wide = max(wide // together * together, min(wide, together))
         tall = max(1, pairs // wide)
         some = slice(start, start + wide), lengths[start]
         columns.append([(slice(row, row + tall), *some) for row in range(0, images, tall)])

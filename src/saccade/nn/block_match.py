@@ -10,6 +10,7 @@ from torch import Tensor
 
 from saccade.batch import ImageCode, TextCode
 from saccade.ops import EPSILON, AttentionForm, attention_weights
+from saccade.ops.native.attention import NativeAttention
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,21 @@ def block_match(
     of_words, weights = _ask(words, texts.mask, regions, images.mask, seen, form, every_pair)
     of_regions, _ = _ask(regions, images.mask, words, texts.mask, read, form, every_pair)
     return BlockMatch(weights, of_words, of_regions.transpose(0, 1) if every_pair else of_regions)
+
+
+def block_cosines(
+    images: ImageCode, texts: TextCode, blocks: int, dim: int, native: NativeAttention
+) -> tuple[Float[Tensor, "image text word block"], Float[Tensor, "image text region block"]]:
+    """The cosines of `block_match` of every pair, in loops of our own; the weights are nowhere written down."""
+    regions, words = (
+        (vectors[..., :dim] * mask[..., None]).view(*mask.shape, blocks, -1)
+        for vectors, mask in ((images.regions, images.mask), (texts.words, texts.mask))
+    )
+    seen, read = (
+        _grams(vectors.transpose(1, 2), known[..., dim:])
+        for vectors, known in ((regions, images.regions), (words, texts.words))
+    )
+    return native.block_cosines(regions, seen, images.mask, words, read, texts.mask)
 
 
 def with_grams(

@@ -3,21 +3,25 @@
 A core takes some queries and multiplies them with one tile of the context after the other. It goes through the scores
 in slices that stay in its cache, and writes over them and over the same memory again. Two things need not be done: the
 softmax's sum cancels in the cosine (only its ε wants to know it, and gets it from a row of ones below the Gram matrix),
-and where a normaliser keeps the scores within ±1 the exponential needs no maximum.
+and where a normaliser keeps the scores within ±1 the exponential needs no maximum. For such normalisers and float32,
+a loop of our own goes through the scores once instead (`ops/pairwise_native.py`), if it is compiled or worth it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saccade.ops.cores import on_every_core
+from saccade.ops.native.attention import SAFE, native_attention
+from saccade.ops.pairwise_native import native_similarity
+from saccade.ops.sorted_items import Cut, SortedItems, pool_cosines, sorted_items
 
 if TYPE_CHECKING:
     from saccade.ops.pairwise import AttentionForm
@@ -27,28 +31,7 @@ _CONTEXT = 2304  # context vectors of a tile, and
 _QUERIES = 800  # queries: enough for the product to run at full speed
 _FULL = 0.25  # of those: from here on a group of items may end early
 _SLICE = 400 << 10  # bytes of scores that are worked on at once: three such fit a core's cache
-_SAFE = 30.0  # λ up to which the square of a sum of exp(±λ) is a float32
-
-Cut = tuple[slice, int]  # some items in the order of length, and the length of the longest
-
-
-@dataclass(frozen=True)
-class _Items:
-    """One side, and its items sorted by length: the longest first."""
-
-    vectors: Float[Tensor, "item part dim"]
-    mask: Bool[Tensor, "item part"]
-    order: Int[Tensor, " item"]
-    cuts: list[Cut]
-    sorted: bool  # their own order is that of length: a slice takes them without a copy
-
-    def take(self, cut: Cut) -> tuple[Float[Tensor, "some part dim"], Bool[Tensor, "some part"], bool]:
-        """Vectors with zeros for padding, where they are real, and whether all are."""
-        place, longest = cut
-        chosen = place if self.sorted else self.order[place]
-        vectors, there = self.vectors[chosen, :longest], self.mask[chosen, :longest]
-        whole = bool(there.all())
-        return (vectors if whole else vectors.masked_fill(~there[..., None], 0.0)), there, whole
+_LEAST = 1e-20  # weights sum up to more, or there was nothing to weigh
 
 
 @dataclass(frozen=True)
@@ -81,11 +64,15 @@ def similarity_on_cpu(
 ) -> Float[Tensor, "item other"]:
     """For `choice="attend"`. Temporaries of all cores together take at most about `budget` bytes, not counted what the
     context brings: a copy of it if its items differ in length, and its Gram matrices."""
+    work = 2.0 * query_mask.numel() * context_mask.numel() * queries.shape[-1]
+    native = native_attention(form, queries.dtype, work)
+    if native is not None:
+        return native_similarity(queries, query_mask, context, context_mask, form, native, budget)
     cores = torch.get_num_threads()
     numbers = budget // queries.element_size() // cores
     wide = min(_QUERIES, max(1, numbers // (4 * queries.shape[-1])))  # a quarter for the queries' own vectors
     tall = min(_CONTEXT, max(1, numbers // (4 * wide)))
-    asking, asked = _items(queries, query_mask, wide), _items(context, context_mask, tall)
+    asking, asked = sorted_items(queries, query_mask, wide, _FULL), sorted_items(context, context_mask, tall, _FULL)
     ready: list[_Asked] = []
     on_every_core(partial(_prepare, asked, cut, ready) for cut in asked.cuts)
     table = queries.new_empty(len(context), len(queries))
@@ -96,33 +83,13 @@ def similarity_on_cpu(
     return table.T[asking.order.argsort()][:, asked.order.argsort()]
 
 
-def _items(vectors: Tensor, mask: Tensor, limit: int) -> _Items:
-    places = torch.arange(1, mask.shape[1] + 1)
-    lengths, order = (mask * places).amax(dim=1).sort(descending=True, stable=True)  # the last real part counts
-    alike = bool((lengths[:1] == lengths[-1:]).all())
-    return _Items(vectors, mask, order, list(_cuts(lengths.tolist(), limit)), alike)
-
-
-def _cuts(lengths: Sequence[int], limit: int) -> Iterator[Cut]:
-    """Groups of at most `limit` vectors (or one item); a large one ends where shorter items begin: less padding."""
-    start = 0
-    while start < len(lengths):
-        longest, stop = max(1, lengths[start]), start + 1
-        while stop < len(lengths) and (stop + 1 - start) * longest <= limit:
-            if lengths[stop] < lengths[stop - 1] and (stop - start) * longest > limit * _FULL:
-                break
-            stop += 1
-        yield slice(start, stop), longest
-        start = stop
-
-
-def _prepare(items: _Items, cut: Cut, ready: list[_Asked]) -> None:
+def _prepare(items: SortedItems, cut: Cut, ready: list[_Asked]) -> None:
     vectors, there, whole = items.take(cut)
     gram = torch.cat([torch.bmm(vectors, vectors.mT), vectors.new_ones(len(vectors), 1, cut[1])], dim=1)
     ready.append(_Asked(cut[0], vectors.flatten(0, 1), gram, None if whole else there))
 
 
-def _ask(items: _Items, cut: Cut, context: Sequence[_Asked], form: AttentionForm, table: Tensor) -> None:
+def _ask(items: SortedItems, cut: Cut, context: Sequence[_Asked], form: AttentionForm, table: Tensor) -> None:
     """Into the table: the similarities of some query items with some context items."""
     if not context:
         return
@@ -163,9 +130,9 @@ def _tile(
         total.copy_(last)
         torch.sum(product.mul_(weights), dim=1, out=squared)  # |a|² = αᵀGα
     found, total, squared = sums
-    total.clamp_(min=torch.finfo(total.dtype).tiny)
+    total.clamp_(min=_LEAST)
     length = squared.clamp_(min=0).sqrt_().div_(total).clamp_(min=EPSILON).mul_(asking.norm).clamp_(min=EPSILON)
-    return _pool(found.div_(total.mul_(length)), asking.absent, form)
+    return pool_cosines(found.div_(total.mul_(length)), asking.absent, form)
 
 
 def _of_shape(buffers: list[Tensor], which: int, shape: Sequence[int]) -> Tensor:
@@ -199,30 +166,10 @@ def _weigh(
             size = size.sqrt_() if name.endswith("l2") else size
             scale = size.add_(EPSILON).reciprocal_().mul_(form.sharpness)
         torch.mul(raw, scale, out=weight)
-    if not name.endswith(("l1", "l2", "softmax")) or abs(form.sharpness) > _SAFE:  # else scores are within ±λ
+    if not name.endswith(("l1", "l2", "softmax")) or abs(form.sharpness) > SAFE:  # else scores are within ±λ
         if there is not None:
             weight.masked_fill_(~there, torch.finfo(weight.dtype).min)
         weight.sub_(weight.amax(dim=1, keepdim=True))
     weight.exp_()
     if there is not None:
         weight.mul_(there)
-
-
-def _pool(
-    match: Float[Tensor, "other query item"], absent: Bool[Tensor, "query item"] | None, form: AttentionForm
-) -> Float[Tensor, "other item"]:
-    """As `pool` does, in place: cosines are within ±1."""
-    if form.pool == "max":
-        return (match if absent is None else match.masked_fill_(absent, -torch.inf)).amax(dim=1)
-    if form.pool == "logsumexp":
-        sharp = match.mul_(form.pool_sharpness)
-        if abs(form.pool_sharpness) > _SAFE:
-            sharp = sharp if absent is None else sharp.masked_fill_(absent, -torch.inf)
-            return torch.logsumexp(sharp, dim=1).div_(form.pool_sharpness)
-        match = sharp.exp_()
-    total = (match if absent is None else match.masked_fill_(absent, 0.0)).sum(dim=1)
-    if form.pool == "logsumexp":
-        return total.log_().div_(form.pool_sharpness)
-    if form.pool == "mean":
-        total.div_(match.shape[1] if absent is None else (~absent).sum(dim=0).clamp(min=1))
-    return total

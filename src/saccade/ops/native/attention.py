@@ -1,0 +1,130 @@
+"""The loops of `attention.cpp`, called with tensors: contiguous float32 on a CPU."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from saccade.ops.native import native_library
+
+if TYPE_CHECKING:
+    from saccade.ops.pairwise import AttentionForm
+
+EPSILON = 1e-8
+SAFE = 30.0  # λ up to which the square of a sum of exp(±λ) is a float32
+NORMS = {"clipped_l2": 2, "l2": 2, "clipped_l1": 1, "l1": 1}
+
+
+@dataclass(frozen=True)
+class NativeAttention:
+    """One form of attention in compiled loops."""
+
+    library: ctypes.CDLL
+    norm: int
+    slope: float
+    sharpness: float
+
+    @property
+    def lanes(self) -> int:
+        """Pairs that are worked on at once; scores need so many numbers of spare room behind them."""
+        return int(self.library.saccade_lanes())
+
+    def triangle(self, gram: Float[Tensor, "*item part part"]) -> Float[Tensor, "*item part height"]:
+        """What αᵀGα needs of a Gram matrix: its lower half, counted twice beside the diagonal."""
+        rows = int(self.library.saccade_rows())
+        return F.pad(_twice(gram), (0, -gram.shape[-1] % rows)).contiguous()
+
+    def match(
+        self,
+        scores: Float[Tensor, "other*part column"],
+        first: int,
+        triangle: Float[Tensor, "other part height"],
+        there: Float[Tensor, "other part"],
+        query_norm: Float[Tensor, "query item"],
+    ) -> Float[Tensor, "other query item"]:
+        """R_j of every query, its cosine with what it finds: of those whose columns begin with the `first`."""
+        match = scores.new_empty(len(there), *query_norm.shape)
+        self.library.saccade_attend(
+            ctypes.c_void_p(scores.data_ptr() + first * scores.element_size()),
+            *_places((triangle, there, query_norm, match)),
+            *map(ctypes.c_int64, (*there.shape, *query_norm.shape, scores.stride(0))),
+            *self._form(),
+        )
+        return match
+
+    def block_cosines(
+        self,
+        regions: Float[Tensor, "image part block few"],
+        seen: Float[Tensor, "image block part part"],
+        region_mask: Bool[Tensor, "image part"],
+        words: Float[Tensor, "text word block few"],
+        read: Float[Tensor, "text block word word"],
+        word_mask: Bool[Tensor, "text word"],
+    ) -> tuple[Float[Tensor, "image text word block"], Float[Tensor, "image text part block"]]:
+        """Both ways, with the Gram matrices of either side; padding has zeros in all of them."""
+        (images, parts, blocks, width), texts = regions.shape, len(words)
+        pictures = [regions, self.triangle(seen), _lengths(regions), region_mask.float()]
+        of_words, of_regions = words.new_zeros(images, *words.shape[:3]), words.new_empty(images, texts, parts, blocks)
+        last = (word_mask * torch.arange(1, word_mask.shape[1] + 1)).amax(dim=1)
+        for start in range(0, texts, self.lanes):
+            some = slice(start, start + self.lanes)
+            count = max(1, int(last[some].max()))
+            group = words[some, :count], _twice(read[some, :, :count, :count]), word_mask[some, :count]
+            sentences = [self._packed(group[0]), *map(self._by_lane, (group[1], _lengths(group[0]), group[2].float()))]
+            found = [words.new_empty(images, nodes, blocks, self.lanes) for nodes in (count, parts)]
+            self.library.saccade_block_match(
+                *_places([tensor.contiguous() for tensor in pictures] + sentences + found),
+                *map(ctypes.c_int64, (images, parts, count, blocks, width)),
+                *self._form(),
+            )
+            here = len(group[0])
+            of_words[:, some, :count] = found[0][..., :here].permute(0, 3, 1, 2)
+            of_regions[:, some] = found[1][..., :here].permute(0, 3, 1, 2)
+        return of_words, of_regions
+
+    def _by_lane(self, values: Float[Tensor, "item ..."]) -> Float[Tensor, "... lane"]:
+        missing = self.lanes - len(values)
+        return F.pad(values, (*(0, 0) * (values.ndim - 1), 0, missing)).movedim(0, -1).contiguous()
+
+    def _packed(
+        self, words: Float[Tensor, "text word block few"]
+    ) -> Float[Tensor, "block word//columns few columns lane"]:
+        columns = int(self.library.saccade_columns())
+        spread = self._by_lane(F.pad(words, (0, 0, 0, 0, 0, -words.shape[1] % columns)))
+        return spread.view(-1, columns, *spread.shape[1:]).permute(2, 0, 3, 1, 4).contiguous()
+
+    def _form(self) -> tuple[ctypes.c_int, ctypes.c_float, ctypes.c_float]:
+        return ctypes.c_int(self.norm), ctypes.c_float(self.slope), ctypes.c_float(self.sharpness)
+
+
+def native_attention(form: AttentionForm, dtype: torch.dtype, work: float) -> NativeAttention | None:
+    """For forms that keep scores within ±λ, in float32, where so many operations are worth it; else None."""
+    if dtype != torch.float32 or form.normaliser not in NORMS or form.choice != "attend" or abs(form.sharpness) > SAFE:
+        return None
+    library = native_library(work)
+    if library is None:
+        return None
+    slope = form.slope if form.normaliser.startswith("clipped") else 1.0
+    return NativeAttention(library, NORMS[form.normaliser], slope, form.sharpness)
+
+
+def _places(tensors: Sequence[Tensor]) -> list[ctypes.c_void_p]:
+    assert all(tensor.is_contiguous() and tensor.dtype == torch.float32 for tensor in tensors)
+    return [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
+
+
+def _twice(gram: Float[Tensor, "*item part part"]) -> Float[Tensor, "*item part part"]:
+    parts = gram.shape[-1]
+    return gram * torch.full((parts, parts), 2.0).tril_(-1).fill_diagonal_(1.0)
+
+
+def _lengths(vectors: Float[Tensor, "*item block few"]) -> Float[Tensor, "*item block"]:
+    lengths: Tensor = torch.linalg.vector_norm(vectors, dim=-1)
+    return lengths.clamp(min=EPSILON)
