@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.batch import Batch
+from saccade.errors import SaccadeError
 from saccade.tasks.task import Figures
 
 Loss = tuple[Tensor, Figures]
@@ -104,6 +105,12 @@ class RecordedSteps:
             parameter.grad = None  # a gradient that is made inside belongs to the recording
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="relaxed"):
-            loss, figures = self.gradient(with_tensors(batch, inputs), step)
+        try:  # relaxed: other threads may go on with their work meanwhile
+            with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="relaxed"):
+                loss, figures = self.gradient(with_tensors(batch, inputs), step)
+        except RuntimeError as error:
+            first = (str(error).strip().splitlines() or [""])[0]
+            raise SaccadeError(
+                f"step {step + 1} could not be recorded ({first}): recorded=false does without"
+            ) from error
         return Recording(graph, inputs, loss.detach(), figures, [parameter.grad for parameter in self.parameters])
