@@ -25,7 +25,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 HEIGHTS = [  # a room may import its own height and what is lower: see docs/design.md
-    {"errors", "version", "progress"},
+    {"errors", "version", "progress", "ahead"},
     {"files"},
     {"config", "weights_file", "package_files", "plain_pickle"},
     {"batch"},

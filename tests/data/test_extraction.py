@@ -18,11 +18,11 @@ from company_eye import CompanyEye, save_photos, spoil
 from PIL import Image
 from toy_pictures import folder_bytes
 
+from saccade.ahead import ahead
 from saccade.data import FeatureStore
 from saccade.data.extraction import extract
 from saccade.errors import SaccadeError
 from saccade.vision import load_eye
-from saccade.vision.ahead import ahead
 
 Photos = list[tuple[str, Path]]
 

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from saccade.errors import SaccadeError
-from saccade.training.sampler import BatchSampler, batches, epoch_order
+from saccade.training.sampler import BatchSampler, epoch_order
 
 PINNED = [3, 2, 1, 8, 6, 0, 7, 4, 5, 9]
 
@@ -50,28 +48,3 @@ def test_too_few_items_and_uneven_shares_are_refused() -> None:
         BatchSampler(12, 128, seed=0)
     with pytest.raises(SaccadeError, match="batch_size must be a multiple of the 3 devices, not 128"):
         BatchSampler(1000, 128, seed=0, world_size=3)
-
-
-@pytest.mark.parametrize("ahead", [0, 1, 3, 50])
-def test_batches_come_in_order_and_never_more_than_asked_ahead(ahead: int) -> None:
-    made: list[int] = []
-
-    def make(step: int) -> int:
-        made.append(step)
-        return step
-
-    for count, step in enumerate(batches(make, 4, 20, ahead), start=1):
-        assert step == 3 + count
-        assert len(made) <= count + ahead
-    assert made == list(range(4, 20))
-
-
-def test_a_failure_in_the_background_reaches_the_loop_and_leaves_no_thread() -> None:
-    def make(step: int) -> int:
-        if step == 3:
-            raise SaccadeError("picture 3 is broken")
-        return step
-
-    with pytest.raises(SaccadeError, match="picture 3 is broken"):
-        list(batches(make, 0, 10, ahead=2))
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("batches")]

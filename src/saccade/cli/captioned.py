@@ -62,10 +62,10 @@ def caption_places(
     keep: int | None,
 ) -> Iterator[Captioned | Broken]:
     """Every picture in order; one that cannot be read is told as broken."""
+    from saccade.ahead import ahead
     from saccade.data.broken import Broken
     from saccade.data.prefetch import Opened, Opener
     from saccade.tasks.evaluation import check_features
-    from saccade.vision.ahead import ahead
 
     for store in stores:  # before the first picture, which may take a while
         check_features(captioner.model, name, store.dim, store.eye, store.folder)

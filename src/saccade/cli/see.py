@@ -138,10 +138,10 @@ def look(eye: Eye, files: list[Path]) -> list[Seen]:
     import numpy as np
     from rich.progress import track
 
+    from saccade.ahead import ahead, openers
     from saccade.explain.contact_sheet import MOST
     from saccade.explain.regions import RegionPicture
     from saccade.vision import Eye, open_picture
-    from saccade.vision.ahead import ahead, openers
 
     names_things = type(eye).describe is not Eye.describe
     found: list[Seen] = []

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from saccade.ahead import ahead, openers
 from saccade.batch import RegionBatch
 from saccade.data.broken import BROKEN, Broken, read_broken, write_broken
 from saccade.data.manifest import Manifest
@@ -27,7 +28,6 @@ from saccade.data.subset import RegionSubset
 from saccade.errors import SaccadeError
 from saccade.files import only_one
 from saccade.vision import Eye
-from saccade.vision.ahead import ahead, openers
 
 SHARD_ROWS = 512  # pictures a shard: what is held in memory before it is written
 REST = 10.0  # seconds between two writings of an unfinished shard: what a kill may cost …

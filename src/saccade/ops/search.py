@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from saccade.ahead import ahead
 from saccade.errors import SaccadeError
 from saccade.ops.maxsim import Queries, maxsim_codes
 from saccade.ops.maxsim_launch import can_choose, can_launch, launch, launch_chosen, shape_for
@@ -83,16 +84,12 @@ def stream(codes: CodeSource, step: int, device: torch.device) -> Iterator[tuple
         for first in firsts:
             yield first, codes.part(first, min(first + step, len(codes)))
         return
-    from saccade.vision.ahead import ahead  # here: a search of memory reads nothing ahead
-
     copies = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def read(first: int) -> tuple[int, RegionCodes, torch.cuda.Event | None]:
         tile = codes.part(first, min(first + step, len(codes)))
         if copies is None:
-            tile.vectors.view(torch.int8).view(-1)[
-                ::4096
-            ].sum()  # touch every page: the disk is read here, in the thread
+            tile.vectors.view(torch.int8).view(-1)[::4096].sum()  # every page: the disk is read here, in the thread
             return first, tile, None
         with torch.cuda.stream(copies):
             sent = tile.pinned().to(device, non_blocking=True)

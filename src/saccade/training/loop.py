@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+from saccade.ahead import ahead
 from saccade.errors import SaccadeError
 from saccade.tasks.task import Figures, PreparedTask, Task
 from saccade.training.average import RunningAverage
@@ -22,7 +23,7 @@ from saccade.training.folder import RunFolder
 from saccade.training.logs import RunLog
 from saccade.training.ranks import from_every_rank, mean_over_ranks, on_rank_zero
 from saccade.training.recorded import RecordedSteps
-from saccade.training.sampler import BatchSampler, batches
+from saccade.training.sampler import BatchSampler
 from saccade.training.schedule import learning_rate
 from saccade.training.seeds import kept_random_state, random_state
 
@@ -99,7 +100,8 @@ class Loop:
         if self._out_of_patience(progress):
             return True
         make = lambda step: self.task.batch(self.sampler.indices(step))  # noqa: E731
-        with closing(batches(make, progress.step, self.total_steps, config.prefetch)) as upcoming:
+        steps = range(progress.step, self.total_steps)
+        with closing(ahead(make, steps, min(config.prefetch, 1), config.prefetch)) as upcoming:
             for batch in upcoming:
                 figures = self._update(batch, progress.step)
                 progress.step += 1

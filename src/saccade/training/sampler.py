@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any
-
 import numpy as np
 
 from saccade.errors import SaccadeError
@@ -46,24 +43,3 @@ class BatchSampler:
         share = len(batch) // self.world_size
         own: list[int] = batch[self.rank * share : (self.rank + 1) * share].tolist()
         return own
-
-
-def batches(make: Callable[[int], Any], start: int, stop: int, ahead: int) -> Generator[Any, None, None]:
-    """`make(step)` for each step, up to `ahead` of them in the making by one background thread, always in order."""
-    if ahead == 0:
-        yield from map(make, range(start, stop))
-        return
-    from collections import deque
-    from concurrent.futures import Future, ThreadPoolExecutor
-
-    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches")
-    waiting: deque[Future[Any]] = deque()
-    try:
-        for step in range(start, stop):
-            waiting.append(pool.submit(make, step))
-            if len(waiting) > ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

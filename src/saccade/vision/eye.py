@@ -22,9 +22,9 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
+from saccade.ahead import ahead, openers
 from saccade.batch import RegionBatch
 from saccade.errors import SaccadeError, did_you_mean
-from saccade.vision.ahead import ahead, openers
 from saccade.vision.boxes import check_boxes
 from saccade.vision.pictures import Picture, as_array, ids_of, name_of
 

@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 from tiny_detector import tiny_detector
 
+from saccade.ahead import FEWEST, MOST, ahead, openers
 from saccade.errors import SaccadeError
-from saccade.vision.ahead import FEWEST, MOST, ahead, openers
 from saccade.vision.bottomup import BottomUpEye
 
 
