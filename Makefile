@@ -33,7 +33,7 @@ demo-photos: $(INSTALLED)  ## look at photographs: regions found and named, a se
 	$(BIN)/saccade explain photos/000000214753.jpg "two people ride horses on the beach" --out demo-photos/why.png; $(took)
 	@echo "── open the three pictures in demo-photos/; then your own: $(BIN)/saccade see YOUR.jpg"
 
-test: lint  ## check style and types, then run the tests (four to five minutes)
+test: lint  ## check style and types, then run the tests (about five minutes)
 	@$(call say,pytest on two cores); OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations 5; $(took)
 
 lint: $(INSTALLED)  ## ruff and mypy
@@ -41,7 +41,7 @@ lint: $(INSTALLED)  ## ruff and mypy
 	@$(call say,ruff format --check); $(BIN)/ruff format --check; $(took)
 	@$(call say,mypy); $(BIN)/mypy; $(took)
 
-bench: $(INSTALLED)  ## measure this CPU against official algorithms and its own floor: docs/performance.md (ten minutes)
+bench: $(INSTALLED)  ## measure this CPU against official algorithms and its own floor: docs/performance.md (five minutes)
 	@$(call say,benchmarks on the CPU → docs/performance.md); $(BIN)/python -m benchmarks.cpu; $(took)
 
 docs: $(INSTALLED)  ## build the documentation into site/

@@ -79,6 +79,7 @@ def maxsim_kernel(
         least = float("-inf")
     first = tl.load(words + tl.arange(0, FIRST)[None, :] * DIM + part[:, None])
     best_first = tl.full((PICTURES, FIRST), least, number)
+    best_second, best_third = best_first, best_first  # unless there are so many words
     if SECOND > 0:
         second = tl.load(words + (FIRST + tl.arange(0, SECOND))[None, :] * DIM + part[:, None])
         best_second = tl.full((PICTURES, SECOND), least, number)
@@ -118,39 +119,20 @@ def maxsim_kernel(
         if THIRD > 0:
             best_third = tl.maximum(best_third, score_third)
 
-    total = tl.zeros((PICTURES, QUERIES), tl.float32)
-    total = add_words(total, best_first, owner, word_scale, FIRST, QUERIES, INTEGER, ADDEND)
-    if SECOND > 0:
-        total = add_words(total, best_second, owner + FIRST, word_scale + FIRST, SECOND, QUERIES, INTEGER, ADDEND)
-    if THIRD > 0:
-        after = FIRST + SECOND
-        total = add_words(total, best_third, owner + after, word_scale + after, THIRD, QUERIES, INTEGER, ADDEND)
     finish(
-        total,
-        block,
-        place,
-        there,
-        count,
-        scale,
-        reach,
-        error,
-        word_error,
-        word_reach,
-        scores,
-        peaks,
-        pictures,
-        blocks,
-        queries,
-        PICTURES,
-        QUERIES,
-        INTEGER,
-        BOUND,
-    )
+        best_first, best_second, best_third, owner, word_scale, block, place, there, count, scale, reach, error,
+        word_error, word_reach, scores, peaks, pictures, blocks, queries, FIRST, SECOND, THIRD, PICTURES, QUERIES,
+        INTEGER, BOUND, ADDEND,
+    )  # fmt: skip
 
 
 @triton.jit
 def finish(
-    total,  # [picture, query]
+    best_first,  # [picture, word]
+    best_second,
+    best_third,
+    owner,
+    word_scale,
     block,
     place,
     there,
@@ -165,12 +147,23 @@ def finish(
     pictures,
     blocks,
     queries,
+    FIRST: tl.constexpr,
+    SECOND: tl.constexpr,
+    THIRD: tl.constexpr,
     PICTURES: tl.constexpr,
     QUERIES: tl.constexpr,
     INTEGER: tl.constexpr,
     BOUND: tl.constexpr,
+    ADDEND: tl.constexpr,
 ):
-    """Scale the scores of a block, raise them to their bounds, and store them with the best of them."""
+    """Sum the words of a block, scale the sums, raise them to their bounds, and store them with the best of them."""
+    total = tl.zeros((PICTURES, QUERIES), tl.float32)
+    total = add_words(total, best_first, owner, word_scale, FIRST, QUERIES, INTEGER, ADDEND)
+    if SECOND > 0:
+        total = add_words(total, best_second, owner + FIRST, word_scale + FIRST, SECOND, QUERIES, INTEGER, ADDEND)
+    if THIRD > 0:
+        after = FIRST + SECOND
+        total = add_words(total, best_third, owner + after, word_scale + after, THIRD, QUERIES, INTEGER, ADDEND)
     picture = block * PICTURES + tl.arange(0, PICTURES)
     query = tl.arange(0, QUERIES)
     asked = query < queries

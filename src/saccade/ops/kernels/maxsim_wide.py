@@ -6,7 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from saccade.ops.kernels.maxsim import add_words, finish
+from saccade.ops.kernels.maxsim import finish
 
 MOST_WIDE = 2048  # dimensions, of codes that are chosen
 CHUNK = 64
@@ -84,31 +84,8 @@ def maxsim_wide_kernel(
         if THIRD > 0:
             best_third = tl.maximum(best_third, score_third)
 
-    total = tl.zeros((PICTURES, QUERIES), tl.float32)
-    total = add_words(total, best_first, owner, word_scale, FIRST, QUERIES, INTEGER, ADDEND)
-    if SECOND > 0:
-        total = add_words(total, best_second, owner + FIRST, word_scale + FIRST, SECOND, QUERIES, INTEGER, ADDEND)
-    if THIRD > 0:
-        after = FIRST + SECOND
-        total = add_words(total, best_third, owner + after, word_scale + after, THIRD, QUERIES, INTEGER, ADDEND)
     finish(
-        total,
-        block,
-        place,
-        there,
-        count,
-        scale,
-        reach,
-        error,
-        word_error,
-        word_reach,
-        scores,
-        peaks,
-        pictures,
-        blocks,
-        queries,
-        PICTURES,
-        QUERIES,
-        INTEGER,
-        BOUND,
-    )
+        best_first, best_second, best_third, owner, word_scale, block, place, there, count, scale, reach, error,
+        word_error, word_reach, scores, peaks, pictures, blocks, queries, FIRST, SECOND, THIRD, PICTURES, QUERIES,
+        INTEGER, BOUND, ADDEND,
+    )  # fmt: skip
