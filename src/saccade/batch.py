@@ -6,7 +6,7 @@ changes a result: every model masks exactly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
@@ -24,21 +24,23 @@ for _first in (torch.sqrt, torch.exp, torch.log, torch.tanh):
 
 
 class Batch:
-    """What the batches share: moving between devices, and selecting items along the first axis."""
+    """What the batches share: changing their tensors, moving between devices, selecting items along the first axis."""
+
+    def map(self: Self, change: Callable[[Tensor], Tensor]) -> Self:
+        """The same batch of changed tensors, those in its batches and mappings too, in the order of the fields."""
+
+        def changed(value: Any) -> Any:
+            if isinstance(value, Batch):
+                return value.map(change)
+            if isinstance(value, Mapping):
+                return {name: changed(part) for name, part in value.items()}
+            return change(value) if isinstance(value, Tensor) else value
+
+        return replace(self, **{f.name: changed(getattr(self, f.name)) for f in fields(self)})  # type: ignore[arg-type,type-var]
 
     def to(self: Self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
         """Move to a device; `dtype` applies to the floating-point tensors only."""
-
-        def move(value: Any) -> Any:
-            if isinstance(value, Batch):
-                return value.to(device, dtype)
-            if isinstance(value, Mapping):
-                return {name: move(part) for name, part in value.items()}
-            if not isinstance(value, Tensor):
-                return value
-            return value.to(device=device, dtype=dtype if value.is_floating_point() else None)
-
-        return replace(self, **{f.name: move(getattr(self, f.name)) for f in fields(self)})  # type: ignore[arg-type,type-var]
+        return self.map(lambda value: value.to(device=device, dtype=dtype if value.is_floating_point() else None))
 
     def select(self: Self, index: Sequence[int] | Sequence[bool] | np.ndarray | Tensor | slice) -> Self:
         """The items at `index`, in that order; or, for a mask of booleans, the items where it is True.

@@ -79,7 +79,7 @@ class CaptioningTask(PairTask[CaptioningConfig]):
         """Pictures are varied; from `reward.after` on they are also spoken of, and what was said is judged."""
         assert isinstance(model, Captioner)
         batch = replace(batch, images=vary_images(model, batch.images, self.augmentation))
-        return self.self_critical.speak(model, batch) if self.config.reward.begun(step) else batch
+        return self.self_critical.say(model, batch) if self.config.reward.begun(step) else batch
 
     def recordable(self, model: nn.Module, batch: PairBatch | SpokenBatch, step: int) -> PairBatch | SpokenBatch | None:
         """Captions padded to the longest there is, regions to a multiple of four; unless lessons still change."""

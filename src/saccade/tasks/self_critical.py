@@ -71,7 +71,7 @@ class SelfCritical:
         self.decoding = DecodingConfig(longest=longest + 1, samples=config.samples)
 
     @torch.no_grad()
-    def speak(self, model: Captioner, batch: PairBatch) -> SpokenBatch:
+    def say(self, model: Captioner, batch: PairBatch) -> SpokenBatch:
         """Captions drawn from what the model would say when it is used (dropout is for learning), and their worth."""
         samples, owners = self.config.samples, batch.image_index.tolist()
         training = model.training

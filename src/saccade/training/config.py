@@ -14,7 +14,11 @@ Schedule = Literal["constant", "step", "cosine", "linear"]
 Precision = Literal["fp32", "bf16"]
 
 MAY_CHANGE = frozenset({"epochs", "steps", "patience", "checkpoint_every", "log_every", "prefetch", "recorded"})
-"""Settings that a resumed run may give anew: how long to go on, and what does not touch the weights."""
+"""Settings that a resumed run may give anew: how long to go on, and what does not touch the weights.
+
+`recorded` is among them so that a step that cannot be recorded need not end a run. Recorded batches are padded, so that
+dropout draws other numbers for them: on a GPU, and there alone, a change of it changes the run as another seed would.
+"""
 
 
 @dataclass(frozen=True)

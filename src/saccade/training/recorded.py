@@ -7,8 +7,8 @@ into the tensors that it reads. Random numbers are drawn anew at every replay, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,31 +27,21 @@ MOST = 24  # shapes that are recorded; any further are rare
 
 
 def tensors_of(batch: Batch) -> list[Tensor]:
-    """All tensors of a batch, those of the batches in it among them, in the order of the fields."""
+    """All tensors of a batch, in one order."""
     found: list[Tensor] = []
-    for field in fields(batch):  # type: ignore[arg-type]
-        value = getattr(batch, field.name)
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, Batch):
-            found += tensors_of(value)
+
+    def note(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    batch.map(note)
     return found
 
 
 def with_tensors(batch: Batch, tensors: Sequence[Tensor]) -> Batch:
     """The same batch of other tensors."""
-    return _filled(batch, iter(tensors))
-
-
-def _filled(batch: Batch, tensors: Iterator[Tensor]) -> Batch:
-    new: dict[str, Any] = {}
-    for field in fields(batch):  # type: ignore[arg-type]
-        value = getattr(batch, field.name)
-        if isinstance(value, Tensor):
-            new[field.name] = next(tensors)
-        elif isinstance(value, Batch):
-            new[field.name] = _filled(value, tensors)
-    return replace(batch, **new)  # type: ignore[type-var]
+    given = iter(tensors)
+    return batch.map(lambda _: next(given))
 
 
 @dataclass(frozen=True)
