@@ -16,6 +16,7 @@ import torch
 from benchmarks import timing
 from benchmarks.rows import Growth, Result, Row
 from benchmarks.timing import Run
+from saccade.data import DataConfig
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ class Bench:
 
     device: str = "cpu"
     quick: bool = False
-    flickr8k: tuple[str, str] | None = None  # a store of features and a run trained on them, for recall on photographs
+    photographs: tuple[DataConfig, str] | None = None  # with a model that knows them, for recall
 
     def size(self, full: int, tiny: int) -> int:
         return tiny if self.quick else full

@@ -13,6 +13,7 @@ from benchmarks import timing, wording
 from benchmarks.bench import Bench, Subject, measure
 from benchmarks.report import FOLDER, PAGE, write_page
 from benchmarks.rows import Result, Results
+from saccade.data import DataConfig
 from saccade.errors import SaccadeError
 
 
@@ -27,7 +28,8 @@ def main(
     if options.threads:
         torch.set_num_threads(options.threads)
     chosen = {name: subjects[name] for name in options.only or subjects}
-    bench = Bench(device, options.quick, tuple(options.flickr8k) if options.flickr8k else None)
+    photographs = (DataConfig("flickr8k", options.flickr8k), options.model) if options.flickr8k else None
+    bench = Bench(device, options.quick, photographs)
     out = Path(options.out)
     machine = timing.machine(device)
     print(" · ".join(f"{value} {name}" if name == "threads" else f"{name} {value}" for name, value in machine.items()))
@@ -68,9 +70,7 @@ def _parser(kind: str, subjects: Mapping[str, Subject], minutes: float, about: s
     parser.add_argument("--out", default=str(FOLDER / f"{kind}.json"), help="where the results go")
     parser.add_argument("--no-page", action="store_true", help="leave docs/performance.md as it is")
     parser.add_argument(
-        "--flickr8k",
-        nargs=2,
-        metavar=("STORE", "RUN"),
-        help="compare recalls on these features of Flickr8k, as seen by this run; on synthetic pairs if not given",
+        "--flickr8k", type=Path, metavar="ROOT", help="compare recalls on these photos; on synthetic pairs if not given"
     )
+    parser.add_argument("--model", default="scan-flickr8k", help="that sees and reads them")
     return parser

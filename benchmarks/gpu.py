@@ -1,6 +1,6 @@
 """Everything that is measured on a GPU, in about four minutes of an H200:
 
-    python -m benchmarks.gpu [--only scan search] [--flickr8k STORE RUN]
+    python -m benchmarks.gpu [--only scan search] [--flickr8k ROOT]
 
 Results go to docs/performance/gpu.json and from there to docs/performance.md; with --only, the others stay.
 """

@@ -29,7 +29,7 @@ ABOUT = """\
 $ make bench                                          # this machine's CPU: up to ten minutes
 $ python -m benchmarks.gpu                            # a GPU: about four minutes
 $ python -m benchmarks.gpu --only scan search         # parts of it; the other rows stay as they were
-$ python -m benchmarks.gpu --flickr8k STORE RUN       # recalls on photographs instead of synthetic pairs
+$ python -m benchmarks.gpu --flickr8k data/flickr8k   # recalls on photographs instead of synthetic pairs
 $ python -m benchmarks.report                         # this page again, from docs/performance/*.json
 ```
 

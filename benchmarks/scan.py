@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -14,11 +13,11 @@ from benchmarks.official import scan_loop
 from benchmarks.problems import FORMS, Problem, largest_difference, part_of, problem, scan
 from benchmarks.rows import Row, Target
 from benchmarks.timing import product
-from saccade.data import DataConfig, open_split
+from saccade.data import DataConfig
 from saccade.metrics import CUTOFFS, WAYS, recall
 from saccade.models import Matcher, load_model
 from saccade.ops import attended_similarity_reference
-from saccade.tasks.evaluation import encode_all_images, encode_all_texts
+from saccade.tasks.evaluation import SplitForModels, encode_all_images, encode_all_texts
 
 MIB = 1 << 20
 SLOW, FLOOR, EXACT = Target("speedup", "≥", 150), Target("times_floor", "≤", 2), Target("difference", "≤", 1e-5)
@@ -42,8 +41,8 @@ def gpu(bench: Bench) -> Iterator[Case]:
         for dtype, wanted in targets.items():
             run = partial(table, bench, direction, 1000, 5000, dtype, 2048 * MIB, wanted)
             yield Case(f"SCAN {direction}, {_named(dtype)}", run)
-    if bench.flickr8k is not None:
-        yield Case("recall@K on Flickr8k, bfloat16 codes", partial(recalls_on_photos, bench, *bench.flickr8k))
+    if bench.photographs is not None:
+        yield Case("recall@K on Flickr8k, bfloat16 codes", partial(recalls_on_photos, bench, *bench.photographs))
     else:
         for direction in FORMS:
             yield Case(f"recall@K, SCAN {direction}, bfloat16 codes", partial(recalls, bench, direction))
@@ -139,13 +138,13 @@ def recalls(bench: Bench, direction: str) -> Row:
 
 
 @torch.no_grad()
-def recalls_on_photos(bench: Bench, store: str, run: str) -> Row:
-    """The dev split of Flickr8k, seen and read by a trained model."""
-    model = load_model(run, Matcher).to(bench.device).eval()
-    data = open_split(DataConfig("store", Path(store)), "dev")
+def recalls_on_photos(bench: Bench, source: DataConfig, name: str) -> Row:
+    """A dev split, seen and read by a trained model."""
+    model = load_model(name, Matcher).to(bench.device).eval()
+    data = SplitForModels(source, "dev").seen_by(model, name)
     images, texts = encode_all_images(model, data), encode_all_texts(model, data.texts)
     given = Problem(images, texts, texts.mask.sum(dim=1).tolist(), torch.from_numpy(data.image_of_text))
-    return compared(given, lambda given: model.similarity(given.images, given.texts), f"{model.name}, dev split")
+    return compared(given, lambda given: model.similarity(given.images, given.texts), f"{name}, dev split")
 
 
 def compared(given: Problem, similarity: Callable[[Problem], Tensor], what: str) -> Row:

@@ -19,6 +19,7 @@ from benchmarks.problems import FORMS, largest_difference, part_of, problem, sca
 from benchmarks.report import write_page
 from benchmarks.rows import Growth, Results, Row, Target
 from benchmarks.scan import official, plainly
+from saccade.data import DataConfig
 from saccade.data.captions import CAPTIONS, Caption, write_captions
 from saccade.data.store import StoreWriter
 from toy_runs import DIM, IMAGES, SENTENCES, make_features, make_run
@@ -81,7 +82,7 @@ def test_recalls_are_compared_on_a_store_as_a_run_sees_it(tmp_path: Path) -> Non
             writer.append(str(image), draw.normal(size=(3, DIM)).astype(np.float32), np.zeros((3, 4), np.float32))
     said = enumerate(SENTENCES[: 2 * IMAGES])
     write_captions(store / CAPTIONS, [Caption(str(place // 2), text, "dev") for place, text in said])
-    bench = replace(QUICK, flickr8k=(str(store), str(run)))
+    bench = replace(QUICK, photographs=(DataConfig("store", store), str(run)))
     [case] = [case for case in gpu.SUBJECTS["scan"](bench) if "Flickr8k" in case.name]
     row = case.measure()
     assert isinstance(row, Row)

@@ -23,7 +23,7 @@ from saccade.ops import AttentionForm, attended_similarity, attended_similarity_
 from saccade.ops.kernels import similarity  # noqa: E402
 from saccade.ops.kernels.autograd import kernel_similarity  # noqa: E402
 from saccade.ops.kernels.similarity import attention_tiles, pack_context, pack_queries, query_match  # noqa: E402
-from saccade.ops.kernels.tuning import Tiling, tiling_for, tune  # noqa: E402
+from saccade.ops.kernels.tuning import Tiling  # noqa: E402
 from saccade.ops.pairwise import attention  # noqa: E402
 
 FORMS = [
@@ -79,16 +79,6 @@ def test_the_table_and_its_gradient_are_those_of_the_plain_form(form: AttentionF
         torch.testing.assert_close(mine.double(), right, rtol=1e-4, atol=5e-5)
 
 
-@pytest.mark.parametrize("described", [False, True], ids=["pointers", "descriptors"])
-def test_scores_made_inside_the_kernel_give_the_same_table(described: bool) -> None:
-    inputs = problem()
-    tiling = replace(SMALL, depth=16, fused=True, described=described)
-    form = AttentionForm(sharpness=4.0)
-    found = kernel_similarity(*inputs, form, torch.float16, tiling)
-    expected = attended_similarity_reference(*cleared(*inputs), form)
-    torch.testing.assert_close(found.double(), expected, rtol=0, atol=5e-3)
-
-
 def test_reduced_precision_stays_near() -> None:
     inputs = problem(torch.float16)
     form = AttentionForm(sharpness=4.0)
@@ -133,18 +123,3 @@ def test_matches_and_weights_for_those_who_go_on() -> None:
             columns = [asked.bins.starts[b] + p for b, p in zip(bin_, places, strict=True)]
             parts = [int(asked.bins.source[b, p]) % context.shape[1] for b, p in zip(bin_, places, strict=True)]
             torch.testing.assert_close(tiles[0][1][row, columns], weights[0, parts, place], rtol=0, atol=1e-5)
-
-
-def test_the_best_tiling_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saccade.ops.kernels.tuning._seconds", lambda run, tiling: tiling.warps)
-    queries, context = torch.zeros(1, 3, 4), torch.zeros(1, 70, 4)
-
-    def run(tiling: Tiling) -> None:
-        if tiling.warps == 1:
-            raise RuntimeError("too large for this machine")
-
-    candidates = Tiling(16, 16, warps=4), Tiling(32, 16, warps=2), Tiling(16, 16, warps=1)
-    times = tune(run, queries, context, torch.bfloat16, candidates)
-    assert [tiling.warps for tiling in times] == [4, 2]
-    assert tiling_for(3, 70, torch.bfloat16, queries.device) == Tiling(32, 128, warps=2)
-    assert tiling_for(3, 70, torch.float32, queries.device) != Tiling(32, 128, warps=2)

@@ -1,8 +1,10 @@
-"""GPU kernels, written in Triton. Modules that hold kernels are imported by the functions that call them, not before.
+"""GPU kernels, in Triton and CUDA C++. Modules that hold kernels are imported by the functions that call them.
 
-- `tile.py` what happens to one tile of scores, `forward.py` and `backward.py` the kernels made of it;
+- `finish.cu` all that follows the matrix product, in 16 bits and one warp at a time: the quickest way to a table;
+  `warp_tiles.py` how it is called, `cuda_source.py` how it is compiled;
+- `tile.py` what happens to one tile of scores in Triton, `forward.py` and `backward.py` the kernels made of it, for every
+  form, precision and for gradients; `similarity.py` and `autograd.py` how they are called;
 - `packing.py` items of unequal length in full tiles, `tuning.py` how the work is cut;
-- `similarity.py` and `autograd.py` how the kernels are called;
 - `maxsim.py` late interaction over region codes.
 """
 
@@ -15,8 +17,8 @@ from functools import cache
 
 
 def kernels_wanted() -> bool:
-    """Whether a GPU should use them: with SACCADE_KERNELS=1, until they have been measured on one."""
-    return os.environ.get("SACCADE_KERNELS", "0") == "1" and have_triton()
+    """Whether a GPU should use them: with Triton, and unless SACCADE_KERNELS=0 says otherwise."""
+    return os.environ.get("SACCADE_KERNELS", "1") != "0" and have_triton()
 
 
 @cache

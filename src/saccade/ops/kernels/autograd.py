@@ -22,6 +22,7 @@ from saccade.ops.kernels.similarity import (
     score_blocks,
 )
 from saccade.ops.kernels.tuning import GRADIENT_DEFAULT, Tiling, tiling_for
+from saccade.ops.kernels.warp_tiles import suits, warp_similarity
 from saccade.ops.pairwise import AttentionForm
 
 _TABLES = 4  # of the size of the scores, alive at once in the backward pass
@@ -42,9 +43,11 @@ def kernel_similarity(
     Without a `tiling`, the one that a trial found best, or the default; scores take at most `budget` bytes at a time.
     """
     learning = torch.is_grad_enabled() and (queries.requires_grad or context.requires_grad)
+    sizes = queries.shape[1], context.shape[1]
+    if tiling is None and not learning and suits(*sizes, form, dtype, queries.device):
+        return warp_similarity(queries, query_mask, context, context_mask, form, dtype, budget=budget)
     if tiling is None:
-        sizes = queries.shape[1], context.shape[1]
-        tiling = GRADIENT_DEFAULT.holding(*sizes) if learning else tiling_for(*sizes, dtype, queries.device)
+        tiling = GRADIENT_DEFAULT.holding(*sizes) if learning else tiling_for(*sizes, dtype)
     if budget is not None:
         row = context.shape[0] * context.shape[1] * dtype.itemsize * (_TABLES if learning else 1)
         tiling = replace(tiling, rows=max(tiling.queries, min(tiling.rows, budget // max(1, row))))

@@ -1,9 +1,8 @@
-"""The forward kernels: scores made by a library's matrix product and finished here, or made and finished in one.
+"""The forward kernel: scores made by a library's matrix product are finished here.
 
-`finish_scores` reads scores from memory: one program has a bin of the context (its Gram matrix stays in fast memory)
-and goes through some bins of queries. `score_and_finish` makes a tile's scores itself and never writes them.
-Rows are queries and columns are context vectors in both; `what` is stored is the pooled similarity of every pair of
-items, or R of every query with every context item (MATCH), or the weights α (WEIGHTS).
+One program has a bin of the context (its Gram matrix stays in fast memory) and goes through some bins of queries.
+Rows are queries and columns are context vectors; what is stored is the pooled similarity of every pair of items, or R
+of every query with every context item (MATCH), or the weights α (WEIGHTS).
 """
 
 # mypy: ignore-errors
@@ -146,78 +145,3 @@ def finish_scores(
             OUT, out_row, out_column, sharpness, slope, pool_sharpness, NORMALISER, CHOICE, POOL, BQ, BC, Q_SLOTS,
             Q_WIDE, C_SLOTS, Q_USED, C_USED, BOUNDED, SHIFT, INSIDE, NATIVE, WHAT,
         )  # fmt: skip
-
-
-@triton.jit(do_not_specialize=["out_row", "out_column", "q_bins", "c_bins"])
-def score_and_finish(
-    QUERIES,
-    CONTEXT,
-    GRAM,
-    Q_START,
-    Q_SEGMENT,
-    Q_ITEM,
-    Q_INVERSE,
-    C_START,
-    C_SEGMENT,
-    C_ITEM,
-    OUT,
-    out_row,
-    out_column,
-    q_bins,
-    c_bins,
-    sharpness,
-    slope,
-    pool_sharpness,
-    DIM: tl.constexpr,
-    NORMALISER: tl.constexpr,
-    CHOICE: tl.constexpr,
-    POOL: tl.constexpr,
-    BQ: tl.constexpr,
-    BC: tl.constexpr,
-    BD: tl.constexpr,
-    Q_SLOTS: tl.constexpr,
-    Q_WIDE: tl.constexpr,
-    C_SLOTS: tl.constexpr,
-    Q_USED: tl.constexpr,
-    C_USED: tl.constexpr,
-    BOUNDED: tl.constexpr,
-    SHIFT: tl.constexpr,
-    INSIDE: tl.constexpr,
-    NATIVE: tl.constexpr,
-    WHAT: tl.constexpr,
-    GROUP: tl.constexpr,
-    DESCRIBED: tl.constexpr,
-):
-    """One tile: its scores from the packed vectors, then all the rest, in registers.
-
-    Programs that run at the same time share rows and columns (GROUP query bins at a time). With DESCRIBED, the vectors
-    come as tensor descriptors, which the copy engine of a Hopper GPU reads by itself.
-    """
-    tile = tl.program_id(0)
-    group = tile // (GROUP * c_bins)
-    tall = tl.minimum(GROUP, q_bins - group * GROUP)
-    q_bin = group * GROUP + (tile % (GROUP * c_bins)) % tall
-    c_bin = (tile % (GROUP * c_bins)) // tall
-    q_start, c_start = tl.load(Q_START + q_bin), tl.load(C_START + c_bin)
-    s = tl.zeros((BQ, BC), tl.float32)
-    if DESCRIBED:
-        for step in range(DIM // BD):
-            s = tl.dot(QUERIES.load([q_start, step * BD]), CONTEXT.load([c_start, step * BD]).T, s)
-    else:
-        dims = tl.arange(0, BD)
-        q_place = QUERIES + (q_start + tl.arange(0, BQ))[:, None].to(tl.int64) * DIM + dims[None, :]
-        c_place = CONTEXT + (c_start + tl.arange(0, BC))[None, :].to(tl.int64) * DIM + dims[:, None]
-        for step in range(DIM // BD):
-            q = tl.load(q_place + step * BD)
-            c = tl.load(c_place + step * BD)
-            s = tl.dot(q, c, s, input_precision="ieee")
-    places = tl.arange(0, BC)
-    gram = tl.load(GRAM + c_bin.to(tl.int64) * BC * BC + places[:, None] * BC + places[None, :])
-    c_segment = tl.load(C_SEGMENT + c_bin * BC + places)
-    c_members = members(c_segment, C_SLOTS, INSIDE)
-    c_item = tl.load(C_ITEM + c_bin * C_SLOTS + tl.arange(0, C_SLOTS))
-    finish_tile(
-        s, gram, c_segment, c_members, c_item, q_bin, q_start, c_start, Q_SEGMENT, Q_ITEM, Q_INVERSE, OUT, out_row,
-        out_column, sharpness, slope, pool_sharpness, NORMALISER, CHOICE, POOL, BQ, BC, Q_SLOTS, Q_WIDE, C_SLOTS,
-        Q_USED, C_USED, BOUNDED, SHIFT, INSIDE, NATIVE, WHAT,
-    )  # fmt: skip

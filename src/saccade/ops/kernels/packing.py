@@ -51,7 +51,7 @@ def pack(mask: Bool[Tensor, "item place"], size: int, slots: int = 16, align: in
     """Bins of `size` places for the real vectors of each item; no item may have more than `size` of them."""
     counts = mask.sum(dim=1)
     lengths = counts.cpu().numpy()
-    item, length = _assign(lengths, size, slots)
+    item, length = assign(lengths, size, slots)
     offset = np.cumsum(length, axis=1) - length
     fill = length.sum(axis=1)
     start = np.zeros(len(fill) + 1, dtype=np.int64)
@@ -91,11 +91,11 @@ def pack(mask: Bool[Tensor, "item place"], size: int, slots: int = 16, align: in
     )
 
 
-def _assign(
+def assign(
     lengths: Int[np.ndarray, " item"], size: int, slots: int
 ) -> tuple[Int[np.ndarray, "bin slot"], Int[np.ndarray, "bin slot"]]:
     """Which items share a bin, and their lengths: the longest that fits goes in next."""
-    order = np.argsort(-lengths, kind="stable")
+    order = np.argsort(-lengths.astype(np.int16), kind="stable")  # of 16 bits it is a radix sort
     left = np.bincount(lengths, minlength=size + 1)
     if len(left) > size + 1:
         raise ValueError(f"an item has {len(left) - 1} vectors, a bin holds {size}")
@@ -154,5 +154,5 @@ def shares(mask: Bool[Tensor, "item place"], sizes: tuple[int, ...]) -> dict[int
     found = {}
     for size in sizes:
         if lengths.max(initial=0) <= size:
-            found[size] = lengths.sum() / (len(_assign(lengths, size, 16)[0]) * size or 1)
+            found[size] = lengths.sum() / (len(assign(lengths, size, 16)[0]) * size or 1)
     return found

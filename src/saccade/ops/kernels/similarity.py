@@ -78,11 +78,8 @@ def pooled_similarity(
     """S of every query item with every context item, in float32."""
     out = torch.empty(queries.items, context.items, dtype=torch.float32, device=queries.vectors.device)
     if len(queries.bins) and len(context.bins):
-        if tiling.fused and queries.vectors.shape[1] % tiling.depth == 0:
-            _fused(queries, context, form, tiling, out)
-        else:
-            for first, last, scores in score_blocks(queries, context, tiling):
-                _finish(scores, first, last, queries, context, form, tiling, out, "pooled")
+        for first, last, scores in score_blocks(queries, context, tiling):
+            _finish(scores, first, last, queries, context, form, tiling, out, "pooled")
     return _for_nobody(out, queries, context, form)
 
 
@@ -162,8 +159,7 @@ def _round(slots: int) -> int:
 
 def launch(tiling: Tiling) -> dict[str, int]:
     """How a kernel is started."""
-    limit = {} if tiling.registers is None else {"maxnreg": tiling.registers}
-    return {"num_warps": tiling.warps, **limit}
+    return {"num_warps": tiling.warps}
 
 
 def _finish(
@@ -209,43 +205,6 @@ def _finish(
         LOOP=tiling.loop,
         STAGES=tiling.stages,
         **launch(tiling),
-    )
-
-
-def _fused(queries: PackedQueries, context: PackedContext, form: AttentionForm, tiling: Tiling, out: Tensor) -> None:
-    asking, asked = queries.bins, context.bins
-    vectors: list[Any] = [queries.vectors, context.vectors]
-    if tiling.described:
-        from triton.tools.tensor_descriptor import TensorDescriptor
-
-        sides = zip(vectors, (tiling.queries, tiling.context), strict=True)
-        vectors = [TensorDescriptor.from_tensor(side, [size, tiling.depth]) for side, size in sides]
-    forward.score_and_finish[(len(asking) * len(asked),)](
-        *vectors,
-        context.gram,
-        asking.start,
-        asking.segment,
-        asking.item,
-        queries.inverse,
-        asked.start,
-        asked.segment,
-        asked.item,
-        out,
-        out.stride(0),
-        out.stride(1),
-        len(asking),
-        len(asked),
-        form.sharpness,
-        form.slope,
-        form.pool_sharpness,
-        DIM=queries.vectors.shape[1],
-        **constants(queries, context, form, tiling),
-        WHAT="pooled",
-        BD=tiling.depth,
-        GROUP=tiling.group,
-        DESCRIBED=tiling.described,
-        **launch(tiling),
-        num_stages=tiling.stages,
     )
 
 

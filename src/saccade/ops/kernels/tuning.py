@@ -1,14 +1,14 @@
 """How the work is cut: defaults that need no trial, and what a trial on this machine's GPU found, kept on disk.
 
-`tune` times the candidates and writes the best for this GPU, precision and class of lengths to `kernels/tilings.json`
-in Saccade's cache, from where every later call takes it. It takes some seconds, once.
+`tune` times the candidates and writes the best for this GPU, precision and class of lengths to `kernels/cuts.json` in
+Saccade's cache, from where every later call takes it. Large tables are tuned by themselves, once, in some seconds.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -18,26 +18,21 @@ from torch import Tensor
 
 from saccade.files import cache_folder, write_json
 
-LONGEST = 256  # places in the largest bin: longer items are not for the kernels
+LONGEST = 64  # places in the largest bin of a context: with twice as many, Triton's kernels were wrong on an H200
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How all pairs are cut into tiles."""
+    """How Triton's kernels cut all pairs into tiles."""
 
-    queries: int = 128  # places in a bin of queries
-    context: int = 128  # places in a bin of the context
+    queries: int = 64  # places in a bin of queries
+    context: int = 64  # places in a bin of the context
     slots: int = 16  # items that a bin can have
     wide: int = 64  # rows of the product that sums within query items: `slots` or, on a Hopper GPU, rather 64
-    warps: int = 8
-    registers: int | None = None  # at most, for a thread: fewer let more tiles run side by side
+    warps: int = 4
     stages: int = 2  # reads that are under way at once
     loop: int = 8  # bins of queries that one program goes through
     rows: int = 2048  # query rows whose scores are in memory at once
-    fused: bool = False  # scores and all the rest in one kernel
-    depth: int = 64  # fused: dimensions per step of the product
-    group: int = 8  # fused: bins of queries that run side by side
-    described: bool = False  # fused: vectors read by the copy engine
 
     def holding(self, query_places: int, context_places: int) -> Tiling:
         """With bins that hold items of these sizes."""
@@ -48,78 +43,79 @@ class Tiling:
         return replace(self, queries=queries, context=context)
 
 
-CANDIDATES = (
-    Tiling(128, 128, warps=8),
-    Tiling(64, 128, warps=4, loop=16),
-    Tiling(64, 128, warps=4, loop=16, registers=168),
-    Tiling(128, 64, warps=4),
-    Tiling(128, 64, warps=8),
-    Tiling(64, 64, warps=4, loop=16),
-    Tiling(256, 64, warps=8, loop=4),
-    Tiling(128, 128, warps=8, stages=1),
-    Tiling(128, 128, warps=8, stages=3, fused=True),
-    Tiling(128, 128, warps=8, stages=4, fused=True, described=True),
-)
-REDUCED_DEFAULT = Tiling(128, 128, warps=8)
+@dataclass(frozen=True)
+class Cut:
+    """How `warp_tiles` cuts them."""
+
+    tiles: int = 10  # of 16 × 8 scores for a warp: few take few registers, so that many warps run side by side
+    rows: int = 4096  # query rows whose scores are in memory at once
+
+
+REDUCED_DEFAULT = Tiling(128, 64, warps=8)
 EXACT_DEFAULT = Tiling(64, 64, warps=4, loop=4)
 GRADIENT_DEFAULT = Tiling(64, 64, warps=4)
+CUTS = tuple(Cut(tiles, rows) for tiles in (10, 15, 21) for rows in (2048, 4096, 8192))
 
 
-def tiling_for(query_places: int, context_places: int, dtype: torch.dtype, device: torch.device) -> Tiling:
-    """What was found best for such items on such a device, or else the default."""
+def tiling_for(query_places: int, context_places: int, dtype: torch.dtype) -> Tiling:
+    """For tables that need no gradient."""
     exact = dtype not in (torch.bfloat16, torch.float16)
-    found = _known().get(_key(query_places, context_places, dtype, device))
-    return (found or (EXACT_DEFAULT if exact else REDUCED_DEFAULT)).holding(query_places, context_places)
+    return (EXACT_DEFAULT if exact else REDUCED_DEFAULT).holding(query_places, context_places)
+
+
+def known_cut(queries: Tensor, context: Tensor, dtype: torch.dtype) -> Cut | None:
+    """What an earlier trial found best for such items on such a device."""
+    return _known().get(_key(queries, context, dtype))
 
 
 def tune(
-    run: Callable[[Tiling], object],
+    run: Callable[[Cut], object],
     queries: Tensor,
     context: Tensor,
     dtype: torch.dtype,
-    candidates: tuple[Tiling, ...] = CANDIDATES,
+    candidates: Sequence[Cut] | None = None,
     repeats: int = 3,
-) -> dict[Tiling, float]:
-    """Seconds that `run` takes with each candidate that works; the best is remembered for items of these sizes."""
-    times: dict[Tiling, float] = {}
-    for candidate in candidates:
-        tiling = candidate.holding(queries.shape[1], context.shape[1])
-        try:
-            run(tiling)  # compiles it
-        except Exception:  # a tile may be too large for the machine: that is what is being tried
-            continue
-        times[tiling] = min(_seconds(run, tiling) for _ in range(repeats))
-    if times:
-        best = min(times, key=lambda tiling: times[tiling])
-        entries = {key: asdict(tiling) for key, tiling in _known().items()}
-        entries[_key(queries.shape[1], context.shape[1], dtype, queries.device)] = asdict(best)
-        write_json(_file(), entries)
-        _known.cache_clear()
-    return times
+) -> Cut:
+    """The candidate with which `run` takes least time; it is remembered for items of these sizes."""
+    times: dict[Cut, float] = {}
+    for cut in candidates or CUTS:
+        run(cut)  # compiles it
+        times[cut] = min(_seconds(run, cut) for _ in range(repeats))
+    best = min(times, key=lambda cut: times[cut])
+    entries = {key: asdict(cut) for key, cut in _known().items()}
+    entries[_key(queries, context, dtype)] = asdict(best)
+    write_json(_file(), entries)
+    _known.cache_clear()
+    return best
 
 
-def _seconds(run: Callable[[Tiling], object], tiling: Tiling) -> float:
-    torch.cuda.synchronize()
+def _seconds(run: Callable[[Cut], object], cut: Cut) -> float:
+    _wait()
     start = time.perf_counter()
-    run(tiling)
-    torch.cuda.synchronize()
+    run(cut)
+    _wait()
     return time.perf_counter() - start
 
 
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
 def _file() -> Path:
-    return cache_folder() / "kernels" / "tilings.json"
+    return cache_folder() / "kernels" / "cuts.json"
 
 
 @cache
-def _known() -> dict[str, Tiling]:
+def _known() -> dict[str, Cut]:
     """Earlier trials; a file that cannot be read, or of another version, is as good as none."""
     try:
-        return {key: Tiling(**fields) for key, fields in json.loads(_file().read_text(encoding="utf-8")).items()}
+        return {key: Cut(**fields) for key, fields in json.loads(_file().read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
 
-def _key(query_places: int, context_places: int, dtype: torch.dtype, device: torch.device) -> str:
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    sizes = "x".join(str(1 << (places - 1).bit_length()) for places in (query_places, context_places))
+def _key(queries: Tensor, context: Tensor, dtype: torch.dtype) -> str:
+    name = torch.cuda.get_device_name(queries.device) if queries.is_cuda else queries.device.type
+    sizes = "x".join(str(1 << (side.shape[1] - 1).bit_length()) for side in (queries, context))
     return f"{name} {str(dtype).removeprefix('torch.')} {sizes}"

@@ -1,0 +1,250 @@
+// From a block of scores to similarities, one warp at a time: what follows the matrix product in SCAN's attention.
+//
+// A warp has one bin of queries (ROWS rows, up to 8 items of unequal length) and goes through some items of the
+// context, COLUMNS columns each. Scores lie in registers as the tensor cores' accumulators do: thread 4g + t of the
+// warp has rows g and g + 8 of a tile of 16 × 8 and its columns 2t and 2t + 1. So laid out
+// - a tile is the left factor of the next product as it stands: e G needs no exchange between threads;
+// - turned by one instruction (movmatrix), it is a right factor: sums over an item's queries are a product with a
+//   matrix of zeros and ones (`across`), and its transpose (`back`) hands every row its item's scale;
+// - sums over the context are sums of a thread's own numbers, and of four threads at the end.
+// A scale is two numbers of 16 bits, the second the rest of the first, in the two halves of that last product.
+// The weights are rounded once, for the score and the norm alike: R is the exact cosine of slightly other weights.
+//
+// Compiled at run time with -D for: M_TILES, N_TILES, SCORES (16: bfloat16, 11: float16), CLIPPED, SUM (1: of
+// absolute values, 2: of squares), POOL (0: logsumexp, 1: mean, 2: max, 3: sum), CHUNK (items of one warp), BLOCKS
+// (that a multiprocessor should hold at once: it limits registers).
+
+typedef unsigned int u32;
+
+#define ROWS (16 * M_TILES)
+#define K_STEPS ((N_TILES + 1) / 2)
+#define SLOTS 8
+#define WARPS 4
+#define BATCH 8  // items of the context whose R wait in shared memory
+
+#ifdef __CUDACC__
+__device__ __forceinline__ void multiply(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ u32 turned(u32 x) {  // an 8 × 8 block of 16-bit numbers
+  u32 y;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+  return y;
+}
+__device__ __forceinline__ float from_thread(float x, int other) { return __shfl_xor_sync(0xffffffffu, x, other); }
+__device__ __forceinline__ float power(float x) {  // 2^x
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ u32 packed(float first, float second) {  // as two bfloat16
+  u32 y;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(second), "f"(first));
+  return y;
+}
+__device__ __forceinline__ u32 times(u32 a, u32 b) {
+  u32 y;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(0x80008000u));
+  return y;
+}
+__device__ __forceinline__ u32 larger(u32 a, u32 b) {
+  u32 y;
+  asm("max.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+  return y;
+}
+__device__ __forceinline__ float of_half(u32 bits) {
+  float y;
+  asm("{.reg .b16 h; cvt.u16.u32 h, %1; cvt.f32.f16 %0, h;}" : "=f"(y) : "r"(bits));
+  return y;
+}
+#else
+#include "warp_on_cpu.h"  // tests: 32 threads in step
+#endif
+
+__device__ __forceinline__ float low(u32 pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+
+#if SCORES == 16
+__device__ __forceinline__ float first(u32 scores) { return low(scores); }
+__device__ __forceinline__ float second(u32 scores) { return high(scores); }
+__device__ __forceinline__ u32 clipped(u32 scores, u32 slope) {
+  return CLIPPED ? larger(scores, times(scores, slope)) : scores;
+}
+#else
+__device__ __forceinline__ float first(u32 scores) { return of_half(scores & 0xffffu); }
+__device__ __forceinline__ float second(u32 scores) { return of_half(scores >> 16); }
+__device__ __forceinline__ u32 clipped(u32 scores, u32 slope) {
+  float a = first(scores), b = second(scores);
+  return CLIPPED ? packed(fmaxf(a, a * low(slope)), fmaxf(b, b * low(slope))) : packed(a, b);
+}
+#endif
+
+__device__ __forceinline__ u32 summand(u32 clip) { return SUM == 2 ? times(clip, clip) : clip & 0x7fff7fffu; }
+__device__ __forceinline__ u32 ones(bool low_half, bool high_half) {
+  return (low_half ? 0x3f80u : 0u) | (high_half ? 0x3f800000u : 0u);
+}
+
+// Of one item of the context and the rows of one slot; `match` begins at the slot's first row.
+__device__ __forceinline__ float pool(const float* match, int count, float sharpness) {
+  float total = POOL == 2 ? -1e30f : 0.0f;
+  float most = -1e30f;
+  if (POOL == 0) {
+    for (int row = 0; row < count; row++) most = fmaxf(most, match[row] * sharpness);
+  }
+  for (int row = 0; row < count; row++) {
+    if (POOL == 0) total += power((match[row] * sharpness - most) * 1.4426950408889634f);
+    if (POOL == 1 || POOL == 3) total += match[row];
+    if (POOL == 2) total = fmaxf(total, match[row]);
+  }
+  if (POOL == 0) return (most + logf(total)) / sharpness;
+  return POOL == 1 ? total / count : total;
+}
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
+    const unsigned short* scores,  // [row, column]: the block's query rows with all columns
+    long long score_row,           // numbers from one row to the next, even
+    const int* bin_start,          // [bin]: first row, among all query rows
+    const int* slot_begin,         // [bin, SLOTS + 1]: where each slot's rows begin, within the bin
+    const int* slot_item,          // [bin, SLOTS]: whose rows they are, -1: nobody's
+    const float* inverse,          // [row]: 1 / |q|, among all query rows
+    int first_bin,
+    int last_bin,
+    int first_row,                 // of the block
+    int last_row,
+    const int* start,              // [item]: first column
+    const int* length,             // [item]: columns that are its own
+    const int* number,             // [item]: its column in `out`
+    const uint2* gram,             // [item, tile, step, thread]: right factors
+    int first_item,                // of this group: items of N_TILES tiles
+    int last_item,
+    float* out,
+    long long out_row,
+    long long out_column,
+    float sharpness,               // of the weights, in units of log 2
+    float slope,
+    float pool_sharpness) {
+  __shared__ float waiting[WARPS][BATCH][ROWS + 1];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int bin = first_bin + blockIdx.y * WARPS + warp;
+  if (bin >= last_bin) return;
+  const int begin = first_item + blockIdx.x * CHUNK, end = min(begin + CHUNK, last_item);
+  const int* bounds = slot_begin + bin * (SLOTS + 1);
+  const u32 bend = packed(slope, slope);
+
+  u32 across[M_TILES][2], back[M_TILES][2];
+  int row[M_TILES][2];
+  float unit[M_TILES][2];
+#pragma unroll
+  for (int m = 0; m < M_TILES; m++) {
+    int own_begin = bounds[g], own_end = bounds[g + 1];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      int k = 16 * m + 8 * half + 2 * t, r = 16 * m + 8 * half + g;
+      across[m][half] = ones(k >= own_begin && k < own_end, k + 1 >= own_begin && k + 1 < own_end);
+      back[m][half] = ones(r >= bounds[2 * t] && r < bounds[2 * t + 1], r >= bounds[2 * t + 1] && r < bounds[2 * t + 2]);
+      int place = min(bin_start[bin] + r, last_row - 1);  // rows past the bin's are struck out by `back`
+      row[m][half] = (place - bin_start[bin]) * (int)score_row + 2 * t;
+      unit[m][half] = inverse[place];
+    }
+  }
+  const unsigned short* own = scores + (long long)(bin_start[bin] - first_row) * score_row;
+
+  for (int item = begin; item < end; item++) {
+    const unsigned short* column = own + start[item];
+    const int width = length[item];
+    u32 s[M_TILES][N_TILES][2];
+#pragma unroll
+    for (int n = 0; n < N_TILES; n++) {
+      const int c = 8 * n + 2 * t;
+      const u32 real = n + 1 < N_TILES ? ~0u : (c < width ? 0xffffu : 0u) | (c + 1 < width ? 0xffff0000u : 0u);
+#pragma unroll
+      for (int m = 0; m < M_TILES; m++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+          u32 pair = 0;
+          if (real) pair = *(const u32*)(column + row[m][half] + 8 * n) & real;
+          s[m][n][half] = pair;
+        }
+      }
+    }
+    uint2 factor[N_TILES][K_STEPS];
+    const uint2* own_gram = gram + (long long)(item - first_item) * (N_TILES * K_STEPS * 32) + lane;
+#pragma unroll
+    for (int n = 0; n < N_TILES; n++)
+#pragma unroll
+      for (int k = 0; k < K_STEPS; k++) factor[n][k] = own_gram[(n * K_STEPS + k) * 32];
+
+    u32 scale[N_TILES][2];
+#pragma unroll
+    for (int n = 0; n < N_TILES; n++) {
+      float total[4] = {0, 0, 0, 0};
+#pragma unroll
+      for (int m = 0; m < M_TILES; m++) {
+        u32 upper = turned(summand(clipped(s[m][n][0], bend))), lower = turned(summand(clipped(s[m][n][1], bend)));
+        multiply(total, across[m][0], 0, across[m][1], 0, upper, lower);
+      }
+      float a = SUM == 2 ? rsqrtf(total[0] + 1e-16f) : 1.0f / (total[0] + 1e-8f);
+      float b = SUM == 2 ? rsqrtf(total[1] + 1e-16f) : 1.0f / (total[1] + 1e-8f);
+      a *= sharpness, b *= sharpness;
+      u32 upper = packed(a, b);
+      scale[n][0] = turned(upper);
+      scale[n][1] = turned(packed(a - low(upper), b - high(upper)));
+    }
+
+    const int place = (item - begin) % BATCH;
+#pragma unroll
+    for (int m = 0; m < M_TILES; m++) {
+      u32 e[2 * K_STEPS][2];
+      float found[2] = {0, 0}, squared[2] = {0, 0};
+      if (N_TILES % 2) e[N_TILES][0] = e[N_TILES][1] = 0;
+#pragma unroll
+      for (int n = 0; n < N_TILES; n++) {
+        float x[4] = {0, 0, 0, 0};
+        multiply(x, back[m][0], back[m][1], back[m][0], back[m][1], scale[n][0], scale[n][1]);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+          u32 own_scores = s[m][n][half], clip = clipped(own_scores, bend);
+          u32 pair = packed(power(x[2 * half] * low(clip)), power(x[2 * half + 1] * high(clip)));
+          e[n][half] = pair;
+          found[half] += low(pair) * first(own_scores);
+          found[half] += high(pair) * second(own_scores);
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < N_TILES; n++) {
+        float q[4] = {0, 0, 0, 0};
+#pragma unroll
+        for (int k = 0; k < K_STEPS; k++)
+          multiply(q, e[2 * k][0], e[2 * k][1], e[2 * k + 1][0], e[2 * k + 1][1], factor[n][k].x, factor[n][k].y);
+        squared[0] += low(e[n][0]) * q[0];
+        squared[0] += high(e[n][0]) * q[1];
+        squared[1] += low(e[n][1]) * q[2];
+        squared[1] += high(e[n][1]) * q[3];
+      }
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        found[half] += from_thread(found[half], 1);
+        found[half] += from_thread(found[half], 2);
+        squared[half] += from_thread(squared[half], 1);
+        squared[half] += from_thread(squared[half], 2);
+        if (t == half)
+          waiting[warp][place][16 * m + 8 * half + g] = found[half] * rsqrtf(fmaxf(squared[half], 1e-30f)) * unit[m][half];
+      }
+    }
+
+    if (place == BATCH - 1 || item + 1 == end) {
+      __syncwarp();
+      for (int pair = lane; pair < SLOTS * BATCH; pair += 32) {
+        const int slot = pair / BATCH, which = pair % BATCH;
+        const int whose = slot_item[bin * SLOTS + slot];
+        if (whose >= 0 && which <= place) {
+          const float pooled = pool(&waiting[warp][which][bounds[slot]], bounds[slot + 1] - bounds[slot], pool_sharpness);
+          out[whose * out_row + number[item - place + which] * out_column] = pooled;
+        }
+      }
+      __syncwarp();
+    }
+  }
+}

@@ -1,0 +1,148 @@
+"""`finish.cu`: what the plain form says. Without a GPU, a block's threads take turns on the CPU (`warp_on_cpu.h`)."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from saccade.ops import AttentionForm, attended_similarity
+from saccade.ops.kernels import cuda_source, tuning, warp_tiles
+from saccade.ops.kernels.tuning import Cut, known_cut
+from saccade.ops.kernels.warp_tiles import warp_similarity
+
+SOURCE = Path(warp_tiles.__file__).with_name("finish.cu")
+ENTRY = """
+#include "{source}"
+template <typename... A> static void call(int wide, int high, void (*kernel)(A...), void** given) {{
+  [&]<std::size_t... N>(std::index_sequence<N...>) {{
+    run_grid(wide, high, 32 * WARPS, kernel, *(A*)given[N]...);
+  }}(std::make_index_sequence<sizeof...(A)>());
+}}
+extern "C" void run(int wide, int high, void** given) {{ call(wide, high, finish, given); }}
+"""
+
+
+class OnCpu:
+    """Launches kernels compiled for the CPU."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.libraries = folder, dict[tuple[str, ...], ctypes.CDLL]()
+
+    def __call__(
+        self, options: tuple[str, ...], grid: tuple[int, int], arguments: Sequence[cuda_source.Argument]
+    ) -> None:
+        if options not in self.libraries:
+            target = self.folder / f"{len(self.libraries)}.so"
+            entry = target.with_suffix(".cpp")
+            entry.write_text(ENTRY.format(source=SOURCE))
+            compiler = shutil.which("g++") or shutil.which("clang++")
+            assert compiler, "a C++ compiler is needed"
+            words = [compiler, "-O1", "-std=c++20", "-shared", "-fPIC", f"-I{Path(__file__).parent}", *options]
+            subprocess.run([*words, str(entry), "-o", str(target)], check=True)
+            self.libraries[options] = ctypes.CDLL(str(target))
+        values = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, Tensor) else a for a in arguments]
+        places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        self.libraries[options].run(*grid, places)
+
+
+@pytest.fixture(scope="module")
+def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> OnCpu:
+    return OnCpu(tmp_path_factory.mktemp("finish"))
+
+
+def problem(lengths: list[int], widths: list[int], dim: int = 32) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Ragged on both sides; padding holds rubbish, and one mask has a hole."""
+    draw = torch.Generator().manual_seed(3)
+    sides = []
+    for sizes in (lengths, widths):
+        vectors = torch.randn(len(sizes), max(sizes) + 1, dim, generator=draw) + torch.randn(dim, generator=draw)
+        mask = torch.arange(max(sizes) + 1) < torch.tensor(sizes)[:, None]
+        mask[-1] = mask[-1].roll(1)
+        vectors = F.normalize(vectors, dim=-1)
+        vectors[~mask] = torch.nan
+        sides += [vectors.bfloat16().float(), mask]
+    return sides[0], sides[1], sides[2], sides[3]
+
+
+def difference(
+    given: tuple[Tensor, Tensor, Tensor, Tensor], form: AttentionForm, dtype: torch.dtype, launcher: OnCpu
+) -> float:
+    queries, query_mask, context, context_mask = given
+    found = warp_similarity(queries, query_mask, context, context_mask, form, dtype, None, Cut(rows=64), launcher)
+    clean = (queries.nan_to_num(0.0).double(), query_mask, context.nan_to_num(0.0).double(), context_mask)
+    expected = attended_similarity(*clean, form)
+    assert torch.equal(found.isfinite(), expected.isfinite())
+    real = expected.isfinite()
+    return float((found[real] - expected[real]).abs().max())
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        AttentionForm("clipped_l2", 9.0),
+        AttentionForm("l2", 4.0, pool="mean"),
+        AttentionForm("clipped_l1", 9.0, slope=0.0, pool="max"),
+        AttentionForm("l1", 20.0, pool="sum"),
+        AttentionForm("clipped_l2", 4.0, pool_sharpness=50.0),
+    ],
+    ids=lambda form: f"{form.normaliser}-{form.pool}-{form.pool_sharpness}",
+)
+def test_similarities_are_those_of_the_plain_form(form: AttentionForm, on_cpu: OnCpu) -> None:
+    given = problem([7, 12, 1, 9, 0, 16, 5, 8, 3, 11], [9, 5, 16, 1, 0, 13, 8, 20])
+    scale = 12 if form.pool == "sum" else 1
+    assert difference(given, form, torch.bfloat16, on_cpu) < 4e-3 * scale
+
+
+def test_scores_of_float16_are_closer(on_cpu: OnCpu) -> None:
+    given = problem([7, 12, 9, 16], [9, 5, 16, 13])
+    assert difference(given, AttentionForm(), torch.float16, on_cpu) < 2e-3
+
+
+def test_pictures_of_36_regions_on_either_side(on_cpu: OnCpu) -> None:
+    words, regions = [9, 14, 18, 8, 11], [36, 36, 36]
+    assert difference(problem(words, regions), AttentionForm(), torch.bfloat16, on_cpu) < 4e-3
+    assert difference(problem(regions, words), AttentionForm(sharpness=4.0), torch.bfloat16, on_cpu) < 4e-3
+
+
+def test_more_context_than_one_warp_goes_through(on_cpu: OnCpu) -> None:
+    given = problem([5, 6], [3] * (2 * warp_tiles.CHUNK + 3))
+    assert difference(given, AttentionForm(), torch.bfloat16, on_cpu) < 4e-3
+
+
+def test_what_does_not_suit_is_left_to_others() -> None:
+    device = torch.device("cpu")
+    assert not warp_tiles.suits(10, 36, AttentionForm(), torch.float32, device)
+    assert not warp_tiles.suits(10, 36, AttentionForm("softmax"), torch.bfloat16, device)
+    assert not warp_tiles.suits(10, 36, AttentionForm(choice="max"), torch.bfloat16, device)
+    assert not warp_tiles.suits(10, 36, AttentionForm(sharpness=31.0), torch.bfloat16, device)
+    assert not warp_tiles.suits(10, 65, AttentionForm(), torch.bfloat16, device)
+    assert not warp_tiles.suits(65, 36, AttentionForm(), torch.bfloat16, device)
+
+
+def test_before_a_large_table_there_is_a_trial_and_what_it_found_is_kept(
+    on_cpu: OnCpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SACCADE_CACHE", str(tmp_path))
+    monkeypatch.setattr(warp_tiles, "LARGE", 1)
+    monkeypatch.setattr(tuning, "CUTS", (Cut(10, 64), Cut(10, 32)))
+    tuning._known.cache_clear()
+    given = problem([7, 12, 9, 16], [9, 5, 16, 13])
+    queries, query_mask, context, context_mask = given
+    assert known_cut(queries, context, torch.bfloat16) is None
+    tables = [
+        warp_similarity(queries, query_mask, context, context_mask, AttentionForm(), torch.bfloat16, launcher=on_cpu)
+        for _ in range(2)
+    ]
+    assert torch.equal(*tables)
+    assert known_cut(queries, context, torch.bfloat16) in tuning.CUTS
+    assert known_cut(context, context.repeat(1, 9, 1), torch.bfloat16) is None
+    assert capsys.readouterr().err.count("once") == 1
+    tuning._known.cache_clear()
