@@ -50,6 +50,7 @@ def codes_of(regions: Tensor, mask: Tensor, kind: torch.dtype = torch.float16) -
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a GPU does; without one, in Triton's interpreter."""
+    monkeypatch.setenv("SACCADE_KERNELS", "1")
     monkeypatch.setattr(maxsim_launch, "_EVERYWHERE", True)
 
 
@@ -126,6 +127,7 @@ def test_the_kernel_for_chosen_pictures(kernels: None, ragged: bool) -> None:
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("everywhere", [False, True], ids=["tiles", "kernel"])
 def test_bytes_stay_near_and_their_bounds_hold(monkeypatch: pytest.MonkeyPatch, ragged: bool, everywhere: bool) -> None:
+    monkeypatch.setenv("SACCADE_KERNELS", "1")
     monkeypatch.setattr(maxsim_launch, "_EVERYWHERE", everywhere)
     words, word_mask, regions, mask = problem(ragged)
     queries, codes = Queries.of(words, word_mask), codes_of(regions, mask).to_bytes()

@@ -38,6 +38,12 @@ def expected_of(queries: Queries, codes: RegionCodes, k: int) -> Tensor:
     return table.sort(dim=1, descending=True, stable=True).indices[:, :k]
 
 
+def on_kernels(monkeypatch: pytest.MonkeyPatch, everywhere: bool = True) -> None:
+    """As a GPU searches; without one, in Triton's interpreter."""
+    monkeypatch.setenv("SACCADE_KERNELS", "1")
+    monkeypatch.setattr(maxsim_launch, "_EVERYWHERE", everywhere)
+
+
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("everywhere", [False, True], ids=["tiles", "kernel"])
@@ -45,7 +51,7 @@ def test_finds_what_sorting_finds(monkeypatch: pytest.MonkeyPatch, ragged: bool,
     queries, regions, mask = collection(ragged=ragged)
     codes = RegionCodes.of(regions, mask if ragged else None)
     expected = expected_of(queries, codes, 20)
-    monkeypatch.setattr(maxsim_launch, "_EVERYWHERE", everywhere)
+    on_kernels(monkeypatch, everywhere)
     codes = codes.to(DEVICE) if everywhere else codes
     assert torch.equal(search_codes(queries, codes, 20, budget=budget).indices.cpu(), expected)
 
@@ -59,7 +65,7 @@ def test_bytes_with_the_exact_codes_behind_them_rank_exactly(
     queries, regions, mask = collection()
     codes = RegionCodes.of(regions, mask)
     expected = expected_of(queries, codes, k)
-    monkeypatch.setattr(maxsim_launch, "_EVERYWHERE", everywhere)
+    on_kernels(monkeypatch, everywhere)
     codes = codes.to(DEVICE) if everywhere else codes
     found = search_codes(queries, codes.to_bytes(), k, exact=codes, budget=budget)
     assert torch.equal(found.indices.cpu(), expected)

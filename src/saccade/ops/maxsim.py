@@ -10,7 +10,9 @@ of bytes. A picture without regions scores −∞; a query without words scores 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -32,10 +34,11 @@ class Queries:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    @property
+    @cached_property
     def owner(self) -> Int[Tensor, " word"]:
         """Whose word it is."""
-        return torch.arange(len(self)).repeat_interleave(torch.tensor(self.lengths)).to(self.words.device)
+        owner = np.repeat(np.arange(len(self)), self.lengths)
+        return torch.from_numpy(owner).to(self.words.device, non_blocking=True)
 
     @staticmethod
     def of(words: Float[Tensor, "query word dim"], mask: Bool[Tensor, "query word"] | None = None) -> Queries:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
-from torch.nn import functional as F
 
 from saccade.ops.kernels import kernels_wanted
+from saccade.ops.maxsim_words import Asked, Group, ask, power_of_two
 from saccade.ops.region_codes import RegionCodes
 
 if TYPE_CHECKING:
@@ -32,15 +32,19 @@ class Shape:
 
 
 def shape_for(codes: RegionCodes) -> Shape:
-    """What is quick for codes of such a width."""
-    return Shape() if codes.dim <= 256 else Shape(pictures=128, warps=8)
+    """What is quick for such codes: bytes are so soon multiplied that more of them must be on their way."""
+    if codes.dim > 256:
+        return Shape(pictures=128, warps=8)
+    return Shape(stages=6) if codes.vectors.dtype == torch.int8 and codes.regions is not None else Shape()
 
 
 def can_launch(queries: Queries, codes: RegionCodes) -> bool:
     """On a GPU with Triton: codes of half precision or bytes, short enough for shared memory."""
     if codes.vectors.device.type != "cuda" and not _EVERYWHERE:
         return False
-    if codes.vectors.dtype not in KERNEL_DTYPES or not len(codes) or not len(queries.words) or not kernels_wanted():
+    if codes.vectors.dtype not in KERNEL_DTYPES or not len(codes.vectors) or not len(queries.words):
+        return False
+    if not kernels_wanted():
         return False
     from saccade.ops.kernels.maxsim import MOST_WORDS
     from saccade.ops.kernels.maxsim_wide import MOST_WIDE
@@ -52,58 +56,49 @@ def can_choose(queries: Queries, codes: RegionCodes) -> bool:
     """Whether `launch_chosen` can score these: codes of half precision, and each query's words in shared memory."""
     if not can_launch(queries, codes) or codes.vectors.dtype == torch.int8:
         return False
-    words, wide = (max(16, _power_of_two(size)) for size in (max(queries.lengths), codes.dim))
+    words, wide = (max(16, power_of_two(size)) for size in (max(queries.lengths), codes.dim))
     return words * wide * codes.vectors.element_size() <= _WORD_BYTES
 
 
+def asked_for(queries: Queries, codes: RegionCodes, exact: RegionCodes | None = None) -> Asked:
+    """The words as codes of such a kind want them, and the exact ones behind them."""
+    integer = codes.vectors.dtype == torch.int8
+    half = codes if not integer else exact
+    return ask(queries, None if half is None else half.vectors.dtype, integer)
+
+
 def launch(
-    queries: Queries, codes: RegionCodes, bound: bool = False, shape: Shape | None = None
+    queries: Queries, codes: RegionCodes, bound: bool = False, shape: Shape | None = None, asked: Asked | None = None
 ) -> tuple[Float[Tensor, "query picture"], Float[Tensor, "query block"]]:
     """The scores, and the best score of each block of `shape.pictures` pictures."""
-    from saccade.ops.kernels.maxsim import MOST_WORDS
-
     shape = shape or shape_for(codes)
-    device = codes.vectors.device
+    asked = asked or asked_for(queries, codes)
     blocks = -(-len(codes) // shape.pictures)
-    scores = torch.empty(len(queries), len(codes), device=device)
-    peaks = torch.empty(len(queries), blocks, device=device)
-    first = 0
-    while first < len(queries):  # as many queries at a time as registers hold words of
-        stop = first + 1
-        while stop < len(queries) and sum(queries.lengths[first : stop + 1]) <= MOST_WORDS:
-            stop += 1
-        some = queries.part(first, stop)
-        if len(some.words):
-            _launch(some, codes, bound, shape, scores[first:stop], peaks[first:stop])
-        else:
-            _without_words(codes, scores[first:stop], peaks[first:stop], shape.pictures)
-        first = stop
+    scores = torch.empty(len(queries), len(codes), device=codes.vectors.device)
+    peaks = torch.empty(len(queries), blocks, device=codes.vectors.device)
+    for group in asked.groups:
+        _launch(asked, group, codes, bound, shape, scores[group.first : group.stop], peaks[group.first : group.stop])
     return scores, peaks
 
 
-def _launch(queries: Queries, codes: RegionCodes, bound: bool, shape: Shape, scores: Tensor, peaks: Tensor) -> None:
+def _launch(
+    asked: Asked, group: Group, codes: RegionCodes, bound: bool, shape: Shape, scores: Tensor, peaks: Tensor
+) -> None:
     import triton.language as tl
 
-    from saccade.ops.kernels.maxsim import MOST_DIM, maxsim_kernel, word_blocks
+    from saccade.ops.kernels.maxsim import MOST_DIM, maxsim_kernel
     from saccade.ops.kernels.maxsim_wide import CHUNK, maxsim_wide_kernel
 
     device, dim = codes.vectors.device, codes.dim
     integer = codes.vectors.dtype == torch.int8
-    chunks = -(-dim // CHUNK) if dim > MOST_DIM else 0
-    wide = chunks * CHUNK or max(32 if integer else 16, _power_of_two(dim))
-    parts = word_blocks(len(queries.words))
-    spare = sum(parts) - len(queries.words)
-    empty = torch.empty(0, device=device)
-    scale, word_scale, reach, error, off, size = (empty,) * 6
-    words = queries.words
+    words = (asked.wholes if integer else asked.halves)[group.rows]
+    wide = words.shape[1]
+    of_queries = slice(group.first, group.stop)
+    scale = reach = error = asked.off  # not looked at
     if integer:
-        words, word_scale, off, size = queries.to_bytes()
-        word_scale = F.pad(word_scale, (0, spare))
         scale, reach, error = _present(codes.scale), _present(codes.reach), _present(codes.error)
-    asking = codes.vectors.new_zeros(sum(parts), wide)
-    asking[: len(words), :dim] = words
-    owner = torch.cat([queries.owner.int(), asking.new_full((spare,), -1, dtype=torch.int32)])
     ragged = codes.regions is None
+    chunks = wide // CHUNK if dim > MOST_DIM else 0
     bulk = shape.bulk and not ragged and not chunks and wide == dim and codes.vectors.data_ptr() % 16 == 0
     source: Any = codes.vectors
     if bulk:
@@ -111,13 +106,26 @@ def _launch(queries: Queries, codes: RegionCodes, bound: bool, shape: Shape, sco
 
         pitch = dim * _number(codes.regions)
         source = TensorDescriptor(codes.vectors, [len(codes), pitch], [pitch, 1], [shape.pictures, dim])
-    given = (codes.starts, scale, asking, word_scale, owner, reach, error, off, size, scores, peaks, len(codes))
+    given = (
+        codes.starts,
+        scale,
+        words,
+        asked.scale[group.rows],
+        asked.owner[group.rows],
+        reach,
+        error,
+        asked.off[of_queries],
+        asked.size[of_queries],
+        scores,
+        peaks,
+        len(codes),
+    )
     options: dict[str, Any] = {
-        "FIRST": parts[0],
-        "SECOND": parts[1],
-        "THIRD": parts[2],
+        "FIRST": group.parts[0],
+        "SECOND": group.parts[1],
+        "THIRD": group.parts[2],
         "PICTURES": shape.pictures,
-        "QUERIES": max(16, _power_of_two(len(queries))),
+        "QUERIES": max(16, power_of_two(len(scores))),
         "INTEGER": integer,
         "BOUND": bound and integer,
         "STAGES": shape.stages,
@@ -127,7 +135,7 @@ def _launch(queries: Queries, codes: RegionCodes, bound: bool, shape: Shape, sco
     }
     blocks = peaks.shape[1]
     if chunks:
-        maxsim_wide_kernel[(blocks,)](source, *given, dim, blocks, len(queries), CHUNKS=chunks, DIM=CHUNK, **options)
+        maxsim_wide_kernel[(blocks,)](source, *given, dim, blocks, len(scores), CHUNKS=chunks, DIM=CHUNK, **options)
         return
     maxsim_kernel[(blocks,)](
         source,
@@ -135,7 +143,7 @@ def _launch(queries: Queries, codes: RegionCodes, bound: bool, shape: Shape, sco
         codes.regions or 0,
         dim,
         blocks,
-        len(queries),
+        len(scores),
         DIM=wide,
         PADDED=wide != dim,
         RAGGED=ragged,
@@ -145,44 +153,54 @@ def _launch(queries: Queries, codes: RegionCodes, bound: bool, shape: Shape, sco
 
 
 def launch_chosen(
-    queries: Queries, codes: RegionCodes, chosen: Int[Tensor, "query choice"], stages: int = 3
-) -> Float[Tensor, "query choice"]:
-    """MaxSim of each query with the pictures chosen for it, codes of half precision."""
-    from saccade.ops.kernels.maxsim import chosen_kernel
+    queries: Queries,
+    codes: RegionCodes,
+    chosen: Int[Tensor, "query choice"],
+    counts: Int[Tensor, " query"] | None = None,
+    keys: bool = False,
+    asked: Asked | None = None,
+    shape: Shape | None = None,
+) -> Shaped[Tensor, "query choice"]:
+    """MaxSim of each query with the first `counts` pictures chosen for it, codes of half precision; −∞ with no picture.
 
-    device, dim = codes.vectors.device, codes.dim
-    wide = max(16, _power_of_two(dim))
-    longest = max(16, _power_of_two(max(queries.lengths)))
-    words = codes.vectors.new_zeros(len(queries), longest, wide)
-    lengths = torch.tensor(queries.lengths, dtype=torch.int32).to(device)
-    words[:, :, :dim][torch.arange(longest, device=device) < lengths[:, None]] = queries.words.to(words.dtype)
-    scores = torch.empty(chosen.shape, device=device)
-    pictures, stages = (64, stages) if wide <= 256 else (16, 2)
-    chosen_kernel[(-(-chosen.shape[1] // pictures), len(queries))](
+    With `keys`, whole numbers that are sorted by score and then by picture (see `kernels/maxsim_lists.py`).
+    """
+    from saccade.ops.kernels.maxsim_lists import chosen_kernel
+
+    asked = asked or asked_for(queries, codes)
+    wide, longest = (max(16, power_of_two(size)) for size in (codes.dim, max(queries.lengths)))
+    shape = shape or _chosen_shape(longest, wide)
+    found = torch.empty(chosen.shape, dtype=torch.int64 if keys else torch.float32, device=chosen.device)
+    chosen_kernel[(-(-chosen.shape[1] // shape.pictures), len(queries))](
         codes.vectors,
         codes.starts,
-        words,
-        lengths,
+        asked.halves,
+        asked.table,
         chosen.contiguous(),
-        scores,
+        asked.table if counts is None else counts,
+        found,
         chosen.shape[1],
         codes.regions or 0,
-        dim,
+        codes.dim,
+        asked.halves.shape[1],
+        len(queries),
         DIM=wide,
         WORDS=longest,
-        PICTURES=pictures,
+        PICTURES=shape.pictures,
         RAGGED=codes.regions is None,
-        STAGES=stages,
-        num_warps=4,
-        num_stages=stages,
+        COUNTED=counts is not None,
+        KEYS=keys,
+        STAGES=shape.stages,
+        num_warps=shape.warps,
+        num_stages=shape.stages,
     )
-    return scores
+    return found
 
 
-def _without_words(codes: RegionCodes, scores: Tensor, peaks: Tensor, block: int) -> None:
-    scores.zero_().masked_fill_(codes.starts.diff() == 0, -torch.inf)
-    missing = peaks.shape[1] * block - len(codes)
-    peaks.copy_(F.pad(scores, (0, missing), value=-torch.inf).view(*peaks.shape, block).amax(dim=2))
+def _chosen_shape(words: int, wide: int) -> Shape:
+    """Few pictures a program, so that even a short list gives work to the whole GPU; words in registers."""
+    warps = next(warps for warps in (2, 4, 8) if words * wide <= 2048 * warps or warps == 8)
+    return Shape(pictures=16, warps=warps, stages=4 if wide <= 256 else 2, bulk=False)
 
 
 def _present(value: Tensor | None) -> Tensor:
@@ -193,7 +211,3 @@ def _present(value: Tensor | None) -> Tensor:
 def _number(value: int | None) -> int:
     assert value is not None
     return value
-
-
-def _power_of_two(number: int) -> int:
-    return 1 << max(0, number - 1).bit_length()

@@ -17,9 +17,11 @@ from torch import Tensor
 from saccade.ahead import ahead
 from saccade.errors import SaccadeError
 from saccade.ops.maxsim import Queries, maxsim_codes
-from saccade.ops.maxsim_launch import can_choose, can_launch, launch, launch_chosen, shape_for
+from saccade.ops.maxsim_launch import asked_for, can_choose, can_launch, launch, launch_chosen, shape_for
+from saccade.ops.maxsim_words import Asked
 from saccade.ops.pairwise import DEFAULT_BUDGET
 from saccade.ops.region_codes import RegionCodes
+from saccade.ops.search_launch import best_listed, certain_listed
 from saccade.ops.top_k import Ranking, ranked, top_k
 
 _AHEAD = 2  # tiles that are read while another is searched
@@ -62,14 +64,17 @@ def search_codes(
             f"the codes in bytes ({len(codes):,} pictures of {codes.dim} dimensions) were not made from the exact ones "
             f"({len(exact):,} of {exact.dim})"
         )
-    place = torch.device(device) if device is not None else _home(codes)
+    place = _numbered(torch.device(device)) if device is not None else _home(codes)
     queries = _rounded(queries.to(place), codes if exact is None else exact)
     found: Ranking | None = None
+    asked: Asked | None = None  # the words as a GPU wants them, made for the first tile
     for first, tile in stream(codes, _pictures(queries, codes, place, budget), place):
+        if asked is None and can_launch(queries, tile):
+            asked = asked_for(queries, tile, _beside(queries, exact, place))
         if exact is None:
-            best = _best(queries, tile, k, first, budget)
+            best = _best(queries, tile, k, first, asked, budget)
         else:
-            best = _certain(queries, tile, exact, k, first, found, budget)
+            best = _certain(queries, tile, exact, k, first, found, asked, budget)
         found = best if found is None else found.join(best, k)
     if found is None:
         nothing = torch.zeros(len(queries), 0, device=place)
@@ -106,27 +111,46 @@ def stream(codes: CodeSource, step: int, device: torch.device) -> Iterator[tuple
         tiles.close()
 
 
-def _best(queries: Queries, tile: RegionCodes, k: int, first: int, budget: int) -> Ranking:
-    if can_launch(queries, tile):
-        scores, peaks = launch(queries, tile)
-        return top_k(scores, k, first, peaks, shape_for(tile).pictures)
-    return top_k(maxsim_codes(queries, tile, budget), k, first)
+def _best(queries: Queries, tile: RegionCodes, k: int, first: int, asked: Asked | None, budget: int) -> Ranking:
+    if asked is None or not can_launch(queries, tile):
+        return top_k(maxsim_codes(queries, tile, budget), k, first)
+    scores, peaks = launch(queries, tile, asked=asked)
+    block = shape_for(tile).pictures
+    return best_listed(scores, peaks, block, k, first) or top_k(scores, k, first, peaks, block)
 
 
 def _certain(
-    queries: Queries, tile: RegionCodes, exact: CodeSource, k: int, first: int, found: Ranking | None, budget: int
+    queries: Queries,
+    tile: RegionCodes,
+    exact: CodeSource,
+    k: int,
+    first: int,
+    found: Ranking | None,
+    asked: Asked | None,
+    budget: int,
 ) -> Ranking:
     """The best k of a tile of bytes by their exact scores, leaving out what cannot be among the best k of all."""
-    if can_launch(queries, tile):
-        most, peaks = launch(queries, tile, bound=True)
-        guess = top_k(most, k, first, peaks, shape_for(tile).pictures)
+    known = found.scores[:, k - 1] if found is not None and found.scores.shape[1] >= k else None
+    near = _beside(queries, exact, tile.vectors.device) if tile.vectors.dtype == torch.int8 else None
+    block, peaks = shape_for(tile).pictures, None
+    if asked is not None and can_launch(queries, tile):
+        most, peaks = launch(queries, tile, bound=True, asked=asked)
+        best = None if near is None else certain_listed(queries, near, most, peaks, block, k, first, known, asked)
+        if best is not None:
+            return best
     else:
         most = maxsim_codes(queries, tile, budget, bound=True)
-        guess = top_k(most, k, first)
-    if found is None or found.scores.shape[1] < k:  # the exact scores of a first guess say how good is good enough
-        found = _scored(queries, exact, guess.indices, k, budget)
-    least = found.scores[:, k - 1 :] if found.scores.shape[1] >= k else found.scores.new_full((1, 1), -torch.inf)
-    return _scored(queries, exact, _listed(most >= least, first), k, budget)
+    if known is None:  # the exact scores of a first guess say how good is good enough
+        guess = _scored(queries, exact, top_k(most, k, first, peaks, block).indices, k, budget)
+        known = guess.scores[:, k - 1] if guess.scores.shape[1] >= k else most.new_full((len(most),), -torch.inf)
+    return _scored(queries, exact, _listed(most >= known[:, None], first), k, budget)
+
+
+def _beside(queries: Queries, exact: CodeSource | None, device: torch.device) -> RegionCodes | None:
+    """Exact codes that a kernel can pick from by itself."""
+    if isinstance(exact, RegionCodes) and exact.vectors.device == device and can_choose(queries, exact):
+        return exact
+    return None
 
 
 def _listed(chosen: Bool[Tensor, "query picture"], first: int) -> Int[Tensor, "query choice"]:
@@ -144,8 +168,9 @@ def _scored(queries: Queries, exact: CodeSource, listed: Int[Tensor, "query choi
     place = listed.device
     if not listed.shape[1]:
         return Ranking(torch.zeros(listed.shape, device=place), listed)
-    if isinstance(exact, RegionCodes) and exact.vectors.device == place and can_choose(queries, exact):
-        return ranked(launch_chosen(queries, exact, listed), listed, k, listed >= 0)
+    near = _beside(queries, exact, place)
+    if near is not None:
+        return ranked(launch_chosen(queries, near, listed), listed, k, listed >= 0)
     pictures, places = torch.unique(listed.clamp(min=0), return_inverse=True)  # any query's, each read once
     scores = maxsim_codes(queries, _picked(exact, pictures, place), budget)
     return ranked(scores.float().gather(1, places), listed, k, listed >= 0)
@@ -171,6 +196,11 @@ def _home(codes: CodeSource) -> torch.device:
     return codes.vectors.device if isinstance(codes, RegionCodes) else torch.device("cpu")
 
 
+def _numbered(device: torch.device) -> torch.device:
+    """As tensors name it that lie there: "cuda" is one of them."""
+    return torch.device("cuda", torch.cuda.current_device()) if device == torch.device("cuda") else device
+
+
 def _rounded(queries: Queries, codes: CodeSource) -> Queries:
-    kind = codes.part(0, 0).vectors.dtype
+    kind = (codes if isinstance(codes, RegionCodes) else codes.part(0, 0)).vectors.dtype
     return queries.to(kind).to(torch.float32) if kind in (torch.float16, torch.bfloat16) else queries

@@ -90,11 +90,17 @@ def maxsim_kernel(
     steps = regions
     count = tl.full((PICTURES,), regions, tl.int32)
     rows = codes
-    if RAGGED:
+    if RAGGED:  # rows are counted from the block's first one, which 32 bits hold: registers are scarce
+        final = (
+            tl.load(starts + pictures) - 1
+        )  # an empty picture shows some other's row, and scores −∞ whatever that is
         start = tl.load(starts + place)
         count = (tl.load(starts + place + 1) - start).to(tl.int32)
         steps = tl.max(count, axis=0)
-        rows = codes + start[:, None] * dim + part[None, :]
+        last = tl.maximum(count - 1, 0)
+        origin = tl.minimum(tl.load(starts + block * PICTURES), final)
+        offset = (tl.minimum(start, final) - origin).to(tl.int32)
+        rows = codes + origin * dim
     elif not TMA:
         rows = codes + place.to(tl.int64)[:, None] * (regions * dim) + part[None, :]
 
@@ -102,8 +108,8 @@ def maxsim_kernel(
         if TMA:
             code = codes.load([block * PICTURES, region * DIM])
         elif RAGGED:  # a picture that has no more regions shows its last one again
-            shown = tl.maximum(tl.minimum(region, count - 1), 0)
-            code = tl.load(rows + (shown * dim)[:, None], mask=(part < dim)[None, :] & (count > 0)[:, None], other=0.0)
+            shown = (offset + tl.minimum(region, last)) * dim
+            code = tl.load(rows + shown[:, None] + part[None, :], mask=(part < dim)[None, :], other=0.0)
         elif PADDED:
             code = tl.load(rows + region * dim, mask=(part < dim)[None, :], other=0.0)
         else:
@@ -210,49 +216,3 @@ def add_words(
 def _upper_half(value):
     """The first 16 bits of a float32, a bfloat16: cut, not rounded, which costs one instruction."""
     return (value.to(tl.uint32, bitcast=True) & 0xFFFF0000).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def chosen_kernel(
-    codes,  # rows [row, dim]
-    starts,  # [picture + 1], if RAGGED
-    words,  # [query, WORDS, DIM]
-    lengths,  # [query]: how many words each query has
-    chosen,  # [query, choice]: pictures; -1: none
-    scores,  # [query, choice]
-    choices,
-    regions,
-    dim,
-    DIM: tl.constexpr,
-    WORDS: tl.constexpr,
-    PICTURES: tl.constexpr,
-    RAGGED: tl.constexpr,
-    STAGES: tl.constexpr,
-):
-    """MaxSim of each query with pictures chosen for it."""
-    query = tl.program_id(1)
-    choice = tl.program_id(0) * PICTURES + tl.arange(0, PICTURES)
-    there = choice < choices
-    picture = tl.load(chosen + query.to(tl.int64) * choices + choice, mask=there, other=-1).to(tl.int64)
-    picked = picture >= 0
-    picture = tl.maximum(picture, 0)
-    part = tl.arange(0, DIM)
-    word = tl.arange(0, WORDS)
-    asking = tl.load(words + (query * WORDS + word)[None, :] * DIM + part[:, None])
-    best = tl.full((PICTURES, WORDS), float("-inf"), tl.float32)
-    if RAGGED:
-        start = tl.load(starts + picture)
-        count = (tl.load(starts + picture + 1) - start).to(tl.int32)
-        steps = tl.max(count, axis=0)
-    else:
-        start = picture * regions
-        count = tl.full((PICTURES,), regions, tl.int32)
-        steps = regions
-    rows = codes + start[:, None] * dim + part[None, :]
-    for region in tl.range(0, steps, num_stages=STAGES):
-        shown = tl.maximum(tl.minimum(region, count - 1), 0)
-        code = tl.load(rows + (shown * dim)[:, None], mask=(part < dim)[None, :] & (count > 0)[:, None], other=0.0)
-        best = tl.maximum(best, tl.dot(code, asking, out_dtype=tl.float32))
-    total = tl.sum(tl.where((word < tl.load(lengths + query))[None, :], best, 0.0), axis=1)
-    total = tl.where((count > 0) & picked, total, float("-inf"))
-    tl.store(scores + query.to(tl.int64) * choices + choice, total, mask=there)
