@@ -150,7 +150,7 @@ def report(plain: dict[str, list[Run]], critical: dict[str, list[Run]], argument
 
 The **{data.split}** split ({sum(map(len, references)):,} captions of {len(references):,} pictures), all figures times
 100, mean ± standard deviation over seeds. {data.about}
-The model is the one after the last step; captions are found by a beam of 3. Cross-entropy runs are those of the
+The model is the one after the last step; captions are found by a beam of 3. Cross-entropy runs are made as in the
 [claims](../claims/index.md). Self-critical training goes on from them for {data.epochs} epochs with CIDEr-D as its
 reward, {REWARD.samples} captions a picture; a metric that is optimised goes up more than captions get better. METEOR
 matches by {", ".join(tables.stages)}.
