@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
 from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
@@ -35,7 +36,11 @@ from saccade.nn import (
 )
 from saccade.nn.block_match import block_cosines, with_grams
 from saccade.ops import AttentionForm, pool
+from saccade.ops.block_cosines import block_cosines as block_cosines_16
+from saccade.ops.block_cosines import pack_pictures, pack_sentences, suits_block_cosines
 from saccade.ops.native.attention import NativeAttention, native_attention
+
+CACHED = 512  # sentences whose words and Gram matrices a GPU's cache holds, while picture after picture asks for them
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,9 @@ class Gsmn(FragmentMatcher):
         return replace(code, links=(texts.adjacency() | itself) & texts.mask[:, :, None])
 
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+        if suits_block_cosines(images.regions, texts.words, self.config.blocks, self.form):
+            with full_precision(images.regions):
+                return self._in_16_bits(self.visual_graph(images), self.textual_graph(texts))
         native = self._native(images, texts)
 
         def tile(images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
@@ -172,6 +180,29 @@ class Gsmn(FragmentMatcher):
             score = score + (of_texts.T if every_pair else of_texts)
         return score
 
+    def _in_16_bits(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+        """Mixed precision on a GPU: a kernel for the node level, and one large product for what travels."""
+        config, table = self.config, images.regions.new_empty(len(images), len(texts), dtype=torch.float32)
+        pictures = pack_pictures(images.regions, images.mask, config.blocks)
+        wide, tall = tiles_of(config, images.mask.shape[1], texts.mask.shape[1], len(texts))
+        for some in _slices(len(texts), wide):
+            part = texts.select(some)
+            sentences = pack_sentences(part.words, part.mask, config.blocks)
+            read = None
+            if config.graphs != "visual" and part.links is not None:
+                read = self.textual.folded(part.links[..., None])
+            for rows in _slices(len(images), tall):
+                words, regions = block_cosines_16(pictures[rows], sentences, self.form)
+                score = words.new_zeros((), dtype=torch.float32)
+                if config.graphs != "visual":
+                    score = score + self.textual.in_16_bits(words, part.mask, read).T
+                del words
+                if config.graphs != "textual":
+                    seen = None if images.links is None else self.visual.folded(images.links[rows])
+                    score = score + self.visual.in_16_bits(regions, images.mask[rows], seen)
+                table[rows, some] = score
+        return table
+
     def _native(self, images: ImageCode, texts: TextCode) -> NativeAttention | None:
         """Loops of our own, on a CPU and where nothing has to be remembered for a gradient."""
         regions, words = images.regions, texts.words
@@ -186,6 +217,21 @@ class Gsmn(FragmentMatcher):
 
     def _graph_floats(self, regions: int, words: int) -> int:
         return 3 * (int(self.config.blocks) + 2 * int(self.config.hidden)) * (regions + words)
+
+
+def tiles_of(config: GsmnConfig, regions: int, words: int, texts: int) -> tuple[int, int]:
+    """How many sentences, and how many pictures with them, keep the 16-bit path within the model's budget."""
+    budget = config.budget_mb << 20
+    per_pair = 2 * (config.blocks * (regions + words) + 2 * config.hidden * max(regions, words))
+    of_text, of_image = (2 * config.blocks * config.hidden * places**2 for places in (words, regions))
+    wide = max(1, min(texts, CACHED, budget // 4 // of_text, budget // 2 // per_pair))
+    return wide, max(1, budget * 3 // 4 // (wide * per_pair + of_image))
+
+
+def _slices(count: int, size: int) -> list[slice]:
+    """About equal ones."""
+    parts = -(-count // size)
+    return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
 
 
 @cache
@@ -220,6 +266,31 @@ class MatchedGraph(nn.Module):
             nodes = self.propagate(nodes, links)
             nodes = nodes.tanh() if self.bend else nodes
         return pool(self.score(self.hidden(nodes).tanh())[..., 0], mask[:, None], "mean")
+
+    def folded(self, links: Float[Tensor, "graph node node #kernel"]) -> Float[Tensor, "graph said heard"] | None:
+        return None if self.propagate is None else self.propagate.folded(links, torch.float16)
+
+    def in_16_bits(
+        self,
+        nodes: Float[Tensor, "graph other node block"],
+        mask: Bool[Tensor, "graph node"],
+        folded: Float[Tensor, "graph said heard"] | None,
+    ) -> Float[Tensor, "graph other"]:
+        """The same for nodes of float16, links folded into one matrix; in place, so that no gradient comes through.
+
+        A mean of scores is a score of means: one product more, for eight partial sums, which tensor cores like.
+        """
+        places = nodes.shape[2]
+        if self.propagate is not None and folded is not None:
+            nodes = torch.bmm(nodes.flatten(2), folded).view(*nodes.shape[:3], -1)
+            nodes = nodes.add_(self.propagate.bias().half()) if self.propagate.has_bias else nodes
+            nodes = nodes.tanh_() if self.bend else nodes
+        nodes = F.linear(nodes, self.hidden.weight.half(), self.hidden.bias.half()).tanh_()
+        share = mask / mask.sum(dim=1, keepdim=True).clamp(min=1)
+        which = F.one_hot(torch.arange(places, device=mask.device) % 8, 8) * share[..., None]  # [graph, node, sum]
+        readers = which[:, :, None] * self.score.weight[0][:, None]  # [graph, node, hidden, sum]
+        sums: Tensor = torch.bmm(nodes.flatten(2), readers.flatten(1, 2).half()).float().sum(dim=-1)
+        return sums.add_(self.score.bias * mask.any(dim=1, keepdim=True))
 
     def loudness(self, links: Float[Tensor, "graph node node kernel"]) -> Float[Tensor, "graph node node"]:
         """The share that a node hears of each neighbour: every kernel counts as much as its weights are large."""
