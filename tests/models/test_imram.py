@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when kernels are first imported; nothing compiles here anyway
 
 from saccade.batch import ImageCode, TextCode
 from saccade.errors import SaccadeError
@@ -172,6 +176,23 @@ def test_all_pairs_stay_within_the_budget(queries: Any, vocabulary: Vocabulary) 
     with torch.no_grad():
         most = peak_bytes(lambda: model.similarity(images, texts))
     assert most - copies <= 4 << 20 < everything / 4
+
+
+@pytest.mark.parametrize("queries", ["words", "both"])
+def test_all_pairs_by_kernels_are_the_same(
+    queries: Any, vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no GPU compiles them, Triton's interpreter runs them."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = build(vocabulary, queries=queries).float().to(device)
+    images, texts = codes(3, 4)
+    images, texts = images.to(device, torch.float32), texts.to(device, torch.float32)
+    with torch.no_grad():
+        expected = model.similarity(images, texts)
+        monkeypatch.setattr("saccade.models.imram.looks_suit_kernels", lambda *_: True)
+        found = model.similarity(images, texts)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    assert not torch.equal(found, expected)  # it went another way
 
 
 def test_a_tile_that_learns_is_planned_larger_than_one_that_does_not() -> None:

@@ -31,6 +31,7 @@ from saccade.nn import (
     full_precision,
     products,
 )
+from saccade.nn.memory_looks import looks_suit_kernels, similarity_of_looks
 from saccade.ops import EPSILON, AttentionForm, Normaliser, attention_weights, pool
 
 
@@ -96,6 +97,11 @@ class RecurrentAttention(nn.Module):
         """Σ_k F_k of every picture with every sentence, tile by tile."""
         if self.memory.form == "none":  # all looks are the first one, which is SCAN's
             return self.steps * self.scan.similarity(images, texts)
+
+        roles = self._roles(images, texts)
+        if looks_suit_kernels(roles[0], roles[2], self.memory, self.form):
+            found = similarity_of_looks(*roles, self.memory, self.form, self.steps, self.scan.budget)
+            return found if self.words_ask else found.T
 
         def tile(images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
             return self.similarities(images, texts).sum(dim=0)

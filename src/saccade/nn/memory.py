@@ -36,10 +36,14 @@ class MemoryDistillation(nn.Module):
         self._merged: tuple[Tensor, Tensor] | None = None
 
     @contextmanager
-    def merged(self) -> Iterator[None]:
-        """While it lasts, and no gradient is wanted, the two layers are one; else they are merged for every call."""
+    def merged(self, dtype: torch.dtype | None = None) -> Iterator[None]:
+        """While it lasts, and no gradient is wanted, the two layers are one; else they are merged for every call.
+
+        `dtype`: the precision of their products, the weights' own unless given.
+        """
         if self.candidate is not None and not torch.is_grad_enabled():
-            self._merged = self._weight(), self._bias()
+            weight, bias = self._weight(), self._bias()
+            self._merged = weight.to(dtype or weight.dtype), bias.to(dtype or bias.dtype)
         try:
             yield
         finally:
