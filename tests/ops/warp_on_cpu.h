@@ -20,6 +20,9 @@ using std::min;
 struct uint2 {
   u32 x, y;
 };
+struct float2 {
+  float x, y;
+};
 struct Place {
   int x = 0, y = 0, z = 0;
 };
@@ -78,28 +81,42 @@ static inline float of_half(u32 bits) {
   float size = exponent ? std::ldexp(1.0f + fraction, exponent - 15) : std::ldexp(fraction, -14);
   return bits & 0x8000u ? -size : size;
 }
+static inline u32 as_half(float x) {  // round to even by adding and taking away what is as large as its last bit
+  float size = std::fabs(x);
+  int exponent = size < 6.103515625e-05f ? -14 : std::ilogb(size);
+  float step = std::ldexp(1.0f, exponent - 10);
+  int whole = (int)std::nearbyint(size / step);
+  u32 bits = exponent == -14 ? whole : ((exponent + 15) << 10) + (whole - 1024);
+  return std::min<u32>(bits, 0x7c00u) | (x < 0 ? 0x8000u : 0u);
+}
+static inline u32 packed_half(float first, float second) { return as_half(first) | as_half(second) << 16; }
 static inline float power(float x) { return std::exp2(x); }
 static inline void __syncwarp() { exchange({}); }
 static inline float from_thread(float x, int other) {
   const Given* all = exchange({{bits_of(x)}});
   return __uint_as_float(all[running->thread.x % 32 ^ other].words[0]);
 }
-static inline float half_of(u32 pair, int second) { return bfloat(second ? pair >> 16 : pair & 0xffffu); }
 static inline u32 turned(u32 x) {
   const Given* all = exchange({{x}});
   const int lane = running->thread.x % 32, row = lane / 4, column = 2 * (lane % 4);
   auto at = [&](int r, int c) { return (c % 2 ? all[4 * r + c / 2].words[0] >> 16 : all[4 * r + c / 2].words[0]) & 0xffffu; };
   return at(column, row) | at(column + 1, row) << 16;
 }
-static inline void multiply(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-  const Given* all = exchange({{a0, a1, a2, a3, b0, b1}});
+template <typename Number>
+static void multiply_as(Number number, float (&c)[4], const Given& own) {
+  const Given* all = exchange(own);
   const int lane = running->thread.x % 32;
-  auto left = [&](int r, int k) {
-    return half_of(all[4 * (r % 8) + k % 8 / 2].words[(r >= 8) + 2 * (k >= 8)], k % 2);
-  };
-  auto right = [&](int k, int n) { return half_of(all[4 * n + k % 8 / 2].words[4 + (k >= 8)], k % 2); };
+  auto at = [&](u32 pair, int second) { return number(second ? pair >> 16 : pair & 0xffffu); };
+  auto left = [&](int r, int k) { return at(all[4 * (r % 8) + k % 8 / 2].words[(r >= 8) + 2 * (k >= 8)], k % 2); };
+  auto right = [&](int k, int n) { return at(all[4 * n + k % 8 / 2].words[4 + (k >= 8)], k % 2); };
   for (int i = 0; i < 4; i++)
     for (int k = 0; k < 16; k++) c[i] += left(lane / 4 + 8 * (i / 2), k) * right(k, 2 * (lane % 4) + i % 2);
+}
+static inline void multiply(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  multiply_as(bfloat, c, {{a0, a1, a2, a3, b0, b1}});
+}
+static inline void multiply_half(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  multiply_as(of_half, c, {{a0, a1, a2, a3, b0, b1}});
 }
 
 static std::function<void()> body;

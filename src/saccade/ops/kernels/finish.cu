@@ -10,9 +10,10 @@
 // A scale is two numbers of 16 bits, the second the rest of the first, in the two halves of that last product.
 // The weights are rounded once, for the score and the norm alike: R is the exact cosine of slightly other weights.
 //
-// Compiled at run time with -D for: M_TILES, N_TILES, SCORES (16: bfloat16, 11: float16), CLIPPED, SUM (1: of
-// absolute values, 2: of squares), POOL (0: logsumexp, 1: mean, 2: max, 3: sum), CHUNK (items of one warp), BLOCKS
-// (that a multiprocessor should hold at once: it limits registers).
+// Compiled at run time with -D for: M_TILES, N_TILES, HALF (scores are float16, else bfloat16), HALF_WEIGHTS (so are
+// weights and Gram matrices), CLIPPED, SUM (1: of absolute values, 2: of squares), POOL (0: logsumexp, 1: mean, 2: max,
+// 3: sum), SHIFTED (logsumexp begins at the largest), CHUNK (items of one warp), BLOCKS (that a multiprocessor should
+// hold at once: it limits registers).
 
 typedef unsigned int u32;
 
@@ -21,10 +22,17 @@ typedef unsigned int u32;
 #define SLOTS 8
 #define WARPS 4
 #define BATCH 8  // items of the context whose R wait in shared memory
+#define PITCH (ROWS + (36 - ROWS % 32) % 32)  // 4 more than a multiple of 32: the threads that pool read 32 banks
+#define LOG2E 1.4426950408889634f
 
 #ifdef __CUDACC__
 __device__ __forceinline__ void multiply(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void multiply_half(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
@@ -42,6 +50,11 @@ __device__ __forceinline__ float power(float x) {  // 2^x
 __device__ __forceinline__ u32 packed(float first, float second) {  // as two bfloat16
   u32 y;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(second), "f"(first));
+  return y;
+}
+__device__ __forceinline__ u32 packed_half(float first, float second) {
+  u32 y;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(second), "f"(first));
   return y;
 }
 __device__ __forceinline__ u32 times(u32 a, u32 b) {
@@ -66,39 +79,77 @@ __device__ __forceinline__ float of_half(u32 bits) {
 __device__ __forceinline__ float low(u32 pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
 
-#if SCORES == 16
-__device__ __forceinline__ float first(u32 scores) { return low(scores); }
-__device__ __forceinline__ float second(u32 scores) { return high(scores); }
-__device__ __forceinline__ u32 clipped(u32 scores, u32 slope) {
-  return CLIPPED ? larger(scores, times(scores, slope)) : scores;
+__device__ __forceinline__ float low_half(u32 pair) { return of_half(pair & 0xffffu); }
+__device__ __forceinline__ float high_half(u32 pair) { return of_half(pair >> 16); }
+
+// Two scores, bent where they are negative: as numbers, and what of them is summed, in one or two pairs of bfloat16.
+#if HALF
+#define PARTS 2
+#define first low_half
+#define second high_half
+__device__ __forceinline__ float2 clipped(u32 scores, float slope) {
+  float2 x = {first(scores), second(scores)};
+  return CLIPPED ? float2{fmaxf(x.x, x.x * slope), fmaxf(x.y, x.y * slope)} : x;
+}
+__device__ __forceinline__ u32 summand(u32 scores, float slope, int part) {
+  float2 x = clipped(scores, slope);
+  x = SUM == 2 ? float2{x.x * x.x, x.y * x.y} : float2{fabsf(x.x), fabsf(x.y)};
+  u32 upper = packed(x.x, x.y);
+  return part ? packed(x.x - low(upper), x.y - high(upper)) : upper;
 }
 #else
-__device__ __forceinline__ float first(u32 scores) { return of_half(scores & 0xffffu); }
-__device__ __forceinline__ float second(u32 scores) { return of_half(scores >> 16); }
-__device__ __forceinline__ u32 clipped(u32 scores, u32 slope) {
-  float a = first(scores), b = second(scores);
-  return CLIPPED ? packed(fmaxf(a, a * low(slope)), fmaxf(b, b * low(slope))) : packed(a, b);
+#define PARTS 1
+#define first low
+#define second high
+__device__ __forceinline__ u32 bent(u32 scores, float slope) {
+  return CLIPPED ? larger(scores, times(scores, packed(slope, slope))) : scores;
+}
+__device__ __forceinline__ float2 clipped(u32 scores, float slope) {
+  u32 x = bent(scores, slope);
+  return {low(x), high(x)};
+}
+__device__ __forceinline__ u32 summand(u32 scores, float slope, int part) {
+  u32 x = bent(scores, slope);
+  return SUM == 2 ? times(x, x) : x & 0x7fff7fffu;
 }
 #endif
 
-__device__ __forceinline__ u32 summand(u32 clip) { return SUM == 2 ? times(clip, clip) : clip & 0x7fff7fffu; }
+// Pairs of weights.
+#if HALF_WEIGHTS
+#define as_weights packed_half
+#define first_weight low_half
+#define second_weight high_half
+#define multiply_weights multiply_half
+#else
+#define as_weights packed
+#define first_weight low
+#define second_weight high
+#define multiply_weights multiply
+#endif
+
 __device__ __forceinline__ u32 ones(bool low_half, bool high_half) {
   return (low_half ? 0x3f80u : 0u) | (high_half ? 0x3f800000u : 0u);
 }
 
-// Of one item of the context and the rows of one slot; `match` begins at the slot's first row.
-__device__ __forceinline__ float pool(const float* match, int count, float sharpness) {
-  float total = POOL == 2 ? -1e30f : 0.0f;
-  float most = -1e30f;
-  if (POOL == 0) {
-    for (int row = 0; row < count; row++) most = fmaxf(most, match[row] * sharpness);
-  }
-  for (int row = 0; row < count; row++) {
-    if (POOL == 0) total += power((match[row] * sharpness - most) * 1.4426950408889634f);
-    if (POOL == 1 || POOL == 3) total += match[row];
-    if (POOL == 2) total = fmaxf(total, match[row]);
-  }
-  if (POOL == 0) return (most + logf(total)) / sharpness;
+// Of the rows of one slot and one item of the context: by four threads, each of which takes every fourth row.
+__device__ __forceinline__ float over_four(float x) {
+  x += from_thread(x, 1);
+  return x + from_thread(x, 2);
+}
+__device__ __forceinline__ float largest_of_four(float x) {
+  x = fmaxf(x, from_thread(x, 1));
+  return fmaxf(x, from_thread(x, 2));
+}
+__device__ __forceinline__ float pool(const float* match, int t, int count, float sharpness) {
+  float total = 0.0f, most = -1e30f;
+  if (POOL == 2 || SHIFTED)
+    for (int row = t; row < count; row += 4) most = fmaxf(most, POOL == 2 ? match[row] : match[row] * sharpness);
+  if (POOL == 2 || SHIFTED) most = largest_of_four(most);
+  if (POOL == 2) return most;
+  for (int row = t; row < count; row += 4)
+    total += POOL == 0 ? power((match[row] * sharpness - (SHIFTED ? most : 0.0f)) * LOG2E) : match[row];
+  total = over_four(total);
+  if (POOL == 0) return ((SHIFTED ? most : 0.0f) + logf(total)) / sharpness;
   return POOL == 1 ? total / count : total;
 }
 
@@ -117,6 +168,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
     const int* length,             // [item]: columns that are its own
     const int* number,             // [item]: its column in `out`
     const uint2* gram,             // [item, tile, step, thread]: right factors
+    const float* size,             // [item]: what Gram matrices are to be multiplied with, 1 / its square root
     int first_item,                // of this group: items of N_TILES tiles
     int last_item,
     float* out,
@@ -125,13 +177,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
     float sharpness,               // of the weights, in units of log 2
     float slope,
     float pool_sharpness) {
-  __shared__ float waiting[WARPS][BATCH][ROWS + 1];
+  __shared__ float waiting[WARPS][BATCH][PITCH];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int bin = first_bin + blockIdx.y * WARPS + warp;
   if (bin >= last_bin) return;
   const int begin = first_item + blockIdx.x * CHUNK, end = min(begin + CHUNK, last_item);
   const int* bounds = slot_begin + bin * (SLOTS + 1);
-  const u32 bend = packed(slope, slope);
 
   u32 across[M_TILES][2], back[M_TILES][2];
   int row[M_TILES][2];
@@ -182,8 +233,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
       float total[4] = {0, 0, 0, 0};
 #pragma unroll
       for (int m = 0; m < M_TILES; m++) {
-        u32 upper = turned(summand(clipped(s[m][n][0], bend))), lower = turned(summand(clipped(s[m][n][1], bend)));
-        multiply(total, across[m][0], 0, across[m][1], 0, upper, lower);
+#pragma unroll
+        for (int part = 0; part < PARTS; part++) {
+          u32 upper = turned(summand(s[m][n][0], slope, part)), lower = turned(summand(s[m][n][1], slope, part));
+          multiply(total, across[m][0], 0, across[m][1], 0, upper, lower);
+        }
       }
       float a = SUM == 2 ? rsqrtf(total[0] + 1e-16f) : 1.0f / (total[0] + 1e-8f);
       float b = SUM == 2 ? rsqrtf(total[1] + 1e-16f) : 1.0f / (total[1] + 1e-8f);
@@ -194,6 +248,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
     }
 
     const int place = (item - begin) % BATCH;
+    const float shorter = size[item - first_item];
 #pragma unroll
     for (int m = 0; m < M_TILES; m++) {
       u32 e[2 * K_STEPS][2];
@@ -205,11 +260,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
         multiply(x, back[m][0], back[m][1], back[m][0], back[m][1], scale[n][0], scale[n][1]);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-          u32 own_scores = s[m][n][half], clip = clipped(own_scores, bend);
-          u32 pair = packed(power(x[2 * half] * low(clip)), power(x[2 * half + 1] * high(clip)));
+          const u32 own_scores = s[m][n][half];
+          const float2 clip = clipped(own_scores, slope);
+          const u32 pair = as_weights(power(x[2 * half] * clip.x), power(x[2 * half + 1] * clip.y));
           e[n][half] = pair;
-          found[half] += low(pair) * first(own_scores);
-          found[half] += high(pair) * second(own_scores);
+          found[half] += first_weight(pair) * first(own_scores);
+          found[half] += second_weight(pair) * second(own_scores);
         }
       }
 #pragma unroll
@@ -217,32 +273,27 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
         float q[4] = {0, 0, 0, 0};
 #pragma unroll
         for (int k = 0; k < K_STEPS; k++)
-          multiply(q, e[2 * k][0], e[2 * k][1], e[2 * k + 1][0], e[2 * k + 1][1], factor[n][k].x, factor[n][k].y);
-        squared[0] += low(e[n][0]) * q[0];
-        squared[0] += high(e[n][0]) * q[1];
-        squared[1] += low(e[n][1]) * q[2];
-        squared[1] += high(e[n][1]) * q[3];
+          multiply_weights(q, e[2 * k][0], e[2 * k][1], e[2 * k + 1][0], e[2 * k + 1][1], factor[n][k].x, factor[n][k].y);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+          squared[half] += first_weight(e[n][half]) * q[2 * half];
+          squared[half] += second_weight(e[n][half]) * q[2 * half + 1];
+        }
       }
 #pragma unroll
       for (int half = 0; half < 2; half++) {
-        found[half] += from_thread(found[half], 1);
-        found[half] += from_thread(found[half], 2);
-        squared[half] += from_thread(squared[half], 1);
-        squared[half] += from_thread(squared[half], 2);
-        if (t == half)
-          waiting[warp][place][16 * m + 8 * half + g] = found[half] * rsqrtf(fmaxf(squared[half], 1e-30f)) * unit[m][half];
+        const float cosine = over_four(found[half]) * rsqrtf(fmaxf(over_four(squared[half]), 1e-30f)) * shorter;
+        if (t == half) waiting[warp][place][16 * m + 8 * half + g] = cosine * unit[m][half];
       }
     }
 
     if (place == BATCH - 1 || item + 1 == end) {
       __syncwarp();
-      for (int pair = lane; pair < SLOTS * BATCH; pair += 32) {
-        const int slot = pair / BATCH, which = pair % BATCH;
-        const int whose = slot_item[bin * SLOTS + slot];
-        if (whose >= 0 && which <= place) {
-          const float pooled = pool(&waiting[warp][which][bounds[slot]], bounds[slot + 1] - bounds[slot], pool_sharpness);
-          out[whose * out_row + number[item - place + which] * out_column] = pooled;
-        }
+      for (int slot = 0; slot < SLOTS; slot++) {  // thread 4g + t pools item g
+        const int whose = slot_item[bin * SLOTS + slot], from = bounds[slot];
+        if (whose < 0) break;  // slots are taken from the first on
+        const float pooled = pool(&waiting[warp][g][from], t, bounds[slot + 1] - from, pool_sharpness);
+        if (t == 0 && g <= place) out[whose * out_row + number[item - place + g] * out_column] = pooled;
       }
       __syncwarp();
     }

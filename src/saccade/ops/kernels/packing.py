@@ -123,16 +123,10 @@ def _pattern(left: Int[np.ndarray, " length"], size: int, slots: int) -> list[in
     """The lengths of one full bin."""
     pattern: list[int] = []
     room = size
-    remaining = left.tolist()
-    length = len(remaining) - 1
-    while length > 0 and len(pattern) < slots:
-        length = min(length, room)
-        if length > 0 and remaining[length]:
-            pattern.append(length)
-            remaining[length] -= 1
-            room -= length
-        else:
-            length -= 1
+    for length in np.flatnonzero(left)[::-1].tolist():
+        count = min(int(left[length]), room // length, slots - len(pattern))
+        pattern += [length] * count
+        room -= length * count
     return pattern
 
 

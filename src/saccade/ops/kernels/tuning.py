@@ -53,7 +53,7 @@ class Cut:
 
 REDUCED_DEFAULT = Tiling(128, 64, warps=8)
 EXACT_DEFAULT = Tiling(64, 64, warps=4, loop=4)
-GRADIENT_DEFAULT = Tiling(64, 64, warps=4)
+GRADIENT_DEFAULT = Tiling(64, 64, warps=4, rows=16384)  # a batch in one piece
 CUTS = tuple(Cut(tiles, rows) for tiles in (10, 15, 21) for rows in (2048, 4096, 8192))
 
 

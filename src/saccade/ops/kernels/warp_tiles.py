@@ -33,10 +33,11 @@ CHUNK = 16  # items of the context that a warp goes through
 LARGE = 1 << 34  # scores of a table that is worth a trial
 SAMPLE = 32768  # query rows of the trial
 SHARP = 30.0  # up to here exp needs no maximum
+HALF_SHARP = 10.0  # up to here exp is a float16
 EPSILON = 1e-8
 SUMS = {"clipped_l2": 2, "l2": 2, "clipped_l1": 1, "l1": 1}
+DTYPES = (torch.bfloat16, torch.float16)
 POOLS = ("logsumexp", "mean", "max", "sum")
-SCORES = {torch.bfloat16: 16, torch.float16: 11}
 
 Launcher = Callable[[tuple[str, ...], tuple[int, int], Sequence[Argument]], None]
 
@@ -55,15 +56,6 @@ class Asking:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Items of the context that take the same number of tiles."""
-
-    tiles: int
-    items: slice
-    gram: Float[Tensor, "item tile step g t half pair"]  # in the order in which a warp's threads want it
-
-
-@dataclass(frozen=True)
 class Asked:
     """Context items, from the narrowest to the widest."""
 
@@ -71,14 +63,19 @@ class Asked:
     start: Int[Tensor, " item"]
     length: Int[Tensor, " item"]
     number: Int[Tensor, " item"]
-    groups: list[Group]
+    groups: list[tuple[int, slice]]  # items that take the same number of tiles: which number, and which items
 
 
 def suits(
     query_places: int, context_places: int, form: AttentionForm, dtype: torch.dtype, device: torch.device
 ) -> bool:
     """Whether `finish.cu` can do it: normalised attention in 16 bits, items of a size that registers hold."""
-    if form.choice != "attend" or form.normaliser not in SUMS or abs(form.sharpness) > SHARP or dtype not in SCORES:
+    if (
+        form.choice != "attend"
+        or form.normaliser not in SUMS
+        or abs(form.sharpness) > SHARP
+        or dtype not in (torch.bfloat16, torch.float16)
+    ):
         return False
     fits = 0 < context_places <= WIDEST and 0 < query_places <= 16 * (MOST_TILES // -(-context_places // 8))
     return fits and torch.cuda.get_device_capability(device) >= (8, 0) and have_nvrtc()
@@ -112,7 +109,7 @@ def warp_similarity(
     out = torch.empty(len(queries), len(context), dtype=torch.float32, device=queries.device)
     if asking_lengths.counts.any() and asked_lengths.counts.any():
         asked = pack_context(context.to(dtype), context_mask, asked_lengths)
-        asking = pack_queries(queries.to(dtype), query_mask, asking_lengths, asked.groups[-1].tiles, cut.tiles)
+        asking = pack_queries(queries.to(dtype), query_mask, asking_lengths, asked.groups[-1][0], cut.tiles)
         row = len(asked.vectors) * dtype.itemsize
         rows = cut.rows if budget is None else max(16 * asking.tiles, min(cut.rows, budget // row))
         _fill(out, asking, asked, form, rows, launcher)
@@ -171,10 +168,7 @@ def pack_context(vectors: Float[Tensor, "item part dim"], mask: Bool[Tensor, "it
     bounds = np.flatnonzero(np.diff(tiles, prepend=0, append=0))
     places = [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
     first, length, numbers = facts
-    groups = [
-        Group(wide, p, _gram(packed, first[p], length[p], wide)) for p in places for wide in (int(tiles[p.start]),)
-    ]
-    return Asked(packed, first, length, numbers, groups)
+    return Asked(packed, first, length, numbers, [(int(tiles[place.start]), place) for place in places])
 
 
 def fill_empty(
@@ -220,6 +214,13 @@ def _packed(
 ) -> Float[Tensor, "row dim"]:
     """Items one after the other, in so many rows each: its own vectors, and the last of them again."""
     counts, places = lengths.counts, mask.shape[1]
+    if (
+        len(order) == len(counts)
+        and (sizes == places).all()
+        and (counts == places).all()
+        and (np.diff(order) > 0).all()
+    ):
+        return vectors.flatten(0, 1)  # nothing to move
     first = order * places if lengths.first else (np.cumsum(counts) - counts)[order]
     facts = np.stack([sizes, np.cumsum(sizes) - sizes, first, counts[order] - 1])
     size, begin, source, last = torch.from_numpy(facts).to(mask.device, non_blocking=True)
@@ -232,16 +233,25 @@ def _packed(
     return vectors.flatten(0, 1).index_select(0, rows)
 
 
-def _gram(vectors: Tensor, start: Tensor, length: Tensor, tiles: int) -> Float[Tensor, "item tile step g t half pair"]:
-    """Products of each item's vectors, as right factors of the tensor cores: the thread's two pairs of numbers."""
+def _gram(
+    vectors: Tensor, start: Tensor, length: Tensor, tiles: int, dtype: torch.dtype
+) -> tuple[Float[Tensor, "item tile step g t half pair"], Float[Tensor, " item"]]:
+    """Products of each item's vectors, as right factors of the tensor cores: a thread's two pairs of numbers.
+
+    And what lengths are to be divided by. In float16, products are of vectors no longer than one.
+    """
     wide, steps = 8 * tiles, -(-tiles // 2)
     place = torch.arange(wide, device=vectors.device)
     own = vectors[start[:, None] + torch.minimum(place, length[:, None] - 1)]
-    own = own if own.dtype == torch.bfloat16 else own.float()
     real = place < length[:, None]
+    size = torch.ones(len(start), device=vectors.device)
+    if vectors.dtype == torch.float16:
+        own = own.float()
+        size = torch.linalg.vector_norm(own, dim=2).amax(dim=1).clamp(min=EPSILON).reciprocal()
+        own = own * size[:, None, None]
     products = torch.bmm(own, own.transpose(1, 2)).mul_(real[:, :, None] & real[:, None])
-    tall = F.pad(products, (0, 16 * steps - wide)).to(torch.bfloat16)
-    return tall.view(-1, tiles, 8, steps, 2, 4, 2).permute(0, 1, 3, 2, 5, 4, 6).contiguous()
+    tall = F.pad(products, (0, 16 * steps - wide)).to(dtype)
+    return tall.view(-1, tiles, 8, steps, 2, 4, 2).permute(0, 1, 3, 2, 5, 4, 6).contiguous(), size
 
 
 def _fill(out: Tensor, asking: Asking, asked: Asked, form: AttentionForm, rows: int, launcher: Launcher) -> None:
@@ -250,23 +260,30 @@ def _fill(out: Tensor, asking: Asking, asked: Asked, form: AttentionForm, rows: 
     step = max(1, rows // (16 * asking.tiles))
     most = max(starts[min(b + step, bins)] - starts[b] for b in range(0, bins, step))
     buffer = asking.vectors.new_empty(most, -(-columns // 8) * 8)[:, :columns]
+    half = buffer.dtype == torch.float16
+    weights = torch.float16 if half and abs(form.sharpness) <= HALF_SHARP else torch.bfloat16
     options = (
         f"-DM_TILES={asking.tiles}",
-        f"-DSCORES={SCORES[buffer.dtype]}",
+        f"-DHALF={int(half)}",
+        f"-DHALF_WEIGHTS={int(weights == torch.float16)}",
         f"-DCLIPPED={int(form.normaliser.startswith('clipped'))}",
         f"-DSUM={SUMS[form.normaliser]}",
         f"-DPOOL={POOLS.index(form.pool)}",
+        f"-DSHIFTED={int(form.pool == 'logsumexp' and abs(form.pool_sharpness) > SHARP)}",
         f"-DCHUNK={CHUNK}",
     )
+    start, length = asked.start, asked.length
+    grams: list[tuple[Tensor, Tensor]] = []
     for first in range(0, bins, step):
         last = min(first + step, bins)
         some = asking.vectors[starts[first] : starts[last]]
         scores = torch.mm(some, asked.vectors.T, out=buffer[: len(some)])
-        for group in asked.groups:
-            count = group.items.stop - group.items.start
+        if not grams:  # made ready while a GPU is at the first product
+            grams = [_gram(asked.vectors, start[who], length[who], wide, weights) for wide, who in asked.groups]
+        for (wide, who), (gram, size) in zip(asked.groups, grams, strict=True):
             launcher(
-                (*options, f"-DN_TILES={group.tiles}", f"-DBLOCKS={_blocks(asking.tiles, group.tiles)}"),
-                (-(-count // CHUNK), -(-(last - first) // WARPS)),
+                (*options, f"-DN_TILES={wide}", f"-DBLOCKS={_blocks(asking.tiles, wide)}"),
+                (-(-(who.stop - who.start) // CHUNK), -(-(last - first) // WARPS)),
                 (
                     scores,
                     ctypes.c_longlong(scores.stride(0)),
@@ -278,8 +295,9 @@ def _fill(out: Tensor, asking: Asking, asked: Asked, form: AttentionForm, rows: 
                     asked.start,
                     asked.length,
                     asked.number,
-                    group.gram,
-                    *map(ctypes.c_int, (group.items.start, group.items.stop)),
+                    gram,
+                    size,
+                    *map(ctypes.c_int, (who.start, who.stop)),
                     out,
                     *map(ctypes.c_longlong, out.stride()),
                     *map(ctypes.c_float, (form.sharpness / math.log(2), form.slope, form.pool_sharpness)),
