@@ -134,7 +134,7 @@ def detector(bench: Bench, images: int) -> Row:
         return [regions_of_one(eye, torch.from_numpy(one[None]).to(eye.device)) for one in pictures[:some]]
 
     spent = bench.best_of({"ours": lambda: eye.see(pictures), "loop": one_by_one}, runs=2)
-    with torch.backends.cudnn.flags(allow_tf32=False):  # a batch would round otherwise
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # a batch would round otherwise
         seen, wanted = eye.see(pictures[:some]), one_by_one()
     differ, off = 0, torch.zeros(())
     for i, (boxes, vectors) in enumerate(wanted):

@@ -20,7 +20,7 @@ from saccade.ops.pairwise import EPSILON, AttentionForm
 
 PLACES = 64  # regions that a tile has rows for, words that a bin has places for
 SLOTS = 16
-STAGES = 2  # reads that are under way at once
+STAGES = 3  # reads that are under way at once
 WARPS = 4
 SHARPEST = 30.0  # up to which exp needs no maximum: e · e and its smallest product with a Gram matrix are a float32
 INSIDE = torch.bfloat16  # of the products

@@ -1,11 +1,12 @@
 """GPU kernels, in Triton and CUDA C++. Modules that hold kernels are imported by the functions that call them.
 
 - `finish.cu` all that follows the matrix product, in 16 bits and one warp at a time: the quickest way to a table;
-  `warp_tiles.py` how it is called, `cuda_source.py` how it is compiled;
-- `tile.py` what happens to one tile of scores in Triton, `forward.py` and `backward.py` the kernels made of it, for every
-  form, precision and for gradients; `similarity.py` and `autograd.py` how they are called;
+  `warp_tiles.py` how it is called, `warp_packing.py` how its items lie, `cuda_source.py` how it is compiled;
+- `tile.py` what happens to one tile of scores in Triton, `forward.py` and `backward.py` the kernels made of it, for all
+  forms, precisions and for gradients; `similarity.py` and `autograd.py` how they are called;
 - `packing.py` items of unequal length in full tiles, `tuning.py` how the work is cut;
-- `maxsim.py` late interaction over region codes.
+- `block_cosines.py` GSMN's matching of nodes; `blend.py` and `remember.py` IMRAM's looks and memory;
+- `maxsim.py`, `maxsim_wide.py`, `maxsim_words.py`, `maxsim_lists.py` late interaction over region codes.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ __device__ __forceinline__ float pool(const float* match, int t, int count, floa
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
-    const unsigned short* scores,  // [row, column]: the block's query rows with all columns
+    const unsigned short* scores,  // [row, column]: the block's query rows with all columns, and ROWS more of any numbers
     long long score_row,           // numbers from one row to the next, even
     const int* bin_start,          // [bin]: first row, among all query rows
     const int* slot_begin,         // [bin, SLOTS + 1]: where each slot's rows begin, within the bin
@@ -181,12 +181,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int bin = first_bin + blockIdx.y * WARPS + warp;
   if (bin >= last_bin) return;
-  const int begin = first_item + blockIdx.x * CHUNK, end = min(begin + CHUNK, last_item);
+  const int begin = first_item + blockIdx.x * CHUNK, end = min(begin + CHUNK, last_item);  // never empty
   const int* bounds = slot_begin + bin * (SLOTS + 1);
 
   u32 across[M_TILES][2], back[M_TILES][2];
-  int row[M_TILES][2];
-  float unit[M_TILES][2];
+  float unit[M_TILES];  // of row g for even t, of row g + 8 for odd ones
 #pragma unroll
   for (int m = 0; m < M_TILES; m++) {
     int own_begin = bounds[g], own_end = bounds[g + 1];
@@ -195,29 +194,29 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
       int k = 16 * m + 8 * half + 2 * t, r = 16 * m + 8 * half + g;
       across[m][half] = ones(k >= own_begin && k < own_end, k + 1 >= own_begin && k + 1 < own_end);
       back[m][half] = ones(r >= bounds[2 * t] && r < bounds[2 * t + 1], r >= bounds[2 * t + 1] && r < bounds[2 * t + 2]);
-      int place = min(bin_start[bin] + r, last_row - 1);  // rows past the bin's are struck out by `back`
-      row[m][half] = (place - bin_start[bin]) * (int)score_row + 2 * t;
-      unit[m][half] = inverse[place];
+      if (t % 2 == half) unit[m] = inverse[min(bin_start[bin] + r, last_row - 1)];
     }
   }
-  const unsigned short* own = scores + (long long)(bin_start[bin] - first_row) * score_row;
+  // rows past the bin's are read and struck out: by `across` from sums, by `back` from scales, by `bounds` from pools
+  const unsigned short* own = scores + (bin_start[bin] - first_row + g) * score_row + 2 * t;
 
+  const int pitch = (int)score_row;
+  int next_start = start[begin], next_width = length[begin];
   for (int item = begin; item < end; item++) {
-    const unsigned short* column = own + start[item];
-    const int width = length[item];
+    const unsigned short* column = own + next_start;
+    const int width = next_width, next = min(item + 1, end - 1);
+    next_start = start[next], next_width = length[next];
     u32 s[M_TILES][N_TILES][2];
+    const int c = 8 * (N_TILES - 1) + 2 * t;  // only in the last tile may columns be another item's
+    const u32 real = (c < width ? 0xffffu : 0u) | (c + 1 < width ? 0xffff0000u : 0u);
 #pragma unroll
-    for (int n = 0; n < N_TILES; n++) {
-      const int c = 8 * n + 2 * t;
-      const u32 real = n + 1 < N_TILES ? ~0u : (c < width ? 0xffffu : 0u) | (c + 1 < width ? 0xffff0000u : 0u);
+    for (int m = 0; m < M_TILES; m++) {
 #pragma unroll
-      for (int m = 0; m < M_TILES; m++) {
+      for (int half = 0; half < 2; half++) {
+        const u32* place = (const u32*)(column + (16 * m + 8 * half) * pitch);
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-          u32 pair = 0;
-          if (real) pair = *(const u32*)(column + row[m][half] + 8 * n) & real;
-          s[m][n][half] = pair;
-        }
+        for (int n = 0; n + 1 < N_TILES; n++) s[m][n][half] = place[4 * n];
+        s[m][N_TILES - 1][half] = real ? place[4 * (N_TILES - 1)] & real : 0;
       }
     }
     uint2 factor[N_TILES][K_STEPS];
@@ -280,11 +279,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
           squared[half] += second_weight(e[n][half]) * q[2 * half + 1];
         }
       }
-#pragma unroll
-      for (int half = 0; half < 2; half++) {
-        const float cosine = over_four(found[half]) * rsqrtf(fmaxf(over_four(squared[half]), 1e-30f)) * shorter;
-        if (t == half) waiting[warp][place][16 * m + 8 * half + g] = cosine * unit[m][half];
-      }
+      // four sums over four threads: each hands half of them to its neighbour, then both halves are added up
+      const bool odd = t % 2;
+      float score = (odd ? found[1] : found[0]) + from_thread(odd ? found[0] : found[1], 1);
+      float norm = (odd ? squared[1] : squared[0]) + from_thread(odd ? squared[0] : squared[1], 1);
+      score += from_thread(score, 2);
+      norm += from_thread(norm, 2);
+      if (t < 2) waiting[warp][place][16 * m + 8 * t + g] = score * rsqrtf(fmaxf(norm, 1e-30f)) * shorter * unit[m];
     }
 
     if (place == BATCH - 1 || item + 1 == end) {

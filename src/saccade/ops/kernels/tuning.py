@@ -48,13 +48,13 @@ class Cut:
     """How `warp_tiles` cuts them."""
 
     tiles: int = 10  # of 16 × 8 scores for a warp: few take few registers, so that many warps run side by side
-    rows: int = 4096  # query rows whose scores are in memory at once
+    rows: int = 8192  # query rows whose scores are in memory at once
 
 
 REDUCED_DEFAULT = Tiling(128, 64, warps=8)
 EXACT_DEFAULT = Tiling(64, 64, warps=4, loop=4)
 GRADIENT_DEFAULT = Tiling(64, 64, warps=4, rows=16384)  # a batch in one piece
-CUTS = tuple(Cut(tiles, rows) for tiles in (10, 15, 21) for rows in (2048, 4096, 8192))
+CUTS = tuple(Cut(tiles, rows) for tiles in (10, 15, 21) for rows in (4096, 8192))
 
 
 def tiling_for(query_places: int, context_places: int, dtype: torch.dtype) -> Tiling:

@@ -1,18 +1,15 @@
 """All pairs of items in 16 bits by `finish.cu`: a matrix product for some query rows at a time, finished warp by warp.
 
-Queries are packed into bins of whole items, as many rows as a warp holds in registers. The context's items keep their
-own columns, and those of one number of tiles (of 8 columns) go through one kernel. Both sides lie in memory without
-padding, but for one column after an item of odd length: a thread reads two at a time.
+Context items of one number of tiles (of 8 columns) go through one kernel, each warp with a bin of queries
+(`warp_packing.py`).
 """
 
 from __future__ import annotations
 
 import ctypes
-import itertools
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,49 +18,23 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.ops.kernels.cuda_source import Argument, cuda_kernel, have_nvrtc, launch
-from saccade.ops.kernels.packing import assign
 from saccade.ops.kernels.tuning import Cut, known_cut, tune
+from saccade.ops.kernels.warp_packing import EPSILON, Asked, Asking, lengths_of, pack_context, pack_queries
 from saccade.ops.pairwise import AttentionForm
 
-SLOTS, WARPS = 8, 4  # of a bin; of a block of threads: as in finish.cu
+WARPS = 4  # of a block of threads: as in finish.cu
 MOST_TILES = 21  # of 16 × 8 scores for a warp: what its registers hold beside all the rest
-TALLEST = 7  # tiles of 16 rows: larger bins are hardly fuller
 WIDEST = 64  # columns of an item
 CHUNK = 16  # items of the context that a warp goes through
-LARGE = 1 << 34  # scores of a table that is worth a trial
+LARGE = 1 << 31  # scores of a table that is worth a trial
 SAMPLE = 32768  # query rows of the trial
 SHARP = 30.0  # up to here exp needs no maximum
 HALF_SHARP = 10.0  # up to here exp is a float16
-EPSILON = 1e-8
 SUMS = {"clipped_l2": 2, "l2": 2, "clipped_l1": 1, "l1": 1}
 DTYPES = (torch.bfloat16, torch.float16)
 POOLS = ("logsumexp", "mean", "max", "sum")
 
 Launcher = Callable[[tuple[str, ...], tuple[int, int], Sequence[Argument]], None]
-
-
-@dataclass(frozen=True)
-class Asking:
-    """Query items in bins."""
-
-    vectors: Float[Tensor, "row dim"]
-    inverse: Float[Tensor, " row"]  # 1 / |q|
-    tiles: int  # of 16 rows in a bin
-    start: Int[Tensor, " bin"]
-    slot_begin: Int[Tensor, "bin slot_and_one"]
-    slot_item: Int[Tensor, "bin slot"]
-    starts: list[int]  # `start` on the host, and the end of the last bin
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Context items, from the narrowest to the widest."""
-
-    vectors: Float[Tensor, "column dim"]
-    start: Int[Tensor, " item"]
-    length: Int[Tensor, " item"]
-    number: Int[Tensor, " item"]
-    groups: list[tuple[int, slice]]  # items that take the same number of tiles: which number, and which items
 
 
 def suits(
@@ -109,66 +80,11 @@ def warp_similarity(
     out = torch.empty(len(queries), len(context), dtype=torch.float32, device=queries.device)
     if asking_lengths.counts.any() and asked_lengths.counts.any():
         asked = pack_context(context.to(dtype), context_mask, asked_lengths)
-        asking = pack_queries(queries.to(dtype), query_mask, asking_lengths, asked.groups[-1][0], cut.tiles)
+        asking = pack_queries(queries.to(dtype), query_mask, asking_lengths, asked.plan.groups[-1][0], cut.tiles)
         row = len(asked.vectors) * dtype.itemsize
-        rows = cut.rows if budget is None else max(16 * asking.tiles, min(cut.rows, budget // row))
+        rows = cut.rows if budget is None else max(16 * asking.plan.tiles, min(cut.rows, budget // row))
         _fill(out, asking, asked, form, rows, launcher)
     return fill_empty(out, asking_lengths.counts, asked_lengths.counts, form)
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """How many real vectors each item has, on the host."""
-
-    counts: Int[np.ndarray, " item"]
-    first: bool  # whether they are the first of its places
-
-
-def lengths_of(*masks: Bool[Tensor, "item place"]) -> list[Lengths]:
-    """Of several masks, waiting for a GPU once."""
-    facts = [torch.cat([mask.sum(dim=1), (mask[:, 1:] <= mask[:, :-1]).all().long()[None]]) for mask in masks]
-    known = np.split(torch.cat(facts).cpu().numpy(), np.cumsum([len(fact) for fact in facts[:-1]]))
-    return [Lengths(fact[:-1], bool(fact[-1])) for fact in known]
-
-
-def pack_queries(
-    vectors: Float[Tensor, "item query dim"],
-    mask: Bool[Tensor, "item query"],
-    lengths: Lengths,
-    widest: int,
-    good: int = Cut.tiles,
-) -> Asking:
-    """`widest`: the most tiles of columns that an item of the context takes; `good`: tiles that a warp should have."""
-    counts = lengths.counts
-    tiles = _tiles(counts[counts > 0], max(1, good // widest))
-    item, length = assign(counts, 16 * tiles, SLOTS)
-    ends = np.cumsum(length, axis=1)
-    starts = np.concatenate([[0], np.cumsum(ends[:, -1])])
-    order = item[length > 0]
-    packed = _packed(vectors, mask, lengths, order, counts[order])
-    norms = torch.linalg.vector_norm(packed, dim=1, dtype=torch.float32)
-    facts = np.concatenate([np.zeros_like(item[:, :1]), ends, item, starts[:-1, None]], axis=1).astype(np.int32)
-    there = torch.from_numpy(facts).to(vectors.device, non_blocking=True)
-    begins, items, start = (
-        part.contiguous() for part in (there[:, : SLOTS + 1], there[:, SLOTS + 1 : -1], there[:, -1])
-    )
-    return Asking(packed, norms.clamp_(min=EPSILON).reciprocal_(), tiles, start, begins, items, starts.tolist())
-
-
-def pack_context(vectors: Float[Tensor, "item part dim"], mask: Bool[Tensor, "item part"], lengths: Lengths) -> Asked:
-    tiles = -(-lengths.counts // 8)
-    number = np.argsort(tiles.astype(np.int16), kind="stable")
-    number = number[tiles[number] > 0]
-    tiles, own = tiles[number], lengths.counts[number]
-    sizes = own + own % 2
-    start = np.cumsum(sizes) - sizes
-    sizes[-1] += -(start[-1] + sizes[-1]) % 8  # a matrix product likes such widths
-    packed = _packed(vectors, mask, lengths, number, sizes)
-    facts = torch.from_numpy(np.stack([start, own, number]).astype(np.int32)).to(vectors.device, non_blocking=True)
-    bounds = np.flatnonzero(np.diff(tiles, prepend=0, append=0))
-    places = [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
-    first, length, numbers = facts
-    return Asked(packed, first, length, numbers, [(int(tiles[place.start]), place) for place in places])
 
 
 def fill_empty(
@@ -188,49 +104,9 @@ def fill_empty(
     return out
 
 
-def _tiles(lengths: Int[np.ndarray, " item"], most: int) -> int:
-    """How many tiles of 16 rows a bin has: as full as can be, of few tiles, so that many warps run side by side."""
-    longest, mean = int(lengths.max()), float(lengths.mean())
-    least = -(-longest // 16)
-    sizes = [16 * tiles for tiles in range(least, max(least, min(most, TALLEST)) + 1)]
-    if longest == int(lengths.min()):
-        full = [size // longest * longest / size for size in sizes]
-    else:  # items of many lengths fill nearly anything that holds some of them
-        full = [1 - 0.5 * (mean / size) ** 2 for size in sizes]
-    return max(zip(full, (-size for size in sizes), strict=True))[1] // -16
-
-
 def _blocks(tall: int, wide: int) -> int:
     """How many blocks of threads a multiprocessor has registers for, with so many tiles a warp."""
     return next(blocks for tiles, blocks in ((6, 5), (10, 4), (15, 3), (MOST_TILES, 2)) if tall * wide <= tiles)
-
-
-def _packed(
-    vectors: Float[Tensor, "item place dim"],
-    mask: Bool[Tensor, "item place"],
-    lengths: Lengths,
-    order: Int[np.ndarray, " chosen"],
-    sizes: Int[np.ndarray, " chosen"],
-) -> Float[Tensor, "row dim"]:
-    """Items one after the other, in so many rows each: its own vectors, and the last of them again."""
-    counts, places = lengths.counts, mask.shape[1]
-    if (
-        len(order) == len(counts)
-        and (sizes == places).all()
-        and (counts == places).all()
-        and (np.diff(order) > 0).all()
-    ):
-        return vectors.flatten(0, 1)  # nothing to move
-    first = order * places if lengths.first else (np.cumsum(counts) - counts)[order]
-    facts = np.stack([sizes, np.cumsum(sizes) - sizes, first, counts[order] - 1])
-    size, begin, source, last = torch.from_numpy(facts).to(mask.device, non_blocking=True)
-    total = int(sizes.sum())
-    whose = torch.repeat_interleave(torch.arange(len(order), device=mask.device), size, output_size=total)
-    within = torch.minimum(torch.arange(total, device=mask.device) - begin[whose], last[whose])
-    rows = source[whose] + within
-    if not lengths.first:
-        rows = mask.flatten().nonzero().squeeze(1)[rows]
-    return vectors.flatten(0, 1).index_select(0, rows)
 
 
 def _gram(
@@ -245,25 +121,26 @@ def _gram(
     own = vectors[start[:, None] + torch.minimum(place, length[:, None] - 1)]
     real = place < length[:, None]
     size = torch.ones(len(start), device=vectors.device)
-    if vectors.dtype == torch.float16:
-        own = own.float()
-        size = torch.linalg.vector_norm(own, dim=2).amax(dim=1).clamp(min=EPSILON).reciprocal()
-        own = own * size[:, None, None]
+    if vectors.dtype == torch.float16:  # by a power of two, which rounds nothing
+        longest = torch.linalg.vector_norm(own, dim=2, dtype=torch.float32).amax(dim=1).clamp(min=EPSILON)
+        size = longest.log2_().ceil_().neg_().exp2_()
+        own = own * size.half()[:, None, None]
     products = torch.bmm(own, own.transpose(1, 2)).mul_(real[:, :, None] & real[:, None])
     tall = F.pad(products, (0, 16 * steps - wide)).to(dtype)
     return tall.view(-1, tiles, 8, steps, 2, 4, 2).permute(0, 1, 3, 2, 5, 4, 6).contiguous(), size
 
 
 def _fill(out: Tensor, asking: Asking, asked: Asked, form: AttentionForm, rows: int, launcher: Launcher) -> None:
-    starts, columns = asking.starts, len(asked.vectors)
+    own, other, columns = asking.plan, asked.plan, len(asked.vectors)
+    starts = own.starts
     bins = len(starts) - 1
-    step = max(1, rows // (16 * asking.tiles))
+    step = max(1, rows // (16 * own.tiles))
     most = max(starts[min(b + step, bins)] - starts[b] for b in range(0, bins, step))
-    buffer = asking.vectors.new_empty(most, -(-columns // 8) * 8)[:, :columns]
+    buffer = asking.vectors.new_zeros(most + 16 * own.tiles, columns)  # a bin that is not full reads on into the next
     half = buffer.dtype == torch.float16
     weights = torch.float16 if half and abs(form.sharpness) <= HALF_SHARP else torch.bfloat16
     options = (
-        f"-DM_TILES={asking.tiles}",
+        f"-DM_TILES={own.tiles}",
         f"-DHALF={int(half)}",
         f"-DHALF_WEIGHTS={int(weights == torch.float16)}",
         f"-DCLIPPED={int(form.normaliser.startswith('clipped'))}",
@@ -272,29 +149,29 @@ def _fill(out: Tensor, asking: Asking, asked: Asked, form: AttentionForm, rows: 
         f"-DSHIFTED={int(form.pool == 'logsumexp' and abs(form.pool_sharpness) > SHARP)}",
         f"-DCHUNK={CHUNK}",
     )
-    start, length = asked.start, asked.length
+    start, length = other.start, other.length
     grams: list[tuple[Tensor, Tensor]] = []
     for first in range(0, bins, step):
         last = min(first + step, bins)
         some = asking.vectors[starts[first] : starts[last]]
         scores = torch.mm(some, asked.vectors.T, out=buffer[: len(some)])
         if not grams:  # made ready while a GPU is at the first product
-            grams = [_gram(asked.vectors, start[who], length[who], wide, weights) for wide, who in asked.groups]
-        for (wide, who), (gram, size) in zip(asked.groups, grams, strict=True):
+            grams = [_gram(asked.vectors, start[who], length[who], wide, weights) for wide, who in other.groups]
+        for (wide, who), (gram, size) in zip(other.groups, grams, strict=True):
             launcher(
-                (*options, f"-DN_TILES={wide}", f"-DBLOCKS={_blocks(asking.tiles, wide)}"),
+                (*options, f"-DN_TILES={wide}", f"-DBLOCKS={_blocks(own.tiles, wide)}"),
                 (-(-(who.stop - who.start) // CHUNK), -(-(last - first) // WARPS)),
                 (
                     scores,
                     ctypes.c_longlong(scores.stride(0)),
-                    asking.start,
-                    asking.slot_begin,
-                    asking.slot_item,
+                    own.start,
+                    own.slot_begin,
+                    own.slot_item,
                     asking.inverse,
                     *map(ctypes.c_int, (first, last, starts[first], starts[last])),
-                    asked.start,
-                    asked.length,
-                    asked.number,
+                    other.start,
+                    other.length,
+                    other.number,
                     gram,
                     size,
                     *map(ctypes.c_int, (who.start, who.stop)),
