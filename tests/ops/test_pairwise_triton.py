@@ -19,8 +19,13 @@ if DEVICE == "cpu":
 
 import triton.language as tl  # noqa: E402
 
-from saccade.ops import AttentionForm, attended_similarity, attended_similarity_reference  # noqa: E402
-from saccade.ops.kernels import similarity  # noqa: E402
+from saccade.ops import (  # noqa: E402
+    AttentionForm,
+    attended_similarity,
+    attended_similarity_reference,
+    pairwise,
+)
+from saccade.ops.kernels import similarity, warp_tiles  # noqa: E402
 from saccade.ops.kernels.autograd import kernel_similarity  # noqa: E402
 from saccade.ops.kernels.similarity import attention_tiles, pack_context, pack_queries, query_match  # noqa: E402
 from saccade.ops.kernels.tuning import Tiling  # noqa: E402
@@ -123,3 +128,32 @@ def test_matches_and_weights_for_those_who_go_on() -> None:
             columns = [asked.bins.starts[b] + p for b, p in zip(bin_, places, strict=True)]
             parts = [int(asked.bins.source[b, p]) % context.shape[1] for b, p in zip(bin_, places, strict=True)]
             torch.testing.assert_close(tiles[0][1][row, columns], weights[0, parts, place], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("switch", "form", "needs_grad", "expected"),
+    [
+        (None, AttentionForm(), False, "warps"),
+        (None, AttentionForm("l1", pool="mean"), False, "warps"),
+        (None, AttentionForm(), True, "triton"),
+        (None, AttentionForm(pool="mean"), True, None),  # not tried on a GPU yet
+        ("1", AttentionForm(pool="mean"), True, "triton"),
+        (None, AttentionForm("softmax"), False, None),
+        ("1", AttentionForm("softmax"), False, "triton"),
+        ("0", AttentionForm(), False, None),
+        ("1", AttentionForm(slope=2.0), True, None),
+    ],
+    ids=str,
+)
+def test_which_kernel_is_asked(
+    switch: str | None, form: AttentionForm, needs_grad: bool, expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SACCADE_KERNELS", raising=False)
+    if switch is not None:
+        monkeypatch.setenv("SACCADE_KERNELS", switch)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(warp_tiles, "have_nvrtc", lambda: True)
+    monkeypatch.setattr(warp_tiles, "warp_similarity", lambda *_: "warps")
+    monkeypatch.setattr("saccade.ops.kernels.autograd.kernel_similarity", lambda *_, **__: "triton")
+    found = pairwise._by_kernel(*problem(torch.bfloat16), form, torch.bfloat16, 1 << 20, needs_grad)
+    assert found == expected

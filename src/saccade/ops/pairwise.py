@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.ops.kernels import kernels_wanted
+from saccade.ops.kernels import kernels_on, kernels_wanted
 from saccade.ops.kernels.tuning import LONGEST
 from saccade.ops.pairwise_cpu import EPSILON as EPSILON
 from saccade.ops.pairwise_cpu import similarity_on_cpu
@@ -61,15 +61,15 @@ def attended_similarity(
 ) -> Float[Tensor, "item other"]:
     """The similarity of every query item with every context item; temporaries take at most about `budget` bytes.
 
-    On a GPU with Triton, kernels can do it (`ops/kernels`), in float32 whatever the vectors' precision.
+    On a GPU kernels do it where they can (`ops/kernels`), in float32 whatever the vectors' precision.
     """
-    arguments = (queries, query_mask, context, context_mask, form, budget, _product_dtype(queries))
-    if queries.is_cuda and _suits_kernels(queries, context, form):
-        from saccade.ops.kernels.autograd import kernel_similarity
-
-        with torch.autocast("cuda", enabled=False):
-            return kernel_similarity(queries, query_mask, context, context_mask, form, arguments[-1], budget=budget)
+    dtype = _product_dtype(queries)
+    arguments = (queries, query_mask, context, context_mask, form, budget, dtype)
     needs_grad = torch.is_grad_enabled() and (queries.requires_grad or context.requires_grad)
+    if queries.is_cuda and 0 < max(queries.shape[1], context.shape[1]) <= LONGEST and queries.dtype == context.dtype:
+        table = _by_kernel(queries, query_mask, context, context_mask, form, dtype, budget, needs_grad)
+        if table is not None:
+            return table
     kept = len(queries) * len(context) * queries.shape[1] * context.shape[1] * queries.element_size() * _SAVED
     with torch.autocast(queries.device.type, enabled=False):
         if needs_grad and kept <= budget:  # autograd may keep everything
@@ -118,10 +118,30 @@ def pool(
     return total if how == "sum" else total / mask.sum(dim=dim).clamp(min=1)
 
 
-def _suits_kernels(queries: Tensor, context: Tensor, form: AttentionForm) -> bool:
-    longest = max(queries.shape[1], context.shape[1])
-    suits = queries.dtype != torch.float64 and queries.dtype == context.dtype and 0 < longest <= LONGEST
-    return suits and form.slope <= 1 and kernels_wanted()
+def _by_kernel(
+    queries: Tensor,
+    query_mask: Tensor,
+    context: Tensor,
+    context_mask: Tensor,
+    form: AttentionForm,
+    dtype: torch.dtype,
+    budget: int,
+    needs_grad: bool,
+) -> Tensor | None:
+    """By the quickest kernel there is for it, if any."""
+    arguments = (queries, query_mask, context, context_mask, form, dtype)
+    with torch.autocast("cuda", enabled=False):
+        if not needs_grad and kernels_on():
+            from saccade.ops.kernels.warp_tiles import suits, warp_similarity
+
+            if suits(queries.shape[1], context.shape[1], form, dtype, queries.device):
+                return warp_similarity(*arguments, budget)
+        tried = (form.normaliser, form.choice, form.pool) == ("clipped_l2", "attend", "logsumexp")
+        if queries.dtype == torch.float64 or form.slope > 1 or not kernels_wanted(tried):
+            return None
+        from saccade.ops.kernels.autograd import kernel_similarity
+
+        return kernel_similarity(*arguments, budget=budget)
 
 
 def _product_dtype(like: Tensor) -> torch.dtype:

@@ -17,9 +17,14 @@ import sys
 from functools import cache
 
 
-def kernels_wanted() -> bool:
-    """Whether a GPU should use them: with Triton, and unless SACCADE_KERNELS=0 says otherwise."""
-    return os.environ.get("SACCADE_KERNELS", "1") != "0" and have_triton()
+def kernels_on() -> bool:
+    """Whether a GPU may use them: unless SACCADE_KERNELS=0 says otherwise."""
+    return os.environ.get("SACCADE_KERNELS") != "0"
+
+
+def kernels_wanted(tried: bool = True) -> bool:
+    """Whether a GPU should use those in Triton. What was not `tried` on a GPU yet waits for SACCADE_KERNELS=1."""
+    return kernels_on() and (tried or os.environ.get("SACCADE_KERNELS") == "1") and have_triton()
 
 
 @cache
@@ -31,4 +36,4 @@ def have_triton() -> bool:
     return False
 
 
-__all__ = ["have_triton", "kernels_wanted"]
+__all__ = ["have_triton", "kernels_on", "kernels_wanted"]

@@ -21,8 +21,7 @@ from saccade.ops.kernels.similarity import (
     pooled_similarity,
     score_blocks,
 )
-from saccade.ops.kernels.tuning import GRADIENT_DEFAULT, Tiling, tiling_for
-from saccade.ops.kernels.warp_tiles import suits, warp_similarity
+from saccade.ops.kernels.tuning import DEFAULT, GRADIENT_DEFAULT, Tiling
 from saccade.ops.pairwise import AttentionForm
 
 _TABLES = 4  # of the size of the scores, alive at once in the backward pass
@@ -40,14 +39,12 @@ def kernel_similarity(
 ) -> Float[Tensor, "item other"]:
     """`ops.attended_similarity` by kernels, in float32; `dtype` is the precision of the scores' matrix product.
 
-    Without a `tiling`, the one that a trial found best, or the default; scores take at most `budget` bytes at a time.
+    Without a `tiling`, the default; scores take at most `budget` bytes at a time.
     """
     learning = torch.is_grad_enabled() and (queries.requires_grad or context.requires_grad)
     sizes = queries.shape[1], context.shape[1]
-    if tiling is None and not learning and suits(*sizes, form, dtype, queries.device):
-        return warp_similarity(queries, query_mask, context, context_mask, form, dtype, budget=budget)
     if tiling is None:
-        tiling = GRADIENT_DEFAULT.holding(*sizes) if learning else tiling_for(*sizes, dtype)
+        tiling = (GRADIENT_DEFAULT if learning else DEFAULT).holding(*sizes)
     if budget is not None:
         row = context.shape[0] * context.shape[1] * dtype.itemsize * (_TABLES if learning else 1)
         tiling = replace(tiling, rows=max(tiling.queries, min(tiling.rows, budget // max(1, row))))

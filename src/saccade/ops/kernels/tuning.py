@@ -18,7 +18,7 @@ from torch import Tensor
 
 from saccade.files import cache_folder, write_json
 
-LONGEST = 64  # places in the largest bin of a context: with twice as many, Triton's kernels were wrong on an H200
+LONGEST = 64  # vectors of an item: with larger bins, or with 8 warps, Triton's kernels went wrong on an H200
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,9 @@ class Cut:
     rows: int = 8192  # query rows whose scores are in memory at once
 
 
-REDUCED_DEFAULT = Tiling(128, 64, warps=8)
-EXACT_DEFAULT = Tiling(64, 64, warps=4, loop=4)
-GRADIENT_DEFAULT = Tiling(64, 64, warps=4, rows=16384)  # a batch in one piece
+DEFAULT = Tiling(loop=4)
+GRADIENT_DEFAULT = Tiling(rows=16384)  # a batch in one piece
 CUTS = tuple(Cut(tiles, rows) for tiles in (10, 15, 21) for rows in (4096, 8192))
-
-
-def tiling_for(query_places: int, context_places: int, dtype: torch.dtype) -> Tiling:
-    """For tables that need no gradient."""
-    exact = dtype not in (torch.bfloat16, torch.float16)
-    return (EXACT_DEFAULT if exact else REDUCED_DEFAULT).holding(query_places, context_places)
 
 
 def known_cut(queries: Tensor, context: Tensor, dtype: torch.dtype) -> Cut | None:
