@@ -112,19 +112,31 @@ def test_pictures_of_36_regions_on_either_side(on_cpu: OnCpu) -> None:
     assert difference(problem(regions, words), AttentionForm(sharpness=4.0), torch.bfloat16, on_cpu) < 4e-3
 
 
+def test_a_hundred_regions_on_either_side(on_cpu: OnCpu) -> None:
+    words, regions = [9, 18, 12], [100, 128, 71]
+    assert difference(problem(words, regions), AttentionForm(), torch.bfloat16, on_cpu) < 4e-3
+    assert difference(problem([100, 37], words), AttentionForm(sharpness=4.0), torch.bfloat16, on_cpu) < 4e-3
+
+
 def test_more_context_than_one_warp_goes_through(on_cpu: OnCpu) -> None:
     given = problem([5, 6], [3] * (2 * warp_tiles.CHUNK + 3))
     assert difference(given, AttentionForm(), torch.bfloat16, on_cpu) < 4e-3
 
 
-def test_what_does_not_suit_is_left_to_others() -> None:
+def test_what_does_not_suit_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     device = torch.device("cpu")
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(warp_tiles, "have_nvrtc", lambda: True)
+    assert warp_tiles.suits(18, 36, AttentionForm(), torch.bfloat16, device)
+    assert warp_tiles.suits(112, 18, AttentionForm(), torch.float16, device)
+    assert warp_tiles.suits(32, 128, AttentionForm(), torch.bfloat16, device)
     assert not warp_tiles.suits(10, 36, AttentionForm(), torch.float32, device)
     assert not warp_tiles.suits(10, 36, AttentionForm("softmax"), torch.bfloat16, device)
     assert not warp_tiles.suits(10, 36, AttentionForm(choice="max"), torch.bfloat16, device)
     assert not warp_tiles.suits(10, 36, AttentionForm(sharpness=31.0), torch.bfloat16, device)
-    assert not warp_tiles.suits(10, 65, AttentionForm(), torch.bfloat16, device)
-    assert not warp_tiles.suits(65, 36, AttentionForm(), torch.bfloat16, device)
+    assert not warp_tiles.suits(10, 129, AttentionForm(), torch.bfloat16, device)
+    assert not warp_tiles.suits(33, 128, AttentionForm(), torch.bfloat16, device)
+    assert not warp_tiles.suits(113, 10, AttentionForm(), torch.bfloat16, device)
 
 
 def test_before_a_large_table_there_is_a_trial_and_what_it_found_is_kept(

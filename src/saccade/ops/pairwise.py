@@ -66,7 +66,7 @@ def attended_similarity(
     dtype = _product_dtype(queries)
     arguments = (queries, query_mask, context, context_mask, form, budget, dtype)
     needs_grad = torch.is_grad_enabled() and (queries.requires_grad or context.requires_grad)
-    if queries.is_cuda and 0 < max(queries.shape[1], context.shape[1]) <= LONGEST and queries.dtype == context.dtype:
+    if queries.is_cuda and queries.dtype == context.dtype:
         table = _by_kernel(queries, query_mask, context, context_mask, form, dtype, budget, needs_grad)
         if table is not None:
             return table
@@ -137,7 +137,8 @@ def _by_kernel(
             if suits(queries.shape[1], context.shape[1], form, dtype, queries.device):
                 return warp_similarity(*arguments, budget)
         tried = (form.normaliser, form.choice, form.pool) == ("clipped_l2", "attend", "logsumexp")
-        if queries.dtype == torch.float64 or form.slope > 1 or not kernels_wanted(tried):
+        fits = 0 < max(queries.shape[1], context.shape[1]) <= LONGEST and form.slope <= 1
+        if queries.dtype == torch.float64 or not fits or not kernels_wanted(tried):
             return None
         from saccade.ops.kernels.autograd import kernel_similarity
 

@@ -21,6 +21,7 @@ typedef unsigned int u32;
 #define K_STEPS ((N_TILES + 1) / 2)
 #define SLOTS 8
 #define WARPS 4
+#define HELD (N_TILES <= 7)  // whether registers hold an item's Gram matrix for all rows
 #define BATCH 8  // items of the context whose R wait in shared memory
 #define PITCH (ROWS + (36 - ROWS % 32) % 32)  // 4 more than a multiple of 32: the threads that pool read 32 banks
 #define LOG2E 1.4426950408889634f
@@ -219,10 +220,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
         s[m][N_TILES - 1][half] = real ? place[4 * (N_TILES - 1)] & real : 0;
       }
     }
-    uint2 factor[N_TILES][K_STEPS];
+    uint2 factor[HELD ? N_TILES : 1][K_STEPS];
     const uint2* own_gram = gram + (long long)(item - first_item) * (N_TILES * K_STEPS * 32) + lane;
 #pragma unroll
-    for (int n = 0; n < N_TILES; n++)
+    for (int n = 0; n < N_TILES && HELD; n++)
 #pragma unroll
       for (int k = 0; k < K_STEPS; k++) factor[n][k] = own_gram[(n * K_STEPS + k) * 32];
 
@@ -271,8 +272,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
       for (int n = 0; n < N_TILES; n++) {
         float q[4] = {0, 0, 0, 0};
 #pragma unroll
-        for (int k = 0; k < K_STEPS; k++)
-          multiply_weights(q, e[2 * k][0], e[2 * k][1], e[2 * k + 1][0], e[2 * k + 1][1], factor[n][k].x, factor[n][k].y);
+        for (int k = 0; k < K_STEPS; k++) {
+          const uint2 right = HELD ? factor[n][k] : own_gram[(n * K_STEPS + k) * 32];
+          multiply_weights(q, e[2 * k][0], e[2 * k][1], e[2 * k + 1][0], e[2 * k + 1][1], right.x, right.y);
+        }
 #pragma unroll
         for (int half = 0; half < 2; half++) {
           squared[half] += first_weight(e[n][half]) * q[2 * half];

@@ -19,12 +19,11 @@ from torch.nn import functional as F
 
 from saccade.ops.kernels.cuda_source import Argument, cuda_kernel, have_nvrtc, launch
 from saccade.ops.kernels.tuning import Cut, known_cut, tune
-from saccade.ops.kernels.warp_packing import EPSILON, Asked, Asking, lengths_of, pack_context, pack_queries
+from saccade.ops.kernels.warp_packing import EPSILON, TALLEST, Asked, Asking, lengths_of, pack_context, pack_queries
 from saccade.ops.pairwise import AttentionForm
 
 WARPS = 4  # of a block of threads: as in finish.cu
-MOST_TILES = 21  # of 16 × 8 scores for a warp: what its registers hold beside all the rest
-WIDEST = 64  # columns of an item
+MOST_TILES = {7: 21, 16: 32}  # of 16 × 8 scores for a warp, by how many of them lie side by side: what registers hold
 CHUNK = 16  # items of the context that a warp goes through
 LARGE = 1 << 31  # scores of a table that is worth a trial
 SAMPLE = 32768  # query rows of the trial
@@ -48,7 +47,9 @@ def suits(
         or dtype not in (torch.bfloat16, torch.float16)
     ):
         return False
-    fits = 0 < context_places <= WIDEST and 0 < query_places <= 16 * (MOST_TILES // -(-context_places // 8))
+    wide, tall = -(-context_places // 8), -(-query_places // 16)
+    most = next((most for widest, most in MOST_TILES.items() if wide <= widest), 0)
+    fits = 0 < wide * tall <= most and tall <= TALLEST
     return fits and torch.cuda.get_device_capability(device) >= (8, 0) and have_nvrtc()
 
 
@@ -106,7 +107,7 @@ def fill_empty(
 
 def _blocks(tall: int, wide: int) -> int:
     """How many blocks of threads a multiprocessor has registers for, with so many tiles a warp."""
-    return next(blocks for tiles, blocks in ((6, 5), (10, 4), (15, 3), (MOST_TILES, 2)) if tall * wide <= tiles)
+    return next(blocks for tiles, blocks in ((6, 5), (10, 4), (15, 3), (32, 2)) if tall * wide <= tiles)
 
 
 def _gram(
