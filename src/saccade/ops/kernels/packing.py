@@ -12,12 +12,17 @@ Places that are nobody's hold a copy of some real vector: finite, and struck out
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from saccade.ops.pairwise import AttentionForm
 
 NOBODY = -1
 
@@ -142,11 +147,18 @@ def gram(vectors: Float[Tensor, "item place dim"], bins: Bins, dtype: torch.dtyp
     return torch.bmm(own, own.transpose(1, 2)).mul_(together)
 
 
-def shares(mask: Bool[Tensor, "item place"], sizes: tuple[int, ...]) -> dict[int, float]:
-    """How much of the places would be taken, for each size of bin that holds the longest item whole."""
-    lengths = mask.sum(dim=1).cpu().numpy()
-    found = {}
-    for size in sizes:
-        if lengths.max(initial=0) <= size:
-            found[size] = lengths.sum() / (len(assign(lengths, size, 16)[0]) * size or 1)
-    return found
+def fill_empty(
+    out: Float[Tensor, "item other"],
+    form: AttentionForm,
+    nobody: Sequence[int],
+    nothing: Sequence[int],
+    lengths: Int[Tensor, " item"],
+) -> Float[Tensor, "item other"]:
+    """What pools of nothing are, as in the plain form: items without queries, and queries that find no context."""
+    if len(nothing):  # every query's R is 0
+        counts = lengths.float()
+        pooled = counts.log() / form.pool_sharpness if form.pool == "logsumexp" else counts * 0
+        out[:, nothing] = pooled[:, None]
+    if len(nobody):
+        out[nobody] = -torch.inf if form.pool in ("logsumexp", "max") else 0.0
+    return out

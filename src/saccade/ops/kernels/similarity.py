@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saccade.ops.kernels import forward
-from saccade.ops.kernels.packing import Bins, gather, gram, pack
+from saccade.ops.kernels.packing import Bins, fill_empty, gather, gram, pack
 from saccade.ops.kernels.tuning import Tiling
 from saccade.ops.pairwise import AttentionForm
 
@@ -80,7 +80,7 @@ def pooled_similarity(
     if len(queries.bins) and len(context.bins):
         for first, last, scores in score_blocks(queries, context, tiling):
             _finish(scores, first, last, queries, context, form, tiling, out, "pooled")
-    return _for_nobody(out, queries, context, form)
+    return fill_empty(out, form, queries.bins.empty, context.bins.empty, queries.bins.lengths)
 
 
 def query_match(
@@ -206,14 +206,3 @@ def _finish(
         STAGES=tiling.stages,
         **launch(tiling),
     )
-
-
-def _for_nobody(out: Tensor, queries: PackedQueries, context: PackedContext, form: AttentionForm) -> Tensor:
-    """What pools of nothing are, as in the plain form: an item without queries, queries that find no context."""
-    if context.bins.empty:  # every query's R is 0
-        counts = queries.bins.lengths.float()
-        nothing = counts.log() / form.pool_sharpness if form.pool == "logsumexp" else counts * 0
-        out[:, context.bins.empty] = nothing[:, None]
-    if queries.bins.empty:
-        out[queries.bins.empty] = -torch.inf if form.pool in ("logsumexp", "max") else 0.0
-    return out

@@ -36,6 +36,10 @@ class Lengths:
     first: bool  # whether they are the first of its places
 
     @property
+    def empty(self) -> list[int]:
+        return [int(item) for item in np.flatnonzero(self.counts == 0)]
+
+    @property
     def key(self) -> tuple[bytes, int, bool]:
         return self.counts.tobytes(), self.places, self.first
 

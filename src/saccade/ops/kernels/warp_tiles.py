@@ -11,13 +11,13 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.ops.kernels.cuda_source import Argument, cuda_kernel, have_nvrtc, launch
+from saccade.ops.kernels.packing import fill_empty
 from saccade.ops.kernels.tuning import Cut, known_cut, tune
 from saccade.ops.kernels.warp_packing import EPSILON, TALLEST, Asked, Asking, lengths_of, pack_context, pack_queries
 from saccade.ops.pairwise import AttentionForm
@@ -85,24 +85,7 @@ def warp_similarity(
         row = len(asked.vectors) * dtype.itemsize
         rows = cut.rows if budget is None else max(16 * asking.plan.tiles, min(cut.rows, budget // row))
         _fill(out, asking, asked, form, rows, launcher)
-    return fill_empty(out, asking_lengths.counts, asked_lengths.counts, form)
-
-
-def fill_empty(
-    out: Float[Tensor, "item other"],
-    lengths: Int[np.ndarray, " item"],
-    widths: Int[np.ndarray, " other"],
-    form: AttentionForm,
-) -> Float[Tensor, "item other"]:
-    """What pools of nothing are, as in the plain form: an item without queries, queries that find no context."""
-    nobody, nothing = np.flatnonzero(lengths == 0), np.flatnonzero(widths == 0)
-    if len(nothing):  # every query's R is 0
-        counts = torch.from_numpy(lengths).to(out.device, torch.float32)
-        pooled = counts.log() / form.pool_sharpness if form.pool == "logsumexp" else counts * 0
-        out[:, nothing] = pooled[:, None]
-    if len(nobody):
-        out[nobody] = -torch.inf if form.pool in ("logsumexp", "max") else 0.0
-    return out
+    return fill_empty(out, form, asking_lengths.empty, asked_lengths.empty, query_mask.sum(dim=1))
 
 
 def _blocks(tall: int, wide: int) -> int:
