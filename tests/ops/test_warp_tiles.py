@@ -123,6 +123,12 @@ def test_more_context_than_one_warp_goes_through(on_cpu: OnCpu) -> None:
     assert difference(given, AttentionForm(), torch.bfloat16, on_cpu) < 4e-3
 
 
+def test_more_columns_than_a_product_may_have_come_in_pieces(on_cpu: OnCpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warp_tiles, "COLUMNS", 40)
+    given = problem([7, 12, 9, 16], [9, 5, 16, 13, 0, 4, 11])
+    assert difference(given, AttentionForm(), torch.bfloat16, on_cpu) < 4e-3
+
+
 def test_what_does_not_suit_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     device = torch.device("cpu")
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (9, 0))
@@ -130,6 +136,9 @@ def test_what_does_not_suit_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -
     assert warp_tiles.suits(18, 36, AttentionForm(), torch.bfloat16, device)
     assert warp_tiles.suits(112, 18, AttentionForm(), torch.float16, device)
     assert warp_tiles.suits(32, 128, AttentionForm(), torch.bfloat16, device)
+    with monkeypatch.context() as older:
+        older.setattr("torch.cuda.get_device_capability", lambda device: (7, 5))
+        assert not warp_tiles.suits(18, 36, AttentionForm(), torch.bfloat16, device)
     assert not warp_tiles.suits(10, 36, AttentionForm(), torch.float32, device)
     assert not warp_tiles.suits(10, 36, AttentionForm("softmax"), torch.bfloat16, device)
     assert not warp_tiles.suits(10, 36, AttentionForm(choice="max"), torch.bfloat16, device)

@@ -38,6 +38,7 @@ from saccade.nn.block_match import block_cosines, with_grams
 from saccade.ops import AttentionForm, pool
 from saccade.ops.block_cosines import block_cosines as block_cosines_16
 from saccade.ops.block_cosines import pack_pictures, pack_sentences, suits_block_cosines
+from saccade.ops.kernels import on_gpu_of
 from saccade.ops.native.attention import NativeAttention, native_attention
 
 CACHED = 512  # sentences whose words and Gram matrices a GPU's cache holds, while picture after picture asks for them
@@ -103,7 +104,7 @@ class Gsmn(FragmentMatcher):
 
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
         if suits_block_cosines(images.regions, texts.words, self.config.blocks, self.form):
-            with full_precision(images.regions):
+            with full_precision(images.regions), on_gpu_of(images.regions):
                 return self._in_16_bits(self.visual_graph(images), self.textual_graph(texts))
         native = self._native(images, texts)
 

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from saccade.nn.memory import MemoryDistillation
 from saccade.nn.precision import full_precision
 from saccade.ops import AttentionForm
-from saccade.ops.kernels import kernels_wanted
+from saccade.ops.kernels import kernels_wanted, on_gpu_of
 from saccade.ops.kernels.tuning import LONGEST
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def looks_suit_kernels(
     longest, least = max(queries.shape[1], context.shape[1]), min(queries.numel(), context.numel())
     suits = queries.dtype == context.dtype and queries.dtype != torch.float64 and 0 < longest <= LONGEST and least > 0
     tried = form.normaliser == "clipped_l2"
-    return suits and form.slope <= 1 and form.pool in ("mean", "sum") and kernels_wanted(tried)
+    return suits and form.slope <= 1 and form.pool in ("mean", "sum") and kernels_wanted(queries.device, tried)
 
 
 def similarity_of_looks(
@@ -74,7 +74,7 @@ def similarity_of_looks(
         """Of a query and a context item: it, what it brings into an update, and its scores."""
         return element * (3 * dim + 4 * parts)
 
-    with full_precision(queries), memory.merged(dtype):
+    with full_precision(queries), on_gpu_of(queries), memory.merged(dtype):
         for items, rows in _pieces(asks, min(MANY, room // 16 // row_bytes(groups[0][2]))):
             vectors = queries.flatten(0, 1).index_select(0, place[rows])
             length = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float32)

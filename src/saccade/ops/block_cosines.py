@@ -65,7 +65,7 @@ def suits_block_cosines(regions: Tensor, words: Tensor, blocks: int, form: Atten
     few, longest = regions.shape[-1] // blocks, max(regions.shape[1], words.shape[1])
     fits = 16 <= few <= 128 and few & (few - 1) == 0 and 0 < longest <= min(LONGEST, PLACES)
     plain = form.normaliser == "clipped_l2" and form.slope <= 1 and abs(form.sharpness) <= SHARPEST
-    return fits and plain and len(regions) > 0 and kernels_wanted()
+    return fits and plain and len(regions) > 0 and kernels_wanted(regions.device)
 
 
 def pack_pictures(

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from saccade.ops.kernels import on_gpu_of
 from saccade.ops.pairwise import DEFAULT_BUDGET
 from saccade.ops.region_codes import LEVELS, RegionCodes
 
@@ -95,7 +96,8 @@ def maxsim_codes(
     from saccade.ops.maxsim_launch import can_launch, launch
 
     if can_launch(queries, codes):
-        return launch(queries, codes, bound)[0]
+        with on_gpu_of(codes.vectors):
+            return launch(queries, codes, bound)[0]
     return _tiled(queries, codes, budget, bound)
 
 

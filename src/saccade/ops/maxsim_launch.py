@@ -44,7 +44,7 @@ def can_launch(queries: Queries, codes: RegionCodes) -> bool:
         return False
     if codes.vectors.dtype not in KERNEL_DTYPES or not len(codes.vectors) or not len(queries.words):
         return False
-    if not kernels_wanted():
+    if not kernels_wanted(codes.vectors.device):
         return False
     from saccade.ops.kernels.maxsim import MOST_WORDS
     from saccade.ops.kernels.maxsim_wide import MOST_WIDE
@@ -99,7 +99,8 @@ def _launch(
         scale, reach, error = _present(codes.scale), _present(codes.reach), _present(codes.error)
     ragged = codes.regions is None
     chunks = wide // CHUNK if dim > MOST_DIM else 0
-    bulk = shape.bulk and not ragged and not chunks and wide == dim and codes.vectors.data_ptr() % 16 == 0
+    whole = not ragged and not chunks and wide == dim and codes.vectors.data_ptr() % 16 == 0
+    bulk = shape.bulk and whole and (not codes.vectors.is_cuda or torch.cuda.get_device_capability(device) >= (9, 0))
     source: Any = codes.vectors
     if bulk:
         from triton.tools.tensor_descriptor import TensorDescriptor

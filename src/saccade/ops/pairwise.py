@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.ops.kernels import kernels_on, kernels_wanted
+from saccade.ops.kernels import kernels_on, kernels_wanted, on_gpu_of
 from saccade.ops.kernels.tuning import LONGEST
 from saccade.ops.pairwise_cpu import EPSILON as EPSILON
 from saccade.ops.pairwise_cpu import similarity_on_cpu
@@ -130,7 +130,7 @@ def _by_kernel(
 ) -> Tensor | None:
     """By the quickest kernel there is for it, if any."""
     arguments = (queries, query_mask, context, context_mask, form, dtype)
-    with torch.autocast("cuda", enabled=False):
+    with torch.autocast("cuda", enabled=False), on_gpu_of(queries):
         if not needs_grad and kernels_on():
             from saccade.ops.kernels.warp_tiles import suits, warp_similarity
 
@@ -138,7 +138,7 @@ def _by_kernel(
                 return warp_similarity(*arguments, budget)
         tried = (form.normaliser, form.choice, form.pool) == ("clipped_l2", "attend", "logsumexp")
         fits = 0 < max(queries.shape[1], context.shape[1]) <= LONGEST and form.slope <= 1
-        if queries.dtype == torch.float64 or not fits or not kernels_wanted(tried):
+        if queries.dtype == torch.float64 or not fits or not kernels_wanted(queries.device, tried):
             return None
         from saccade.ops.kernels.autograd import kernel_similarity
 

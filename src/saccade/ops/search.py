@@ -16,6 +16,7 @@ from torch import Tensor
 
 from saccade.ahead import ahead
 from saccade.errors import SaccadeError
+from saccade.ops.kernels import on_gpu_of
 from saccade.ops.maxsim import Queries, maxsim_codes
 from saccade.ops.maxsim_launch import asked_for, can_choose, can_launch, launch, launch_chosen, shape_for
 from saccade.ops.maxsim_words import Asked
@@ -68,14 +69,15 @@ def search_codes(
     queries = _rounded(queries.to(place), codes if exact is None else exact)
     found: Ranking | None = None
     asked: Asked | None = None  # the words as a GPU wants them, made for the first tile
-    for first, tile in stream(codes, _pictures(queries, codes, place, budget), place):
-        if asked is None and can_launch(queries, tile):
-            asked = asked_for(queries, tile, _beside(queries, exact, place))
-        if exact is None:
-            best = _best(queries, tile, k, first, asked, budget)
-        else:
-            best = _certain(queries, tile, exact, k, first, found, asked, budget)
-        found = best if found is None else found.join(best, k)
+    with on_gpu_of(queries.words):
+        for first, tile in stream(codes, _pictures(queries, codes, place, budget), place):
+            if asked is None and can_launch(queries, tile):
+                asked = asked_for(queries, tile, _beside(queries, exact, place))
+            if exact is None:
+                best = _best(queries, tile, k, first, asked, budget)
+            else:
+                best = _certain(queries, tile, exact, k, first, found, asked, budget)
+            found = best if found is None else found.join(best, k)
     if found is None:
         nothing = torch.zeros(len(queries), 0, device=place)
         return Ranking(nothing, nothing.long())

@@ -14,7 +14,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+
+import torch
+from torch import Tensor
+
+OLDEST = (8, 0)  # what a GPU must be capable of: products of bfloat16
 
 
 def kernels_on() -> bool:
@@ -22,9 +28,15 @@ def kernels_on() -> bool:
     return os.environ.get("SACCADE_KERNELS") != "0"
 
 
-def kernels_wanted(tried: bool = True) -> bool:
-    """Whether a GPU should use those in Triton. What was not `tried` on a GPU yet waits for SACCADE_KERNELS=1."""
-    return kernels_on() and (tried or os.environ.get("SACCADE_KERNELS") == "1") and have_triton()
+def kernels_wanted(device: torch.device, tried: bool = True) -> bool:
+    """Whether this GPU should use those in Triton. What was not `tried` on a GPU yet waits for SACCADE_KERNELS=1."""
+    able = device.type != "cuda" or torch.cuda.get_device_capability(device) >= OLDEST
+    return kernels_on() and (tried or os.environ.get("SACCADE_KERNELS") == "1") and able and have_triton()
+
+
+def on_gpu_of(tensor: Tensor) -> AbstractContextManager[object]:
+    """Kernels are launched on the present GPU, which in here is that of a tensor."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
 @cache
@@ -36,4 +48,4 @@ def have_triton() -> bool:
     return False
 
 
-__all__ = ["have_triton", "kernels_on", "kernels_wanted"]
+__all__ = ["OLDEST", "have_triton", "kernels_on", "kernels_wanted", "on_gpu_of"]

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from saccade.ops.kernels import OLDEST
 from saccade.ops.kernels.cuda_source import Argument, cuda_kernel, have_nvrtc, launch
 from saccade.ops.kernels.packing import fill_empty
 from saccade.ops.kernels.tuning import Cut, known_cut, tune
@@ -24,6 +25,7 @@ from saccade.ops.pairwise import AttentionForm
 
 WARPS = 4  # of a block of threads: as in finish.cu
 MOST_TILES = {7: 21, 16: 32}  # of 16 × 8 scores for a warp, by how many of them lie side by side: what registers hold
+COLUMNS = 1 << 24  # of a product at most: rows of a bin are told apart by 32 bits
 CHUNK = 16  # items of the context that a warp goes through
 LARGE = 1 << 31  # scores of a table that is worth a trial
 SAMPLE = 32768  # query rows of the trial
@@ -50,7 +52,7 @@ def suits(
     wide, tall = -(-context_places // 8), -(-query_places // 16)
     most = next((most for widest, most in MOST_TILES.items() if wide <= widest), 0)
     fits = 0 < wide * tall <= most and tall <= TALLEST
-    return fits and torch.cuda.get_device_capability(device) >= (8, 0) and have_nvrtc()
+    return fits and torch.cuda.get_device_capability(device) >= OLDEST and have_nvrtc()
 
 
 def warp_similarity(
@@ -70,6 +72,10 @@ def warp_similarity(
     """
     launcher = launcher or _launch
     arguments = (queries, query_mask, context, context_mask, form, dtype, budget)
+    if len(context) > (part := max(1, COLUMNS // context.shape[1])):
+        pieces = (slice(first, first + part) for first in range(0, len(context), part))
+        sides = ((queries, query_mask, context[piece], context_mask[piece]) for piece in pieces)
+        return torch.cat([warp_similarity(*side, form, dtype, budget, cut, launcher) for side in sides], dim=1)
     cut = cut or known_cut(queries, context, dtype)
     if cut is None and query_mask.numel() * context_mask.numel() >= LARGE:
         print("note: a large table: trying how this GPU cuts it best, once", file=sys.stderr)
