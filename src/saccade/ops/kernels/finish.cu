@@ -1,7 +1,7 @@
 // From a block of scores to similarities, one warp at a time: what follows the matrix product in SCAN's attention.
 //
 // A warp has one bin of queries (ROWS rows, up to 8 items of unequal length) and goes through some items of the
-// context, COLUMNS columns each. Scores lie in registers as the tensor cores' accumulators do: thread 4g + t of the
+// context, of up to 8 N_TILES columns. Scores lie in registers as the tensor cores' accumulators do: thread 4g + t of the
 // warp has rows g and g + 8 of a tile of 16 × 8 and its columns 2t and 2t + 1. So laid out
 // - a tile is the left factor of the next product as it stands: e G needs no exchange between threads;
 // - turned by one instruction (movmatrix), it is a right factor: sums over an item's queries are a product with a
@@ -169,7 +169,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
     const int* length,             // [item]: columns that are its own
     const int* number,             // [item]: its column in `out`
     const uint2* gram,             // [item, tile, step, thread]: right factors
-    const float* size,             // [item]: what Gram matrices are to be multiplied with, 1 / its square root
+    const float* size,             // [item]: what its vectors were multiplied with for that
     int first_item,                // of this group: items of N_TILES tiles
     int last_item,
     float* out,
@@ -248,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
     }
 
     const int place = (item - begin) % BATCH;
-    const float shorter = size[item - first_item];
+    const float made = size[item - first_item];
 #pragma unroll
     for (int m = 0; m < M_TILES; m++) {
       u32 e[2 * K_STEPS][2];
@@ -288,7 +288,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) finish(
       float norm = (odd ? squared[1] : squared[0]) + from_thread(odd ? squared[0] : squared[1], 1);
       score += from_thread(score, 2);
       norm += from_thread(norm, 2);
-      if (t < 2) waiting[warp][place][16 * m + 8 * t + g] = score * rsqrtf(fmaxf(norm, 1e-30f)) * shorter * unit[m];
+      if (t < 2) waiting[warp][place][16 * m + 8 * t + g] = score * rsqrtf(fmaxf(norm, 1e-30f)) * made * unit[m];
     }
 
     if (place == BATCH - 1 || item + 1 == end) {

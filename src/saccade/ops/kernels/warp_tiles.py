@@ -104,7 +104,7 @@ def _gram(
 ) -> tuple[Float[Tensor, "item tile step g t half pair"], Float[Tensor, " item"]]:
     """Products of each item's vectors, as right factors of the tensor cores: a thread's two pairs of numbers.
 
-    And what lengths are to be divided by. In float16, products are of vectors no longer than one.
+    And what the vectors were multiplied with for it: in float16 they may be no longer than one.
     """
     wide, steps = 8 * tiles, -(-tiles // 2)
     place = torch.arange(wide, device=vectors.device)
