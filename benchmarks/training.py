@@ -45,7 +45,10 @@ CAPTIONERS: dict[str, Callable[[Vocabulary, bool], Captioner]] = {
         UpDownConfig(dim=16, word_dim=16, region_dim=32, attention_dim=16) if quick else UpDownConfig(), words
     ),
     "Show, Attend and Tell": lambda words, quick: ShowAttendTell(
-        ShowAttendTellConfig(dim=16, word_dim=16, region_dim=32) if quick else ShowAttendTellConfig(), words
+        ShowAttendTellConfig(dim=16, word_dim=16, region_dim=32, dropout=0.0)
+        if quick
+        else ShowAttendTellConfig(dropout=0.0),  # else two ways of a step would forget other things
+        words,
     ),
 }
 

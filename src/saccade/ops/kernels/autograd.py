@@ -42,9 +42,7 @@ def kernel_similarity(
     Without a `tiling`, the default; scores take at most `budget` bytes at a time.
     """
     learning = torch.is_grad_enabled() and (queries.requires_grad or context.requires_grad)
-    sizes = queries.shape[1], context.shape[1]
-    if tiling is None:
-        tiling = (GRADIENT_DEFAULT if learning else DEFAULT).holding(*sizes)
+    tiling = tiling or (GRADIENT_DEFAULT if learning else DEFAULT)
     if budget is not None:
         row = context.shape[0] * context.shape[1] * dtype.itemsize * (_TABLES if learning else 1)
         tiling = replace(tiling, rows=max(tiling.queries, min(tiling.rows, budget // max(1, row))))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -33,14 +33,6 @@ class Tiling:
     stages: int = 2  # reads that are under way at once
     loop: int = 8  # bins of queries that one program goes through
     rows: int = 2048  # query rows whose scores are in memory at once
-
-    def holding(self, query_places: int, context_places: int) -> Tiling:
-        """With bins that hold items of these sizes."""
-        queries, context = (
-            max(size, 1 << (places - 1).bit_length())
-            for size, places in ((self.queries, query_places), (self.context, context_places))
-        )
-        return replace(self, queries=queries, context=context)
 
 
 @dataclass(frozen=True)
