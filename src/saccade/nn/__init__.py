@@ -22,7 +22,7 @@ from saccade.nn.losses import Negatives, RankingLoss, binary_loss, triplet_loss
 from saccade.nn.lstm import LstmMemory, MaxoutLstmCell, open_forget_gates, start_lstm
 from saccade.nn.memory import MemoryDistillation, MemoryForm
 from saccade.nn.policy import discounted, first_mentions
-from saccade.nn.precision import at_least_float32, full_precision, present_precision
+from saccade.nn.precision import at_least_float32, byte_products, full_precision, in_bytes, present_precision
 from saccade.nn.recurrent import SentenceGru
 from saccade.nn.region_embedding import RegionBatchNorm, RegionEmbedding, mean_region
 from saccade.nn.relation import Affinity, MaskedBatchNorm, RelationBlock
@@ -66,6 +66,7 @@ __all__ = [
     "WordEncoder",
     "all_pairs",
     "at_least_float32",
+    "byte_products",
     "binary_loss",
     "block_match",
     "caption_labels",
@@ -76,6 +77,7 @@ __all__ = [
     "first_mentions",
     "found_length",
     "full_precision",
+    "in_bytes",
     "last_state",
     "likeness_weights",
     "masked_softmax",
