@@ -18,6 +18,7 @@ from saccade.errors import SaccadeError
 from saccade.metrics import CUTOFFS, WAYS
 
 KINDS = {"matching": "matcher", "captioning": "captioner", "dense_captioning": "dense captioner"}
+FOR_MATCHERS = ("--folds", "--weights", "--raw", "--ensemble", "--quick")
 RECALLS = [f"{way}_r{k}" for way in WAYS for k in CUTOFFS]
 
 
@@ -36,6 +37,14 @@ def evaluate(
     weights: Annotated[
         str | None, typer.Option(metavar="2,1", help="How much each model counts in the average; equally if not given.")
     ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="Score first in 16 bits on a GPU, in bytes on a CPU where the model can, then again in full wherever "
+            "a rank hangs on it: the same recalls, sooner.",
+        ),
+    ] = False,
     how: HowOption = None,
     beam: BeamOption = None,
     longest: LongestOption = None,
@@ -54,11 +63,11 @@ def evaluate(
     """How good models are: matchers by recall, captioners by BLEU, METEOR, ROUGE-L, CIDEr and scene graphs, dense
     captioners by mean average precision.
 
-    Of matchers Recall@1, 5, 10 from pictures to texts and from texts to pictures, beside chance; --folds, --ensemble,
-    --raw and --weights are for them, and the last two, ways of averaging, imply --ensemble. Of captioners what they say
-    of each picture of the split is scored against what people said, times 100 as in papers; --how, --beam, --longest,
-    --length-penalty, --no-repeat and --captions are for them, and where nothing is said captions are found as in the
-    run's own evaluations.
+    Of matchers Recall@1, 5, 10 from pictures to texts and from texts to pictures, beside chance; --folds, --quick,
+    --ensemble, --raw and --weights are for them, and the last two, ways of averaging, imply --ensemble. Of captioners
+    what they say of each picture of the split is scored against what people said, times 100 as in papers; --how,
+    --beam, --longest, --length-penalty, --no-repeat and --captions are for them, and where nothing is said captions are
+    found as in the run's own evaluations.
 
     The data are those of the first run unless KEY=VALUE words say otherwise (data=precomp root=f30k_precomp). Models
     may be of different systems and eyes.
@@ -84,7 +93,8 @@ def evaluate(
         "--no-repeat": no_repeat,
         "--captions": captions,
     }
-    for_matchers = {"--folds": folds > 1, "--weights": weights, "--raw": raw, "--ensemble": ensemble}
+    matching = (folds > 1, weights, raw, ensemble, quick)
+    for_matchers = dict(zip(FOR_MATCHERS, matching, strict=True))
     kind = _kind(folders)
     _refuse(for_captioners if kind != "captioning" else {}, kind, folders[0])
     _refuse(for_matchers if kind != "matching" else {}, kind, folders[0])
@@ -103,6 +113,10 @@ def evaluate(
         return
     if ensemble and len(folders) == 1:
         raise SaccadeError(f"an ensemble needs two models or more, and {folders[0]} is the only one given")
+    if ensemble and quick:
+        raise SaccadeError(
+            "--quick is exact in what ranks hang on and an ensemble averages whole tables: leave one out"
+        )
     shares = _weights(weights, len(folders)) if weights is not None else None
     config = with_words(run_data(folders[0]), words)
     seen = SplitForModels(config, split or config.test_split)
@@ -113,7 +127,7 @@ def evaluate(
         data = seen.seen_by(model, folder)
         check_folds(len(data.images), folds)
         rows.setdefault("chance", chance(data.image_of_text, len(data.images), folds))
-        tables.append(similarity_table(model, data))
+        tables.append(similarity_table(model, data, quick=quick))
         rows[folder] = recall(tables[-1], data.image_of_text, folds)
     if ensemble:
         rows["ensemble"] = recall(ensemble_of(tables, shares, raw), data.image_of_text, folds)
@@ -152,7 +166,7 @@ def _refuse(options: Mapping[str, Any], kind: str, folder: str) -> None:
     """Options of another kind of model."""
     given = [name for name, value in options.items() if value is not None and value is not False]
     if given:
-        other = "matchers" if given[0] in ("--folds", "--weights", "--raw", "--ensemble") else "captioners"
+        other = "matchers" if given[0] in FOR_MATCHERS else "captioners"
         raise SaccadeError(f"{given[0]} is for {other}, and {folder} is a {KINDS[kind]}")
 
 

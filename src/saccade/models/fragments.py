@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
+
+import torch
 
 from saccade.batch import ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.language import Vocabulary
@@ -29,6 +32,8 @@ class FragmentConfig:
 
 class FragmentMatcher(Matcher):
     """Encodes regions by a linear map and words by a GRU; how the two are compared is each paper's own."""
+
+    quick_bits: ClassVar[Mapping[str, torch.dtype]] = {"cuda": torch.bfloat16}
 
     def __init__(self, config: FragmentConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
         super().__init__(config, vocabulary, eye)

@@ -6,9 +6,11 @@ comparisons are pooled into one similarity. Equation numbers are the paper's; `d
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -38,6 +40,8 @@ class ScanConfig(FragmentConfig):
 )
 class Scan(FragmentMatcher):
     Config = ScanConfig
+    quick_bits: ClassVar[Mapping[str, torch.dtype]] = {"cuda": torch.float16}  # codes of unit length: 3 bits more
+    pair_memory = 3
 
     def __init__(self, config: ScanConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
         super().__init__(config, vocabulary, eye)  # the encoders, eq. 13–16

@@ -20,6 +20,7 @@ from saccade.tasks.evaluation import (
 )
 from saccade.tasks.kinds import TASKS, TaskKind
 from saccade.tasks.matching import MatchingConfig, MatchingTask
+from saccade.tasks.refined import Refined, refine, refined_similarity
 from saccade.tasks.task import Task
 from saccade.tasks.unpaired_captioning import UnpairedCaptioningConfig, UnpairedCaptioningTask
 
@@ -33,6 +34,7 @@ __all__ = [
     "DensePhrase",
     "MatchingConfig",
     "MatchingTask",
+    "Refined",
     "SplitForModels",
     "Task",
     "TaskKind",
@@ -48,5 +50,7 @@ __all__ = [
     "ensemble_of",
     "measure_cost",
     "references_of",
+    "refine",
+    "refined_similarity",
     "similarity_table",
 ]

@@ -14,6 +14,7 @@ from saccade.batch import ImageCode, TextCode, stack
 from saccade.data import CaptionedImages, DataConfig, open_split
 from saccade.errors import SaccadeError
 from saccade.models import Matcher, Model
+from saccade.tasks.refined import refined_similarity
 
 
 class SplitForModels:
@@ -69,13 +70,22 @@ def encode_all_texts(model: Matcher, texts: Sequence[str], batch_size: int = 256
 
 
 @torch.no_grad()
-def similarity_table(model: Matcher, data: CaptionedImages, batch_size: int = 256) -> Float[np.ndarray, "image text"]:
-    """All pictures of a split against all its sentences."""
+def similarity_table(
+    model: Matcher, data: CaptionedImages, batch_size: int = 256, quick: bool = False
+) -> Float[np.ndarray, "image text"]:
+    """All pictures of a split against all its sentences.
+
+    `quick`: in fewer bits where the model can, and again in full wherever a rank hangs on it (`refined_similarity`).
+    """
     was_training = model.training
     model.eval()
     try:
         images, texts = encode_all_images(model, data, batch_size), encode_all_texts(model, data.texts, batch_size)
-        return model.similarity(images, texts).float().cpu().numpy()
+        if quick:
+            table = refined_similarity(model, images, texts, data.image_of_text).table
+        else:
+            table = model.similarity(images, texts)
+        return table.float().cpu().numpy()
     finally:
         model.train(was_training)
 
