@@ -14,6 +14,7 @@ NAMES = {
     "of_budget": "{} of the budget",
     "recalls_that_differ": "{} recalls differ",
     "idle": "GPU idle {}",
+    "percent_again": "{} % of the pairs scored again",
     "answers_that_differ": "{} answers differ",
     "pictures_a_second": "{} pictures a second",
 }

@@ -83,11 +83,12 @@ def test_recalls_are_compared_on_a_store_as_a_run_sees_it(tmp_path: Path) -> Non
     said = enumerate(SENTENCES[: 2 * IMAGES])
     write_captions(store / CAPTIONS, [Caption(str(place // 2), text, "dev") for place, text in said])
     bench = replace(QUICK, photographs=(DataConfig("store", store), str(run)))
-    case, _ = (case for case in gpu.SUBJECTS["scan"](bench) if "Flickr8k" in case.name)
-    row = case.measure()
-    assert isinstance(row, Row)
-    assert row.shape.startswith(f"{IMAGES} × {2 * IMAGES}, 3 regions")
-    assert 0 <= row.figures["recalls_that_differ"] <= 6
+    found = [case.measure() for case in gpu.SUBJECTS["scan"](bench) if "Flickr8k" in case.name]
+    rows = [row for row in found if isinstance(row, Row)]
+    assert len(rows) == 3
+    assert all(row.shape.startswith(f"{IMAGES} × {2 * IMAGES}, 3 regions") for row in rows)
+    assert all(0 <= row.figures["recalls_that_differ"] <= 6 for row in rows)
+    assert [row.figures["recalls_that_differ"] for row in rows if "percent_again" in row.figures] == [0]
 
 
 def test_exponents_are_those_of_powers() -> None:
