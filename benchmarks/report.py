@@ -55,9 +55,7 @@ On a GPU kernels of our own do it (`src/saccade/ops/kernels`): in Triton, and fo
 They are compiled when they are first needed, in some seconds, and kept in the cache, which is done before anything is
 timed; so are the trials of how a table is cut best (`note: a large table …`) and where each item's vectors go, as for
 whoever measures a model after every epoch. Codes of unit length keep three bits more in float16 than in bfloat16, and
-their recalls with them. `SACCADE_KERNELS=0` leaves all to PyTorch; `SACCADE_KERNELS=1` lets Triton's kernels do forms
-of attention that no GPU has run yet, too (other normalisers than `clipped_l2`, other pools than `logsumexp`, in float32
-or with a gradient).
+their recalls with them. `SACCADE_KERNELS=0` leaves all to PyTorch.
 """
 
 

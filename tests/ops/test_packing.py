@@ -28,6 +28,22 @@ def test_every_real_vector_has_one_place_and_items_stay_whole(lengths: list[int]
         assert bins.row_source[start : start + fill].tolist() == bins.source[bin_, :fill].tolist()
 
 
+def test_where_items_go_may_depend_on_shapes_alone() -> None:
+    """Then every item keeps the places of its padding, which are nobody's, and masks of one shape share a plan."""
+    masks = [torch.rand(9, 7, generator=torch.Generator().manual_seed(seed)) < 0.6 for seed in (0, 1)]
+    masks[1][4] = False
+    one, other = (pack(mask, 16, align=8, still=True) for mask in masks)
+    assert one.starts == other.starts
+    assert torch.equal(one.item, other.item)
+    assert one.empty is None
+    for mask, bins in zip(masks, (one, other), strict=True):
+        taken = bins.segment != NOBODY
+        assert bins.source[taken].sort().values.tolist() == mask.flatten().nonzero().flatten().tolist()
+        assert mask.flatten()[bins.row_source].all()  # nobody's places, too, hold somebody's vectors
+        assert (bins.source // 7 == bins.item.gather(1, bins.segment.clamp(min=0).long()))[taken].all()
+        assert bins.lengths.tolist() == mask.sum(dim=1).tolist()
+
+
 def test_bins_of_captions_are_nearly_full() -> None:
     lengths = torch.randint(8, 19, (3000,), generator=torch.Generator().manual_seed(0))
     mask = torch.arange(18) < lengths[:, None]

@@ -39,8 +39,7 @@ def looks_suit_kernels(
         return False
     longest, least = max(queries.shape[1], context.shape[1]), min(queries.numel(), context.numel())
     suits = queries.dtype == context.dtype and queries.dtype != torch.float64 and 0 < longest <= LONGEST and least > 0
-    tried = form.normaliser == "clipped_l2"
-    return suits and form.slope <= 1 and form.pool in ("mean", "sum") and kernels_wanted(queries.device, tried)
+    return suits and form.slope <= 1 and form.pool in ("mean", "sum") and kernels_wanted(queries.device)
 
 
 def similarity_of_looks(

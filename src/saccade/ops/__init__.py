@@ -13,6 +13,7 @@ from saccade.ops.pairwise import (
     attended_similarity,
     attention,
     attention_weights,
+    never_waits,
     pool,
 )
 from saccade.ops.pairwise_reference import attended_similarity_reference
@@ -38,6 +39,7 @@ __all__ = [
     "maxsim",
     "maxsim_codes",
     "maxsim_reference",
+    "never_waits",
     "pool",
     "search_codes",
     "streamed_top_k",

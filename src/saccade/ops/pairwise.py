@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.ops.kernels import kernels_on, kernels_wanted, on_gpu_of
-from saccade.ops.kernels.tuning import LONGEST
+from saccade.ops.kernels.tuning import FEW, LONGEST
 from saccade.ops.pairwise_cpu import EPSILON as EPSILON
 from saccade.ops.pairwise_cpu import similarity_on_cpu
 
@@ -136,13 +136,23 @@ def _by_kernel(
 
             if suits(queries.shape[1], context.shape[1], form, dtype, queries.device):
                 return warp_similarity(*arguments, budget)
-        tried = (form.normaliser, form.choice, form.pool) == ("clipped_l2", "attend", "logsumexp")
-        fits = 0 < max(queries.shape[1], context.shape[1]) <= LONGEST and form.slope <= 1
-        if queries.dtype == torch.float64 or not fits or not kernels_wanted(queries.device, tried):
-            return None
-        from saccade.ops.kernels.autograd import kernel_similarity
+        if queries.dtype != torch.float64 and _suits_triton(query_mask, context_mask, form):
+            from saccade.ops.kernels.autograd import kernel_similarity
 
-        return kernel_similarity(*arguments, budget=budget)
+            return kernel_similarity(*arguments, budget=budget)
+    return None
+
+
+def _suits_triton(asking: Tensor, asked: Tensor, form: AttentionForm) -> bool:
+    return 0 < max(asking.shape[1], asked.shape[1]) <= LONGEST and form.slope <= 1 and kernels_wanted(asking.device)
+
+
+def never_waits(
+    query_mask: Bool[Tensor, "item query"], context_mask: Bool[Tensor, "other part"], form: AttentionForm
+) -> bool:
+    """Whether the table of such items, with its gradient, is a matter of the GPU alone: then it can be recorded."""
+    few = query_mask.numel() * context_mask.numel() <= FEW
+    return few and query_mask.is_cuda and _suits_triton(query_mask, context_mask, form)
 
 
 def _product_dtype(like: Tensor) -> torch.dtype:

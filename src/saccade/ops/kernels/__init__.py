@@ -28,10 +28,10 @@ def kernels_on() -> bool:
     return os.environ.get("SACCADE_KERNELS") != "0"
 
 
-def kernels_wanted(device: torch.device, tried: bool = True) -> bool:
-    """Whether this GPU should use those in Triton. What was not `tried` on a GPU yet waits for SACCADE_KERNELS=1."""
+def kernels_wanted(device: torch.device) -> bool:
+    """Whether this GPU should use those in Triton."""
     able = device.type != "cuda" or torch.cuda.get_device_capability(device) >= OLDEST
-    return kernels_on() and (tried or os.environ.get("SACCADE_KERNELS") == "1") and able and have_triton()
+    return kernels_on() and able and have_triton()
 
 
 def on_gpu_of(tensor: Tensor) -> AbstractContextManager[object]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+import triton.language as tl
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -21,7 +22,7 @@ from saccade.ops.kernels.similarity import (
     pooled_similarity,
     score_blocks,
 )
-from saccade.ops.kernels.tuning import DEFAULT, GRADIENT_DEFAULT, Tiling
+from saccade.ops.kernels.tuning import DEFAULT, FEW, GRADIENT_DEFAULT, Tiling
 from saccade.ops.pairwise import AttentionForm
 
 _TABLES = 4  # of the size of the scores, alive at once in the backward pass
@@ -46,8 +47,9 @@ def kernel_similarity(
     if budget is not None:
         row = context.shape[0] * context.shape[1] * dtype.itemsize * (_TABLES if learning else 1)
         tiling = replace(tiling, rows=max(tiling.queries, min(tiling.rows, budget // max(1, row))))
+    still = learning and query_mask.numel() * context_mask.numel() <= FEW
     result: Tensor = _Packed.apply(  # type: ignore[no-untyped-call]
-        queries, query_mask, context, context_mask, form, dtype, tiling
+        queries, query_mask, context, context_mask, form, dtype, tiling, still
     )
     return result
 
@@ -63,9 +65,10 @@ class _Packed(torch.autograd.Function):
         form: AttentionForm,
         dtype: torch.dtype,
         tiling: Tiling,
+        still: bool,
     ) -> Tensor:
-        asking = pack_queries(queries, query_mask, tiling, dtype)
-        asked = pack_context(context, context_mask, tiling, dtype)
+        asking = pack_queries(queries, query_mask, tiling, dtype, still)
+        asked = pack_context(context, context_mask, tiling, dtype, still)
         table = pooled_similarity(asking, asked, form, tiling)
         if any(ctx.needs_input_grad):
             ctx.save_for_backward(queries, context, table)
@@ -75,7 +78,7 @@ class _Packed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         queries, context, table = ctx.saved_tensors
-        return (*gradients(queries, context, table, gradient, *ctx.options), *[None] * 3)
+        return (*gradients(queries, context, table, gradient, *ctx.options), *[None] * 4)
 
 
 def gradients(
@@ -95,6 +98,9 @@ def gradients(
     if not rows or not wide:
         return into_queries.to(queries.dtype), None, into_context.to(context.dtype), None
     gradient, vectors = gradient.float(), asking.vectors
+    options = constants(asking, asked, form, tiling)
+    if form.pool == "max":  # in 16 bits it is another query that is best, and the kernel went wrong on an H200
+        options["INSIDE"] = tl.float32
     by_context = torch.zeros(wide, context.shape[-1], dtype=torch.float32, device=context.device)
     by_gram = torch.zeros(asked.gram.shape, dtype=torch.float32, device=context.device)
     by_query = torch.empty(rows, context.shape[-1], dtype=torch.float32, device=context.device)
@@ -133,7 +139,7 @@ def gradients(
             form.sharpness,
             form.slope,
             form.pool_sharpness,
-            **constants(asking, asked, form, tiling),
+            **options,
             ALIGN=8,
             **launch(tiling),
             num_stages=1,

@@ -8,12 +8,17 @@ counts of each length go through Python: a pattern of lengths that fits is used 
 Bins lie one after the other in memory without their empty places (`start`, `fill`), so that a matrix product over all
 of them wastes nothing either; `align` rounds a bin's beginning up, where a kernel reads several numbers at once.
 Places that are nobody's hold a copy of some real vector: finite, and struck out by `segment` = −1.
+
+Lengths are the GPU's to know. Whoever would rather not wait for it packs `still`: every item gets as many places as the
+mask is wide, so that where it goes depends on shapes alone, and some of its places are nobody's. Small batches in
+training are packed so, and their steps can be recorded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,7 +47,7 @@ class Bins:
     row_source: Int[Tensor, " row"]  # the same for each packed row, with `size` rows more at the end to read into
     lengths: Int[Tensor, " item"]  # how many real vectors each item has
     starts: list[int]  # `start` on the host, and the end of the last bin
-    empty: list[int]  # items without a single real vector: in no bin
+    empty: list[int] | None  # items without a single real vector: in no bin; None: `lengths` says it
 
     def __len__(self) -> int:
         return len(self.start)
@@ -52,47 +57,90 @@ class Bins:
         return self.starts[-1]
 
 
-def pack(mask: Bool[Tensor, "item place"], size: int, slots: int = 16, align: int = 1) -> Bins:
-    """Bins of `size` places for the real vectors of each item; no item may have more than `size` of them."""
-    counts = mask.sum(dim=1)
-    lengths = counts.cpu().numpy()
-    item, length = assign(lengths, size, slots)
-    offset = np.cumsum(length, axis=1) - length
-    fill = length.sum(axis=1)
-    start = np.zeros(len(fill) + 1, dtype=np.int64)
-    np.cumsum(-(-fill // align) * align, out=start[1:])
-    device = mask.device
-    facts = torch.from_numpy(np.concatenate([item, np.where(length > 0, offset, size), fill[:, None]], axis=1))
-    facts = facts.to(device, non_blocking=True)
-    items, offsets, fills = facts[:, :slots], facts[:, slots:-1].contiguous(), facts[:, -1]
-    starts = torch.from_numpy(start).to(device, non_blocking=True)
+@dataclass(frozen=True)
+class Places:
+    """Which places of which bin belong to which item."""
 
-    place = torch.arange(size, device=device)
-    segment = (torch.searchsorted(offsets, place.expand(len(fill), size).contiguous(), right=True) - 1).clamp(min=0)
-    taken = place < fills[:, None]
+    used_slots: int
+    item: Int[Tensor, "bin slot"]
+    start: Int[Tensor, " bin"]
+    fill: Int[Tensor, " bin"]
+    starts: list[int]
+    taken: Bool[Tensor, "bin place"]
+    segment: Int[Tensor, "bin place"]  # the slot that the place belongs to, if it is taken
+    whose: Int[Tensor, "bin place"]  # the slot's item
+    within: Int[Tensor, "bin place"]  # which of the item's places
+    row: Int[Tensor, " place"]  # where it is among packed rows; behind them, if it is not taken
+
+    @staticmethod
+    def of(lengths: Int[np.ndarray, " item"], size: int, slots: int, align: int, device: torch.device) -> Places:
+        item, length = assign(lengths, size, slots)
+        offset = np.cumsum(length, axis=1) - length
+        fill = length.sum(axis=1)
+        starts = np.zeros(len(fill) + 1, dtype=np.int64)
+        np.cumsum(-(-fill // align) * align, out=starts[1:])
+        columns = [item, np.where(length > 0, offset, size), fill[:, None], starts[:-1, None]]
+        facts = torch.from_numpy(np.concatenate(columns, axis=1)).to(device, non_blocking=True)
+        items, offsets, fills, start = facts[:, :slots], facts[:, slots:-2].contiguous(), facts[:, -2], facts[:, -1]
+        place = torch.arange(size, device=device)
+        segment = torch.searchsorted(offsets, place.expand(len(fill), size).contiguous(), right=True).sub_(1)
+        segment.clamp_(min=0)
+        taken = place < fills[:, None]
+        return Places(
+            used_slots=int((length > 0).sum(axis=1).max(initial=1)),
+            item=items.int().contiguous(),
+            start=start.int(),
+            fill=fills.int(),
+            starts=starts.tolist(),
+            taken=taken,
+            segment=segment,
+            whose=items.gather(1, segment).clamp_(min=0),
+            within=(place - offsets.gather(1, segment)).clamp_(min=0, max=max(0, int(lengths.max(initial=0)) - 1)),
+            row=torch.where(taken, start[:, None] + place, starts[-1] + size).flatten(),
+        )
+
+
+@cache
+def _still(items: int, places: int, size: int, slots: int, align: int, device: torch.device) -> Places:
+    """Kept for good: recorded steps read it where it is."""
+    return Places.of(np.full(items, places), size, slots, align, device)
+
+
+def pack(mask: Bool[Tensor, "item place"], size: int, slots: int = 16, align: int = 1, still: bool = False) -> Bins:
+    """Bins of `size` places for the real vectors of each item; no item may have more than `size` of them.
+
+    `still`: an item has all of its mask's places, and nothing waits for a GPU.
+    """
+    counts, width = mask.sum(dim=1), mask.shape[1]
+    lengths = None if still else counts.cpu().numpy()
+    if lengths is None:
+        places = _still(len(mask), width, size, slots, align, mask.device)
+    else:
+        places = Places.of(lengths, size, slots, align, mask.device)
+    there, total = places.taken, places.starts[-1]
     order = mask.to(torch.uint8).argsort(dim=1, descending=True, stable=True)  # real places first: masks may have holes
-    whose = items.gather(1, segment).clamp(min=0)
-    within = (place - offsets.gather(1, segment)).clamp(min=0, max=max(0, mask.shape[1] - 1))
-    source = whose * mask.shape[1] + order[whose, within]
-    source = torch.where(taken, source, source[:, :1])
-    total = int(start[-1])
-    row_source = source[:1, :1].expand(1, total + size + 1).flatten().clone() if len(fill) else source.flatten()
-    if len(fill):
-        row = torch.where(taken, starts[:-1, None] + place, total + size)
-        row_source.scatter_(0, row.flatten(), source.flatten())
+    source = places.whose * width + order[places.whose, places.within]
+    if lengths is None:
+        there = there & (places.within < counts[places.whose])
+        source = torch.where(there, source, mask.flatten().to(torch.uint8).argmax() if len(there) else 0)
+    else:
+        source = torch.where(there, source, source[:, :1])
+    row_source = source.flatten()
+    if len(there):
+        row_source = source[:1, :1].expand(1, total + size + 1).flatten().scatter(0, places.row, row_source)
     return Bins(
         size=size,
         slots=slots,
-        used_slots=int((length > 0).sum(axis=1).max(initial=1)),
-        start=starts[:-1].int(),
-        fill=fills.int(),
-        segment=torch.where(taken, segment, NOBODY).int(),
-        item=items.int().contiguous(),
+        used_slots=places.used_slots,
+        start=places.start,
+        fill=places.fill,
+        segment=torch.where(there, places.segment, NOBODY).int(),
+        item=places.item,
         source=source,
         row_source=row_source[: total + size],
         lengths=counts,
-        starts=start.tolist(),
-        empty=np.flatnonzero(lengths == 0).tolist(),
+        starts=places.starts,
+        empty=None if lengths is None else np.flatnonzero(lengths == 0).tolist(),
     )
 
 
@@ -150,15 +198,28 @@ def gram(vectors: Float[Tensor, "item place dim"], bins: Bins, dtype: torch.dtyp
 def fill_empty(
     out: Float[Tensor, "item other"],
     form: AttentionForm,
-    nobody: Sequence[int],
-    nothing: Sequence[int],
+    nobody: Sequence[int] | Bool[Tensor, " item"],
+    nothing: Sequence[int] | Bool[Tensor, " other"],
     lengths: Int[Tensor, " item"],
 ) -> Float[Tensor, "item other"]:
-    """What pools of nothing are, as in the plain form: items without queries, and queries that find no context."""
-    if len(nothing):  # every query's R is 0
-        counts = lengths.float()
-        pooled = counts.log() / form.pool_sharpness if form.pool == "logsumexp" else counts * 0
-        out[:, nothing] = pooled[:, None]
-    if len(nobody):
-        out[nobody] = -torch.inf if form.pool in ("logsumexp", "max") else 0.0
+    """What pools of nothing are, as in the plain form: items without queries, and queries that find no context.
+
+    Which these are: their numbers, or a mask where a GPU knows it alone.
+    """
+    if isinstance(nothing, Tensor):
+        pooled = _of_nothing(form, lengths)
+        out = torch.where(nothing, pooled[:, None], out)
+    elif len(nothing):
+        out[:, nothing] = _of_nothing(form, lengths)[:, None]
+    least = -torch.inf if form.pool in ("logsumexp", "max") else 0.0
+    if isinstance(nobody, Tensor):
+        out = out.masked_fill_(nobody[:, None], least)
+    elif len(nobody):
+        out[nobody] = least
     return out
+
+
+def _of_nothing(form: AttentionForm, lengths: Int[Tensor, " item"]) -> Float[Tensor, " item"]:
+    """Where every query's R is 0."""
+    counts = lengths.float()
+    return counts.log() / form.pool_sharpness if form.pool == "logsumexp" else counts * 0

@@ -52,9 +52,10 @@ def pack_queries(
     mask: Bool[Tensor, "item query"],
     tiling: Tiling,
     dtype: torch.dtype | None = None,
+    still: bool = False,
 ) -> PackedQueries:
-    """`dtype`: the precision of the scores' matrix product, the vectors' own unless given."""
-    bins = pack(mask, tiling.queries, tiling.slots)
+    """`dtype`: the precision of the scores' matrix product, the vectors' own unless given; `still` as in `pack`."""
+    bins = pack(mask, tiling.queries, tiling.slots, still=still)
     norms = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float32).flatten()
     inverse = norms[bins.source].clamp(min=EPSILON).reciprocal()
     return PackedQueries(bins, gather(vectors, bins, dtype or vectors.dtype), inverse, len(vectors))
@@ -65,9 +66,10 @@ def pack_context(
     mask: Bool[Tensor, "item part"],
     tiling: Tiling,
     dtype: torch.dtype | None = None,
+    still: bool = False,
 ) -> PackedContext:
     dtype = dtype or vectors.dtype
-    bins = pack(mask, tiling.context, tiling.slots, align=8)
+    bins = pack(mask, tiling.context, tiling.slots, align=8, still=still)
     products = gram(vectors, bins, torch.bfloat16 if dtype in REDUCED else torch.float32)
     return PackedContext(bins, gather(vectors, bins, dtype), products, len(vectors))
 
@@ -80,7 +82,8 @@ def pooled_similarity(
     if len(queries.bins) and len(context.bins):
         for first, last, scores in score_blocks(queries, context, tiling):
             _finish(scores, first, last, queries, context, form, tiling, out, "pooled")
-    return fill_empty(out, form, queries.bins.empty, context.bins.empty, queries.bins.lengths)
+    nobody, nothing = (bins.lengths == 0 if bins.empty is None else bins.empty for bins in (queries.bins, context.bins))
+    return fill_empty(out, form, nobody, nothing, queries.bins.lengths)
 
 
 def query_match(
@@ -134,6 +137,7 @@ def constants(queries: PackedQueries, context: PackedContext, form: AttentionFor
     shift = form.choice == "max" or abs(form.pool_sharpness) > LARGE
     asks_queries = form.normaliser == "softmax" or form.pool == "max" or shift  # a maximum over each slot's places
     asks_context = form.choice == "max" or not bounded
+    reduced = queries.vectors.dtype in REDUCED and abs(form.sharpness) <= LARGE  # or exp would make much of rounding
     return {
         "NORMALISER": form.normaliser,
         "CHOICE": form.choice,
@@ -147,7 +151,7 @@ def constants(queries: PackedQueries, context: PackedContext, form: AttentionFor
         "C_USED": _round(context.bins.used_slots) if asks_context else 0,
         "BOUNDED": bounded,
         "SHIFT": shift,
-        "INSIDE": INSIDE_REDUCED if queries.vectors.dtype in REDUCED else tl.float32,
+        "INSIDE": INSIDE_REDUCED if reduced else tl.float32,
         "NATIVE": queries.vectors.is_cuda and torch.version.hip is None,
     }
 

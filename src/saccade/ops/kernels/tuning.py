@@ -18,6 +18,7 @@ from torch import Tensor
 
 from saccade.files import cache_folder, write_json
 
+FEW = 1 << 27  # scores with which, padding and all, a GPU is done sooner than a host has packed a batch without padding
 LONGEST = 64  # vectors of an item: with larger bins, or with 8 warps, Triton's kernels went wrong on an H200
 
 
@@ -59,13 +60,18 @@ def tune(
     context: Tensor,
     dtype: torch.dtype,
     candidates: Sequence[Cut] | None = None,
-    repeats: int = 3,
+    repeats: int = 7,
 ) -> Cut:
-    """The candidate with which `run` takes least time; it is remembered for items of these sizes."""
-    times: dict[Cut, float] = {}
-    for cut in candidates or CUTS:
+    """The candidate with which `run` takes least time; it is remembered for items of these sizes.
+
+    They take turns, so that a GPU that warms up and slows down does it to all of them.
+    """
+    for cut in (candidates := candidates or CUTS):
         run(cut)  # compiles it
-        times[cut] = min(_seconds(run, cut) for _ in range(repeats))
+    times = dict.fromkeys(candidates, float("inf"))
+    for _ in range(repeats):
+        for cut in candidates:
+            times[cut] = min(times[cut], _seconds(run, cut))
     best = min(times, key=lambda cut: times[cut])
     entries = {key: asdict(cut) for key, cut in _known().items()}
     entries[_key(queries, context, dtype)] = asdict(best)
