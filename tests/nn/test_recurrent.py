@@ -20,15 +20,16 @@ def pair(layers: int, bidirectional: bool) -> tuple[nn.GRU, SentenceGru]:
     return theirs, ours
 
 
+@pytest.mark.parametrize("padded", [False, True], ids=["as on a CPU", "as on a GPU"])
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("layers", [1, 2])
-def test_states_and_gradients_are_those_of_pytorch(layers: int, bidirectional: bool) -> None:
+def test_states_and_gradients_are_those_of_pytorch(layers: int, bidirectional: bool, padded: bool) -> None:
     theirs, ours = pair(layers, bidirectional)
     one = torch.randn(5, 11, 7, dtype=torch.double, requires_grad=True)
     other = one.detach().clone().requires_grad_()
     packed = pack_padded_sequence(one, LENGTHS, batch_first=True, enforce_sorted=False)
     expected = pad_packed_sequence(theirs(packed)[0], batch_first=True, total_length=11)[0]
-    states = ours(other, LENGTHS)
+    states = ours._padded(other, LENGTHS) if padded else ours(other, LENGTHS)
     torch.testing.assert_close(states, expected)
     pull = torch.randn_like(expected)
     (expected * pull).sum().backward()
@@ -50,7 +51,8 @@ def test_padding_is_zero_and_never_read() -> None:
     states = ours(inputs, LENGTHS)
     beyond = torch.arange(9)[None, :] >= LENGTHS[:, None]
     assert states[beyond].abs().max() == 0
-    torch.testing.assert_close(ours(inputs.masked_fill(beyond[..., None], float("nan")), LENGTHS), states)
+    for read in (ours, ours._padded):
+        torch.testing.assert_close(read(inputs.masked_fill(beyond[..., None], float("nan")), LENGTHS), states)
 
 
 def test_one_sentence_of_one_word() -> None:

@@ -107,3 +107,21 @@ def test_a_batch_holds_true_pairs_without_needless_padding(data: tuple[Captioned
     torch.testing.assert_close(batch.images.features, train_data.images.batch([3, 0, 8]).features)
     assert [" ".join(w[1:-1]) for w in batch.texts.words] == [train_data.texts[i] for i in (3, 0, 8)]
     assert batch.texts.mask.any(dim=0).all()
+
+
+def test_what_can_be_recorded_is_padded_and_has_the_same_loss(
+    data: tuple[CaptionedImages, CaptionedImages], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Scan(ScanConfig(region_dim=8, word_dim=8, dim=8), Vocabulary.build(data[0].texts, 1))
+    task = MatchingTask(*data, model.read, MatchingConfig(min_count=1, gentle_steps=3))
+    batch = task.batch(range(6))
+    assert task.recordable(model, batch, 5) is None  # on a CPU nothing is
+    monkeypatch.setattr(Scan, "never_waits", lambda *_: True)
+    assert task.recordable(model, batch, 2) is None  # the loss is still another
+    still = task.recordable(model, batch, 3)
+    assert still is not None
+    assert isinstance(still.images, RegionBatch)
+    assert (still.images.mask.shape[1] % 4, still.texts.mask.shape[1] % 4) == (0, 0)
+    assert still.texts.mask.shape[1] > batch.texts.mask.shape[1]
+    torch.testing.assert_close(task.loss(model, still, 3)[0], task.loss(model, batch, 3)[0])
+    assert task.recordable(Vse(VseConfig(region_dim=8, word_dim=8, dim=8), model.vocabulary), batch, 3) is None

@@ -60,6 +60,10 @@ class Matcher(Model):
                 found[some] = self.align(*pairs).score
         return found
 
+    def never_waits(self, images: RegionBatch, texts: TextBatch) -> bool:
+        """Whether all of a training step with such a batch is a matter of the GPU alone: then it can be recorded."""
+        return False
+
     def own_losses(
         self, images: ImageCode, texts: TextBatch, owner: Int[Tensor, " text"]
     ) -> dict[str, Float[Tensor, ""]]:

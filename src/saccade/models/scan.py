@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.batch import Alignment, ImageCode, TextCode
+from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.language import Vocabulary
 from saccade.models.fragments import FragmentConfig, FragmentMatcher
 from saccade.models.registry import register
@@ -52,6 +52,9 @@ class Scan(FragmentMatcher):
 
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
         return self.attend.similarity(images, texts)
+
+    def never_waits(self, images: RegionBatch, texts: TextBatch) -> bool:
+        return self.attend.never_waits(images.mask, texts.mask)
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         return self.attend.align(images, texts)

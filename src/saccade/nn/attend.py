@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from saccade.batch import Alignment, ImageCode, TextCode
-from saccade.ops import DEFAULT_BUDGET, AttentionForm, attended_similarity, attention
+from saccade.ops import DEFAULT_BUDGET, AttentionForm, attended_similarity, attention, never_waits
 
 
 class Attend(nn.Module):
@@ -24,6 +24,10 @@ class Attend(nn.Module):
         if self.words_ask:
             return attended_similarity(*words, *regions, self.form, self.budget).T
         return attended_similarity(*regions, *words, self.form, self.budget)
+
+    def never_waits(self, regions: Bool[Tensor, "image region"], words: Bool[Tensor, "text word"]) -> bool:
+        """Whether `similarity` of codes with such masks, and its gradient, can be recorded."""
+        return never_waits(*((words, regions) if self.words_ask else (regions, words)), self.form)
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         """Picture p with sentence p, for every p: who looked at what."""

@@ -1,8 +1,10 @@
 """A GRU over sentences of different lengths, quick on CPUs too.
 
-On GPUs PyTorch's own GRU is one fused kernel. On CPUs its backward pass reads and writes a matrix as large as its
-weights for every position, and un-padding its output copies the whole batch as often. Here both directions advance
-together over the words that are there, and the weights' gradient is one matrix product at the end.
+On GPUs PyTorch's own GRU is one fused kernel, as long as sentences are padded: those packed without padding are copied
+to and fro for every position, and their lengths have to be waited for. So there each direction reads the padded batch
+from its own end, and nothing waits. On CPUs its backward pass reads and writes a matrix as large as its weights for
+every position, and un-padding its output copies the whole batch as often. Here both directions advance together over
+the words that are there, and the weights' gradient is one matrix product at the end.
 """
 
 from __future__ import annotations
@@ -25,17 +27,53 @@ class SentenceGru(nn.GRU):
         self, inputs: Float[Tensor, "text word input"], lengths: Int[Tensor, " text"]
     ) -> Float[Tensor, "text word state"]:
         """The states of all words, both directions side by side; zero where a sentence has ended."""
+        if inputs.device.type != "cpu":
+            return self._padded(inputs, lengths)
         texts, words = inputs.shape[:2]
         layout = _Layout(lengths.cpu(), words)
-        token = layout.token.to(inputs.device)
+        token = layout.token
         data = inputs.flatten(0, 1).index_select(0, token)
-        if inputs.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+        if not torch.is_autocast_enabled("cpu"):
             for layer in range(self.num_layers):
                 data = self._layer(data, layer, layout)
         else:
             data = super().forward(PackedSequence(data, torch.tensor(layout.counts)))[0].data
         states = data.new_zeros(texts * words, data.shape[1]).index_copy(0, token, data)
         return states.view(texts, words, data.shape[1])
+
+    def _padded(
+        self, inputs: Float[Tensor, "text word input"], lengths: Int[Tensor, " text"]
+    ) -> Float[Tensor, "text word state"]:
+        """What comes after a sentence's end is read, too, and thrown away: it changes nothing before it."""
+        texts, words = inputs.shape[:2]
+        place = torch.arange(words, device=inputs.device)
+        real = place < lengths[:, None]
+        own = torch.arange(texts, device=inputs.device)[:, None] * words
+        mirror = (own + torch.where(real, lengths[:, None] - 1 - place, place)).flatten()  # its own inverse
+
+        def turned(states: Tensor) -> Tensor:
+            """Every sentence from its end to its beginning."""
+            return states.flatten(0, 1).index_select(0, mirror).view_as(states)
+
+        data = inputs.masked_fill(~real[:, :, None], 0.0)
+        start = inputs.new_zeros(1, texts, self.hidden_size)
+        for layer in range(self.num_layers):
+            found = [self._direction(data, start, f"_l{layer}")]
+            if self.bidirectional:
+                found.append(turned(self._direction(turned(data), start, f"_l{layer}_reverse")))
+            data = torch.cat(found, dim=-1) if len(found) > 1 else found[0]
+        return data.masked_fill(~real[:, :, None], 0.0)
+
+    def _direction(
+        self, data: Float[Tensor, "text word input"], start: Float[Tensor, "1 text dim"], end: str
+    ) -> Float[Tensor, "text word dim"]:
+        weights = [getattr(self, f"{name}{end}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        if not torch.is_autocast_enabled(data.device.type):  # which lines them up itself, in its own precision
+            line = torch.cat([weight.flatten() for weight in weights])
+            parts = torch.split(line, [weight.numel() for weight in weights])
+            weights = [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
+        states: Tensor = torch.gru(data, start, weights, True, 1, 0.0, self.training, False, True)[0]
+        return states
 
     def _layer(self, data: Float[Tensor, "token input"], layer: int, layout: _Layout) -> Float[Tensor, "token state"]:
         endings = [f"_l{layer}", f"_l{layer}_reverse"][: 2 if self.bidirectional else 1]

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.batch import PairBatch, TextBatch
+from saccade.batch import PairBatch, RegionBatch, TextBatch
 from saccade.errors import SaccadeError
 from saccade.language.vocabulary import UNKNOWN
 from saccade.metrics import recall
@@ -49,6 +49,19 @@ class MatchingTask(PairTask[MatchingConfig]):
     """Pictures and captions of theirs in one batch; every caption of another picture in it is a negative."""
 
     selection = "rsum"
+
+    def prepare(self, model: nn.Module, batch: PairBatch, step: int) -> PairBatch:
+        return batch
+
+    def recordable(self, model: nn.Module, batch: PairBatch, step: int) -> PairBatch | None:
+        """Regions and words padded to a multiple of four; unless the loss still changes, or the model has to wait."""
+        assert isinstance(model, Matcher)
+        images, config = batch.images, self.config
+        if step < max(config.gentle_steps, config.ramp_steps) or not isinstance(images, RegionBatch):
+            return None
+        images = replace(images, ids=()).pad(-images.mask.shape[1] % 4)
+        texts = TextBatch(batch.texts.tokens, batch.texts.mask).pad(-batch.texts.mask.shape[1] % 4)
+        return replace(batch, images=images, texts=texts) if model.never_waits(images, texts) else None
 
     def loss(self, model: nn.Module, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
         assert isinstance(model, Matcher)
