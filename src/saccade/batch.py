@@ -234,10 +234,16 @@ class TextCode(Batch):
     pooled: Float[Tensor, "text dim"] | None = None
     links: Bool[Tensor, "text word word"] | None = None  # for models that look at how words depend on each other
 
+    @property
+    def reach(self) -> Int[Tensor, " text"]:
+        """How far each sentence reaches: its length, where no place before its last word is empty."""
+        places = self.mask * torch.arange(1, self.mask.shape[1] + 1, device=self.mask.device)
+        return places.amax(dim=1) if places.shape[1] else places.sum(dim=1)
+
     def trimmed(self, longest: int | None = None) -> TextCode:
         """The same sentences cut to their longest, whose length may be known: to ask a GPU for it is to wait."""
         if longest is None:
-            longest = int(self.mask.sum(dim=1).max()) if len(self) else 0
+            longest = int(self.reach.max()) if len(self) else 0
         links = None if self.links is None else self.links[:, :longest, :longest]
         return replace(self, words=self.words[:, :longest], mask=self.mask[:, :longest], links=links)
 

@@ -15,7 +15,7 @@ if not torch.cuda.is_available():
 
 from saccade.batch import ImageCode, TextCode
 from saccade.models.imram import ImramConfig, RecurrentAttention
-from saccade.nn.memory_looks import _pieces, _runs, looks_suit_kernels, similarity_of_looks
+from saccade.nn.memory_looks import _runs, looks_suit_kernels, similarity_of_looks
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WIDE = 64
@@ -106,10 +106,6 @@ def test_kernels_are_for_gpus_without_gradients(monkeypatch: pytest.MonkeyPatch)
         assert not suits(model)
 
 
-def test_items_are_cut_into_pieces_and_runs() -> None:
-    found = [(p.start, p.stop, r.start, r.stop) for p, r in _pieces([3, 0, 4, 9, 2], 7)]
-    assert found == [(0, 3, 0, 7), (3, 4, 7, 16), (4, 5, 16, 18)]
-    assert [(p, r) for p, r in _pieces([0, 0], 7)] == [(slice(0, 2), slice(0, 0))]
-    assert not list(_pieces([], 7))
+def test_items_of_one_length_make_runs() -> None:
     assert _runs([64, 64, 16]) == [(0, 2, 64), (2, 3, 16)]
     assert not _runs([])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -35,7 +35,11 @@ from saccade.nn import (
     triplet_loss,
     unit,
 )
+from saccade.nn.messages_cpu import Mapped, library_for, pooled_messages
+from saccade.nn.precision import in_bytes
+from saccade.nn.ragged import Ragged
 from saccade.ops import EPSILON
+from saccade.ops.native.messages import NativeMessages
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class CampConfig(FragmentConfig):
 )
 class Camp(FragmentMatcher):
     Config = CampConfig
+    quick_bits: ClassVar[Mapping[str, torch.dtype]] = {"cuda": torch.bfloat16, "cpu": torch.int8}
 
     def __init__(self, config: CampConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
         super().__init__(config, vocabulary, eye)  # the encoders, as SCAN's
@@ -123,8 +128,54 @@ class Camp(FragmentMatcher):
             vectors = held * (regions + words) if fused or self.config.heads else 4
             return int(vectors * self.config.dim + 12 * regions * words + 2 * (regions**2 + words**2))
 
+        if fused and (loops := self._loops(images, texts)):
+            return self._table_in_loops(images, texts, loops)
         mapped = self._mapped(images, texts)  # once for every item, not for every pair
         return all_pairs(tile, *mapped, self.parameters(), floats_per_pair, self.config.budget_mb << 20)
+
+    def _loops(self, images: ImageCode, texts: TextCode) -> dict[str, NativeMessages]:
+        """How either side hears in compiled loops, where these suit; else empty."""
+        library = library_for(images.regions, texts.words) if self.config.heads else None
+        if library is None:
+            return {}
+        form = library, self.config.rounds == 2, self.config.gate
+        return {
+            side: NativeMessages.prepared(
+                *form, pool.hidden.weight, pool.heads.weight, self.fuse[side].bias, in_bytes()
+            )
+            for side, pool in self.pool.items()
+        }
+
+    def _table_in_loops(
+        self, images: ImageCode, texts: TextCode, loops: dict[str, NativeMessages]
+    ) -> Float[Tensor, "image text"]:
+        """As many pairs at a time as fit the budget, each with what became of both sides."""
+        regions = self._real("regions", "words", images.regions, images.mask)
+        words = self._real("words", "regions", texts.words, texts.mask)
+        table = images.regions.new_empty(len(images), len(texts))
+        pairs = max(1, (self.config.budget_mb << 20) // (12 * 4 * self.config.dim))
+        wide = min(len(texts), max(int(pairs**0.5), pairs // len(images)))
+        for some in _slices(len(images), max(1, pairs // wide)):
+            for few in _slices(len(texts), wide):
+                seen = pooled_messages(loops["regions"], regions, some, words, few).transpose(0, 1)
+                read = pooled_messages(loops["words"], words, few, regions, some)
+                if self.config.rounds == 2:
+                    seen, read = unit(seen), unit(read)
+                table[some, few] = self._judged(seen, read, fused=True)
+        return table
+
+    def _real(self, side: str, other: str, vectors: Tensor, mask: Tensor) -> Mapped:
+        """The real fragments of one side, mapped; (W_q v) · (W_k t) = v · (W_qᵀ W_k t)."""
+        where, dim = Ragged(mask), self.config.dim
+        real = where.real(vectors)
+        look: Mapping[str, nn.Linear] = self.look  # type: ignore[assignment]
+        key, *again = (look[f"{side}_{name}"] for name in self.maps if name != "query" or len(self.maps) == 1)
+        fold = look[f"{other}_query"].weight.mT @ key.weight
+        asked, own, sent = (
+            F.linear(real, weight)
+            for weight in (fold, self.fuse[side].weight[:, :dim], self.fuse[other].weight[:, dim:])
+        )
+        return Mapped(where, real, asked, [layer(real) for layer in again], own, sent, self.pool[side].hidden(real))
 
     def _meet(self, images: ImageCode, texts: TextCode, fused: bool) -> tuple[Tensor, Tensor]:
         regions, words = self._fragments(images, texts)
@@ -212,6 +263,10 @@ class Camp(FragmentMatcher):
         found = dict(zip(names, mapped.chunk(len(names), dim=-1), strict=True))
         mean = counts / counts.sum(dim=-1, keepdim=True).clamp(min=1)
         return Fragments(**{"key": found["query"], **found}, mask=mask, mean=mean[:, None])
+
+
+def _slices(count: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 class Fragments(NamedTuple):

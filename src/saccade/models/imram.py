@@ -8,9 +8,9 @@ comparisons count. `docs/systems/imram.md` has the equations in full.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -32,6 +32,7 @@ from saccade.nn import (
     products,
 )
 from saccade.nn.memory_looks import looks_suit_kernels, similarity_of_looks
+from saccade.nn.memory_looks_cpu import native_looks, similarity_of_looks_on_cpu
 from saccade.ops import EPSILON, AttentionForm, Normaliser, attention_weights, pool
 
 
@@ -61,6 +62,7 @@ class ImramConfig(FragmentConfig):
 )
 class Imram(FragmentMatcher):
     Config = ImramConfig
+    quick_bits: ClassVar[Mapping[str, torch.dtype]] = {"cuda": torch.bfloat16, "cpu": torch.int8}
 
     def __init__(self, config: ImramConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
         super().__init__(config, vocabulary, eye)  # the encoders, as SCAN's
@@ -101,6 +103,9 @@ class RecurrentAttention(nn.Module):
         roles = self._roles(images, texts)
         if looks_suit_kernels(roles[0], roles[2], self.memory, self.form):
             found = similarity_of_looks(*roles, self.memory, self.form, self.steps, self.scan.budget)
+            return found if self.words_ask else found.T
+        if (loops := native_looks(roles[0], roles[2], self.memory, self.form, self.steps)) is not None:
+            found = similarity_of_looks_on_cpu(*roles, loops, self.scan.budget)
             return found if self.words_ask else found.T
 
         def tile(images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:

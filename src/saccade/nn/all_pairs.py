@@ -50,7 +50,7 @@ def all_pairs(
         return score(images, texts)
     if on_cores:
         budget = min(cpu_tile, budget // torch.get_num_threads())
-    lengths, order = texts.mask.sum(dim=1).sort(descending=True, stable=True)
+    lengths, order = texts.reach.sort(descending=True, stable=True)
     columns = _columns(lengths.tolist(), len(images), lambda words: max(1, budget // size(words)), together)
     codes = images, texts.select(order)
     if on_cores:

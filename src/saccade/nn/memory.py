@@ -35,6 +35,11 @@ class MemoryDistillation(nn.Module):
         self.candidate = nn.Linear(2 * dim, dim) if form in ("gate", "mlp") else None
         self._merged: tuple[Tensor, Tensor] | None = None
 
+    @property
+    def layers(self) -> list[nn.Linear]:
+        """W [q ; a] + b: of the gate and the candidate, as far as this form has them."""
+        return [layer for layer in (self.gate, self.candidate) if layer is not None]
+
     @contextmanager
     def merged(self, dtype: torch.dtype | None = None) -> Iterator[None]:
         """While it lasts, and no gradient is wanted, the two layers are one; else they are merged for every call.
@@ -91,12 +96,12 @@ class MemoryDistillation(nn.Module):
     def _weight(self) -> Float[Tensor, "offered both"]:
         if self._merged is not None:
             return self._merged[0]
-        return torch.cat([layer.weight for layer in (self.gate, self.candidate) if layer is not None])
+        return torch.cat([layer.weight for layer in self.layers])
 
     def _bias(self) -> Float[Tensor, " offered"]:
         if self._merged is not None:
             return self._merged[1]
-        return torch.cat([layer.bias for layer in (self.gate, self.candidate) if layer is not None])
+        return torch.cat([layer.bias for layer in self.layers])
 
     def floats_per_query(self, steps: int, learning: bool) -> int:
         """Numbers held at once for a query and a context item: those of one update, and those kept for the gradient."""

@@ -7,7 +7,6 @@ kernel that takes a find into memory compares the new query with the context, to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from torch.nn import functional as F
 
 from saccade.nn.memory import MemoryDistillation
 from saccade.nn.precision import full_precision
+from saccade.nn.ragged import pieces
 from saccade.ops import AttentionForm
 from saccade.ops.kernels import kernels_wanted, on_gpu_of
 from saccade.ops.kernels.tuning import LONGEST
@@ -74,7 +74,7 @@ def similarity_of_looks(
         return element * (3 * dim + 4 * parts)
 
     with full_precision(queries), on_gpu_of(queries), memory.merged(dtype):
-        for items, rows in _pieces(asks, min(MANY, room // 16 // row_bytes(groups[0][2]))):
+        for items, rows in pieces(asks, min(MANY, room // 16 // row_bytes(groups[0][2]))):
             vectors = queries.flatten(0, 1).index_select(0, place[rows])
             length = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float32)
             start = torch.tensor([0, *accumulate(asks[items])], dtype=torch.int32).to(device)
@@ -135,15 +135,3 @@ def _runs(values: list[int]) -> list[tuple[int, int, int]]:
     """Where each run of equal values begins and ends, and the value."""
     edges = [0, *(i for i in range(1, len(values)) if values[i] != values[i - 1]), len(values)]
     return [(begin, end, values[begin]) for begin, end in pairwise(edges) if begin < end]
-
-
-def _pieces(sizes: list[int], limit: int) -> Iterator[tuple[slice, slice]]:
-    """Neighbouring items of at most `limit` rows together, though at least one: the items and their rows."""
-    begin = row = rows = 0
-    for item, size in enumerate(sizes):
-        if rows and rows + size > limit:
-            yield slice(begin, item), slice(row, row + rows)
-            begin, row, rows = item, row + rows, 0
-        rows += size
-    if begin < len(sizes):
-        yield slice(begin, len(sizes)), slice(row, row + rows)

@@ -9,26 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import torch
 
+T = TypeVar("T")
 
-def on_every_core(jobs: Iterable[Callable[[], None]]) -> None:
-    """Run the jobs, as many at a time as PyTorch has threads, each on one of them and without gradients."""
+
+def on_every_core(jobs: Iterable[Callable[[], T]]) -> list[T]:
+    """What the jobs give, as many at a time as PyTorch has threads, each on one of them and without gradients."""
     jobs, cores = list(jobs), torch.get_num_threads()
     if cores == 1 or len(jobs) < 2:
         with torch.no_grad():
-            for job in jobs:
-                job()
-        return
+            return [job() for job in jobs]
     try:
         with ThreadPoolExecutor(min(cores, len(jobs)), initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            for _ in pool.map(_alone, jobs):
-                pass
+            return list(pool.map(_alone, jobs))
     finally:
         torch.set_num_threads(cores)  # which the threads that come after these would else have from them
 
 
-def _alone(job: Callable[[], None]) -> None:
+def _alone(job: Callable[[], T]) -> T:
     with torch.no_grad():  # a new thread wants gradients until told otherwise
-        job()
+        return job()

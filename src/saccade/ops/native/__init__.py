@@ -33,7 +33,7 @@ def native_library(work: float) -> ctypes.CDLL | None:
     wanted = os.environ.get("SACCADE_NATIVE", "")
     if wanted == "0" or (compiler := _compiler(os.environ.get("CXX", ""), os.environ.get("PATH"))) is None:
         return None
-    place = cache_folder() / "native" / f"attention-{_key(compiler)}.so"
+    place = cache_folder() / "native" / f"loops-{_key(compiler)}.so"
     with _lock:
         if place not in _loaded and (library := _open(place)) is not None:
             _loaded[place] = library
@@ -42,8 +42,10 @@ def native_library(work: float) -> ctypes.CDLL | None:
         return _loaded.get(place)
 
 
-def _source() -> str:
-    return files("saccade.ops.native").joinpath("attention.cpp").read_text(encoding="utf-8")
+@cache
+def _sources() -> tuple[Path, ...]:
+    folder = Path(str(files("saccade.ops.native")))
+    return tuple(sorted(path for path in folder.iterdir() if path.suffix in (".cpp", ".h")))
 
 
 @cache
@@ -54,10 +56,11 @@ def _compiler(named: str, path: str | None) -> str | None:
 
 @cache
 def _key(compiler: str) -> str:
-    """Of the source, the compiler and the processor: whichever changes, it is compiled again."""
+    """Of the sources, the compiler and the processor: whichever changes, it is compiled again."""
     with suppress(OSError, subprocess.SubprocessError):
         asked = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=20)
-        parts = [_source(), *FLAGS, compiler, asked.stdout, platform.machine(), _processor()]
+        texts = [path.read_text(encoding="utf-8") for path in _sources()]
+        parts = [*texts, *FLAGS, compiler, asked.stdout, platform.machine(), _processor()]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     return "unknown"
 
@@ -73,15 +76,14 @@ def _processor() -> str:
 def _compile(compiler: str, place: Path) -> bool:
     try:
         with atomic_file(place) as temporary:
-            source, made = temporary.with_suffix(".cpp"), temporary.with_suffix(".so")
+            made = temporary.with_suffix(".so")
             try:
-                source.write_text(_source(), encoding="utf-8")
-                command = [compiler, *FLAGS, str(source), "-o", str(made)]
+                sources = [str(path) for path in _sources() if path.suffix == ".cpp"]
+                command = [compiler, *FLAGS, *sources, "-o", str(made)]
                 subprocess.run(command, capture_output=True, check=True, timeout=120)
                 library = made.read_bytes()
                 temporary.write_bytes(library + hashlib.sha256(library).digest())
             finally:
-                source.unlink(missing_ok=True)
                 made.unlink(missing_ok=True)
     except (SaccadeError, OSError, subprocess.SubprocessError):
         return False

@@ -4,79 +4,7 @@
 // of some pairs are read into the first cache, become weights there and are summed up; nothing but results is written.
 // Lanes beyond the last item compute rubbish that nobody stores: arrays of scores have LANES spare numbers at their end.
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <vector>
-#if defined(__AVX512F__)
-#include <immintrin.h>
-#endif
-
-#if defined(__AVX512F__)
-constexpr int LANES = 16, ROWS = 6;  // ROWS x COLUMNS sums, a row of vectors and a number fit the registers
-#elif defined(__AVX__)
-constexpr int LANES = 8, ROWS = 2;
-#else
-constexpr int LANES = 4, ROWS = 4;
-#endif
-constexpr int COLUMNS = 4;
-constexpr float EPSILON = 1e-8f, TINY = 1e-20f;  // a sum of weights is larger than TINY, or there was nothing to weigh
-
-typedef float Vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int32_t Int __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int64_t Size;
-
-static inline Vec load(const float* place) { return *reinterpret_cast<const Vec*>(place); }
-static inline void store(float* place, Vec value) { *reinterpret_cast<Vec*>(place) = value; }
-static inline Vec broadcast(float value) { return Vec{} + value; }
-static inline Vec at_least(Vec value, float least) { return value > least ? value : broadcast(least); }
-static inline Vec clipped(Vec score, float slope) { return score > 0.0f ? score : score * slope; }
-
-static inline Vec load_some(const float* place, int count) {
-    Vec value = broadcast(0.0f);
-    std::memcpy(&value, place, sizeof(float) * count);
-    return value;
-}
-
-static inline void store_some(float* place, Vec value, int count) { std::memcpy(place, &value, sizeof(float) * count); }
-
-static inline Vec root(Vec value) {
-#if defined(__AVX512F__)
-    return (Vec)_mm512_sqrt_ps((__m512)value);  // of a loop over lanes GCC makes two halves, put together in memory
-#endif
-    Vec result = value;
-    for (int lane = 0; lane < LANES; ++lane) result[lane] = std::sqrt(value[lane]);
-    return result;
-}
-
-// e^x for |x| < 87: 2^n times a polynomial of the rest, which is within half a factor of two. Relative error < 1e-7.
-static inline Vec exponential(Vec x) {
-    const float round = 12582912.0f;  // 1.5 * 2^23: a number added to it has no digits behind the point
-    const Vec shifted = x * 1.44269504f + round;
-    const Vec whole = shifted - round;
-    const Vec rest = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;  // ln 2 in two parts
-    Vec sum = rest * 1.38144669e-3f + 8.36878051e-3f;
-    sum = sum * rest + 4.16683942e-2f;
-    sum = sum * rest + 1.66665201e-1f;
-    sum = sum * rest + 4.99999934e-1f;
-    sum = sum * rest + 1.0f;
-    sum = sum * rest + 1.0f;
-    return (Vec)((Int)sum + ((Int)shifted << 23));
-}
-
-// How strongly a context vector is scaled: sharpness over the norm of its scores with all queries of an item.
-struct Form {
-    int norm;  // 1 or 2
-    float slope, sharpness;
-
-    inline Vec add(Vec sum, Vec score) const {
-        const Vec value = clipped(score, slope);
-        return norm == 2 ? sum + value * value : sum + (value > 0.0f ? value : -value);
-    }
-    inline Vec scale(Vec sum) const { return sharpness / ((norm == 2 ? root(sum) : sum) + EPSILON); }
-    inline Vec weight(Vec score, Vec scale) const { return exponential(clipped(score, slope) * scale); }
-};
+#include "vectors.h"
 
 // The weights' quadratic form, WIDE queries at once. `gram` is the lower triangle of a Gram matrix with all but its
 // diagonal doubled, [part, height]; weights [height, COLUMNS] are zero beyond the parts; height is a multiple of ROWS.
@@ -105,8 +33,6 @@ static inline Vec cosine(Vec found, Vec total, Vec squared, Vec norm) {
     const Vec size = (length > least ? length : least) * norm;
     return found / (size > least ? size : least);
 }
-
-static inline Size up(Size number, Size multiple) { return (number + multiple - 1) / multiple * multiple; }
 
 extern "C" int saccade_lanes() { return LANES; }
 extern "C" int saccade_columns() { return COLUMNS; }
@@ -145,7 +71,7 @@ extern "C" void saccade_attend(
     Size others, Size parts, Size queries, Size items, Size stride, int norm_kind, float slope, float sharpness) {
     const Form form{norm_kind, slope, sharpness};
     const Size height = up(parts, ROWS);
-    std::vector<float> scales(parts * LANES), weights(height * COLUMNS * LANES, 0.0f);
+    Array<float> scales(parts * LANES), weights(height * COLUMNS * LANES, 0.0f);
     for (Size other = 0; other < others; ++other) {
         for (Size item = 0; item < items; item += LANES) {
             const int some = int(items - item < LANES ? items - item : LANES);
@@ -222,12 +148,12 @@ struct Blocks {
     Size parts, words, blocks, width;
     Size height = up(parts, ROWS), columns = up(words, COLUMNS);
     // scores [block, height, columns, lane], their sum over blocks, weights of either way [height, columns, lane]
-    std::vector<float> scores = std::vector<float>(blocks * height * columns * LANES);
-    std::vector<float> whole = std::vector<float>(height * columns * LANES);
-    std::vector<float> of_words = std::vector<float>(columns / COLUMNS * height * COLUMNS * LANES, 0.0f);
-    std::vector<float> of_regions = whole;
-    std::vector<float> word_total = std::vector<float>(columns * LANES), region_total = std::vector<float>(height * LANES);
-    std::vector<float> found = std::vector<float>(columns * LANES);
+    Array<float> scores = Array<float>(blocks * height * columns * LANES);
+    Array<float> whole = Array<float>(height * columns * LANES);
+    Array<float> of_words = Array<float>(columns / COLUMNS * height * COLUMNS * LANES, 0.0f);
+    Array<float> of_regions = whole;
+    Array<float> word_total = Array<float>(columns * LANES), region_total = Array<float>(height * LANES);
+    Array<float> found = Array<float>(columns * LANES);
 
     // regions [part, block * width]; words [block, columns / COLUMNS, width, COLUMNS, lane]
     void multiply(const float* regions, const float* packed) {
@@ -249,7 +175,7 @@ struct Blocks {
 
     // there [part], and [word, lane]
     void weigh(const float* part_there, const float* word_there) {
-        std::vector<float> sums(words * LANES, 0.0f);
+        Array<float> sums(words * LANES, 0.0f);
         std::fill(word_total.begin(), word_total.end(), 0.0f);
         for (Size part = 0; part < parts; ++part) {
             Vec sum = broadcast(0.0f);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.ops.native import native_library
+from saccade.ops.native.panels import places
 
 if TYPE_CHECKING:
     from saccade.ops.pairwise import AttentionForm
@@ -53,9 +53,9 @@ class NativeAttention:
         match = scores.new_empty(len(there), *query_norm.shape)
         self.library.saccade_attend(
             ctypes.c_void_p(scores.data_ptr() + first * scores.element_size()),
-            *_places((triangle, there, query_norm, match)),
+            *places((triangle, there, query_norm, match)),
             *map(ctypes.c_int64, (*there.shape, *query_norm.shape, scores.stride(0))),
-            *self._form(),
+            *self.form(),
         )
         return match
 
@@ -80,9 +80,9 @@ class NativeAttention:
             sentences = [self._packed(group[0]), *map(self._by_lane, (group[1], _lengths(group[0]), group[2].float()))]
             found = [words.new_empty(images, nodes, blocks, self.lanes) for nodes in (count, parts)]
             self.library.saccade_block_match(
-                *_places([tensor.contiguous() for tensor in pictures] + sentences + found),
+                *places([tensor.contiguous() for tensor in pictures] + sentences + found),
                 *map(ctypes.c_int64, (images, parts, count, blocks, width)),
-                *self._form(),
+                *self.form(),
             )
             here = len(group[0])
             of_words[:, some, :count] = found[0][..., :here].permute(0, 3, 1, 2)
@@ -100,7 +100,7 @@ class NativeAttention:
         spread = self._by_lane(F.pad(words, (0, 0, 0, 0, 0, -words.shape[1] % columns)))
         return spread.view(-1, columns, *spread.shape[1:]).permute(2, 0, 3, 1, 4).contiguous()
 
-    def _form(self) -> tuple[ctypes.c_int, ctypes.c_float, ctypes.c_float]:
+    def form(self) -> tuple[ctypes.c_int, ctypes.c_float, ctypes.c_float]:
         return ctypes.c_int(self.norm), ctypes.c_float(self.slope), ctypes.c_float(self.sharpness)
 
 
@@ -113,11 +113,6 @@ def native_attention(form: AttentionForm, dtype: torch.dtype, work: float) -> Na
         return None
     slope = form.slope if form.normaliser.startswith("clipped") else 1.0
     return NativeAttention(library, NORMS[form.normaliser], slope, form.sharpness)
-
-
-def _places(tensors: Sequence[Tensor]) -> list[ctypes.c_void_p]:
-    assert all(tensor.is_contiguous() and tensor.dtype == torch.float32 for tensor in tensors)
-    return [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
 
 
 def _twice(gram: Float[Tensor, "*item part part"]) -> Float[Tensor, "*item part part"]:

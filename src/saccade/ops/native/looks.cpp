@@ -1,0 +1,191 @@
+// All looks of some queries at one context item after the other: see models/imram.py and nn/memory.py for the equations.
+//
+// A query that remembers is another one for every context item. Here it never leaves the caches: some queries, of whole
+// items, look, take what they found into memory a few numbers at a time, and are compared with the context at once.
+
+#include "products.h"
+
+constexpr int HALF = PANEL / 2;  // of a panel: so many numbers of the gate, then the candidate's for the same places
+
+// Of ROWS vectors, one step of all after the other: each step of one would wait for the step before it.
+#define EACH _Pragma("GCC unroll 8") for (int r = 0; r < ROWS; ++r)
+typedef Vec Several[ROWS];
+
+// x -> 2^x; for large x 2^43
+static inline void power_of_two(Several& x) {
+#if defined(__AVX512F__)
+    Several whole, sum;
+    EACH x[r] = (Vec)_mm512_min_ps((__m512)x[r], _mm512_set1_ps(43.0f));
+    EACH whole[r] = (Vec)_mm512_roundscale_ps((__m512)x[r], 8);
+    EACH x[r] -= whole[r];
+    EACH sum[r] = x[r] * 1.32647264e-3f + 9.67151270e-3f;
+    EACH sum[r] = sum[r] * x[r] + 5.55073375e-2f;
+    EACH sum[r] = sum[r] * x[r] + 2.40222421e-1f;
+    EACH sum[r] = sum[r] * x[r] + 6.93146978e-1f;
+    EACH sum[r] = sum[r] * x[r] + 1.0f;
+    EACH x[r] = (Vec)_mm512_scalef_ps((__m512)sum[r], (__m512)whole[r]);
+#else
+    EACH x[r] = exponential(0.69314718f * at_least(-larger(-x[r], broadcast(-43.0f)), -43.0f));
+#endif
+}
+
+// σ(gate) query + (1 - σ(gate)) tanh(candidate): u + g (q - u) with g = 1 / (1 + e^-gate), u = 1 - 2 / (1 + e^2candidate)
+static inline void blend(Several& gate, Several& candidate, Several& query) {
+    EACH gate[r] *= -1.44269504f;
+    EACH candidate[r] *= 2.88539008f;
+    power_of_two(gate);
+    power_of_two(candidate);
+    EACH gate[r] += 1.0f;
+    EACH candidate[r] += 1.0f;
+    Several both, update;
+    EACH both[r] = reciprocal(gate[r] * candidate[r]);
+    EACH update[r] = gate[r] * (-2.0f * both[r]) + 1.0f;
+    EACH query[r] = update[r] + candidate[r] * both[r] * (query[r] - update[r]);
+}
+
+struct Looks {
+    Form form;
+    Size rows, dim, items, parts, width;  // rows: a multiple of ROWS; width: parts and padding, a multiple of LANES
+    const int32_t* start;                 // [item + 1]: the first row of each item
+    const float* length;                  // [row]: of the queries at first
+    bool mean;
+    Array<float> first = Array<float>(rows * width), scores = first, weights = first, heard = first;
+    Array<float> scales = Array<float>(width), there = scales;
+
+    // The weights of a look, from `now`, and each item's cosines of what it found with the queries at first.
+    void look(const float* now, const float* gram, float* table) {
+        for (Size item = 0; item < items; ++item) weigh(now, start[item], start[item + 1]);
+        std::fill(heard.begin(), heard.end(), 0.0f);
+        for (Size row = 0; row < rows; row += ROWS)
+            add_rows_of(&weights[row * width], width, gram, 0, parts, parts, &heard[row * width], width);
+        for (Size item = 0; item < items; ++item) {
+            float total = 0.0f;
+            for (Size row = start[item]; row < start[item + 1]; ++row) total += cosine(row);
+            table[item] += mean ? total / std::max(start[item + 1] - start[item], 1) : total;
+        }
+    }
+
+    void weigh(const float* now, Size begin, Size end) {
+        for (Size place = 0; place < width; place += LANES) {
+            Vec sum = broadcast(0.0f);
+            for (Size row = begin; row < end; ++row) sum = form.add(sum, load(now + row * width + place));
+            store(&scales[place], form.scale(sum));
+        }
+        for (Size row = begin; row < end; ++row) {
+            float* weight = &weights[row * width];
+            Vec total = broadcast(0.0f);
+            for (Size place = 0; place < width; place += LANES) {
+                const Vec score = load(now + row * width + place);
+                const Vec value = form.weight(score, load(&scales[place])) * load(&there[place]);
+                store(weight + place, value);
+                total += value;
+            }
+            const float share = 1.0f / std::max(sum_of(total), TINY);
+            for (Size place = 0; place < width; place += LANES) store(weight + place, load(weight + place) * share);
+        }
+    }
+
+    float cosine(Size row) const {
+        Vec found = broadcast(0.0f), squared = found;
+        for (Size place = row * width; place < (row + 1) * width; place += LANES) {
+            const Vec weight = load(&weights[place]);
+            found += weight * load(&first[place]);
+            squared += weight * load(&heard[place]);
+        }
+        const float size = std::max(std::sqrt(std::max(sum_of(squared), 0.0f)), EPSILON) * length[row];
+        return sum_of(found) / std::max(size, EPSILON);
+    }
+
+    // Queries [piece, row, PANEL], compared with the context.
+    void compare(const float* query, const float* context, float* result) const {
+        std::fill(result, result + rows * width, 0.0f);
+        for (Size place = 0; place < dim; place += PANEL)
+            for (Size row = 0; row < rows; row += ROWS)
+                add_rows_of(query + place * rows + row * PANEL, PANEL, context, place, PANEL, dim, result + row * width, width);
+    }
+
+    // What was found comes into memory; the new queries are compared with the context at once, while they are near.
+    // `recall(row, panel)`: what the old ones bring into it themselves, W_q q, [ROWS, PANEL]; `add(row, panel, from, out)`
+    // puts what they found on top of it.
+    template <class Recall, class Add>
+    void remember(const float* query, const float* context, float* updated, Recall recall, Add add) {
+        std::fill(scores.begin(), scores.end(), 0.0f);
+        alignas(LINE) float mixed[ROWS * PANEL];
+        for (Size piece = 0; piece < dim / PANEL; ++piece)
+            for (Size row = 0; row < rows; row += ROWS) {
+                const Size place = (piece * rows + row) * PANEL;
+                for (int half = 0; half < 2; ++half) {
+                    const Size panel = 2 * piece + half;
+                    add(row, panel, recall(row, panel), mixed);
+                    for (int lane = 0; lane < HALF; lane += LANES) {
+                        const Size here = place + half * HALF + lane;
+                        Several gate, candidate, value;
+                        EACH gate[r] = load(mixed + r * PANEL + lane);
+                        EACH candidate[r] = load(mixed + r * PANEL + HALF + lane);
+                        EACH value[r] = load(query + here + r * PANEL);
+                        blend(gate, candidate, value);
+                        EACH store(updated + here + r * PANEL, value[r]);
+                    }
+                }
+                add_rows_of(updated + place, PANEL, context, piece * PANEL, PANEL, dim, &scores[row * width], width);
+            }
+    }
+};
+
+// Products that differ for every pair In floats or In bytes.
+template <class In>
+static void walk(
+    Looks& looks, const float* query, const float* recalled, const float* context, const float* gram,
+    const typename In::Number* offered, const float* offered_scale, const int32_t* count,
+    const typename In::Number* weight, const float* scale, float* table, Size others, Size stride, int steps) {
+    const Size panels = looks.dim / HALF, deep = up(looks.parts, 4 / sizeof(typename In::Number));
+    typename In::Rows old(looks.rows, looks.dim);
+    typename In::Shares shares(looks.rows, looks.width, looks.parts);
+    static thread_local Array<float> kept;  // stays: to get memory from the system again and again takes time
+    kept.resize(looks.rows * looks.dim);
+    alignas(LINE) float recalled_later[ROWS * PANEL];
+    const auto at_first = [&](Size row, Size panel) { return recalled + (panel * looks.rows + row) * PANEL; };
+    const auto later = [&](Size row, Size panel) {
+        old.multiply(row, weight + panel * looks.dim * PANEL, scale + panel * PANEL, recalled_later);
+        return recalled_later;
+    };
+    const auto add = [&](Size row, Size panel, const float* from, float* out) {
+        shares.add(row, offered + panel * deep * PANEL, offered_scale + panel * PANEL, from, out);
+    };
+    for (Size other = 0; other < others; ++other) {
+        for (Size part = 0; part < looks.width; ++part) looks.there[part] = part < count[other] ? 1.0f : 0.0f;
+        looks.compare(query, context, looks.first.data());
+        looks.look(looks.first.data(), gram, table);
+        for (int step = 1; step < steps; ++step) {
+            shares.take(looks.weights.data(), looks.rows);
+            if (step == 1) {
+                looks.remember(query, context, kept.data(), at_first, add);
+            } else {
+                old.take(kept.data(), looks.rows, PANEL);
+                looks.remember(kept.data(), context, kept.data(), later, add);
+            }
+            looks.look(looks.scores.data(), gram, table);
+        }
+        context += looks.dim * looks.width, gram += looks.parts * looks.width, table += stride;
+        offered += deep * panels * PANEL, offered_scale += panels * PANEL;
+    }
+}
+
+// query [piece, row, PANEL], length [row], start [item + 1]; weight: W_q in panels, of a panel HALF numbers of the gate and HALF
+// of the candidate, of float or, where there are scales [panel, PANEL], of bytes; recalled [panel, row, PANEL], W_q q; context [other, dim, width] and gram [other,
+// part, width] in panels; offered [other, panel, part, PANEL], W_a c + b in the order of W_q, as floats or as bytes
+// with scales; count [other] -> table [other, item], to which is added, its rows `stride` apart
+extern "C" void saccade_looks(
+    const float* query, const float* length, const int32_t* start, const float* recalled, const float* context,
+    const float* gram, const void* offered, const float* offered_scale, const int32_t* count, const void* weight,
+    const float* scale, float* table, Size others, Size parts, Size width, Size rows, Size dim, Size items, Size stride,
+    int steps, int mean, int norm_kind, float slope, float sharpness) {
+    Looks looks{Form{norm_kind, slope, sharpness}, rows, dim, items, parts, width, start, length, mean != 0};
+#if SACCADE_BYTES
+    if (scale)
+        return walk<InBytes>(looks, query, recalled, context, gram, static_cast<const int8_t*>(offered), offered_scale,
+                             count, static_cast<const int8_t*>(weight), scale, table, others, stride, steps);
+#endif
+    walk<InFloat>(looks, query, recalled, context, gram, static_cast<const float*>(offered), offered_scale, count,
+                  static_cast<const float*>(weight), scale, table, others, stride, steps);
+}

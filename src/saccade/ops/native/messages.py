@@ -1,0 +1,106 @@
+"""The loop of `messages.cpp`: what the fragments of some items become beside each of some other items, pooled."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from saccade.ops.native.panels import Layout, Panels, place_of, places
+
+
+class Hearers(NamedTuple):
+    """The fragments of some items, one below the other, and rows of zeros: each [panel, row, column]."""
+
+    vectors: Tensor
+    own: Tensor  # F_own v
+    hidden: Tensor  # L₁ v + b
+    start: Int[Tensor, " item+1"]
+
+
+class Heard(NamedTuple):
+    """Some items of the other side."""
+
+    asked: Float[Tensor, "other dim*2*width"]  # what vectors are multiplied with for scores, and T itself
+    between: Float[Tensor, "other part*width"]  # (A_q T)(A_k T)ᵀ, if fragments look again
+    gram: Float[Tensor, "other part*width"]
+    sent: Panels  # of each item: F_sent T
+    lengths: Int[Tensor, " other"]
+    parts: int
+
+
+@dataclass(frozen=True)
+class NativeMessages:
+    """One side's way of hearing: in bytes, or in full."""
+
+    layout: Layout
+    again: bool  # two rounds of attention, with messages of length one
+    gated: bool
+    weight: Panels  # L₁
+    heads: Float[Tensor, "head dim"]  # L₂
+    bias: Float[Tensor, " dim"] | None  # of the fusion
+
+    @classmethod
+    def prepared(
+        cls,
+        library: ctypes.CDLL,
+        again: bool,
+        gated: bool,
+        hidden: Float[Tensor, "dim dim"],
+        heads: Float[Tensor, "head dim"],
+        bias: Float[Tensor, " dim"] | None,
+        in_bytes: bool,
+    ) -> NativeMessages:
+        layout = Layout.of(library)
+        weight = layout.weights([hidden], in_bytes and layout.bytes)
+        return cls(layout, again, gated, weight, heads.contiguous(), bias)
+
+    def hearers(self, fragments: Sequence[Float[Tensor, "row dim"]], start: Int[Tensor, " item+1"]) -> Hearers:
+        """Of vectors, own and hidden."""
+        vectors, own, hidden = map(self.layout.in_pieces, fragments)
+        return Hearers(vectors, own, hidden, start)
+
+    def heard(
+        self,
+        asked: Float[Tensor, "other part dim"],
+        vectors: Float[Tensor, "other part dim"],
+        between: Float[Tensor, "other part part"] | None,
+        sent: Float[Tensor, "other part dim"],
+        lengths: Int[Tensor, " other"],
+    ) -> Heard:
+        """Of items with zeros for padding, which comes last."""
+        gram = torch.bmm(vectors, vectors.mT)
+        spare = (0, 0, 0, -vectors.shape[1] % self.layout.lanes)
+        both = torch.cat([F.pad(asked, spare), F.pad(vectors, spare)], dim=1)
+        asked, between, gram = map(self.layout.matrices, (both.mT, gram if between is None else between, gram))
+        columns = sent.view(*sent.shape[:2], -1, self.layout.panel).permute(2, 0, 1, 3)
+        brought = self.layout.offers(columns, self.weight.scale is not None)
+        return Heard(asked, between, gram, brought, lengths, vectors.shape[1])
+
+    def pool(self, hearers: Hearers, heard: Heard, pooled: Float[Tensor, "other item dim"]) -> None:
+        """p = Σ ω v' of every pair."""
+        panels, rows, columns = hearers.vectors.shape
+        dim, width = panels * columns, heard.gram.shape[1] // heard.parts
+        sizes = len(heard.lengths), heard.parts, width, rows, dim, pooled.shape[1], pooled.stride(0), len(self.heads)
+        assert pooled.stride()[1:] == (dim, 1)
+        self.layout.library.saccade_hear(
+            *places(hearers[:3]),
+            place_of(hearers.start),
+            *places(heard[:3]),
+            *heard.sent.places,
+            place_of(heard.lengths),
+            *self.weight.places,
+            *places([self.heads]),
+            place_of(self.bias),
+            place_of(pooled),
+            *map(ctypes.c_int64, sizes),
+            ctypes.c_int(self.again),
+            ctypes.c_int(self.gated),
+            ctypes.c_float(dim**-0.5),
+        )
