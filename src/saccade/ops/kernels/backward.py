@@ -11,6 +11,7 @@ divided by their sum, t = Ge and R = Σes / (|q| √(Σet)):
 """
 
 # mypy: ignore-errors
+# ruff: noqa: SIM300
 from __future__ import annotations
 
 import triton
@@ -206,5 +207,8 @@ def score_gradient(
         tl.store(RIGHT + side, right.to(RIGHT.dtype.element_ty), mask=(queries < fill)[:, None])
         ds = right * own
         dx = ds * s + lean * right * turned
-        ds += through_normaliser(s, x, dx, q_across, q_members, sharpness, slope, NORMALISER, INSIDE)
+        through = through_normaliser(s, x, dx, q_across, q_members, sharpness, slope, NORMALISER, INSIDE)
+        if INSIDE != tl.float32 and NORMALISER != "clipped" and NORMALISER != "none":
+            through = tl.where((count > 1)[:, None], through, 0.0)  # a norm of one query is itself: rounding alone
+        ds += through
     tl.store(D_SCORES + place, ds.to(D_SCORES.dtype.element_ty), mask=there)
