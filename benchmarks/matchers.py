@@ -100,7 +100,7 @@ def all_pairs(
             return model.similarity(given.images, given.texts)
 
     runs: dict[str, Run] = {"ours": ours, "loop": partial(contender.loop, model, some)}
-    spent = bench.best_of(runs, runs=3, limit=6.0, warm=bench.device == "cpu")  # seconds each: nothing to warm there
+    spent = bench.best_of(runs, runs=5, limit=15.0, warm=bench.device == "cpu")  # seconds each: nothing to warm there
     found, peak = bench.peak(ours)
     pairs, timed = len(given.images) * len(given.lengths), len(some.images) * len(some.lengths)
     part = given.some(4, 6)

@@ -140,9 +140,7 @@ class Camp(FragmentMatcher):
             return {}
         form = library, self.config.rounds == 2, self.config.gate
         return {
-            side: NativeMessages.prepared(
-                *form, pool.hidden.weight, pool.heads.weight, self.fuse[side].bias, in_bytes()
-            )
+            side: NativeMessages.prepared(*form, pool.hidden, pool.heads.weight, self.fuse[side].bias, in_bytes())
             for side, pool in self.pool.items()
         }
 
@@ -175,7 +173,7 @@ class Camp(FragmentMatcher):
             F.linear(real, weight)
             for weight in (fold, self.fuse[side].weight[:, :dim], self.fuse[other].weight[:, dim:])
         )
-        return Mapped(where, real, asked, [layer(real) for layer in again], own, sent, self.pool[side].hidden(real))
+        return Mapped(where, real, asked, [layer(real) for layer in again], own, sent)
 
     def _meet(self, images: ImageCode, texts: TextCode, fused: bool) -> tuple[Tensor, Tensor]:
         regions, words = self._fragments(images, texts)

@@ -33,7 +33,6 @@ class Mapped(NamedTuple):
     again: list[Tensor]  # A_q t, A_k t, or nothing
     own: Tensor  # F_own v
     sent: Tensor  # F_sent v, for the other side
-    hidden: Tensor  # L₁ v + b
 
 
 def library_for(regions: Float[Tensor, "image region dim"], words: Float[Tensor, "text word dim"]) -> CDLL | None:
@@ -55,7 +54,7 @@ def pooled_messages(
     """What each of some items becomes beside each of some others."""
 
     def hearers(block: Block) -> Hearers:
-        return hearing.hearers([each[block.rows] for each in (own.vectors, own.own, own.hidden)], block.start)
+        return hearing.hearers([each[block.rows] for each in (own.vectors, own.own)], block.start)
 
     def heard(some: Int[Tensor, " other"]) -> Heard:
         asked, vectors, sent = (other.where.padded(rows, some) for rows in (other.asked, other.vectors, other.sent))

@@ -29,7 +29,7 @@ static inline void power_of_two(Several& x) {
 #endif
 }
 
-// σ(gate) query + (1 - σ(gate)) tanh(candidate): u + g (q - u) with g = 1 / (1 + e^-gate), u = 1 - 2 / (1 + e^2candidate)
+// σ(gate) query + (1 - σ(gate)) tanh(candidate) = u + g (q - u), with g = 1 / (1 + e^-gate), u = 1 - 2 / (1 + e^2candidate)
 static inline void blend(Several& gate, Several& candidate, Several& query) {
     EACH gate[r] *= -1.44269504f;
     EACH candidate[r] *= 2.88539008f;
@@ -101,12 +101,13 @@ struct Looks {
         std::fill(result, result + rows * width, 0.0f);
         for (Size place = 0; place < dim; place += PANEL)
             for (Size row = 0; row < rows; row += ROWS)
-                add_rows_of(query + place * rows + row * PANEL, PANEL, context, place, PANEL, dim, result + row * width, width);
+                add_rows_of(query + place * rows + row * PANEL, PANEL, context, place, PANEL, dim, result + row * width,
+                            width);
     }
 
     // What was found comes into memory; the new queries are compared with the context at once, while they are near.
-    // `recall(row, panel)`: what the old ones bring into it themselves, W_q q, [ROWS, PANEL]; `add(row, panel, from, out)`
-    // puts what they found on top of it.
+    // `recall(row, panel)`: what the old ones bring into it themselves, W_q q, [ROWS, PANEL]; `add(row, panel, from, out)`:
+    // what they found comes on top of it.
     template <class Recall, class Add>
     void remember(const float* query, const float* context, float* updated, Recall recall, Add add) {
         std::fill(scores.begin(), scores.end(), 0.0f);
@@ -136,9 +137,11 @@ struct Looks {
 template <class In>
 static void walk(
     Looks& looks, const float* query, const float* recalled, const float* context, const float* gram,
-    const typename In::Number* offered, const float* offered_scale, const int32_t* count,
-    const typename In::Number* weight, const float* scale, float* table, Size others, Size stride, int steps) {
-    const Size panels = looks.dim / HALF, deep = up(looks.parts, 4 / sizeof(typename In::Number));
+    const void* every_offered, const float* offered_scale, const int32_t* count, const void* every_weight,
+    const float* scale, float* table, Size others, Size stride, int steps) {
+    typedef typename In::Number Number;
+    const Number *offered = static_cast<const Number*>(every_offered), *weight = static_cast<const Number*>(every_weight);
+    const Size panels = looks.dim / HALF, deep = up(looks.parts, 4 / sizeof(Number));
     typename In::Rows old(looks.rows, looks.dim);
     typename In::Shares shares(looks.rows, looks.width, looks.parts);
     static thread_local Array<float> kept;  // stays: to get memory from the system again and again takes time
@@ -171,10 +174,11 @@ static void walk(
     }
 }
 
-// query [piece, row, PANEL], length [row], start [item + 1]; weight: W_q in panels, of a panel HALF numbers of the gate and HALF
-// of the candidate, of float or, where there are scales [panel, PANEL], of bytes; recalled [panel, row, PANEL], W_q q; context [other, dim, width] and gram [other,
-// part, width] in panels; offered [other, panel, part, PANEL], W_a c + b in the order of W_q, as floats or as bytes
-// with scales; count [other] -> table [other, item], to which is added, its rows `stride` apart
+// query [piece, row, PANEL], length [row], start [item + 1]; weight: W_q in panels, of a panel HALF numbers of the gate and
+// HALF of the candidate, of float or, where there are scales [panel, PANEL], of bytes; recalled [panel, row, PANEL], W_q q;
+// context [other, dim, width] and gram [other, part, width] in panels; offered [other, panel, part, PANEL], W_a c + b in the
+// order of W_q, as floats or as bytes with scales; count [other] -> table [other, item], to which is added, its rows `stride`
+// apart
 extern "C" void saccade_looks(
     const float* query, const float* length, const int32_t* start, const float* recalled, const float* context,
     const float* gram, const void* offered, const float* offered_scale, const int32_t* count, const void* weight,
@@ -182,10 +186,9 @@ extern "C" void saccade_looks(
     int steps, int mean, int norm_kind, float slope, float sharpness) {
     Looks looks{Form{norm_kind, slope, sharpness}, rows, dim, items, parts, width, start, length, mean != 0};
 #if SACCADE_BYTES
-    if (scale)
-        return walk<InBytes>(looks, query, recalled, context, gram, static_cast<const int8_t*>(offered), offered_scale,
-                             count, static_cast<const int8_t*>(weight), scale, table, others, stride, steps);
+    const auto go = scale ? walk<InBytes> : walk<InFloat>;
+#else
+    const auto go = walk<InFloat>;
 #endif
-    walk<InFloat>(looks, query, recalled, context, gram, static_cast<const float*>(offered), offered_scale, count,
-                  static_cast<const float*>(weight), scale, table, others, stride, steps);
+    go(looks, query, recalled, context, gram, offered, offered_scale, count, weight, scale, table, others, stride, steps);
 }

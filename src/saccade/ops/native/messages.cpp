@@ -30,14 +30,14 @@ static inline float dot(const float* one, const float* other, Size width) {
 }
 
 struct Fragments {  // all [panel, row, PANEL]
-    const float *vectors, *own, *hidden;
+    const float *vectors, *own;
 };
 
 struct Messages {
     Size rows, dim, items, parts, width;  // rows: a multiple of ROWS; width: parts and padding, a multiple of LANES
     const int32_t* start;                 // [item + 1]: the first row of each item
     bool again, gated;
-    float scale;                                                                          // of attention's scores
+    float scale;  // of attention's scores
     Array<float> both = Array<float>(2 * rows * width);  // [row, 2 * width]: scores, then V Tᵀ
     Array<float> looked = Array<float>((rows + ROWS) * width), heard = looked, found = looked;
     Array<float> gate = Array<float>(rows + ROWS), factor = gate;
@@ -48,7 +48,8 @@ struct Messages {
         std::fill(both.begin(), both.end(), 0.0f);
         for (Size place = 0; place < dim; place += PANEL)
             for (Size row = 0; row < rows; row += ROWS)
-                add_rows_of(left + place * rows + row * PANEL, PANEL, right, place, PANEL, dim, &both[row * 2 * width], 2 * width);
+                add_rows_of(left + place * rows + row * PANEL, PANEL, right, place, PANEL, dim, &both[row * 2 * width],
+                            2 * width);
     }
 
     void times(const float* left, const float* right, float* result) const {
@@ -90,11 +91,97 @@ struct Messages {
         for (Size row = 0; row < count; ++row)
             for (Size part = 0; part < parts; ++part) turned[part * wide + row] = looked[(begin + row) * width + part];
         for (Size row = 0; row < tall; row += ROWS)
-            add_rows_of(&heard[(begin + row) * width], width, turned.data(), 0, parts, parts, &between_rows[row * wide], wide);
+            add_rows_of(&heard[(begin + row) * width], width, turned.data(), 0, parts, parts, &between_rows[row * wide],
+                        wide);
         for (Size row = 0; row < count; ++row) softmax(&between_rows[row * wide], beside.data(), wide, scale);
         for (Size row = 0; row < tall; row += ROWS) {
-            std::fill(&found[(begin + row) * width], &found[(begin + row) * width] + ROWS * width, 0.0f);
-            add_rows_of(&between_rows[row * wide], wide, &looked[begin * width], 0, count, count, &found[(begin + row) * width], width);
+            float* result = &found[(begin + row) * width];
+            std::fill_n(result, ROWS * width, 0.0f);
+            add_rows_of(&between_rows[row * wide], wide, &looked[begin * width], 0, count, count, result, width);
+        }
+    }
+};
+
+// What becomes of the fragments, once they have looked. L₁ v' is the product that differs for every pair.
+template <class In>
+struct Hearing {
+    typedef typename In::Number Number;
+    Messages& messages;
+    const Fragments& fragments;
+    const Number* weight;  // L₁ in panels
+    const float *scale, *hidden_bias, *head_weight, *bias;
+    Size heads, rows = messages.rows, dim = messages.dim;
+    typename In::Rows old{rows, dim};
+    typename In::Shares found{rows, messages.width, messages.parts};
+    Array<float>& become;  // [panel, row, PANEL]: v'
+    Array<float> logits = Array<float>(rows * heads * LANES), share = Array<float>(rows), score = share;
+    Array<float> nothing = Array<float>(ROWS * PANEL);
+
+    // v' = ReLU(g F_own v + g r (F_sent T)) + v
+    void take_in(const Number* sent, const float* sent_scale, Size deep) {
+        alignas(LINE) float message[ROWS * PANEL];
+        found.take(messages.found.data(), rows);
+        for (Size panel = 0; panel < dim / PANEL; ++panel)
+            for (Size row = 0; row < rows; row += ROWS) {
+                found.add(row, sent + panel * deep * PANEL, sent_scale + panel * PANEL, nothing.data(), message);
+                for (int r = 0; r < ROWS; ++r)
+                    for (int lane = 0; lane < PANEL; lane += LANES) {
+                        const Size place = (panel * rows + row + r) * PANEL + lane;
+                        Vec value = load(message + r * PANEL + lane) * messages.factor[row + r] +
+                                    load(fragments.own + place) * messages.gate[row + r];
+                        if (bias) value += load(bias + panel * PANEL + lane);
+                        store(&become[place], at_least(value, 0.0f) + load(fragments.vectors + place));
+                    }
+            }
+    }
+
+    // L₂ ReLU(L₁ v' + b), for every head LANES numbers that are still to be added up
+    void weigh() {
+        alignas(LINE) float product[ROWS * PANEL];
+        old.take(become.data(), rows, PANEL);
+        std::fill(logits.begin(), logits.end(), 0.0f);
+        for (Size panel = 0; panel < dim / PANEL; ++panel)
+            for (Size row = 0; row < rows; row += ROWS) {
+                old.multiply(row, weight + panel * dim * PANEL, scale + panel * PANEL, product);
+                for (int r = 0; r < ROWS; ++r) {
+                    const float *given = product + r * PANEL, *more = hidden_bias + panel * PANEL;
+                    Vec hidden[COLUMNS];
+                    for (int c = 0; c < COLUMNS; ++c)
+                        hidden[c] = at_least(load(given + c * LANES) + load(more + c * LANES), 0.0f);
+                    for (Size head = 0; head < heads; ++head) {
+                        const float* towards = head_weight + head * dim + panel * PANEL;
+                        float* place = &logits[((row + r) * heads + head) * LANES];
+                        Vec sum = load(place);
+                        for (int c = 0; c < COLUMNS; ++c) sum += hidden[c] * load(towards + c * LANES);
+                        store(place, sum);
+                    }
+                }
+            }
+    }
+
+    // ω: the softmax of each head over the fragments of an item, then the mean of the heads
+    void share_out(Size begin, Size end) {
+        std::fill(&share[begin], &share[begin] + (end - begin), 0.0f);
+        for (Size head = 0; head < heads; ++head) {
+            float largest = -1e30f, total = 0.0f;
+            for (Size row = begin; row < end; ++row) {
+                score[row] = sum_of(load(&logits[(row * heads + head) * LANES]));
+                largest = std::max(largest, score[row]);
+            }
+            for (Size row = begin; row < end; ++row) total += score[row] = std::exp(score[row] - largest);
+            for (Size row = begin; row < end; ++row) share[row] += score[row] / (total * float(heads));
+        }
+    }
+
+    // p = Σ ω v'
+    void pool(Size begin, Size end, float* pooled) const {
+        for (Size panel = 0; panel < dim / PANEL; ++panel, pooled += PANEL) {
+            Vec sum[COLUMNS] = {};
+            for (Size row = begin; row < end; ++row) {
+                const float* value = &become[(panel * rows + row) * PANEL];
+                for (int c = 0; c < COLUMNS; ++c) sum[c] += share[row] * load(value + c * LANES);
+            }
+            for (int c = 0; c < COLUMNS; ++c) store(pooled + c * LANES, sum[c]);
         }
     }
 };
@@ -102,97 +189,49 @@ struct Messages {
 template <class In>
 static void hear(
     Messages& messages, const Fragments& fragments, const float* asked, const float* between, const float* gram,
-    const typename In::Number* sent, const float* sent_scale, const int32_t* count,
-    const typename In::Number* weight, const float* scale, const float* head_weight, const float* bias, float* pooled,
-    Size others, Size stride, Size heads) {
-    const Size rows = messages.rows, dim = messages.dim, width = messages.width, panels = dim / PANEL;
-    const Size deep = up(messages.parts, 4 / sizeof(typename In::Number));
-    typename In::Rows old(rows, dim);
-    typename In::Shares shares(rows, width, messages.parts);
-    static thread_local Array<float> taken;  // stays: to get memory from the system again and again takes time
-    taken.resize(rows * dim);
-    Array<float> logits(rows * heads * LANES), share(rows);
-    const Array<float> nothing(ROWS * PANEL, 0.0f);
-    alignas(LINE) float tile[ROWS * PANEL];
+    const void* sent, const float* sent_scale, const int32_t* count, const void* weight, const float* scale,
+    const float* hidden_bias, const float* head_weight, const float* bias, float* pooled, Size others, Size stride,
+    Size heads) {
+    typedef typename In::Number Number;
+    static thread_local Array<float> become;  // stays: to get memory from the system again and again takes time
+    become.resize(messages.rows * messages.dim);
+    const Number *matrix = static_cast<const Number*>(weight), *offer = static_cast<const Number*>(sent);
+    Hearing<In> hearing{messages, fragments, matrix, scale, hidden_bias, head_weight, bias, heads, messages.rows,
+                        messages.dim, typename In::Rows{messages.rows, messages.dim},
+                        typename In::Shares{messages.rows, messages.width, messages.parts}, become};
+    const Size deep = up(messages.parts, 4 / sizeof(Number)), parts = messages.parts, width = messages.width;
     for (Size other = 0; other < others; ++other) {
         for (Size part = 0; part < width; ++part) messages.there[part] = part < count[other] ? 1.0f : 0.0f;
         messages.look(fragments.vectors, asked, between, gram);
-        shares.take(messages.found.data(), rows);
-        for (Size panel = 0; panel < panels; ++panel)  // v' - v = ReLU(g F_own v + g r (F_sent T))
-            for (Size row = 0; row < rows; row += ROWS) {
-                shares.add(row, sent + panel * deep * PANEL, sent_scale + panel * PANEL, nothing.data(), tile);
-                for (int r = 0; r < ROWS; ++r)
-                    for (int lane = 0; lane < PANEL; lane += LANES) {
-                        const Size place = (panel * rows + row + r) * PANEL + lane;
-                        Vec value = load(tile + r * PANEL + lane) * messages.factor[row + r] +
-                                    load(fragments.own + place) * messages.gate[row + r];
-                        if (bias) value += load(bias + panel * PANEL + lane);
-                        store(&taken[place], at_least(value, 0.0f));
-                    }
-            }
-        old.take(taken.data(), rows, PANEL);
-        std::fill(logits.begin(), logits.end(), 0.0f);
-        for (Size panel = 0; panel < panels; ++panel)  // L₂ ReLU(L₁ v')
-            for (Size row = 0; row < rows; row += ROWS) {
-                old.multiply(row, weight + panel * dim * PANEL, scale + panel * PANEL, tile);
-                for (int r = 0; r < ROWS; ++r) {
-                    const float *value = tile + r * PANEL, *known = fragments.hidden + (panel * rows + row + r) * PANEL;
-                    Vec hidden[COLUMNS];
-                    for (int c = 0; c < COLUMNS; ++c) hidden[c] = at_least(load(value + c * LANES) + load(known + c * LANES), 0.0f);
-                    for (Size head = 0; head < heads; ++head) {
-                        float* place = &logits[((row + r) * heads + head) * LANES];
-                        Vec sum = load(place);
-                        for (int c = 0; c < COLUMNS; ++c) sum += hidden[c] * load(head_weight + head * dim + panel * PANEL + c * LANES);
-                        store(place, sum);
-                    }
-                }
-            }
-        std::fill(share.begin(), share.end(), 0.0f);
-        for (Size item = 0; item < messages.items; ++item)
-            for (Size head = 0; head < heads; ++head) {
-                float largest = -1e30f, total = 0.0f;
-                Array<float>& score = messages.factor;  // of no more use
-                for (Size row = messages.start[item]; row < messages.start[item + 1]; ++row) {
-                    score[row] = sum_of(load(&logits[(row * heads + head) * LANES]));
-                    largest = std::max(largest, score[row]);
-                }
-                for (Size row = messages.start[item]; row < messages.start[item + 1]; ++row)
-                    total += score[row] = std::exp(score[row] - largest);
-                for (Size row = messages.start[item]; row < messages.start[item + 1]; ++row)
-                    share[row] += score[row] / (total * float(heads));
-            }
-        for (Size panel = 0; panel < panels; ++panel)  // p = Σ ω v'
-            for (Size item = 0; item < messages.items; ++item) {
-                Vec sum[COLUMNS] = {};
-                for (Size row = messages.start[item]; row < messages.start[item + 1]; ++row) {
-                    const Size place = (panel * rows + row) * PANEL;
-                    for (int c = 0; c < COLUMNS; ++c)
-                        sum[c] += share[row] * (load(&taken[place + c * LANES]) + load(fragments.vectors + place + c * LANES));
-                }
-                for (int c = 0; c < COLUMNS; ++c) store(pooled + item * dim + panel * PANEL + c * LANES, sum[c]);
-            }
-        asked += dim * 2 * width, between += messages.parts * width, gram += messages.parts * width;
-        sent += deep * panels * PANEL, sent_scale += panels * PANEL, pooled += stride;
+        hearing.take_in(offer, sent_scale, deep);
+        hearing.weigh();
+        for (Size item = 0; item < messages.items; ++item) {
+            const Size begin = messages.start[item], end = messages.start[item + 1];
+            hearing.share_out(begin, end);
+            hearing.pool(begin, end, pooled + item * messages.dim);
+        }
+        asked += messages.dim * 2 * width, between += parts * width, gram += parts * width, pooled += stride;
+        offer += deep * messages.dim, sent_scale += messages.dim;
     }
 }
 
-// vectors, own (F_own v), hidden (L₁ v + b) [panel, row, PANEL], start [item + 1]; of every other item, in panels, asked [other,
-// dim, 2 * width] (what vectors are multiplied with for scores, and T), between (A_q T (A_k T)ᵀ) and gram [other, part, width],
-// sent (F_sent T) [other, panel, part, PANEL] as floats or as bytes with scales, count [other]; weight: L₁ in
-// panels, of float or, where there are scales, of bytes; head_weight: L₂ [head, dim]; bias [dim], if any
+// vectors, own (F_own v) [panel, row, PANEL], start [item + 1]; of every other item, in panels, asked [other, dim, 2 * width]
+// (what vectors are multiplied with for scores, and T), between (A_q T (A_k T)ᵀ) and gram [other,
+// part, width], sent (F_sent T) [other, panel, part, PANEL] as floats or as bytes with scales, count [other]; weight: L₁ in
+// panels, of float or, where there are scales, of bytes; hidden_bias: its b; head_weight: L₂ [head, dim]; bias [dim], if any
 // -> pooled [other, item, dim], `stride` apart by other
 extern "C" void saccade_hear(
-    const float* vectors, const float* own, const float* hidden, const int32_t* start, const float* asked,
-    const float* between, const float* gram, const void* sent, const float* sent_scale, const int32_t* count,
-    const void* weight, const float* scale, const float* head_weight, const float* bias, float* pooled, Size others, Size parts, Size width, Size rows, Size dim, Size items, Size stride,
-    Size heads, int again, int gated, float attention_scale) {
+    const float* vectors, const float* own, const int32_t* start, const float* asked, const float* between,
+    const float* gram, const void* sent, const float* sent_scale, const int32_t* count, const void* weight,
+    const float* scale, const float* hidden_bias, const float* head_weight, const float* bias, float* pooled, Size others,
+    Size parts, Size width, Size rows, Size dim, Size items, Size stride, Size heads, int again, int gated,
+    float attention_scale) {
     Messages messages{rows, dim, items, parts, width, start, again != 0, gated != 0, attention_scale};
-    const Fragments fragments{vectors, own, hidden};
 #if SACCADE_BYTES
-    if (scale)
-        return hear<InBytes>(messages, fragments, asked, between, gram, static_cast<const int8_t*>(sent), sent_scale,
-                             count, static_cast<const int8_t*>(weight), scale, head_weight, bias, pooled, others, stride, heads);
+    const auto go = scale ? hear<InBytes> : hear<InFloat>;
+#else
+    const auto go = hear<InFloat>;
 #endif
-    hear<InFloat>(messages, fragments, asked, between, gram, static_cast<const float*>(sent), sent_scale, count,
-                  static_cast<const float*>(weight), scale, head_weight, bias, pooled, others, stride, heads);
+    go(messages, Fragments{vectors, own}, asked, between, gram, sent, sent_scale, count, weight, scale, hidden_bias,
+       head_weight, bias, pooled, others, stride, heads);
 }

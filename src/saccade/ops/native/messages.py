@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.ops.native.panels import Layout, Panels, place_of, places
@@ -20,7 +20,6 @@ class Hearers(NamedTuple):
 
     vectors: Tensor
     own: Tensor  # F_own v
-    hidden: Tensor  # L₁ v + b
     start: Int[Tensor, " item+1"]
 
 
@@ -43,6 +42,7 @@ class NativeMessages:
     again: bool  # two rounds of attention, with messages of length one
     gated: bool
     weight: Panels  # L₁
+    hidden_bias: Float[Tensor, " dim"]
     heads: Float[Tensor, "head dim"]  # L₂
     bias: Float[Tensor, " dim"] | None  # of the fusion
 
@@ -52,19 +52,19 @@ class NativeMessages:
         library: ctypes.CDLL,
         again: bool,
         gated: bool,
-        hidden: Float[Tensor, "dim dim"],
+        hidden: nn.Linear,
         heads: Float[Tensor, "head dim"],
         bias: Float[Tensor, " dim"] | None,
         in_bytes: bool,
     ) -> NativeMessages:
         layout = Layout.of(library)
-        weight = layout.weights([hidden], in_bytes and layout.bytes)
-        return cls(layout, again, gated, weight, heads.contiguous(), bias)
+        weight = layout.weights([hidden.weight], in_bytes and layout.bytes)
+        return cls(layout, again, gated, weight, hidden.bias, heads.contiguous(), bias)
 
     def hearers(self, fragments: Sequence[Float[Tensor, "row dim"]], start: Int[Tensor, " item+1"]) -> Hearers:
-        """Of vectors, own and hidden."""
-        vectors, own, hidden = map(self.layout.in_pieces, fragments)
-        return Hearers(vectors, own, hidden, start)
+        """Of vectors and own."""
+        vectors, own = map(self.layout.in_pieces, fragments)
+        return Hearers(vectors, own, start)
 
     def heard(
         self,
@@ -90,13 +90,13 @@ class NativeMessages:
         sizes = len(heard.lengths), heard.parts, width, rows, dim, pooled.shape[1], pooled.stride(0), len(self.heads)
         assert pooled.stride()[1:] == (dim, 1)
         self.layout.library.saccade_hear(
-            *places(hearers[:3]),
+            *places(hearers[:2]),
             place_of(hearers.start),
             *places(heard[:3]),
             *heard.sent.places,
             place_of(heard.lengths),
             *self.weight.places,
-            *places([self.heads]),
+            *places([self.hidden_bias, self.heads]),
             place_of(self.bias),
             place_of(pooled),
             *map(ctypes.c_int64, sizes),

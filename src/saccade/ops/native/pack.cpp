@@ -3,12 +3,14 @@
 #include "products.h"
 
 // A panel may be made of several matrices: `share` neighbouring columns of this one go into every panel, from `offset` on.
-// weight [column, depth], rows `stride` apart: a column of a panel is a row here -> values [panel, depth, PANEL] of float or,
-// where there is room for scales [panel, PANEL], [panel, depth / 4, PANEL, 4] of bytes with 128 added
+// weight [column, depth], rows `stride` apart: a column of a panel is a row here -> values [panel, depth, PANEL] of float
+// or, where there is room for scales [panel, PANEL], [panel, depth / 4, PANEL, 4] of bytes with 128 added
 extern "C" void saccade_pack_weight(
     const float* weight, void* values, float* scale, Size columns, Size depth, Size stride, Size share, Size offset) {
+    Array<uint8_t> whole(depth);
     for (Size column = 0; column < columns; ++column, weight += stride) {
-        const Size place = column / share * PANEL + offset + column % share, first = place / PANEL * PANEL * depth, across = place % PANEL;
+        const Size place = column / share * PANEL + offset + column % share, across = place % PANEL;
+        const Size first = place / PANEL * PANEL * depth;
         if (!scale) {
             float* result = static_cast<float*>(values) + first + across;
             for (Size d = 0; d < depth; ++d) result[d * PANEL] = weight[d];
@@ -17,14 +19,15 @@ extern "C" void saccade_pack_weight(
         float largest = TINY;
         for (Size d = 0; d < depth; ++d) largest = std::max(largest, std::fabs(weight[d]));
         scale[place] = largest / 127.0f;
+        const float shrink = 127.0f / largest;
+        for (Size d = 0; d < depth; ++d) whole[d] = uint8_t(int(weight[d] * shrink + 128.5f));  // all are positive
         uint8_t* result = static_cast<uint8_t*>(values) + first + 4 * across;
-        for (Size d = 0; d < depth; ++d)
-            result[d / 4 * 4 * PANEL + d % 4] = uint8_t(128 + std::lrint(weight[d] * (127.0f / largest)));
+        for (Size d = 0; d < depth; d += 4) std::memcpy(result + d * PANEL, &whole[d], 4);
     }
 }
 
-// rows [panel, row, PANEL], panels and rows so many numbers apart -> values [panel, row, PANEL] of float or, where there is room
-// for scales [panel, PANEL], [panel, row / 4, PANEL, 4] of bytes; what is beyond the last row stays as it was
+// rows [panel, row, PANEL], panels and rows so many numbers apart -> values [panel, row, PANEL] of float or, where there is
+// room for scales [panel, PANEL], [panel, row / 4, PANEL, 4] of bytes; what is beyond the last row stays as it was
 extern "C" void saccade_pack_rows(
     const float* rows, void* values, float* scale, Size count, Size panels, Size panel_stride, Size row_stride) {
     for (Size place = 0; place < panels * PANEL; place += LANES) {
@@ -44,9 +47,9 @@ extern "C" void saccade_pack_rows(
         const Vec shrink = 127.0f / largest;
         int8_t* result = static_cast<int8_t*>(values) + panel * PANEL * up(count, 4) + 4 * across;
         for (Size row = 0; row < count; ++row) {
-            const Vec value = load(source + row * row_stride) * shrink;
+            const Int whole = (Int)(load(source + row * row_stride) * shrink + ROUND);
             for (int lane = 0; lane < LANES; ++lane)
-                result[row / 4 * 4 * PANEL + 4 * lane + row % 4] = int8_t(std::lrint(value[lane]));
+                result[row / 4 * 4 * PANEL + 4 * lane + row % 4] = int8_t(whole[lane]);  // its last 8 bits
         }
     }
 }
@@ -59,14 +62,15 @@ static void multiply(
     taken.take(rows, count, PANEL);
     for (Size panel = 0; panel < panels; ++panel)
         for (Size row = 0; row < count; row += ROWS)
-            taken.multiply(row, weight + panel * depth * PANEL, scale + panel * PANEL, result + (panel * count + row) * PANEL);
+            taken.multiply(row, weight + panel * depth * PANEL, scale + panel * PANEL,
+                           result + (panel * count + row) * PANEL);
 }
 
 extern "C" int saccade_panel() { return PANEL; }
 extern "C" int saccade_bytes() { return SACCADE_BYTES; }
 
-// rows [depth / PANEL, row, PANEL] times a matrix in panels, of float or, where there are scales, of bytes -> result [panel, row,
-// PANEL]
+// rows [depth / PANEL, row, PANEL] times a matrix in panels, of float or, where there are scales, of bytes -> result
+// [panel, row, PANEL]
 extern "C" void saccade_multiply(
     const float* rows, const void* weight, const float* scale, float* result, Size count, Size depth, Size panels) {
 #if SACCADE_BYTES

@@ -28,12 +28,13 @@ static APART void add_rows(
 #pragma GCC unroll 8
             for (int c = 0; c < WIDE; ++c) {
                 sum[r][c] += left[r * left_down] * load(right + c * LANES);
-                if (STEP == 2 && d + 1 < depth) more[r][c] += left[r * left_down + along] * load(right + (WIDE + c) * LANES);
+                if (STEP == 2 && d + 1 < depth)
+                    more[r][c] += left[r * left_down + along] * load(right + (WIDE + c) * LANES);
             }
 #pragma GCC unroll 8
     for (int r = 0; r < ROWS; ++r)
 #pragma GCC unroll 8
-        for (int c = 0; c < WIDE; ++c) store(out + r * out_down + c * LANES, STEP == 2 ? sum[r][c] + more[r][c] : sum[r][c]);
+        for (int c = 0; c < WIDE; ++c) store(out + r * out_down + c * LANES, sum[r][c] + more[r][c]);
 }
 
 // out [ROWS, width] += left [ROWS, depth] · right [skip … skip + depth, width] of a matrix in panels, which has `all` rows
@@ -46,8 +47,8 @@ static inline void add_rows_of(
     }
 }
 
-// What is multiplied by matrices: rows in the order in which a product reads them, in float or in bytes. Rows<…> are given
-// in pieces, [piece, row, number], of a piece a multiple of LANES numbers; Shares<…> as weights of zero or more, [row, width].
+// What is multiplied by matrices: rows in the order in which a product reads them, in float or in bytes. Rows are given in
+// pieces, [piece, row, number], of a piece a multiple of LANES numbers; Shares are weights of zero or more, [row, width].
 struct InFloat {
     typedef float Number;
 

@@ -23,6 +23,8 @@ constexpr int COLUMNS = 4;
 constexpr std::size_t LINE = 64;  // bytes of a cache's line
 constexpr float EPSILON = 1e-8f, TINY = 1e-20f;  // a sum of weights is larger than TINY, or there was nothing to weigh
 
+constexpr float ROUND = 12582912.0f;  // 1.5 * 2^23: a number added to it has no digits behind the point
+
 typedef float Vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t Int __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int64_t Size;
@@ -73,9 +75,8 @@ static inline float sum_of(Vec value) {
 
 // e^x for |x| < 87: 2^n times a polynomial of the rest, which is within half a factor of two. Relative error < 1e-7.
 static inline Vec exponential(Vec x) {
-    const float round = 12582912.0f;  // 1.5 * 2^23: a number added to it has no digits behind the point
-    const Vec shifted = x * 1.44269504f + round;
-    const Vec whole = shifted - round;
+    const Vec shifted = x * 1.44269504f + ROUND;
+    const Vec whole = shifted - ROUND;
     const Vec rest = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;  // ln 2 in two parts
     Vec sum = rest * 1.38144669e-3f + 8.36878051e-3f;
     sum = sum * rest + 4.16683942e-2f;
