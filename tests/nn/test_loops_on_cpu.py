@@ -144,7 +144,7 @@ def test_loops_are_left_where_they_do_not_suit(monkeypatch: pytest.MonkeyPatch) 
         raise AssertionError("not here")
 
     monkeypatch.setattr("saccade.models.imram.similarity_of_looks_on_cpu", refuse)
-    monkeypatch.setattr("saccade.models.camp.pooled_messages", refuse)
+    monkeypatch.setattr("saccade.models.camp.pool_messages", refuse)
     images, texts = codes()
     for model in (imram(memory="add"), camp(fusion=False)):
         model.similarity(images, texts)

@@ -35,7 +35,7 @@ from saccade.nn import (
     triplet_loss,
     unit,
 )
-from saccade.nn.messages_cpu import Mapped, library_for, pooled_messages
+from saccade.nn.messages_cpu import Mapped, library_for, pool_messages
 from saccade.nn.precision import in_bytes
 from saccade.nn.ragged import Ragged
 from saccade.ops import EPSILON
@@ -150,16 +150,15 @@ class Camp(FragmentMatcher):
         """As many pairs at a time as fit the budget, each with what became of both sides."""
         regions = self._real("regions", "words", images.regions, images.mask)
         words = self._real("words", "regions", texts.words, texts.mask)
-        table = images.regions.new_empty(len(images), len(texts))
-        pairs = max(1, (self.config.budget_mb << 20) // (12 * 4 * self.config.dim))
+        table, dim = images.regions.new_empty(len(images), len(texts)), self.config.dim
+        pairs = max(1, (self.config.budget_mb << 20) // (12 * 4 * dim))
         wide = min(len(texts), max(int(pairs**0.5), pairs // len(images)))
         for some in _slices(len(images), max(1, pairs // wide)):
             for few in _slices(len(texts), wide):
-                seen = pooled_messages(loops["regions"], regions, some, words, few).transpose(0, 1)
-                read = pooled_messages(loops["words"], words, few, regions, some)
-                if self.config.rounds == 2:
-                    seen, read = unit(seen), unit(read)
-                table[some, few] = self._judged(seen, read, fused=True)
+                both = table.new_empty(some.stop - some.start, few.stop - few.start, 2 * dim)  # [p_v ; p_t]
+                pool_messages(loops["regions"], regions, some, words, few, both[..., :dim].transpose(0, 1))
+                pool_messages(loops["words"], words, few, regions, some, both[..., dim:])
+                table[some, few] = self.judge(both)[..., 0].sigmoid()
         return table
 
     def _real(self, side: str, other: str, vectors: Tensor, mask: Tensor) -> Mapped:
@@ -167,13 +166,10 @@ class Camp(FragmentMatcher):
         where, dim = Ragged(mask), self.config.dim
         real = where.real(vectors)
         look: Mapping[str, nn.Linear] = self.look  # type: ignore[assignment]
-        key, *again = (look[f"{side}_{name}"] for name in self.maps if name != "query" or len(self.maps) == 1)
-        fold = look[f"{other}_query"].weight.mT @ key.weight
-        asked, own, sent = (
-            F.linear(real, weight)
-            for weight in (fold, self.fuse[side].weight[:, :dim], self.fuse[other].weight[:, dim:])
-        )
-        return Mapped(where, real, asked, [layer(real) for layer in again], own, sent)
+        key, *again = (look[f"{side}_{name}"].weight for name in self.maps if name != "query" or len(self.maps) == 1)
+        maps = look[f"{other}_query"].weight.mT @ key, self.fuse[side].weight[:, :dim], self.fuse[other].weight[:, dim:]
+        asked, own, sent, *again = (F.linear(real, weight) for weight in (*maps, *again))
+        return Mapped(where, real, asked, again, own, sent)
 
     def _meet(self, images: ImageCode, texts: TextCode, fused: bool) -> tuple[Tensor, Tensor]:
         regions, words = self._fragments(images, texts)

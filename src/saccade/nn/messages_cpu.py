@@ -48,10 +48,15 @@ def library_for(regions: Float[Tensor, "image region dim"], words: Float[Tensor,
     return library
 
 
-def pooled_messages(
-    hearing: NativeMessages, own: Mapped, items: slice, other: Mapped, others: slice
-) -> Float[Tensor, "other item dim"]:
-    """What each of some items becomes beside each of some others."""
+def pool_messages(
+    hearing: NativeMessages,
+    own: Mapped,
+    items: slice,
+    other: Mapped,
+    others: slice,
+    pooled: Float[Tensor, "other item dim"],
+) -> None:
+    """Into `pooled`: what each of some items becomes beside each of some others."""
 
     def hearers(block: Block) -> Hearers:
         return hearing.hearers([each[block.rows] for each in (own.vectors, own.own)], block.start)
@@ -63,8 +68,6 @@ def pooled_messages(
             queries, keys = (other.where.padded(rows, some) for rows in other.again)
             between = torch.bmm(queries, keys.mT)
         return hearing.heard(asked, vectors, between, sent, other.where.counts[some].int())
-
-    pooled = own.vectors.new_empty(others.stop - others.start, items.stop - items.start, own.vectors.shape[1])
 
     def fill(block: Block, mine: Hearers, some: Int[Tensor, " other"], theirs: Heard) -> None:
         found = pooled.new_empty(len(some), len(block.start) - 1, pooled.shape[2])
@@ -79,4 +82,3 @@ def pooled_messages(
         for one in zip(blocks, mine, strict=True)
         for another in zip(groups, theirs, strict=True)
     )
-    return pooled

@@ -173,16 +173,23 @@ struct Hearing {
         }
     }
 
-    // p = Σ ω v'
+    // p = Σ ω v', of length one in the full model
     void pool(Size begin, Size end, float* pooled) const {
-        for (Size panel = 0; panel < dim / PANEL; ++panel, pooled += PANEL) {
+        Vec squared = broadcast(0.0f);
+        for (Size panel = 0; panel < dim / PANEL; ++panel) {
             Vec sum[COLUMNS] = {};
             for (Size row = begin; row < end; ++row) {
                 const float* value = &become[(panel * rows + row) * PANEL];
                 for (int c = 0; c < COLUMNS; ++c) sum[c] += share[row] * load(value + c * LANES);
             }
-            for (int c = 0; c < COLUMNS; ++c) store(pooled + c * LANES, sum[c]);
+            for (int c = 0; c < COLUMNS; ++c) {
+                store(pooled + panel * PANEL + c * LANES, sum[c]);
+                squared += sum[c] * sum[c];
+            }
         }
+        if (!messages.again) return;
+        const float shrink = 1.0f / (std::sqrt(sum_of(squared)) + EPSILON);
+        for (Size place = 0; place < dim; place += LANES) store(pooled + place, load(pooled + place) * shrink);
     }
 };
 
@@ -219,7 +226,7 @@ static void hear(
 // (what vectors are multiplied with for scores, and T), between (A_q T (A_k T)ᵀ) and gram [other,
 // part, width], sent (F_sent T) [other, panel, part, PANEL] as floats or as bytes with scales, count [other]; weight: L₁ in
 // panels, of float or, where there are scales, of bytes; hidden_bias: its b; head_weight: L₂ [head, dim]; bias [dim], if any
-// -> pooled [other, item, dim], `stride` apart by other
+// -> pooled [other, item, dim], `stride` apart by other; where fragments look again, of length one
 extern "C" void saccade_hear(
     const float* vectors, const float* own, const int32_t* start, const float* asked, const float* between,
     const float* gram, const void* sent, const float* sent_scale, const int32_t* count, const void* weight,
