@@ -60,7 +60,9 @@ class NativeLooks:
 
     def askers(self, vectors: Float[Tensor, "row dim"], start: Int[Tensor, " item+1"]) -> Askers:
         own = self.layout.in_pieces(vectors)
-        return Askers(own, torch.linalg.vector_norm(own, dim=(0, 2)), start, self.layout.multiply(own, self.own))
+        length = vectors.new_zeros(own.shape[1])
+        torch.linalg.vector_norm(vectors, dim=-1, out=length[: len(vectors)])
+        return Askers(own, length, start, self.layout.multiply(own, self.own))
 
     def asked(self, context: Float[Tensor, "other part dim"], lengths: Int[Tensor, " other"]) -> Asked:
         """Of context items with zeros for padding, which comes last."""

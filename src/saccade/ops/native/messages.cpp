@@ -9,9 +9,10 @@ static inline Vec exponential_below(Vec x) { return exponential(at_least(x, -80.
 // scores [width], of which `there` says which count -> shares of one, the others 0
 static inline void softmax(float* scores, const float* there, Size width, float scale) {
     constexpr float NONE = -1e30f;
-    float largest = NONE;
-    for (Size place = 0; place < width; ++place)
-        if (there[place] > 0.0f) largest = std::max(largest, scores[place] * scale);
+    Vec most = broadcast(NONE);
+    for (Size place = 0; place < width; place += LANES)
+        most = larger(most, load(there + place) > 0.0f ? load(scores + place) * scale : broadcast(NONE));
+    const float largest = largest_of(most);
     if (largest == NONE) return std::fill(scores, scores + width, 0.0f);
     Vec total = broadcast(0.0f);
     for (Size place = 0; place < width; place += LANES) {
@@ -114,7 +115,7 @@ struct Hearing {
     typename In::Rows old{rows, dim};
     typename In::Shares found{rows, messages.width, messages.parts};
     Array<float>& become;  // [panel, row, PANEL]: v'
-    Array<float> logits = Array<float>(rows * heads * LANES), share = Array<float>(rows), score = share;
+    Array<float> logits = Array<float>(rows * heads * LANES), share = Array<float>(rows), score = Array<float>(rows + LANES);
     Array<float> nothing = Array<float>(ROWS * PANEL);
 
     // v' = ReLU(g F_own v + g r (F_sent T)) + v
@@ -168,7 +169,9 @@ struct Hearing {
                 score[row] = sum_of(load(&logits[(row * heads + head) * LANES]));
                 largest = std::max(largest, score[row]);
             }
-            for (Size row = begin; row < end; ++row) total += score[row] = std::exp(score[row] - largest);
+            for (Size row = begin; row < end; row += LANES)  // and some beyond the end, which come to nothing
+                store(&score[row], exponential_below(load(&score[row]) - largest));
+            for (Size row = begin; row < end; ++row) total += score[row];
             for (Size row = begin; row < end; ++row) share[row] += score[row] / (total * float(heads));
         }
     }

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from saccade.ops.native.panels import Layout, Panels, place_of, places
 
@@ -76,9 +75,13 @@ class NativeMessages:
     ) -> Heard:
         """Of items with zeros for padding, which comes last."""
         gram = torch.bmm(vectors, vectors.mT)
-        spare = (0, 0, 0, -vectors.shape[1] % self.layout.lanes)
-        both = torch.cat([F.pad(asked, spare), F.pad(vectors, spare)], dim=1)
-        asked, between, gram = map(self.layout.matrices, (both.mT, gram if between is None else between, gram))
+        both = asked.new_zeros(
+            len(asked), 2, -(-vectors.shape[1] // self.layout.lanes) * self.layout.lanes, asked.shape[2]
+        )
+        both[:, 0, : vectors.shape[1]], both[:, 1, : vectors.shape[1]] = asked, vectors
+        asked, between, gram = map(
+            self.layout.matrices, (both.flatten(1, 2).mT, gram if between is None else between, gram)
+        )
         columns = sent.view(*sent.shape[:2], -1, self.layout.panel).permute(2, 0, 1, 3)
         brought = self.layout.offers(columns, self.weight.scale is not None)
         return Heard(asked, between, gram, brought, lengths, vectors.shape[1])

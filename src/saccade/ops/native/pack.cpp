@@ -16,8 +16,9 @@ extern "C" void saccade_pack_weight(
             for (Size d = 0; d < depth; ++d) result[d * PANEL] = weight[d];
             continue;
         }
-        float largest = TINY;
-        for (Size d = 0; d < depth; ++d) largest = std::max(largest, std::fabs(weight[d]));
+        Vec sizes = broadcast(TINY);
+        for (Size d = 0; d < depth; d += LANES) sizes = larger(sizes, larger(load(weight + d), -load(weight + d)));
+        const float largest = largest_of(sizes);
         scale[place] = largest / 127.0f;
         const float shrink = 127.0f / largest;
         for (Size d = 0; d < depth; ++d) whole[d] = uint8_t(int(weight[d] * shrink + 128.5f));  // all are positive

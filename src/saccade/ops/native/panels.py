@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from saccade.ops.cores import on_every_core
 
@@ -42,9 +41,14 @@ class Layout(NamedTuple):
 
     def matrices(self, given: Float[Tensor, "item depth column"]) -> Float[Tensor, "item depth*width"]:
         """Panel by panel, with as many columns of zeros as make the last one whole vectors."""
-        padded = F.pad(given, (0, -given.shape[-1] % self.lanes))
-        panels = torch.split(padded, self.panel, dim=-1)
-        return torch.cat([panel.flatten(1) for panel in panels], dim=1)
+        items, depth, columns = given.shape
+        width = -(-columns // self.lanes) * self.lanes
+        made = given.new_zeros(items, depth * width)
+        for first in range(0, columns, self.panel):
+            panel = made[:, first * depth : min(first + self.panel, width) * depth].view(items, depth, -1)
+            some = given[..., first : first + self.panel]
+            panel[..., : some.shape[-1]] = some
+        return made
 
     def weights(self, maps: Sequence[Float[Tensor, "column depth"]], in_bytes: bool) -> Panels:
         """Maps of one size side by side in every panel; in bytes each column by its own largest, 128 added."""
@@ -78,8 +82,9 @@ class Layout(NamedTuple):
 
     def in_pieces(self, rows: Float[Tensor, "row dim"]) -> Float[Tensor, "piece row number"]:
         """A panel's width of every row, then the next; and rows of zeros, so that all are multiplied some at once."""
-        padded = F.pad(rows, (0, 0, 0, -len(rows) % self.rows))
-        return padded.view(len(padded), -1, self.panel).transpose(0, 1).contiguous()
+        made = rows.new_zeros(rows.shape[1] // self.panel, -(-len(rows) // self.rows) * self.rows, self.panel)
+        made[:, : len(rows)] = rows.view(len(rows), -1, self.panel).transpose(0, 1)
+        return made
 
     def multiply(self, pieces: Float[Tensor, "piece row number"], weights: Panels) -> Float[Tensor, "panel row column"]:
         """Rows `in_pieces`, times weights; the whole is short enough for a core's cache."""

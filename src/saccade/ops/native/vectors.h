@@ -68,9 +68,21 @@ static inline Vec reciprocal(Vec value) {
 }
 
 static inline float sum_of(Vec value) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_ps((__m512)value);  // one by one, every lane waits for the one before it
+#endif
     float total = 0.0f;
     for (int lane = 0; lane < LANES; ++lane) total += value[lane];
     return total;
+}
+
+static inline float largest_of(Vec value) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_max_ps((__m512)value);
+#endif
+    float largest = value[0];
+    for (int lane = 1; lane < LANES; ++lane) largest = std::max(largest, value[lane]);
+    return largest;
 }
 
 // e^x for |x| < 87: 2^n times a polynomial of the rest, which is within half a factor of two. Relative error < 1e-7.
