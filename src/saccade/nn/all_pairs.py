@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.batch import ImageCode, TextCode
-from saccade.nn.precision import present_precision
+from saccade.nn.precision import plainly_on_cpu, present_precision
 from saccade.ops import DEFAULT_BUDGET
 from saccade.ops.cores import on_every_core
 
@@ -45,7 +45,7 @@ def all_pairs(
     def size(words: int) -> int:
         return element * max(1, floats_per_pair(regions, words))
 
-    whole, on_cores = len(images) * len(texts) * size(texts.words.shape[1]), _for_cores(images)
+    whole, on_cores = len(images) * len(texts) * size(texts.words.shape[1]), plainly_on_cpu(images.regions)
     if whole <= min(budget, cpu_tile if on_cores else SMALL):
         return score(images, texts)
     if on_cores:
@@ -88,12 +88,6 @@ def _table(score: Score, images: ImageCode, texts: TextCode, columns: list[list[
         some = texts.select(place).trimmed(longest)
         found.append(torch.cat([score(images.select(rows), some) for rows, _, _ in column]))
     return torch.cat(found, dim=1)
-
-
-def _for_cores(images: ImageCode) -> bool:
-    """Work that cores can share out: on a CPU, with no gradient to gather and no precision that a thread would lose."""
-    on_cpu = images.regions.device.type == "cpu"
-    return on_cpu and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
 
 
 def _table_on_cores(

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.nn.memory import MemoryDistillation
-from saccade.nn.precision import in_bytes
+from saccade.nn.precision import in_bytes, plainly_on_cpu
 from saccade.nn.ragged import Block, Ragged
 from saccade.ops import AttentionForm
 from saccade.ops.cores import on_every_core
@@ -34,8 +34,7 @@ def native_looks(
     steps: int,
 ) -> NativeLooks | None:
     """The loops, where they suit: no gradient, the paper's memory, float32 on a CPU, and enough to do; else None."""
-    on_cpu = queries.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and not torch.is_grad_enabled()
-    if not on_cpu or memory.form != "gate" or memory.unit_length or form.pool not in ("mean", "sum"):
+    if not plainly_on_cpu(queries) or memory.form != "gate" or memory.unit_length or form.pool not in ("mean", "sum"):
         return None
     (items, count, dim), others = queries.shape, len(context)
     if not min(queries.numel(), context.numel()) or queries.dtype != context.dtype:

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from saccade.nn.precision import plainly_on_cpu
 from saccade.nn.ragged import Block, Ragged
 from saccade.ops.cores import on_every_core
 from saccade.ops.native import native_library
@@ -37,10 +38,9 @@ class Mapped(NamedTuple):
 
 def library_for(regions: Float[Tensor, "image region dim"], words: Float[Tensor, "text word dim"]) -> CDLL | None:
     """The compiled loops, where they suit: no gradient, float32 on a CPU, and enough to do; else None."""
-    on_cpu = regions.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and not torch.is_grad_enabled()
     (images, most, dim), (texts, longest, _) = regions.shape, words.shape
     pairs = images * texts * (most + longest)
-    if not on_cpu or not pairs or {regions.dtype, words.dtype} != {torch.float32}:
+    if not plainly_on_cpu(regions) or not pairs or {regions.dtype, words.dtype} != {torch.float32}:
         return None
     library = native_library(2.0 * pairs * dim * dim)
     if library is None or dim % (panel := Layout.of(library).panel) or max(most, longest) > panel:

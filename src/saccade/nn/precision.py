@@ -21,6 +21,12 @@ def full_precision(like: Tensor) -> torch.autocast:
     return torch.autocast(like.device.type, enabled=False)
 
 
+def plainly_on_cpu(like: Tensor) -> bool:
+    """Work that cores can share out: on a CPU, with no gradient to gather and no precision that a thread would lose."""
+    on_cpu = like.device.type == "cpu"
+    return on_cpu and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+
+
 def present_precision(like: Tensor) -> torch.autocast:
     """The precision of this moment, for a block that is run again later. It remembers no weight in its short form:
     one made without gradients would be used with them."""
