@@ -23,6 +23,7 @@ from saccade.files import (
     read_json,
     read_text,
     sha256,
+    sweep_lock,
     write_json,
     write_text,
 )
@@ -214,6 +215,18 @@ def test_one_at_a_time_works_on_a_folder_and_no_lock_stays(tmp_path: Path) -> No
     with only_one(tmp_path / "new" / "store", waiting=lambda: waited.append(True)):
         assert not waited
     assert names(tmp_path / "new") == []
+
+
+def test_the_lock_of_a_killed_process_is_swept_and_one_that_is_held_is_not(tmp_path: Path) -> None:
+    lock = tmp_path / ".store.lock"
+    sweep_lock(tmp_path / "store")  # there is nothing to sweep
+    lock.touch()
+    sweep_lock(tmp_path / "store")
+    assert not lock.exists()
+    with only_one(tmp_path / "store"):
+        sweep_lock(tmp_path / "store")
+        assert lock.exists()
+    assert not lock.exists()
 
 
 def test_whoever_must_wait_is_told_and_a_kill_lets_go(tmp_path: Path) -> None:

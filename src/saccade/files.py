@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ def _swap(new: Path, path: Path) -> None:
 def only_one(folder: Path | str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Let one process at a time work on a folder; the others wait, and `waiting` is called if this one must."""
     folder = Path(folder)
-    path = folder.parent / f".{folder.name}.lock"
+    path = _lock_file(folder)
     if fcntl is None:
         yield
         return
@@ -100,6 +100,25 @@ def only_one(folder: Path | str, waiting: Callable[[], None] | None = None) -> I
     finally:
         path.unlink(missing_ok=True)  # while it is still ours
         os.close(handle)  # which lets go of it, as a kill does
+
+
+def sweep_lock(folder: Path | str) -> None:
+    """Remove the lock file that a killed process left beside a folder, if nobody holds it and we may."""
+    if fcntl is None:
+        return
+    path = _lock_file(Path(folder))
+    with suppress(OSError):  # there is none, it is held, or the place is not ours to write
+        handle = os.open(path, os.O_RDWR)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                path.unlink()
+        finally:
+            os.close(handle)
+
+
+def _lock_file(folder: Path) -> Path:
+    return folder.parent / f".{folder.name}.lock"
 
 
 def _lock(path: Path, waiting: Callable[[], None] | None) -> int:

@@ -20,6 +20,7 @@ from toy_pictures import folder_bytes
 
 from saccade.ahead import ahead
 from saccade.data import FeatureStore
+from saccade.data.broken import write_broken
 from saccade.data.extraction import extract
 from saccade.errors import SaccadeError
 from saccade.vision import load_eye
@@ -133,6 +134,22 @@ def test_a_finished_store_is_only_opened(tmp_path: Path, photos: Photos) -> None
     assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "s").iterdir()} == times
     more = extract([*photos, *save_photos(tmp_path / "more", 41)[40:]], CompanyEye(), tmp_path / "s")
     assert (more.written, more.already) == (1, 40)
+
+
+def test_killed_after_its_last_file_it_leaves_no_lock_for_good(tmp_path: Path, photos: Photos) -> None:
+    def run() -> None:
+        extract(photos, CompanyEye(), tmp_path / "s")
+
+    def write_and_die(*facts: Any) -> None:
+        write_broken(*facts)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("saccade.data.extraction.write_broken", write_and_die)
+        assert ended(child(run)) == -signal.SIGKILL
+    assert (tmp_path / ".s.lock").exists()
+    run()
+    assert not (tmp_path / ".s.lock").exists()
 
 
 def test_progress_counts_what_is_settled(tmp_path: Path, photos: Photos) -> None:

@@ -26,7 +26,7 @@ from saccade.data.records import RegionSource
 from saccade.data.store import FeatureStore, StoreWriter
 from saccade.data.subset import RegionSubset
 from saccade.errors import SaccadeError
-from saccade.files import only_one
+from saccade.files import only_one, sweep_lock
 from saccade.vision import Eye
 
 SHARD_ROWS = 512  # pictures a shard: what is held in memory before it is written
@@ -78,6 +78,7 @@ def extract(
         facts["boxes"] = _digest(boxes, unit)
     _refuse_other_settings(folder, eye, dtype, facts)
     if not retry and (finished := _finished(folder, ids)) is not None:  # needs no lock, and no right to write
+        sweep_lock(folder)  # of a process killed after its last file was written
         return finished
     opener = Opener(eye, boxes, unit, sizes or {})
     with only_one(folder, waiting):
