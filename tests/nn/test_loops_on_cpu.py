@@ -81,7 +81,9 @@ SWITCHES = [
 @torch.no_grad()
 def test_looks_are_pytorchs(switches: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     model, given = imram(**switches), codes(empty=True)
-    torch.testing.assert_close(model.similarity(*given), in_pytorch(model, *given, monkeypatch), rtol=0, atol=5e-6)
+    known = in_pytorch(model, *given, monkeypatch)
+    tolerance = 5e-6 * max(1.0, known.abs().max().item())  # sums of cosines are larger than these
+    torch.testing.assert_close(model.similarity(*given), known, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 // A query that remembers is another one for every context item. Here it never leaves the caches: some queries, of whole
 // items, look, take what they found into memory a few numbers at a time, and are compared with the context at once.
 
-#include "products.h"
+#include "scores.h"
 
 constexpr int HALF = PANEL / 2;  // of a panel: so many numbers of the gate, then the candidate's for the same places
 
@@ -11,36 +11,39 @@ constexpr int HALF = PANEL / 2;  // of a panel: so many numbers of the gate, the
 #define EACH _Pragma("GCC unroll 8") for (int r = 0; r < ROWS; ++r)
 typedef Vec Several[ROWS];
 
-// x -> 2^x; for large x 2^43
-static inline void power_of_two(Several& x) {
-#if defined(__AVX512F__)
-    Several whole, sum;
-    EACH x[r] = (Vec)_mm512_min_ps((__m512)x[r], _mm512_set1_ps(43.0f));
-    EACH whole[r] = (Vec)_mm512_roundscale_ps((__m512)x[r], 8);
-    EACH x[r] -= whole[r];
-    EACH sum[r] = x[r] * 1.32647264e-3f + 9.67151270e-3f;
-    EACH sum[r] = sum[r] * x[r] + 5.55073375e-2f;
-    EACH sum[r] = sum[r] * x[r] + 2.40222421e-1f;
-    EACH sum[r] = sum[r] * x[r] + 6.93146978e-1f;
-    EACH sum[r] = sum[r] * x[r] + 1.0f;
-    EACH x[r] = (Vec)_mm512_scalef_ps((__m512)sum[r], (__m512)whole[r]);
+// x -> 1 / (1 + 2^x), to all digits of a float or to four of them
+template <bool ALL>
+static inline void halve(Several& x) {
+#if defined(__AVX512DQ__)
+    Several rest, sum;
+    if (ALL) EACH x[r] = (Vec)_mm512_min_ps((__m512)x[r], _mm512_set1_ps(100.0f));  // Newton's step knows no infinity
+    EACH rest[r] = (Vec)_mm512_reduce_ps((__m512)x[r], _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);  // 0 … 1
+    if (ALL) {
+        EACH sum[r] = rest[r] * 1.87931865e-3f + 8.99099510e-3f;
+        EACH sum[r] = sum[r] * rest[r] + 5.58186760e-2f;
+        EACH sum[r] = sum[r] * rest[r] + 2.40159272e-1f;
+        EACH sum[r] = sum[r] * rest[r] + 6.93151739e-1f;
+    } else {
+        EACH sum[r] = rest[r] * 1.35557472e-2f + 5.20323690e-2f;
+        EACH sum[r] = sum[r] * rest[r] + 2.41379763e-1f;
+        EACH sum[r] = sum[r] * rest[r] + 6.93032121e-1f;
+    }
+    EACH sum[r] = sum[r] * rest[r] + 1.0f;
+    EACH sum[r] = 1.0f + (Vec)_mm512_scalef_ps((__m512)sum[r], (__m512)x[r]);  // times 2 to the power of x, rounded down
+    EACH x[r] = ALL ? reciprocal(sum[r]) : (Vec)_mm512_rcp14_ps((__m512)sum[r]);
 #else
-    EACH x[r] = exponential(0.69314718f * at_least(-larger(-x[r], broadcast(-43.0f)), -43.0f));
+    EACH x[r] = reciprocal(1.0f + exponential(0.69314718f * at_least(-at_least(-x[r], -100.0f), -100.0f)));
 #endif
 }
 
-// σ(gate) query + (1 - σ(gate)) tanh(candidate) = u + g (q - u), with g = 1 / (1 + e^-gate), u = 1 - 2 / (1 + e^2candidate)
+// σ(gate) query + (1 - σ(gate)) tanh(candidate) = u + g (q - u), with g = 1 / (1 + e^-gate), u = 1 - 2 / (1 + e^2candidate);
+// given are those exponents, of two
+template <bool ALL>
 static inline void blend(Several& gate, Several& candidate, Several& query) {
-    EACH gate[r] *= -1.44269504f;
-    EACH candidate[r] *= 2.88539008f;
-    power_of_two(gate);
-    power_of_two(candidate);
-    EACH gate[r] += 1.0f;
-    EACH candidate[r] += 1.0f;
-    Several both, update;
-    EACH both[r] = reciprocal(gate[r] * candidate[r]);
-    EACH update[r] = gate[r] * (-2.0f * both[r]) + 1.0f;
-    EACH query[r] = update[r] + candidate[r] * both[r] * (query[r] - update[r]);
+    halve<ALL>(gate);
+    halve<ALL>(candidate);
+    EACH candidate[r] = 1.0f - 2.0f * candidate[r];
+    EACH query[r] = candidate[r] + gate[r] * (query[r] - candidate[r]);
 }
 
 struct Looks {
@@ -96,21 +99,14 @@ struct Looks {
         return sum_of(found) / std::max(size, EPSILON);
     }
 
-    // Queries [piece, row, PANEL], compared with the context.
-    void compare(const float* query, const float* context, float* result) const {
-        std::fill(result, result + rows * width, 0.0f);
-        for (Size place = 0; place < dim; place += PANEL)
-            for (Size row = 0; row < rows; row += ROWS)
-                add_rows_of(query + place * rows + row * PANEL, PANEL, context, place, PANEL, dim, result + row * width,
-                            width);
-    }
-
     // What was found comes into memory; the new queries are compared with the context at once, while they are near.
     // `recall(row, panel)`: what the old ones bring into it themselves, W_q q, [ROWS, PANEL]; `add(row, panel, from, out)`:
     // what they found comes on top of it.
-    template <class Recall, class Add>
-    void remember(const float* query, const float* context, float* updated, Recall recall, Add add) {
-        std::fill(scores.begin(), scores.end(), 0.0f);
+    template <class In, class Recall, class Add>
+    void remember(
+        Scores<In>& compared, const typename In::Fine* query, const typename In::Fine* context, typename In::Fine* updated,
+        Recall recall, Add add) {
+        compared.begin();
         alignas(LINE) float mixed[ROWS * PANEL];
         for (Size piece = 0; piece < dim / PANEL; ++piece)
             for (Size row = 0; row < rows; row += ROWS) {
@@ -123,12 +119,12 @@ struct Looks {
                         Several gate, candidate, value;
                         EACH gate[r] = load(mixed + r * PANEL + lane);
                         EACH candidate[r] = load(mixed + r * PANEL + HALF + lane);
-                        EACH value[r] = load(query + here + r * PANEL);
-                        blend(gate, candidate, value);
-                        EACH store(updated + here + r * PANEL, value[r]);
+                        EACH value[r] = compared.get(query + here + r * PANEL, row + r);
+                        blend<In::ALL>(gate, candidate, value);
+                        EACH compared.put(updated + here + r * PANEL, value[r], row + r);
                     }
                 }
-                add_rows_of(updated + place, PANEL, context, piece * PANEL, PANEL, dim, &scores[row * width], width);
+                compared.add(updated + place, row, piece, context);
             }
     }
 };
@@ -136,15 +132,18 @@ struct Looks {
 // Products that differ for every pair In floats or In bytes.
 template <class In>
 static void walk(
-    Looks& looks, const float* query, const float* recalled, const float* context, const float* gram,
-    const void* every_offered, const float* offered_scale, const int32_t* count, const void* every_weight,
+    Looks& looks, const float* query, const float* recalled, const void* every_context, const float* context_scale,
+    const float* gram, const void* every_offered, const float* offered_scale, const int32_t* count, const void* every_weight,
     const float* scale, float* table, Size others, Size stride, int steps) {
     typedef typename In::Number Number;
     const Number *offered = static_cast<const Number*>(every_offered), *weight = static_cast<const Number*>(every_weight);
     const Size panels = looks.dim / HALF, deep = up(looks.parts, 4 / sizeof(Number));
+    const auto* context = static_cast<const typename In::Fine*>(every_context);
+    Scores<In> compared{looks.rows, looks.dim, looks.width};
+    compared.take(query, 1.0f);  // a candidate is at most 1
     typename In::Rows old(looks.rows, looks.dim);
     typename In::Shares shares(looks.rows, looks.width, looks.parts);
-    static thread_local Array<float> kept;  // stays: to get memory from the system again and again takes time
+    static thread_local Array<typename In::Fine> kept;  // stays: to get memory from the system again and again takes time
     kept.resize(looks.rows * looks.dim);
     alignas(LINE) float recalled_later[ROWS * PANEL];
     const auto at_first = [&](Size row, Size panel) { return recalled + (panel * looks.rows + row) * PANEL; };
@@ -157,19 +156,20 @@ static void walk(
     };
     for (Size other = 0; other < others; ++other) {
         for (Size part = 0; part < looks.width; ++part) looks.there[part] = part < count[other] ? 1.0f : 0.0f;
-        looks.compare(query, context, looks.first.data());
+        compared.at_first(context, context_scale, looks.first.data());
         looks.look(looks.first.data(), gram, table);
         for (int step = 1; step < steps; ++step) {
             shares.take(looks.weights.data(), looks.rows);
             if (step == 1) {
-                looks.remember(query, context, kept.data(), at_first, add);
+                looks.remember(compared, compared.taken.data(), context, kept.data(), at_first, add);
             } else {
-                old.take(kept.data(), looks.rows, PANEL);
-                looks.remember(kept.data(), context, kept.data(), later, add);
+                old.take(kept.data(), compared.step.data(), looks.rows);
+                looks.remember(compared, kept.data(), context, kept.data(), later, add);
             }
+            compared.end(context_scale, looks.scores.data());
             looks.look(looks.scores.data(), gram, table);
         }
-        context += looks.dim * looks.width, gram += looks.parts * looks.width, table += stride;
+        context += looks.dim * looks.width, context_scale += looks.width, gram += looks.parts * looks.width, table += stride;
         offered += deep * panels * PANEL, offered_scale += panels * PANEL;
     }
 }
@@ -180,8 +180,8 @@ static void walk(
 // order of W_q, as floats or as bytes with scales; count [other] -> table [other, item], to which is added, its rows `stride`
 // apart
 extern "C" void saccade_looks(
-    const float* query, const float* length, const int32_t* start, const float* recalled, const float* context,
-    const float* gram, const void* offered, const float* offered_scale, const int32_t* count, const void* weight,
+    const float* query, const float* length, const int32_t* start, const float* recalled, const void* context,
+    const float* context_scale, const float* gram, const void* offered, const float* offered_scale, const int32_t* count, const void* weight,
     const float* scale, float* table, Size others, Size parts, Size width, Size rows, Size dim, Size items, Size stride,
     int steps, int mean, int norm_kind, float slope, float sharpness) {
     Looks looks{Form{norm_kind, slope, sharpness}, rows, dim, items, parts, width, start, length, mean != 0};
@@ -190,5 +190,5 @@ extern "C" void saccade_looks(
 #else
     const auto go = walk<InFloat>;
 #endif
-    go(looks, query, recalled, context, gram, offered, offered_scale, count, weight, scale, table, others, stride, steps);
+    go(looks, query, recalled, context, context_scale, gram, offered, offered_scale, count, weight, scale, table, others, stride, steps);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,6 +14,9 @@ from torch import Tensor, nn
 
 from saccade.ops.native.attention import NativeAttention
 from saccade.ops.native.panels import Layout, Panels, place_of, places
+
+
+EXPONENTS = (-1 / math.log(2), 2 / math.log(2))  # σ(gate) = 1 / (1 + 2^…), tanh(candidate) = 1 - 2 / (1 + 2^…)
 
 
 class Askers(NamedTuple):
@@ -27,7 +31,7 @@ class Askers(NamedTuple):
 class Asked(NamedTuple):
     """Some context items."""
 
-    context: Float[Tensor, "other dim*width"]
+    context: Panels  # of each item
     gram: Float[Tensor, "other part*width"]
     offered: Panels  # of each item: W_a c + b
     lengths: Int[Tensor, " other"]
@@ -56,6 +60,9 @@ class NativeLooks:
             for half in (slice(0, dim), slice(dim, None))
         )
         bias = torch.cat([each.bias.view(-1, 1, layout.panel // len(maps)) for each in maps], dim=-1)
+        exponents = torch.tensor(EXPONENTS).repeat_interleave(layout.panel // len(maps))
+        for each in (bias, *(panels.values if panels.scale is None else panels.scale for panels in (own, found))):
+            each *= exponents
         return cls(attention, layout, steps, mean, own, found, bias)
 
     def askers(self, vectors: Float[Tensor, "row dim"], start: Int[Tensor, " item+1"]) -> Askers:
@@ -71,7 +78,8 @@ class NativeLooks:
         offered = brought[:, : others * parts].view(len(brought), others, parts, -1)
         gram = self.layout.matrices(torch.bmm(context, context.mT))
         offers = self.layout.offers(offered, self.own.scale is not None)
-        return Asked(self.layout.matrices(context.mT), gram, offers, lengths, parts)
+        compared = self.layout.compared(context, self.own.scale is not None)
+        return Asked(compared, gram, offers, lengths, parts)
 
     def add(self, askers: Askers, asked: Asked, table: Float[Tensor, "other item"]) -> None:
         """Σ_k F_k of every pair, on top of what the table has."""
@@ -81,7 +89,9 @@ class NativeLooks:
         self.attention.library.saccade_looks(
             *places((askers.vectors, askers.length)),
             place_of(askers.start),
-            *places((askers.recalled, asked.context, asked.gram)),
+            *places([askers.recalled]),
+            *asked.context.places,
+            *places([asked.gram]),
             *asked.offered.places,
             place_of(asked.lengths),
             *self.own.places,

@@ -2,7 +2,7 @@
 // use its letters for regions V that hear of words T. Some fragments, of whole items, stay in the caches while they look,
 // take in what they found as far as a gate lets it, and are pooled.
 
-#include "products.h"
+#include "scores.h"
 
 static inline Vec exponential_below(Vec x) { return exponential(at_least(x, -80.0f)); }  // for x <= 0
 
@@ -44,24 +44,14 @@ struct Messages {
     Array<float> gate = Array<float>(rows + ROWS), factor = gate;
     Array<float> there = Array<float>(width), beside, turned, between_rows;
 
-    // Vectors with both of what the other item has in panels side by side, [dim, 2 * width]
-    void compare(const float* left, const float* right) {
-        std::fill(both.begin(), both.end(), 0.0f);
-        for (Size place = 0; place < dim; place += PANEL)
-            for (Size row = 0; row < rows; row += ROWS)
-                add_rows_of(left + place * rows + row * PANEL, PANEL, right, place, PANEL, dim, &both[row * 2 * width],
-                            2 * width);
-    }
-
     void times(const float* left, const float* right, float* result) const {
         std::fill(result, result + rows * width, 0.0f);
         for (Size row = 0; row < rows; row += ROWS)
             add_rows_of(left + row * width, width, right, 0, parts, parts, result + row * width, width);
     }
 
-    // P, R, and how far a message comes in: `found` has shares of one, `factor` what they are multiplied by
-    void look(const float* vectors, const float* asked, const float* between, const float* gram) {
-        compare(vectors, asked);
+    // P, R, and how far a message comes in, from `both`: `found` has shares of one, `factor` what they are multiplied by
+    void look(const float* between, const float* gram) {
         for (Size row = 0; row < start[items]; ++row) {
             std::copy_n(&both[row * 2 * width], width, &looked[row * width]);
             softmax(&looked[row * width], there.data(), width, scale);
@@ -139,7 +129,7 @@ struct Hearing {
     // L₂ ReLU(L₁ v' + b), for every head LANES numbers that are still to be added up
     void weigh() {
         alignas(LINE) float product[ROWS * PANEL];
-        old.take(become.data(), rows, PANEL);
+        old.take(become.data(), rows);
         std::fill(logits.begin(), logits.end(), 0.0f);
         for (Size panel = 0; panel < dim / PANEL; ++panel)
             for (Size row = 0; row < rows; row += ROWS) {
@@ -198,8 +188,8 @@ struct Hearing {
 
 template <class In>
 static void hear(
-    Messages& messages, const Fragments& fragments, const float* asked, const float* between, const float* gram,
-    const void* sent, const float* sent_scale, const int32_t* count, const void* weight, const float* scale,
+    Messages& messages, const Fragments& fragments, const void* every_asked, const float* asked_scale,
+    const float* between, const float* gram, const void* sent, const float* sent_scale, const int32_t* count, const void* weight, const float* scale,
     const float* hidden_bias, const float* head_weight, const float* bias, float* pooled, Size others, Size stride,
     Size heads) {
     typedef typename In::Number Number;
@@ -209,10 +199,14 @@ static void hear(
     Hearing<In> hearing{messages, fragments, matrix, scale, hidden_bias, head_weight, bias, heads, messages.rows,
                         messages.dim, typename In::Rows{messages.rows, messages.dim},
                         typename In::Shares{messages.rows, messages.width, messages.parts}, become};
+    const auto* asked = static_cast<const typename In::Fine*>(every_asked);
+    Scores<In> compared{messages.rows, messages.dim, 2 * messages.width};
+    compared.take(fragments.vectors, TINY);
     const Size deep = up(messages.parts, 4 / sizeof(Number)), parts = messages.parts, width = messages.width;
     for (Size other = 0; other < others; ++other) {
         for (Size part = 0; part < width; ++part) messages.there[part] = part < count[other] ? 1.0f : 0.0f;
-        messages.look(fragments.vectors, asked, between, gram);
+        compared.at_first(asked, asked_scale, messages.both.data());
+        messages.look(between, gram);
         hearing.take_in(offer, sent_scale, deep);
         hearing.weigh();
         for (Size item = 0; item < messages.items; ++item) {
@@ -220,7 +214,7 @@ static void hear(
             hearing.share_out(begin, end);
             hearing.pool(begin, end, pooled + item * messages.dim);
         }
-        asked += messages.dim * 2 * width, between += parts * width, gram += parts * width, pooled += stride;
+        asked += messages.dim * 2 * width, asked_scale += 2 * width, between += parts * width, gram += parts * width, pooled += stride;
         offer += deep * messages.dim, sent_scale += messages.dim;
     }
 }
@@ -231,8 +225,8 @@ static void hear(
 // panels, of float or, where there are scales, of bytes; hidden_bias: its b; head_weight: L₂ [head, dim]; bias [dim], if any
 // -> pooled [other, item, dim], `stride` apart by other; where fragments look again, of length one
 extern "C" void saccade_hear(
-    const float* vectors, const float* own, const int32_t* start, const float* asked, const float* between,
-    const float* gram, const void* sent, const float* sent_scale, const int32_t* count, const void* weight,
+    const float* vectors, const float* own, const int32_t* start, const void* asked, const float* asked_scale,
+    const float* between, const float* gram, const void* sent, const float* sent_scale, const int32_t* count, const void* weight,
     const float* scale, const float* hidden_bias, const float* head_weight, const float* bias, float* pooled, Size others,
     Size parts, Size width, Size rows, Size dim, Size items, Size stride, Size heads, int again, int gated,
     float attention_scale) {
@@ -242,6 +236,6 @@ extern "C" void saccade_hear(
 #else
     const auto go = hear<InFloat>;
 #endif
-    go(messages, Fragments{vectors, own}, asked, between, gram, sent, sent_scale, count, weight, scale, hidden_bias,
-       head_weight, bias, pooled, others, stride, heads);
+    go(messages, Fragments{vectors, own}, asked, asked_scale, between, gram, sent, sent_scale, count, weight, scale,
+       hidden_bias, head_weight, bias, pooled, others, stride, heads);
 }

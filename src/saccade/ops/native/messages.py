@@ -25,7 +25,7 @@ class Hearers(NamedTuple):
 class Heard(NamedTuple):
     """Some items of the other side."""
 
-    asked: Float[Tensor, "other dim*2*width"]  # what vectors are multiplied with for scores, and T itself
+    asked: Panels  # of each item, side by side: what vectors are multiplied with for scores, and T itself
     between: Float[Tensor, "other part*width"]  # (A_q T)(A_k T)ᵀ, if fragments look again
     gram: Float[Tensor, "other part*width"]
     sent: Panels  # of each item: F_sent T
@@ -75,16 +75,13 @@ class NativeMessages:
     ) -> Heard:
         """Of items with zeros for padding, which comes last."""
         gram = torch.bmm(vectors, vectors.mT)
-        both = asked.new_zeros(
-            len(asked), 2, -(-vectors.shape[1] // self.layout.lanes) * self.layout.lanes, asked.shape[2]
-        )
-        both[:, 0, : vectors.shape[1]], both[:, 1, : vectors.shape[1]] = asked, vectors
-        asked, between, gram = map(
-            self.layout.matrices, (both.flatten(1, 2).mT, gram if between is None else between, gram)
-        )
-        columns = sent.view(*sent.shape[:2], -1, self.layout.panel).permute(2, 0, 1, 3)
-        brought = self.layout.offers(columns, self.weight.scale is not None)
-        return Heard(asked, between, gram, brought, lengths, vectors.shape[1])
+        in_bytes, (others, parts, dim) = self.weight.scale is not None, vectors.shape
+        both = vectors.new_zeros(others, 2, self.layout.whole(parts), dim)
+        both[:, 0, :parts], both[:, 1, :parts] = asked, vectors
+        compared = self.layout.compared(both.flatten(1, 2), in_bytes)
+        between, gram = map(self.layout.matrices, (gram if between is None else between, gram))
+        columns = sent.view(others, parts, -1, self.layout.panel).permute(2, 0, 1, 3)
+        return Heard(compared, between, gram, self.layout.offers(columns, in_bytes), lengths, parts)
 
     def pool(self, hearers: Hearers, heard: Heard, pooled: Float[Tensor, "other item dim"]) -> None:
         """p = Σ ω v' of every pair."""
@@ -95,7 +92,8 @@ class NativeMessages:
         self.layout.library.saccade_hear(
             *places(hearers[:2]),
             place_of(hearers.start),
-            *places(heard[:3]),
+            *heard.asked.places,
+            *places([heard.between, heard.gram]),
             *heard.sent.places,
             place_of(heard.lengths),
             *self.weight.places,

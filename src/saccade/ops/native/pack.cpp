@@ -47,20 +47,39 @@ extern "C" void saccade_pack_rows(
         store(scale + place, largest / 127.0f);
         const Vec shrink = 127.0f / largest;
         int8_t* result = static_cast<int8_t*>(values) + panel * PANEL * up(count, 4) + 4 * across;
-        for (Size row = 0; row < count; ++row) {
-            const Int whole = (Int)(load(source + row * row_stride) * shrink + ROUND);
-            for (int lane = 0; lane < LANES; ++lane)
-                result[row / 4 * 4 * PANEL + 4 * lane + row % 4] = int8_t(whole[lane]);  // its last 8 bits
+        for (Size row = 0; row < count; row += 4, result += 4 * PANEL) {
+            Int four = {};
+            for (Size next = std::min(row + 4, count); next-- > row;)  // its last 8 bits
+                four = four << 8 | ((Int)(load(source + next * row_stride) * shrink + ROUND) & 255);
+            *reinterpret_cast<Int*>(result) = four;
         }
     }
 }
+
+#if SACCADE_BYTES
+// rows [part, dim], of which a part becomes a column -> values [dim / 2, width, 2] of 16 bits in panels, scale [width];
+// what is beyond the last part stays as it was
+extern "C" void saccade_pack_fine(const float* rows, int16_t* values, float* scale, Size parts, Size dim, Size width) {
+    Array<int16_t> whole(dim);
+    for (Size part = 0; part < parts; ++part, rows += dim) {
+        Vec squared = broadcast(0.0f);
+        for (Size d = 0; d < dim; d += LANES) squared += load(rows + d) * load(rows + d);
+        const float steps = InBytes::grid(dim) / std::max(std::sqrt(sum_of(squared)), TINY);
+        for (Size d = 0; d < dim; d += LANES) InBytes::put(&whole[d], load(rows + d), steps);
+        scale[part] = 1.0f / steps;
+        const Size panel = part / PANEL * PANEL, wide = std::min<Size>(PANEL, width - panel);
+        int16_t* result = values + panel * dim + 2 * (part - panel);
+        for (Size d = 0; d < dim; d += 2) std::memcpy(result + d * wide, &whole[d], 4);
+    }
+}
+#endif
 
 template <class In>
 static void multiply(
     const float* rows, const typename In::Number* weight, const float* scale, float* result, Size count, Size depth,
     Size panels) {
     typename In::Rows taken(count, depth);
-    taken.take(rows, count, PANEL);
+    taken.take(rows, count);
     for (Size panel = 0; panel < panels; ++panel)
         for (Size row = 0; row < count; row += ROWS)
             taken.multiply(row, weight + panel * depth * PANEL, scale + panel * PANEL,

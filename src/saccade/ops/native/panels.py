@@ -39,15 +39,31 @@ class Layout(NamedTuple):
         lanes, rows, panel = map(int, (library.saccade_lanes(), library.saccade_rows(), library.saccade_panel()))
         return cls(library, lanes, rows, panel, bool(library.saccade_bytes()))
 
+    def whole(self, columns: int) -> int:
+        """So many columns are whole vectors."""
+        return -(-columns // self.lanes) * self.lanes
+
     def matrices(self, given: Float[Tensor, "item depth column"]) -> Float[Tensor, "item depth*width"]:
         """Panel by panel, with as many columns of zeros as make the last one whole vectors."""
         items, depth, columns = given.shape
-        width = -(-columns // self.lanes) * self.lanes
+        width = self.whole(columns)
         made = given.new_zeros(items, depth * width)
         for first in range(0, columns, self.panel):
             panel = made[:, first * depth : min(first + self.panel, width) * depth].view(items, depth, -1)
             some = given[..., first : first + self.panel]
             panel[..., : some.shape[-1]] = some
+        return made
+
+    def compared(self, vectors: Float[Tensor, "item part dim"], in_bytes: bool) -> Panels:
+        """What rows are compared with: a vector is a column, in 16 bits by its own length, two neighbours together."""
+        if not in_bytes:
+            return Panels(self.matrices(vectors.mT), None)
+        items, parts, dim = vectors.shape
+        width = self.whole(parts)
+        made = Panels(torch.zeros(items, dim * width, dtype=torch.int16), torch.zeros(items, width))
+        sizes = [ctypes.c_int64(size) for size in (parts, dim, width)]
+        for each, values, scale in zip(vectors, made.values, made.scale, strict=True):
+            self.library.saccade_pack_fine(*places([each]), place_of(values), place_of(scale), *sizes)
         return made
 
     def weights(self, maps: Sequence[Float[Tensor, "column depth"]], in_bytes: bool) -> Panels:
