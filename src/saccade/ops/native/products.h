@@ -167,17 +167,11 @@ struct InBytes {
         return (Vec)_mm512_cvtepi32_ps(_mm512_loadu_si512(sums)) * (step * load(scale));
     }
 
-    static inline void put(__m128i bytes, int32_t* place) {
-        alignas(LINE) int32_t four[LANES / 4];
-        _mm_store_si128(reinterpret_cast<__m128i*>(four), bytes);
-        for (int quad = 0; quad < LANES / 4; ++quad) place[quad * ROWS] = four[quad];
-    }
-
     // -127 … 127. One factor of a product must be positive: the matrix is, 128 having been added to each number of it.
     // What that adds to the sums of a row is known.
     struct Rows {
         Size depth;
-        Array<int32_t> quads;  // [row / ROWS, depth / 4, ROWS]
+        Array<int32_t> quads;  // [row, depth / 4]
         Array<float> scale;
         Array<int32_t> surplus;
 
@@ -199,7 +193,7 @@ struct InBytes {
                 walk([&](Size d, __m512 value) {
                     const __m512i whole = _mm512_cvtps_epi32(_mm512_mul_ps(value, shrink));
                     total = _mm512_add_epi32(total, whole);
-                    put(_mm512_cvtsepi32_epi8(whole), &quads[(row / ROWS * depth + d) / 4 * ROWS + row % ROWS]);
+                    _mm_storeu_si128(reinterpret_cast<__m128i*>(&quads[(row * depth + d) / 4]), _mm512_cvtsepi32_epi8(whole));
                 });
                 surplus[row] = 128 * _mm512_reduce_add_epi32(total);
             }
@@ -224,10 +218,7 @@ struct InBytes {
                     const __m512i value = _mm512_loadu_si512(start + d / PANEL * PANEL * rows + d % PANEL);
                     const __m512i whole = _mm512_mulhrs_epi16(value, shrink);
                     total = _mm512_dpwssd_epi32(total, whole, ones);
-                    const __m256i bytes = _mm512_cvtepi16_epi8(whole);
-                    int32_t* place = &quads[(row / ROWS * depth + d) / 4 * ROWS + row % ROWS];
-                    put(_mm256_castsi256_si128(bytes), place);
-                    put(_mm256_extracti128_si256(bytes, 1), place + LANES / 4 * ROWS);
+                    _mm256_storeu_si256(reinterpret_cast<__m256i*>(&quads[(row * depth + d) / 4]), _mm512_cvtepi16_epi8(whole));
                 }
                 surplus[row] = 128 * _mm512_reduce_add_epi32(total);
             }
@@ -237,13 +228,14 @@ struct InBytes {
         APART void multiply(Size row, const int8_t* panel, const float* column_scale, float* out) const {
             const int32_t* quad = &quads[row * depth / 4];
             Int sum[ROWS][COLUMNS] = {};
-            for (Size d = 0; d < depth; d += 4, quad += ROWS, panel += 4 * PANEL)
+            for (Size d = 0; d < depth; d += 4, ++quad, panel += 4 * PANEL)
 #pragma GCC unroll 8
                 for (int r = 0; r < ROWS; ++r)
 #pragma GCC unroll 8
                     for (int c = 0; c < COLUMNS; ++c)
                         sum[r][c] = (Int)_mm512_dpbusd_epi32(
-                            (__m512i)sum[r][c], _mm512_loadu_si512(panel + 4 * LANES * c), _mm512_set1_epi32(quad[r]));
+                            (__m512i)sum[r][c], _mm512_loadu_si512(panel + 4 * LANES * c),
+                            _mm512_set1_epi32(quad[r * depth / 4]));
 #pragma GCC unroll 8
             for (int r = 0; r < ROWS; ++r)
 #pragma GCC unroll 8
@@ -257,7 +249,7 @@ struct InBytes {
     // Shares of one: 0 … 255 times a scale. Here it is the matrix that may be negative.
     struct Shares {
         Size width, depth;
-        Array<int32_t> quads;  // [row / ROWS, width / 4, ROWS]
+        Array<int32_t> quads;  // [row, width / 4]
         Array<float> scale;
 
         Shares(Size rows, Size width, Size depth) : width(width), depth(depth), quads(rows * width / 4), scale(rows) {}
@@ -270,7 +262,7 @@ struct InBytes {
                 const __m512 shrink = _mm512_set1_ps(1.0f / scale[row]);
                 for (Size d = 0; d < width; d += LANES) {
                     const __m512i whole = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(source + d), shrink));
-                    put(_mm512_cvtusepi32_epi8(whole), &quads[(row / ROWS * width + d) / 4 * ROWS + row % ROWS]);
+                    _mm_storeu_si128(reinterpret_cast<__m128i*>(&quads[(row * width + d) / 4]), _mm512_cvtusepi32_epi8(whole));
                 }
             }
         }
@@ -279,13 +271,13 @@ struct InBytes {
         APART void add(Size row, const int8_t* panel, const float* column_scale, const float* from, float* out) const {
             const int32_t* quad = &quads[row * width / 4];
             Int sum[ROWS][COLUMNS] = {};
-            for (Size d = 0; d < depth; d += 4, quad += ROWS, panel += 4 * PANEL)
+            for (Size d = 0; d < depth; d += 4, ++quad, panel += 4 * PANEL)
 #pragma GCC unroll 8
                 for (int r = 0; r < ROWS; ++r)
 #pragma GCC unroll 8
                     for (int c = 0; c < COLUMNS; ++c)
                         sum[r][c] = (Int)_mm512_dpbusd_epi32(
-                            (__m512i)sum[r][c], _mm512_set1_epi32(quad[r]), _mm512_loadu_si512(panel + 4 * LANES * c));
+                            (__m512i)sum[r][c], _mm512_set1_epi32(quad[r * width / 4]), _mm512_loadu_si512(panel + 4 * LANES * c));
 #pragma GCC unroll 8
             for (int r = 0; r < ROWS; ++r)
 #pragma GCC unroll 8
