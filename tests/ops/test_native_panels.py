@@ -73,3 +73,45 @@ def test_matrices_end_with_whole_vectors(layout: Layout) -> None:
     assert torch.equal(first.view(2, 5, -1), given[..., : layout.panel])
     assert torch.equal(rest.view(2, 5, -1)[..., :3], given[..., layout.panel :])
     assert not rest.view(2, 5, -1)[..., 3:].any()
+
+
+@pytest.mark.parametrize("in_bytes", [False, True])
+@pytest.mark.parametrize("parts", [1, 16, 70])
+def test_what_rows_are_compared_with_is_in_16_bits_by_its_own_length(
+    layout: Layout, in_bytes: bool, parts: int
+) -> None:
+    in_bytes = in_bytes and layout.bytes
+    vectors = torch.randn(2, parts, 2 * layout.panel) * torch.logspace(-3, 3, parts)[:, None]
+    values, scale = layout.compared(vectors, in_bytes)
+    assert values.shape[1] == 2 * layout.panel * layout.whole(parts)
+    for first in range(0, parts, layout.panel):
+        wide = min(layout.panel, layout.whole(parts) - first)
+        panel = values[:, first * 2 * layout.panel :][:, : wide * 2 * layout.panel].float()
+        if in_bytes:
+            assert scale is not None
+            panel = panel.view(2, -1, wide, 2).transpose(2, 3).flatten(1, 2) * scale[:, None, first : first + wide]
+        known = vectors[:, first : first + wide]
+        found = panel.reshape(2, -1, wide).mT
+        assert not found[:, known.shape[1] :].any()
+        error = (found[:, : known.shape[1]] - known).abs().amax(dim=-1)
+        assert (error <= (known.norm(dim=-1) / 10_000 if in_bytes else torch.zeros(()))).all()
+
+
+@pytest.mark.parametrize("rows", [1, 13, 150])
+def test_maps_in_16_bits(layout: Layout, rows: int) -> None:
+    given = torch.randn(rows, 5 * layout.panel)[:, : 2 * layout.panel]  # rows that are not one after the other
+    weights = torch.randn(2, 3 * layout.panel, 4 * layout.panel)[..., : 2 * layout.panel]
+    for in_bytes in {False, layout.bytes}:
+        for found, weight in zip(layout.maps(given, list(weights), in_bytes), weights, strict=True):
+            known = given @ weight.T
+            torch.testing.assert_close(found, known, rtol=0, atol=2e-3 * known.std().item() if in_bytes else 1e-4)
+
+
+@pytest.mark.parametrize("depth", [64, 1024, 4096])
+def test_the_largest_sums_fit_their_32_bits(layout: Layout, depth: int) -> None:
+    same = torch.ones(2, depth) * torch.tensor([[1.0], [-3.0]])
+    uneven = torch.where(torch.arange(depth) % 2 == 0, 1.0, -1.0) * torch.linspace(0.99, 1.0, depth)
+    given = torch.cat([same, uneven[None]])
+    weight = torch.cat([given, torch.zeros(layout.panel - 3, depth)])
+    (found,) = layout.maps(given, [weight], layout.bytes)
+    torch.testing.assert_close(found, given @ weight.T, rtol=0.01, atol=1e-4 * depth)

@@ -148,9 +148,11 @@ class Camp(FragmentMatcher):
         self, images: ImageCode, texts: TextCode, loops: dict[str, NativeMessages]
     ) -> Float[Tensor, "image text"]:
         """As many pairs at a time as fit the budget, each with what became of both sides."""
-        regions = self._real("regions", "words", images.regions, images.mask)
-        words = self._real("words", "regions", texts.words, texts.mask)
+        regions = self._real("regions", "words", images.regions, images.mask, loops["regions"])
+        words = self._real("words", "regions", texts.words, texts.mask, loops["words"])
         table, dim = images.regions.new_empty(len(images), len(texts)), self.config.dim
+        (reads, *_), decide = self.judge, self.judge[1:]
+        assert isinstance(reads, nn.Linear)
         pairs = max(1, (self.config.budget_mb << 20) // (12 * 4 * dim))
         wide = min(len(texts), max(int(pairs**0.5), pairs // len(images)))
         for some in _slices(len(images), max(1, pairs // wide)):
@@ -158,17 +160,18 @@ class Camp(FragmentMatcher):
                 both = table.new_empty(some.stop - some.start, few.stop - few.start, 2 * dim)  # [p_v ; p_t]
                 pool_messages(loops["regions"], regions, some, words, few, both[..., :dim].transpose(0, 1))
                 pool_messages(loops["words"], words, few, regions, some, both[..., dim:])
-                table[some, few] = self.judge(both)[..., 0].sigmoid()
+                (hidden,) = loops["words"].maps(both.flatten(0, 1), [reads.weight])
+                table[some, few] = decide(hidden.add_(reads.bias)).view(both.shape[:2]).sigmoid()
         return table
 
-    def _real(self, side: str, other: str, vectors: Tensor, mask: Tensor) -> Mapped:
+    def _real(self, side: str, other: str, vectors: Tensor, mask: Tensor, loops: NativeMessages) -> Mapped:
         """The real fragments of one side, mapped; (W_q v) · (W_k t) = v · (W_qᵀ W_k t)."""
         where, dim = Ragged(mask), self.config.dim
         real = where.real(vectors)
         look: Mapping[str, nn.Linear] = self.look  # type: ignore[assignment]
         key, *again = (look[f"{side}_{name}"].weight for name in self.maps if name != "query" or len(self.maps) == 1)
         maps = look[f"{other}_query"].weight.mT @ key, self.fuse[side].weight[:, :dim], self.fuse[other].weight[:, dim:]
-        asked, own, sent, *again = (F.linear(real, weight) for weight in (*maps, *again))
+        asked, own, sent, *again = loops.maps(real, (*maps, *again))
         return Mapped(where, real, asked, again, own, sent)
 
     def _meet(self, images: ImageCode, texts: TextCode, fused: bool) -> tuple[Tensor, Tensor]:

@@ -70,9 +70,8 @@ def pool_messages(
         return hearing.heard(asked, vectors, between, sent, other.where.counts[some].int())
 
     def fill(block: Block, mine: Hearers, some: Int[Tensor, " other"], theirs: Heard) -> None:
-        found = pooled.new_empty(len(some), len(block.start) - 1, pooled.shape[2])
-        hearing.pool(mine, theirs, found)
-        pooled[some - others.start, block.items.start - items.start : block.items.stop - items.start] = found
+        mine_in = slice(block.items.start - items.start, block.items.stop - items.start)
+        hearing.pool(mine, theirs, pooled[:, mine_in], some - others.start)
 
     blocks, groups = list(own.where.blocks(items, ROWS)), other.where.alike(others, ITEMS)
     mine = on_every_core(partial(hearers, block) for block in blocks)

@@ -47,8 +47,9 @@ class Ragged:
         counts = self.counts[items, None]
         part = torch.arange(max(1, int(counts[0])))
         place = (self._first[items, None] + part).clamp_(max=max(0, len(rows) - 1))
-        found = rows[place] if len(rows) else rows.new_zeros(*place.shape, rows.shape[-1])
-        return found.masked_fill_((part >= counts)[..., None], 0.0)
+        shape = (*place.shape, rows.shape[-1])
+        found = rows.index_select(0, place.flatten()).view(shape) if len(rows) else rows.new_zeros(shape)
+        return found if bool((counts == len(part)).all()) else found.masked_fill_((part >= counts)[..., None], 0.0)
 
 
 def pieces(sizes: Sequence[int], limit: int) -> Iterator[tuple[slice, slice]]:

@@ -140,7 +140,7 @@ static void walk(
     const Size panels = looks.dim / HALF, deep = up(looks.parts, 4 / sizeof(Number));
     const auto* context = static_cast<const typename In::Fine*>(every_context);
     Scores<In> compared{looks.rows, looks.dim, looks.width};
-    compared.take(query, 1.0f);  // a candidate is at most 1
+    compared.take(query, looks.rows, PANEL, looks.rows * PANEL, 1.0f);  // a candidate is at most 1
     typename In::Rows old(looks.rows, looks.dim);
     typename In::Shares shares(looks.rows, looks.width, looks.parts);
     static thread_local Array<typename In::Fine> kept;  // stays: to get memory from the system again and again takes time
@@ -156,7 +156,7 @@ static void walk(
     };
     for (Size other = 0; other < others; ++other) {
         for (Size part = 0; part < looks.width; ++part) looks.there[part] = part < count[other] ? 1.0f : 0.0f;
-        compared.at_first(context, context_scale, looks.first.data());
+        compared.at_first(context, context_scale, looks.first.data(), looks.rows, looks.width);
         looks.look(looks.first.data(), gram, table);
         for (int step = 1; step < steps; ++step) {
             shares.take(looks.weights.data(), looks.rows);
@@ -166,7 +166,7 @@ static void walk(
                 old.take(kept.data(), compared.step.data(), looks.rows);
                 looks.remember(compared, kept.data(), context, kept.data(), later, add);
             }
-            compared.end(context_scale, looks.scores.data());
+            compared.end(context_scale, looks.scores.data(), looks.rows, looks.width);
             looks.look(looks.scores.data(), gram, table);
         }
         context += looks.dim * looks.width, context_scale += looks.width, gram += looks.parts * looks.width, table += stride;
@@ -176,7 +176,7 @@ static void walk(
 
 // query [piece, row, PANEL], length [row], start [item + 1]; weight: W_q in panels, of a panel HALF numbers of the gate and
 // HALF of the candidate, of float or, where there are scales [panel, PANEL], of bytes; recalled [panel, row, PANEL], W_q q;
-// context [other, dim, width] and gram [other, part, width] in panels; offered [other, panel, part, PANEL], W_a c + b in the
+// context [other, dim, width], of float or fine with scales, and gram [other, part, width] in panels; offered [other, panel, part, PANEL], W_a c + b in the
 // order of W_q, as floats or as bytes with scales; count [other] -> table [other, item], to which is added, its rows `stride`
 // apart
 extern "C" void saccade_looks(

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from saccade.ops.native.attention import NativeAttention
 from saccade.ops.native.panels import Layout, Panels, place_of, places
 
-
 EXPONENTS = (-1 / math.log(2), 2 / math.log(2))  # σ(gate) = 1 / (1 + 2^…), tanh(candidate) = 1 - 2 / (1 + 2^…)
 
 

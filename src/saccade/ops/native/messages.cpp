@@ -30,10 +30,6 @@ static inline float dot(const float* one, const float* other, Size width) {
     return sum_of(sum);
 }
 
-struct Fragments {  // all [panel, row, PANEL]
-    const float *vectors, *own;
-};
-
 struct Messages {
     Size rows, dim, items, parts, width;  // rows: a multiple of ROWS; width: parts and padding, a multiple of LANES
     const int32_t* start;                 // [item + 1]: the first row of each item
@@ -98,7 +94,8 @@ template <class In>
 struct Hearing {
     typedef typename In::Number Number;
     Messages& messages;
-    const Fragments& fragments;
+    const Scores<In>& compared;  // has v
+    const float* own;            // F_own v, [panel, row, PANEL]
     const Number* weight;  // L₁ in panels
     const float *scale, *hidden_bias, *head_weight, *bias;
     Size heads, rows = messages.rows, dim = messages.dim;
@@ -119,9 +116,9 @@ struct Hearing {
                     for (int lane = 0; lane < PANEL; lane += LANES) {
                         const Size place = (panel * rows + row + r) * PANEL + lane;
                         Vec value = load(message + r * PANEL + lane) * messages.factor[row + r] +
-                                    load(fragments.own + place) * messages.gate[row + r];
+                                    load(own + place) * messages.gate[row + r];
                         if (bias) value += load(bias + panel * PANEL + lane);
-                        store(&become[place], at_least(value, 0.0f) + load(fragments.vectors + place));
+                        store(&become[place], at_least(value, 0.0f) + compared.get(&compared.taken[place], row + r));
                     }
             }
     }
@@ -188,54 +185,55 @@ struct Hearing {
 
 template <class In>
 static void hear(
-    Messages& messages, const Fragments& fragments, const void* every_asked, const float* asked_scale,
-    const float* between, const float* gram, const void* sent, const float* sent_scale, const int32_t* count, const void* weight, const float* scale,
-    const float* hidden_bias, const float* head_weight, const float* bias, float* pooled, Size others, Size stride,
-    Size heads) {
+    Messages& messages, const float* vectors, const float* own, const void* every_asked, const float* asked_scale,
+    const float* between, const float* gram, const void* sent, const float* sent_scale, const int32_t* count,
+    const void* weight, const float* scale, const float* hidden_bias, const float* head_weight, const float* bias,
+    float* pooled, const Size* where, Size others, Size stride, Size down, Size heads) {
     typedef typename In::Number Number;
     static thread_local Array<float> become;  // stays: to get memory from the system again and again takes time
     become.resize(messages.rows * messages.dim);
     const Number *matrix = static_cast<const Number*>(weight), *offer = static_cast<const Number*>(sent);
-    Hearing<In> hearing{messages, fragments, matrix, scale, hidden_bias, head_weight, bias, heads, messages.rows,
-                        messages.dim, typename In::Rows{messages.rows, messages.dim},
-                        typename In::Shares{messages.rows, messages.width, messages.parts}, become};
     const auto* asked = static_cast<const typename In::Fine*>(every_asked);
     Scores<In> compared{messages.rows, messages.dim, 2 * messages.width};
-    compared.take(fragments.vectors, TINY);
+    compared.take(vectors, messages.rows, PANEL, messages.rows * PANEL, TINY);
+    Hearing<In> hearing{messages, compared, own, matrix, scale, hidden_bias, head_weight, bias, heads, messages.rows,
+                        messages.dim, typename In::Rows{messages.rows, messages.dim},
+                        typename In::Shares{messages.rows, messages.width, messages.parts}, become};
     const Size deep = up(messages.parts, 4 / sizeof(Number)), parts = messages.parts, width = messages.width;
     for (Size other = 0; other < others; ++other) {
         for (Size part = 0; part < width; ++part) messages.there[part] = part < count[other] ? 1.0f : 0.0f;
-        compared.at_first(asked, asked_scale, messages.both.data());
+        compared.at_first(asked, asked_scale, messages.both.data(), messages.rows, 2 * width);
         messages.look(between, gram);
         hearing.take_in(offer, sent_scale, deep);
         hearing.weigh();
         for (Size item = 0; item < messages.items; ++item) {
             const Size begin = messages.start[item], end = messages.start[item + 1];
             hearing.share_out(begin, end);
-            hearing.pool(begin, end, pooled + item * messages.dim);
+            hearing.pool(begin, end, pooled + where[other] * stride + item * down);
         }
-        asked += messages.dim * 2 * width, asked_scale += 2 * width, between += parts * width, gram += parts * width, pooled += stride;
+        asked += messages.dim * 2 * width, asked_scale += 2 * width, between += parts * width, gram += parts * width;
         offer += deep * messages.dim, sent_scale += messages.dim;
     }
 }
 
 // vectors, own (F_own v) [panel, row, PANEL], start [item + 1]; of every other item, in panels, asked [other, dim, 2 * width]
-// (what vectors are multiplied with for scores, and T), between (A_q T (A_k T)ᵀ) and gram [other,
-// part, width], sent (F_sent T) [other, panel, part, PANEL] as floats or as bytes with scales, count [other]; weight: L₁ in
-// panels, of float or, where there are scales, of bytes; hidden_bias: its b; head_weight: L₂ [head, dim]; bias [dim], if any
-// -> pooled [other, item, dim], `stride` apart by other; where fragments look again, of length one
+// (what vectors are multiplied with for scores, and T) as floats or fine with scales, between (A_q T (A_k T)ᵀ) and gram
+// [other, part, width], sent (F_sent T) [other, panel, part, PANEL] as floats or as bytes with scales, count [other];
+// weight: L₁ in panels, of float or, where there are scales, of bytes; hidden_bias: its b; head_weight: L₂ [head, dim];
+// bias [dim], if any -> pooled [place, item, dim], `stride` and `down` apart, of an other item at the place `where` says;
+// if fragments look again, of length one
 extern "C" void saccade_hear(
     const float* vectors, const float* own, const int32_t* start, const void* asked, const float* asked_scale,
-    const float* between, const float* gram, const void* sent, const float* sent_scale, const int32_t* count, const void* weight,
-    const float* scale, const float* hidden_bias, const float* head_weight, const float* bias, float* pooled, Size others,
-    Size parts, Size width, Size rows, Size dim, Size items, Size stride, Size heads, int again, int gated,
-    float attention_scale) {
+    const float* between, const float* gram, const void* sent, const float* sent_scale, const int32_t* count,
+    const void* weight, const float* scale, const float* hidden_bias, const float* head_weight, const float* bias,
+    float* pooled, const Size* where, Size others, Size parts, Size width, Size rows, Size dim, Size items, Size stride,
+    Size down, Size heads, int again, int gated, float attention_scale) {
     Messages messages{rows, dim, items, parts, width, start, again != 0, gated != 0, attention_scale};
 #if SACCADE_BYTES
     const auto go = scale ? hear<InBytes> : hear<InFloat>;
 #else
     const auto go = hear<InFloat>;
 #endif
-    go(messages, Fragments{vectors, own}, asked, asked_scale, between, gram, sent, sent_scale, count, weight, scale,
-       hidden_bias, head_weight, bias, pooled, others, stride, heads);
+    go(messages, vectors, own, asked, asked_scale, between, gram, sent, sent_scale, count, weight, scale,
+       hidden_bias, head_weight, bias, pooled, where, others, stride, down, heads);
 }

@@ -60,6 +60,12 @@ class NativeMessages:
         weight = layout.weights([hidden.weight], in_bytes and layout.bytes)
         return cls(layout, again, gated, weight, hidden.bias, heads.contiguous(), bias)
 
+    def maps(
+        self, rows: Float[Tensor, "row depth"], weights: Sequence[Float[Tensor, "column depth"]]
+    ) -> list[Float[Tensor, "row column"]]:
+        """Rows times weights, as exactly as all else."""
+        return self.layout.maps(rows, weights, self.weight.scale is not None)
+
     def hearers(self, fragments: Sequence[Float[Tensor, "row dim"]], start: Int[Tensor, " item+1"]) -> Hearers:
         """Of vectors and own."""
         vectors, own = map(self.layout.in_pieces, fragments)
@@ -83,12 +89,16 @@ class NativeMessages:
         columns = sent.view(others, parts, -1, self.layout.panel).permute(2, 0, 1, 3)
         return Heard(compared, between, gram, self.layout.offers(columns, in_bytes), lengths, parts)
 
-    def pool(self, hearers: Hearers, heard: Heard, pooled: Float[Tensor, "other item dim"]) -> None:
-        """p = Σ ω v' of every pair."""
+    def pool(
+        self, hearers: Hearers, heard: Heard, pooled: Float[Tensor, "place item dim"], where: Int[Tensor, " other"]
+    ) -> None:
+        """p = Σ ω v' of every pair, each other item's at a place of its own."""
         panels, rows, columns = hearers.vectors.shape
         dim, width = panels * columns, heard.gram.shape[1] // heard.parts
-        sizes = len(heard.lengths), heard.parts, width, rows, dim, pooled.shape[1], pooled.stride(0), len(self.heads)
-        assert pooled.stride()[1:] == (dim, 1)
+        stride, down, along = pooled.stride()
+        assert along == 1
+        assert where.dtype == torch.int64
+        sizes = len(heard.lengths), heard.parts, width, rows, dim, pooled.shape[1], stride, down, len(self.heads)
         self.layout.library.saccade_hear(
             *places(hearers[:2]),
             place_of(hearers.start),
@@ -100,6 +110,7 @@ class NativeMessages:
             *places([self.hidden_bias, self.heads]),
             place_of(self.bias),
             place_of(pooled),
+            place_of(where),
             *map(ctypes.c_int64, sizes),
             ctypes.c_int(self.again),
             ctypes.c_int(self.gated),

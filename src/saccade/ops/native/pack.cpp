@@ -1,6 +1,6 @@
 // Matrices into the order in which products.h reads them, panels of float or of bytes; and a product with one of them.
 //
-#include "products.h"
+#include "scores.h"
 
 // A panel may be made of several matrices: `share` neighbouring columns of this one go into every panel, from `offset` on.
 // weight [column, depth], rows `stride` apart: a column of a panel is a row here -> values [panel, depth, PANEL] of float
@@ -57,20 +57,36 @@ extern "C" void saccade_pack_rows(
 }
 
 #if SACCADE_BYTES
-// rows [part, dim], of which a part becomes a column -> values [dim / 2, width, 2] of 16 bits in panels, scale [width];
+// rows [part, dim], `stride` apart, of which a part becomes a column -> values [dim / 2, width, 2] of 16 bits in panels, scale [width];
 // what is beyond the last part stays as it was
-extern "C" void saccade_pack_fine(const float* rows, int16_t* values, float* scale, Size parts, Size dim, Size width) {
-    Array<int16_t> whole(dim);
-    for (Size part = 0; part < parts; ++part, rows += dim) {
-        Vec squared = broadcast(0.0f);
-        for (Size d = 0; d < dim; d += LANES) squared += load(rows + d) * load(rows + d);
-        const float steps = InBytes::grid(dim) / std::max(std::sqrt(sum_of(squared)), TINY);
-        for (Size d = 0; d < dim; d += LANES) InBytes::put(&whole[d], load(rows + d), steps);
-        scale[part] = 1.0f / steps;
-        const Size panel = part / PANEL * PANEL, wide = std::min<Size>(PANEL, width - panel);
-        int16_t* result = values + panel * dim + 2 * (part - panel);
-        for (Size d = 0; d < dim; d += 2) std::memcpy(result + d * wide, &whole[d], 4);
+extern "C" void saccade_pack_fine(
+    const float* rows, int16_t* values, float* scale, Size parts, Size dim, Size width, Size stride) {
+    Array<int32_t> pairs(LANES * dim / 2);  // of some parts: so many become whole vectors
+    for (Size first = 0; first < parts; first += LANES) {
+        const Size some = std::min<Size>(LANES, parts - first);
+        for (Size part = 0; part < some; ++part, rows += stride) {
+            Vec squared = broadcast(0.0f);
+            for (Size d = 0; d < dim; d += LANES) squared += load(rows + d) * load(rows + d);
+            const float steps = InBytes::grid(dim) / std::max(std::sqrt(sum_of(squared)), TINY);
+            for (Size d = 0; d < dim; d += LANES)
+                InBytes::put(reinterpret_cast<int16_t*>(&pairs[(part * dim + d) / 2]), load(rows + d), steps);
+            scale[first + part] = 1.0f / steps;
+        }
+        const Size panel = first / PANEL * PANEL, wide = std::min<Size>(PANEL, width - panel);
+        int32_t* result = reinterpret_cast<int32_t*>(values + panel * dim) + (first - panel);
+        for (Size d = 0; d < dim / 2; ++d, result += wide)
+            for (Size part = 0; part < some; ++part) result[part] = pairs[part * dim / 2 + d];
     }
+}
+
+// rows [row, depth], `stride` apart, times a matrix in panels of 16 bits -> result [row, column]; columns are whole panels
+extern "C" void saccade_multiply_fine(
+    const float* rows, const int16_t* matrix, const float* scale, float* result, Size count, Size depth, Size columns,
+    Size stride) {
+    Scores<InBytes> compared{up(count, ROWS), depth, PANEL};
+    compared.take(rows, count, stride, PANEL, TINY);
+    for (Size column = 0; column < columns; column += PANEL)
+        compared.at_first(matrix + column * depth, scale + column, result + column, count, columns);
 }
 #endif
 

@@ -10,8 +10,11 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from saccade.ops.cores import on_every_core
+
+BLOCK = 144  # rows of a core: as many as stay in its second cache with their products
 
 
 class Panels(NamedTuple):
@@ -60,10 +63,35 @@ class Layout(NamedTuple):
             return Panels(self.matrices(vectors.mT), None)
         items, parts, dim = vectors.shape
         width = self.whole(parts)
-        made = Panels(torch.zeros(items, dim * width, dtype=torch.int16), torch.zeros(items, width))
-        sizes = [ctypes.c_int64(size) for size in (parts, dim, width)]
-        for each, values, scale in zip(vectors, made.values, made.scale, strict=True):
-            self.library.saccade_pack_fine(*places([each]), place_of(values), place_of(scale), *sizes)
+        make = torch.zeros if parts < width else torch.empty
+        packed, scales = make(items, dim * width, dtype=torch.int16), make(items, width)
+        assert vectors.dtype == torch.float32
+        assert vectors.stride(2) == 1
+        sizes = [ctypes.c_int64(size) for size in (parts, dim, width, vectors.stride(1))]
+        for each in zip(vectors, packed, scales, strict=True):
+            self.library.saccade_pack_fine(*map(place_of, each), *sizes)
+        return Panels(packed, scales)
+
+    def maps(
+        self, rows: Float[Tensor, "row depth"], weights: Sequence[Float[Tensor, "column depth"]], in_bytes: bool
+    ) -> list[Float[Tensor, "row column"]]:
+        """Rows times weights, each of whole panels; where others are in bytes, in 16 bits."""
+        if not in_bytes:
+            return [F.linear(rows, weight) for weight in weights]
+        matrices = on_every_core(partial(self.compared, weight[None], True) for weight in weights)
+        made = [rows.new_empty(len(rows), len(weight)) for weight in weights]
+
+        def fill(some: slice) -> None:
+            for matrix, result in zip(matrices, made, strict=True):
+                given, found = rows[some], result[some]
+                sizes = len(given), rows.shape[1], result.shape[1], rows.stride(0)
+                self.library.saccade_multiply_fine(
+                    place_of(given), *matrix.places, place_of(found), *map(ctypes.c_int64, sizes)
+                )
+
+        assert rows.dtype == torch.float32
+        assert rows.stride(1) == 1
+        on_every_core(partial(fill, slice(i, min(i + BLOCK, len(rows)))) for i in range(0, len(rows), BLOCK))
         return made
 
     def weights(self, maps: Sequence[Float[Tensor, "column depth"]], in_bytes: bool) -> Panels:

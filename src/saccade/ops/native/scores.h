@@ -13,23 +13,29 @@ struct Scores {
     Array<typename In::Sum> sums = Array<typename In::Sum>(rows * width);
     Array<float> step = Array<float>(rows), steps = step;  // of a row's numbers, and so many are one; unused in floats
 
-    // Rows [piece, row, PANEL]. What they become later has no number larger than `most`, or the row's largest now.
-    void take(const float* source, float most) {
-        for (Size row = 0; row < rows; ++row) {
+    // `count` rows, `down` numbers apart, pieces of PANEL numbers `along` apart. What they become later has no number
+    // larger than `most`, or the row's largest now.
+    void take(const float* source, Size count, Size down, Size along, float most) {
+        for (Size row = 0; row < count; ++row, source += down) {
+            const auto walk = [&](auto use) {
+                for (Size piece = 0; piece < dim / PANEL; ++piece)
+                    for (int lane = 0; lane < PANEL; lane += LANES)
+                        use((piece * rows + row) * PANEL + lane, load(source + piece * along + lane));
+            };
             Vec largest = broadcast(most);
-            walk(row, [&](Size place) { largest = larger(largest, larger(load(source + place), -load(source + place))); });
+            walk([&](Size, Vec value) { largest = larger(largest, larger(value, -value)); });
             step[row] = largest_of(largest) / In::grid(dim);
             steps[row] = 1.0f / step[row];
-            walk(row, [&](Size place) { put(&taken[place], load(source + place), row); });
+            walk([&](Size place, Vec value) { put(&taken[place], value, row); });
         }
     }
 
-    // Of the rows as they were taken, with a context -> result [row, width]
-    void at_first(const Fine* context, const float* scale, float* result) {
+    // Of the rows as they were taken, with a context -> result [count, width], rows `down` apart
+    void at_first(const Fine* context, const float* scale, float* result, Size count, Size down) {
         begin();
         for (Size piece = 0; piece < dim / PANEL; ++piece)
             for (Size row = 0; row < rows; row += ROWS) add(&taken[(piece * rows + row) * PANEL], row, piece, context);
-        end(scale, result);
+        end(scale, result, count, down);
     }
 
     // Of rows that come in parts, each a tile [ROWS, PANEL]
@@ -43,16 +49,9 @@ struct Scores {
         add_rows_of(tile, PANEL, context, piece * PANEL, PANEL, dim, &sums[row * width], width);
     }
 
-    void end(const float* scale, float* result) const {
-        for (Size row = 0; row < rows; ++row)
+    void end(const float* scale, float* result, Size count, Size down) const {
+        for (Size row = 0; row < count; ++row)
             for (Size place = 0; place < width; place += LANES)
-                store(result + row * width + place, In::score(&sums[row * width + place], step[row], scale + place));
-    }
-
-  private:
-    template <class Use>
-    void walk(Size row, Use use) const {
-        for (Size piece = 0; piece < dim / PANEL; ++piece)
-            for (int lane = 0; lane < PANEL; lane += LANES) use((piece * rows + row) * PANEL + lane);
+                store(result + row * down + place, In::score(&sums[row * width + place], step[row], scale + place));
     }
 };
