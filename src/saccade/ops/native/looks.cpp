@@ -176,19 +176,20 @@ static void walk(
 
 // query [piece, row, PANEL], length [row], start [item + 1]; weight: W_q in panels, of a panel HALF numbers of the gate and
 // HALF of the candidate, of float or, where there are scales [panel, PANEL], of bytes; recalled [panel, row, PANEL], W_q q;
-// context [other, dim, width], of float or fine with scales, and gram [other, part, width] in panels; offered [other, panel, part, PANEL], W_a c + b in the
-// order of W_q, as floats or as bytes with scales; count [other] -> table [other, item], to which is added, its rows `stride`
-// apart
+// context [other, dim, width], of float or fine with scales, and gram [other, part, width] in panels; offered [other, panel,
+// part, PANEL], W_a c + b in the order of W_q, as floats or as bytes with scales; count [other] -> table [other, item], to
+// which is added, its rows `stride` apart
 extern "C" void saccade_looks(
     const float* query, const float* length, const int32_t* start, const float* recalled, const void* context,
-    const float* context_scale, const float* gram, const void* offered, const float* offered_scale, const int32_t* count, const void* weight,
-    const float* scale, float* table, Size others, Size parts, Size width, Size rows, Size dim, Size items, Size stride,
-    int steps, int mean, int norm_kind, float slope, float sharpness) {
+    const float* context_scale, const float* gram, const void* offered, const float* offered_scale, const int32_t* count,
+    const void* weight, const float* scale, float* table, Size others, Size parts, Size width, Size rows, Size dim,
+    Size items, Size stride, int steps, int mean, int norm_kind, float slope, float sharpness) {
     Looks looks{Form{norm_kind, slope, sharpness}, rows, dim, items, parts, width, start, length, mean != 0};
 #if SACCADE_BYTES
     const auto go = scale ? walk<InBytes> : walk<InFloat>;
 #else
     const auto go = walk<InFloat>;
 #endif
-    go(looks, query, recalled, context, context_scale, gram, offered, offered_scale, count, weight, scale, table, others, stride, steps);
+    go(looks, query, recalled, context, context_scale, gram, offered, offered_scale, count, weight, scale, table, others,
+       stride, steps);
 }

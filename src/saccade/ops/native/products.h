@@ -96,7 +96,7 @@ struct InFloat {
     typedef float Number;
     typedef float Fine;
     typedef float Sum;
-    static constexpr bool ALL = true;  // digits count
+    static constexpr bool ALL = true;  // digits of a float count
 
     static float grid(Size) { return 1.0f; }
     static void put(Fine* place, Vec value, float) { store(place, value); }
@@ -167,6 +167,8 @@ struct InBytes {
         return (Vec)_mm512_cvtepi32_ps(_mm512_loadu_si512(sums)) * (step * load(scale));
     }
 
+    static void keep(__m128i bytes, int32_t* place) { _mm_storeu_si128(reinterpret_cast<__m128i*>(place), bytes); }
+
     // -127 … 127. One factor of a product must be positive: the matrix is, 128 having been added to each number of it.
     // What that adds to the sums of a row is known.
     struct Rows {
@@ -177,7 +179,7 @@ struct InBytes {
 
         Rows(Size rows, Size depth) : depth(depth), quads(rows * depth / 4), scale(rows), surplus(rows) {}
 
-        // Numbers, or 16-bit numbers of so many steps
+        // Rows of floats, or fine ones with their steps
         void take(const float* source, Size rows) {
             for (Size row = 0; row < rows; ++row) {
                 const auto walk = [&](auto use) {
@@ -193,7 +195,7 @@ struct InBytes {
                 walk([&](Size d, __m512 value) {
                     const __m512i whole = _mm512_cvtps_epi32(_mm512_mul_ps(value, shrink));
                     total = _mm512_add_epi32(total, whole);
-                    _mm_storeu_si128(reinterpret_cast<__m128i*>(&quads[(row * depth + d) / 4]), _mm512_cvtsepi32_epi8(whole));
+                    keep(_mm512_cvtsepi32_epi8(whole), &quads[(row * depth + d) / 4]);
                 });
                 surplus[row] = 128 * _mm512_reduce_add_epi32(total);
             }
@@ -218,7 +220,8 @@ struct InBytes {
                     const __m512i value = _mm512_loadu_si512(start + d / PANEL * PANEL * rows + d % PANEL);
                     const __m512i whole = _mm512_mulhrs_epi16(value, shrink);
                     total = _mm512_dpwssd_epi32(total, whole, ones);
-                    _mm256_storeu_si256(reinterpret_cast<__m256i*>(&quads[(row * depth + d) / 4]), _mm512_cvtepi16_epi8(whole));
+                    const __m256i bytes = _mm512_cvtepi16_epi8(whole);
+                    _mm256_storeu_si256(reinterpret_cast<__m256i*>(&quads[(row * depth + d) / 4]), bytes);
                 }
                 surplus[row] = 128 * _mm512_reduce_add_epi32(total);
             }
@@ -262,7 +265,7 @@ struct InBytes {
                 const __m512 shrink = _mm512_set1_ps(1.0f / scale[row]);
                 for (Size d = 0; d < width; d += LANES) {
                     const __m512i whole = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(source + d), shrink));
-                    _mm_storeu_si128(reinterpret_cast<__m128i*>(&quads[(row * width + d) / 4]), _mm512_cvtusepi32_epi8(whole));
+                    keep(_mm512_cvtusepi32_epi8(whole), &quads[(row * width + d) / 4]);
                 }
             }
         }
@@ -277,7 +280,8 @@ struct InBytes {
 #pragma GCC unroll 8
                     for (int c = 0; c < COLUMNS; ++c)
                         sum[r][c] = (Int)_mm512_dpbusd_epi32(
-                            (__m512i)sum[r][c], _mm512_set1_epi32(quad[r * width / 4]), _mm512_loadu_si512(panel + 4 * LANES * c));
+                            (__m512i)sum[r][c], _mm512_set1_epi32(quad[r * width / 4]),
+                            _mm512_loadu_si512(panel + 4 * LANES * c));
 #pragma GCC unroll 8
             for (int r = 0; r < ROWS; ++r)
 #pragma GCC unroll 8
