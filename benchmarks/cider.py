@@ -41,14 +41,14 @@ def cases(bench: Bench) -> Iterator[Case]:
 
 def anew(bench: Bench, count: int) -> Row:
     candidates, references = problem(count)
-    spent = processor_seconds(lambda: cider_d(candidates, references), bench.size(3, 1))
+    spent = processor_seconds(lambda: cider_d(candidates, references), bench.size(9, 1))
     return _row(bench, count, spent, CiderD(references).score(candidates))
 
 
 def prepared(bench: Bench, count: int) -> Row:
     candidates, references = problem(count)
     ready = CiderD(references)
-    spent = processor_seconds(lambda: ready.score(candidates), bench.size(3, 1))
+    spent = processor_seconds(lambda: ready.score(candidates), bench.size(9, 1))
     return _row(bench, count, spent, ready.score(candidates))
 
 

@@ -1,7 +1,8 @@
 """All looks of all pairs on a CPU, without a gradient: what `models/imram.py` says, in compiled loops.
 
 A core takes some queries through all their looks at one context item while they are in its cache. In bytes
-(`byte_products`) the one product that differs for every pair, W_q q', is taken in 8-bit integers, scores in 16-bit ones.
+(`byte_products`) the one product that differs for every pair, W_q q', is taken in 8-bit integers; scores in 16-bit
+ones, and queries are kept in these.
 """
 
 from __future__ import annotations

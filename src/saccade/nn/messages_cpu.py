@@ -1,8 +1,8 @@
 """Every picture beside every sentence on a CPU, without a gradient: what `models/camp.py` says, in compiled loops.
 
 A core takes some fragments through all that they become beside one item of the other side while they are in its cache.
-In bytes (`byte_products`) the one product that differs for every pair, L₁ v', is taken in 8-bit integers; scores, maps and
-the judge in 16-bit ones.
+In bytes (`byte_products`) the one product that differs for every pair, L₁ v', is taken in 8-bit integers; scores, maps
+and the judge in 16-bit ones.
 """
 
 from __future__ import annotations

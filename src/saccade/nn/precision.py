@@ -41,7 +41,8 @@ _in_bytes = ContextVar("in_bytes", default=False)
 @contextmanager
 def byte_products() -> Iterator[None]:
     """While it lasts, products whose vectors differ for every pair may be taken in 8-bit integers and scores in 16-bit
-    ones, on a CPU that multiplies these faster, without gradients. Scores are off by some thousandths of their spread."""
+    ones, on a CPU that multiplies these faster, without gradients. Scores are then off by some thousandths of their
+    spread."""
     token = _in_bytes.set(True)
     try:
         yield
