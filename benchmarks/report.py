@@ -50,8 +50,8 @@ On a CPU with a C++ compiler, what follows the product of SCAN and GSMN, and all
 every pair, runs in loops of our own (`src/saccade/ops/native`). *Bytes*: the products of vectors that differ for every
 pair are taken in 8-bit integers, scores in 16-bit ones (`byte_products`), on processors with AVX-512 VNNI. The loops
 are compiled once, in some seconds, and kept in Saccade's cache: here before anything is timed, elsewhere for the first
-table that takes a core two seconds or more. `SACCADE_NATIVE=1` compiles them for any table, `SACCADE_NATIVE=0` leaves all
-to PyTorch, which gives the same scores to rounding.
+table that takes a core two seconds or more. `SACCADE_NATIVE=1` compiles them for any table, `SACCADE_NATIVE=0` leaves
+all to PyTorch, which gives the same scores to rounding.
 
 On a GPU kernels of our own do it (`src/saccade/ops/kernels`): in Triton, and for SCAN's tables in 16 bits in CUDA C++.
 They are compiled when they are first needed, in some seconds, and kept in the cache, which is done before anything is
