@@ -4,7 +4,7 @@ A core takes some queries and multiplies them with one tile of the context after
 in slices that stay in its cache, and writes over them and over the same memory again. Two things need not be done: the
 softmax's sum cancels in the cosine (only its ε wants to know it, and gets it from a row of ones below the Gram matrix),
 and where a normaliser keeps the scores within ±1 the exponential needs no maximum. For such normalisers and float32,
-a loop of our own goes through the scores once instead (`ops/pairwise_native.py`), if it is compiled or worth it.
+loops of our own do all of it instead (`ops/pairwise_native.py`), if they are compiled or worth it.
 """
 
 from __future__ import annotations

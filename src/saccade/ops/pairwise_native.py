@@ -1,7 +1,7 @@
-"""All-pairs attended similarity on a CPU, with what follows the product in a loop of our own.
+"""All-pairs attended similarity on a CPU, in loops of our own.
 
-A core takes some groups of query items, multiplies them with as many groups of context items as make a product that
-runs at full speed, and lets the loop go over each pair of groups: no item is padded to another group's length.
+A core takes some groups of query items, as columns of a matrix, and goes with them over one context item after the
+other: no item is padded to another group's length, and no score leaves the core's cache.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.ops.cores import on_every_core
@@ -22,33 +23,19 @@ from saccade.ops.sorted_items import Cut, SortedItems, pool_cosines, sorted_item
 if TYPE_CHECKING:
     from saccade.ops.pairwise import AttentionForm
 
-_CONTEXT = 1152  # vectors on either side of a product: enough for it to run at full speed
-_QUERIES = 1200
+_CONTEXT = 600  # context vectors of a job, at most
+_QUERIES = 600  # its queries: their columns are not far from a core's cache
+_JOBS = 4  # of a core, at least: one that was held up has less to do
 _FULL = 0.1  # of those: from here on a group of items may end early
-_ROUND = 16  # a product has a multiple of it in columns: faster by a tenth
 
 
 @dataclass(frozen=True)
 class _Asked:
     """Some items of the context, of one length."""
 
-    place: slice  # of the items, in the order of length
-    rows: slice  # of their vectors, in the product
-    triangle: Float[Tensor, "other part height"]  # of their Gram matrices
-    there: Float[Tensor, "other part"]
-
-
-@dataclass(frozen=True)
-class _Asking:
-    """Some query items of one length, position by position."""
-
-    place: slice
-    first: int  # of their columns in the product
-    norm: Float[Tensor, "query item"]
-    absent: Bool[Tensor, "query item"] | None  # where they are padding, if any is
-
-
-Context = tuple[Float[Tensor, "row dim"], list[_Asked]]
+    items: slice  # in the order of length
+    place: Int[Tensor, "other part"]  # of their vectors
+    triangles: Float[Tensor, "other part height"]  # of their Gram matrices
 
 
 def native_similarity(
@@ -64,78 +51,69 @@ def native_similarity(
     cores = torch.get_num_threads()
     numbers = budget // queries.element_size() // cores
     wide = min(_QUERIES, max(1, numbers // (4 * queries.shape[-1])))
-    tall = min(_CONTEXT, max(1, numbers // (4 * wide)))
     asking = sorted_items(queries, query_mask, wide, _FULL, native.lanes)
-    asked = sorted_items(context, context_mask, tall, _FULL)
-    ready: list[Context] = []
-    on_every_core(partial(_prepare, asked, cuts, native, ready) for cuts in _bundles(asked.cuts, tall))
-    table = asking.vectors.new_empty(len(asked.order), len(asking.order))
-    bundles = list(_bundles(asking.cuts, wide))
-    shares = -(-2 * cores // max(1, len(bundles))) if cores > 1 else 1
+    asked = sorted_items(context, context_mask, _CONTEXT, _FULL)
+    each = max(_CONTEXT, context_mask.numel() // cores)
+    prepared = on_every_core(partial(_asked, asked, cuts, native) for cuts in _bundles(asked.cuts, each))
+    ready = [group for groups in prepared for group in groups]
+    table = asking.vectors.new_empty(len(asking.order), len(asked.order))
+    bundles = sorted(_bundles(asking.cuts, wide), key=_size, reverse=True)  # the largest first: cores end together
+    shares = -(-_JOBS * cores // max(1, len(bundles))) if cores > 1 else 1
+    most = max(1, min(-(-len(context) // shares), numbers // (4 * wide)))
     on_every_core(
-        partial(_ask, asking, cuts, ready[share::shares], form, native, table)
-        for cuts in bundles
-        for share in range(shares)
+        partial(_ask, asking, cuts, asked, some, form, native, table) for cuts in bundles for some in _runs(ready, most)
     )
-    return table.T[asking.order.argsort()][:, asked.order.argsort()]
+    return table
 
 
 def _bundles(cuts: Sequence[Cut], limit: int) -> Iterator[list[Cut]]:
     """Neighbouring groups of at most `limit` vectors together (or one group)."""
     bundle: list[Cut] = []
-    size = 0
-    for place, longest in cuts:
-        count = (place.stop - place.start) * longest
-        if bundle and size + count > limit:
+    for cut in cuts:
+        if bundle and _size([*bundle, cut]) > limit:
             yield bundle
-            bundle, size = [], 0
-        bundle.append((place, longest))
-        size += count
+            bundle = []
+        bundle.append(cut)
     if bundle:
         yield bundle
 
 
-def _prepare(items: SortedItems, cuts: list[Cut], native: NativeAttention, ready: list[Context]) -> None:
-    """The context's vectors, one below the other, and their Gram matrices."""
-    vectors, there = items.rows(cuts)
-    groups, row = [], 0
-    for (place, _), real in zip(cuts, there, strict=True):
-        rows = slice(row, row + real.numel())
-        some = vectors[rows].view(*real.shape, -1)
-        groups.append(_Asked(place, rows, native.triangle(torch.bmm(some, some.mT)), real.float()))
-        row = rows.stop
-    ready.append((vectors, groups))
+def _size(cuts: Sequence[Cut]) -> int:
+    return sum((place.stop - place.start) * longest for place, longest in cuts)
+
+
+def _asked(items: SortedItems, cuts: list[Cut], native: NativeAttention) -> list[_Asked]:
+    vectors, places = items.vectors.flatten(0, 1), map(items.places, cuts)
+    return [
+        _Asked(some, place, native.triangles(vectors, place)) for (some, _), place in zip(cuts, places, strict=True)
+    ]
+
+
+def _runs(ready: Sequence[_Asked], most: int) -> Iterator[list[_Asked]]:
+    """Neighbours of at most so many items together (or one of them)."""
+    for _, run in groupby(ready, key=lambda asked: (asked.items.stop - 1) // most):
+        yield list(run)
 
 
 def _ask(
     items: SortedItems,
     cuts: list[Cut],
-    context: Sequence[Context],
+    others: SortedItems,
+    ready: Sequence[_Asked],
     form: AttentionForm,
     native: NativeAttention,
-    table: Float[Tensor, "other item"],
+    table: Float[Tensor, "item other"],
 ) -> None:
     """Into the table: the similarities of some query items with some context items."""
-    if not context:
-        return
-    vectors, groups = _asking(items, cuts)
-    space = vectors.new_empty(max(len(below) for below, _ in context) * len(vectors) + native.lanes)
-    for below, asked in context:
-        scores = space[: len(below) * len(vectors)].view(len(below), len(vectors))
-        torch.mm(below, vectors.T, out=scores)
-        for other in asked:
-            for some in groups:
-                match = native.match(scores[other.rows], some.first, other.triangle, other.there, some.norm)
-                table[other.place, some.place] = pool_cosines(match, some.absent, form)
-
-
-def _asking(items: SortedItems, cuts: list[Cut]) -> tuple[Float[Tensor, "column dim"], list[_Asking]]:
-    counts = [(place.stop - place.start) * longest for place, longest in cuts]
-    vectors, there = items.rows(cuts, by_part=True, spare=-sum(counts) % _ROUND)
-    norms: Tensor = torch.linalg.vector_norm(vectors, dim=-1)
-    groups, first = [], 0
-    for (place, _), real, count in zip(cuts, there, counts, strict=True):
-        norm, whole = norms[first : first + count].view(real.shape), bool(real.all())
-        groups.append(_Asking(place, first, norm, None if whole else ~real))
-        first += count
-    return vectors, groups
+    places = [items.places(cut).T for cut in cuts]  # position by position: sums over these run along memory
+    queries = native.columns(items.vectors.flatten(0, 1), torch.cat([place.flatten() for place in places]))
+    begin, end = ready[0].items.start, ready[-1].items.stop
+    matches = [table.new_empty(end - begin, *place.shape) for place in places]
+    context = others.vectors.flatten(0, 1)
+    for asked in ready:
+        here = slice(asked.items.start - begin, asked.items.stop - begin)
+        native.match(context, asked.place, asked.triangles, queries, [match[here] for match in matches])
+    for match, place, (some, _) in zip(matches, places, cuts, strict=True):
+        absent = place < 0
+        pooled = pool_cosines(match, absent if bool(absent.any()) else None, form)
+        table[items.order[some, None], others.order[begin:end]] = pooled.T

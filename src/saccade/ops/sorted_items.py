@@ -40,26 +40,11 @@ class SortedItems:
             vectors = fill(~there[..., None], 0.0)
         return vectors, there, whole
 
-    def rows(
-        self, cuts: Sequence[Cut], by_part: bool = False, spare: int = 0
-    ) -> tuple[Float[Tensor, "row dim"], list[Bool[Tensor, "one other"]]]:
-        """Vectors of some groups one below the other, all first parts first if `by_part`, with zeros for padding and
-        `spare` rows of zeros behind; and where they are real."""
-        vectors, mask, parts = self.vectors.flatten(0, 1), self.mask.flatten(), self.mask.shape[1]
-        places = [self.order[place, None] * parts + torch.arange(longest) for place, longest in cuts]
-        if by_part:
-            places = [place.T for place in places]
-        there, count = [mask[place] for place in places], sum(place.numel() for place in places)
-        whole = all(bool(real.all()) for real in there)
-        if whole and self.sorted and not by_part and not spare and cuts[0][1] == parts:
-            return vectors[cuts[0][0].start * parts :][:count], there  # they lie like that
-        found = vectors.new_empty(count + spare, vectors.shape[-1])
-        torch.index_select(vectors, 0, torch.cat([place.flatten() for place in places]), out=found[:count])
-        found[count:] = 0.0
-        if not whole:
-            absent = torch.cat([real.flatten() for real in there]).logical_not_().nonzero()[:, 0]
-            found.index_fill_(0, absent, 0.0)
-        return found, there
+    def places(self, cut: Cut) -> Int[Tensor, "some part"]:
+        """Where the vectors of some items are among all of all items; negative where they are padding."""
+        chosen, longest = self.order[cut[0]], cut[1]
+        place = chosen[:, None] * self.mask.shape[1] + torch.arange(longest)
+        return place.masked_fill_(~self.mask[chosen, :longest], -1)
 
 
 def sorted_items(vectors: Tensor, mask: Tensor, limit: int, full: float, together: int = 1) -> SortedItems:

@@ -1,44 +1,65 @@
-// What follows the large product of all-pairs attention, in one pass: see ops/pairwise.py for the equations.
+// All-pairs attention, the large product and what follows it: see ops/pairwise.py for the equations.
 //
-// A lane of a vector is one pair (an item that asks and an item that is asked), so that no sum runs across lanes. Scores
-// of some pairs are read into the first cache, become weights there and are summed up; nothing but results is written.
-// Lanes beyond the last item compute rubbish that nobody stores: arrays of scores have LANES spare numbers at their end.
+// Scores of a few context items with some queries are multiplied into the second cache, become weights in the first and
+// are summed up; nothing but results is written. Lanes beyond the last item compute rubbish that nobody stores: arrays of
+// scores have LANES spare numbers at their end.
+//
+// Vectors are given as all that there are, [any, dim], and the places of those that are meant; a negative place is padding.
 
-#include "vectors.h"
+#include "attention.h"
 
-// The weights' quadratic form, WIDE queries at once. `gram` is the lower triangle of a Gram matrix with all but its
-// diagonal doubled, [part, height]; weights [height, COLUMNS] are zero beyond the parts; height is a multiple of ROWS.
-template <int WIDE>
-static inline void quadratic(const float* gram, const float* weights, Size parts, Size height, Vec (&squared)[COLUMNS]) {
-    for (int c = 0; c < WIDE; ++c) squared[c] = broadcast(0.0f);
-    for (Size top = 0; top < parts; top += ROWS) {
-        Vec sum[ROWS][WIDE] = {};
-        for (Size part = top; part < parts; ++part) {
-            const float *row = gram + part * height + top, *value = weights + part * COLUMNS * LANES;
-#pragma GCC unroll 8
-            for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 8
-                for (int c = 0; c < WIDE; ++c) sum[r][c] += row[r] * load(value + c * LANES);
-        }
-#pragma GCC unroll 8
-        for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 8
-            for (int c = 0; c < WIDE; ++c) squared[c] += sum[r][c] * load(weights + ((top + r) * COLUMNS + c) * LANES);
-    }
-}
+#define APART __attribute__((noinline))  // a function of its own has all registers for its sums
 
-// Of a query's weights (not yet divided by their sum): its cosine with what it found, lengths being at least EPSILON.
-static inline Vec cosine(Vec found, Vec total, Vec squared, Vec norm) {
-    const Vec least = at_least(total, TINY) * EPSILON, length = root(at_least(squared, 0.0f));
-    const Vec size = (length > least ? length : least) * norm;
-    return found / (size > least ? size : least);
-}
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int TALL = 9, BROAD = 3;  // TALL rows times BROAD vectors, so many sums fit the registers
+#else
+constexpr int TALL = 4, BROAD = 2;
+#endif
+constexpr Size AT_ONCE = 12 * TALL;  // rows that columns from afar are multiplied with while they are near
+
+struct Vectors {
+    const float* values;
+    const Size* place;
+    Size dim;
+    Array<float> nothing = Array<float>(dim, 0.0f);
+
+    const float* operator[](Size number) const { return place[number] < 0 ? nothing.data() : values + place[number] * dim; }
+};
 
 extern "C" int saccade_lanes() { return LANES; }
 extern "C" int saccade_columns() { return COLUMNS; }
 extern "C" int saccade_rows() { return ROWS; }
 extern "C" void saccade_exponential(const float* values, float* results, Size count) {
     for (Size place = 0; place + LANES <= count; place += LANES) store(results + place, exponential(load(values + place)));
+}
+
+// out [TALL, WIDE] = TALL rows times columns [dim, WIDE]; its rows are `down` apart
+template <int WIDE>
+static APART void product(const float* const* rows, const float* columns, Size dim, float* out, Size down) {
+    const float* left[TALL];
+    Vec sum[TALL][WIDE] = {};
+    std::copy_n(rows, TALL, left);
+    for (Size d = 0; d < dim; ++d, columns += WIDE * LANES)
+#pragma GCC unroll 16
+        for (int r = 0; r < TALL; ++r)
+#pragma GCC unroll 8
+            for (int c = 0; c < WIDE; ++c) sum[r][c] += left[r][d] * load(columns + c * LANES);
+#pragma GCC unroll 16
+    for (int r = 0; r < TALL; ++r)
+#pragma GCC unroll 8
+        for (int c = 0; c < WIDE; ++c) store(out + r * down + c * LANES, sum[r][c]);
+}
+
+// scores [row, column], rows `stride` apart, of a multiple of TALL rows
+static void multiply(
+    const std::vector<const float*>& rows, const float* columns, Size count, Size dim, float* scores, Size stride) {
+    constexpr Size PANEL = BROAD * LANES;
+    for (Size column = 0; column < count; column += PANEL, columns += dim * PANEL) {
+        const Size wide = (count - column) / LANES;
+        const auto go = wide >= BROAD ? product<BROAD> : wide == 2 ? product<2> : product<1>;
+        for (Size row = 0; row < Size(rows.size()); row += TALL)
+            go(&rows[row], columns, dim, scores + row * stride + column, stride);
+    }
 }
 
 // One context item and WIDE queries of LANES items, from `scores` (of the first part and query, `items` and `stride`
@@ -64,204 +85,120 @@ static inline void attend(
         store_some(match + c * items, cosine(found[c], total[c], squared[c], load_some(norm + c * items, some)), some);
 }
 
-// scores [other, part, stride], of which the first query * item count, and LANES more, gram [other, part, height],
-// there [other, part] (1 or 0), norm [query, item] -> match [other, query, item]
-extern "C" void saccade_attend(
-    const float* scores, const float* gram, const float* there, const float* norm, float* match,
-    Size others, Size parts, Size queries, Size items, Size stride, int norm_kind, float slope, float sharpness) {
-    const Form form{norm_kind, slope, sharpness};
-    const Size height = up(parts, ROWS);
-    Array<float> scales(parts * LANES), weights(height * COLUMNS * LANES, 0.0f);
-    for (Size other = 0; other < others; ++other) {
-        for (Size item = 0; item < items; item += LANES) {
-            const int some = int(items - item < LANES ? items - item : LANES);
-            for (Size part = 0; part < parts; ++part) {
-                Vec sum = broadcast(0.0f);
-                const float* score = scores + part * stride + item;
-                for (Size query = 0; query < queries; ++query) sum = form.add(sum, load(score + query * items));
-                store(&scales[part * LANES], form.scale(sum));
-            }
-            for (Size query = 0; query < queries; query += COLUMNS) {
-                const Size place = query * items + item;
-                const auto go = [&](auto loop) {
-                    loop(form, scores + place, scales.data(), gram, there, norm + place, match + place, weights.data(),
-                         parts, items, stride, some);
-                };
-                switch (queries - query) {
-                    case 1: go(attend<1>); break;
-                    case 2: go(attend<2>); break;
-                    case 3: go(attend<3>); break;
-                    default: go(attend<COLUMNS>);
-                }
-            }
-        }
-        scores += parts * stride, gram += parts * height, there += parts, match += queries * items;
-    }
-}
-
-// Scores of ROWS vectors with COLUMNS others of every lane, over `width` numbers.
-// context: ROWS places; queries [width, COLUMNS, lane] -> scores: row r at r * stride, [COLUMNS, lane]
-static inline void product(
-    const float* const (&context)[ROWS], const float* queries, Size width, float* scores, Size stride) {
-    Vec sum[ROWS][COLUMNS] = {};
-    for (Size d = 0; d < width; ++d, queries += COLUMNS * LANES)
-#pragma GCC unroll 8
-        for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 8
-            for (int c = 0; c < COLUMNS; ++c) sum[r][c] += context[r][d] * load(queries + c * LANES);
-#pragma GCC unroll 8
-    for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 8
-        for (int c = 0; c < COLUMNS; ++c) store(scores + r * stride + c * LANES, sum[r][c]);
-}
-
-// The same quadratic form where every lane has a triangle of its own, four rows of weights at once:
-// gram [word, word, lane], weights [word, lane]
-static inline void own_quadratic(const float* gram, const float* const (&weights)[4], Size words, Vec (&squared)[4]) {
-    for (int c = 0; c < 4; ++c) squared[c] = broadcast(0.0f);
-    for (Size word = 0; word < words; word += 2) {
-        const bool two = word + 1 < words;
-        const float *one = gram + word * words * LANES, *next = two ? one + words * LANES : one;
-        Vec sum[2][4] = {};
-        for (Size other = 0; other <= word; ++other) {
-            const Vec first = load(one + other * LANES), second = load(next + other * LANES);
-#pragma GCC unroll 8
-            for (int c = 0; c < 4; ++c) {
-                const Vec weight = load(weights[c] + other * LANES);
-                sum[0][c] += first * weight;
-                sum[1][c] += second * weight;
-            }
-        }
-        for (int c = 0; c < 4; ++c) {
-            squared[c] += sum[0][c] * load(weights[c] + word * LANES);
-            if (two) {
-                const Vec weight = load(weights[c] + (word + 1) * LANES);
-                squared[c] += (sum[1][c] + load(next + (word + 1) * LANES) * weight) * weight;
-            }
-        }
-    }
-}
-
-// One picture with as many sentences as there are lanes, both ways, block by block (nn/block_match.py).
-struct Blocks {
-    Form form;
-    Size parts, words, blocks, width;
-    Size height = up(parts, ROWS), columns = up(words, COLUMNS);
-    // scores [block, height, columns, lane], their sum over blocks, weights of either way [height, columns, lane]
-    Array<float> scores = Array<float>(blocks * height * columns * LANES);
-    Array<float> whole = Array<float>(height * columns * LANES);
-    Array<float> of_words = Array<float>(columns / COLUMNS * height * COLUMNS * LANES, 0.0f);
-    Array<float> of_regions = whole;
-    Array<float> word_total = Array<float>(columns * LANES), region_total = Array<float>(height * LANES);
-    Array<float> found = Array<float>(columns * LANES);
-
-    // regions [part, block * width]; words [block, columns / COLUMNS, width, COLUMNS, lane]
-    void multiply(const float* regions, const float* packed) {
-        const Size row = columns * LANES, stride = blocks * width;
-        for (Size block = 0; block < blocks; ++block)
-            for (Size column = 0; column < columns; column += COLUMNS)
-                for (Size top = 0; top < height; top += ROWS) {
-                    const float* rows[ROWS];
-                    for (int r = 0; r < ROWS; ++r)
-                        rows[r] = regions + (top + r < parts ? top + r : parts - 1) * stride + block * width;
-                    product(rows, packed + (block * columns + column) * width * LANES, width,
-                            &scores[((block * height + top) * columns + column) * LANES], row);
-                }
-        std::memcpy(whole.data(), scores.data(), sizeof(float) * height * row);
-        for (Size block = 1; block < blocks; ++block)
-            for (Size place = 0; place < height * row; place += LANES)
-                store(&whole[place], load(&whole[place]) + load(&scores[block * height * row + place]));
-    }
-
-    // there [part], and [word, lane]
-    void weigh(const float* part_there, const float* word_there) {
-        Array<float> sums(words * LANES, 0.0f);
-        std::fill(word_total.begin(), word_total.end(), 0.0f);
-        for (Size part = 0; part < parts; ++part) {
-            Vec sum = broadcast(0.0f);
-            for (Size word = 0; word < words; ++word) {
-                const Vec score = load(&whole[(part * columns + word) * LANES]);
-                sum = form.add(sum, score);
-                store(&sums[word * LANES], form.add(load(&sums[word * LANES]), score));
-            }
-            const Vec scale = form.scale(sum);
-            for (Size word = 0; word < words; ++word) {
-                const Vec weight = form.weight(load(&whole[(part * columns + word) * LANES]), scale) * part_there[part];
-                float* total = &word_total[word * LANES];
-                store(total, load(total) + weight);
-                store(&of_words[((word / COLUMNS * height + part) * COLUMNS + word % COLUMNS) * LANES], weight);
-            }
-        }
-        for (Size word = 0; word < words; ++word) {
-            const Vec scale = form.scale(load(&sums[word * LANES]));
-            store(&sums[word * LANES], scale);
-        }
-        for (Size part = 0; part < parts; ++part) {
-            Vec total = broadcast(0.0f);
-            for (Size word = 0; word < words; ++word) {
-                const Size place = (part * columns + word) * LANES;
-                const Vec weight = form.weight(load(&whole[place]), load(&sums[word * LANES])) * load(word_there + word * LANES);
-                total += weight;
-                store(&of_regions[place], weight);
-            }
-            store(&region_total[part * LANES], total);
-        }
-    }
-
-    // norms [word, block, lane] and [part, block]; results [word, block, lane] and [part, block, lane]
-    void compare(Size block, const float* region_gram, const float* word_gram, const float* region_norm,
-                 const float* word_norm, float* word_match, float* region_match) {
-        const float* score = &scores[block * height * columns * LANES];
-        std::fill(found.begin(), found.end(), 0.0f);
-        for (Size top = 0; top < parts; top += 4) {
-            const float* weights[4];
-            Vec seen[4] = {}, squared[4];
-            for (int r = 0; r < 4; ++r) {
-                const Size part = top + r < parts ? top + r : parts - 1;
-                weights[r] = &of_regions[part * columns * LANES];
-                if (top + r >= parts) continue;
-                for (Size word = 0; word < words; ++word) {
-                    const Vec here = load(score + (part * columns + word) * LANES);
-                    const Size place = ((word / COLUMNS * height + part) * COLUMNS + word % COLUMNS) * LANES;
-                    seen[r] += load(weights[r] + word * LANES) * here;
-                    store(&found[word * LANES], load(&found[word * LANES]) + load(&of_words[place]) * here);
-                }
-            }
-            own_quadratic(word_gram, weights, words, squared);
-            for (int r = 0; r < 4 && top + r < parts; ++r) {
-                const Size part = top + r;
-                const Vec norm = broadcast(region_norm[part * blocks + block]);
-                store(region_match + (part * blocks + block) * LANES,
-                      cosine(seen[r], load(&region_total[part * LANES]), squared[r], norm));
-            }
-        }
-        for (Size word = 0; word < words; word += COLUMNS) {
-            Vec squared[COLUMNS];
-            quadratic<COLUMNS>(region_gram, &of_words[word / COLUMNS * height * COLUMNS * LANES], parts, height, squared);
-            for (int c = 0; c < COLUMNS && word + c < words; ++c) {
-                const Size place = ((word + c) * blocks + block) * LANES;
-                store(word_match + place, cosine(load(&found[(word + c) * LANES]), load(&word_total[(word + c) * LANES]),
-                                                 squared[c], load(word_norm + place)));
-            }
-        }
-    }
+// Some query items of one length: their columns begin with the first; norm, match [other, query, item]
+struct Asking {
+    Size first, queries, items;
+    const float* norm;
+    float* match;
 };
 
-// Pictures with as many sentences as there are lanes, see Blocks. Triangles: [image, block, part, height] and
-// [block, word, word, lane]; results [image, word, block, lane] and [image, part, block, lane].
-extern "C" void saccade_block_match(
-    const float* regions, const float* region_gram, const float* region_norm, const float* region_there,
-    const float* words, const float* word_gram, const float* word_norm, const float* word_there,
-    float* word_match, float* region_match,
-    Size images, Size parts, Size count, Size blocks, Size width,
+// One context item with one group of query items, from its scores, `stride` numbers a part; scales, weights: room
+static void attend_item(
+    const Form& form, const Asking& asking, const float* scores, const float* gram, const float* there, float* match,
+    float* scales, float* weights, Size parts, Size stride) {
+    const Size queries = asking.queries, items = asking.items;
+    for (Size item = 0; item < items; item += LANES) {
+        const int some = int(items - item < LANES ? items - item : LANES);
+        for (Size part = 0; part < parts; ++part) {
+            Vec sum = broadcast(0.0f);
+            const float* score = scores + part * stride + item;
+            for (Size query = 0; query < queries; ++query) sum = form.add(sum, load(score + query * items));
+            store(scales + part * LANES, form.scale(sum));
+        }
+        for (Size query = 0; query < queries; query += COLUMNS) {
+            const Size place = query * items + item;
+            const auto go = [&](auto loop) {
+                loop(form, scores + place, scales, gram, there, asking.norm + place, match + place, weights, parts, items,
+                     stride, some);
+            };
+            switch (queries - query) {
+                case 1: go(attend<1>); break;
+                case 2: go(attend<2>); break;
+                case 3: go(attend<3>); break;
+                default: go(attend<COLUMNS>);
+            }
+        }
+    }
+}
+
+// vectors at `place` [other, part] are the context, gram [other, part, height] their triangles; queries are `columns` as
+// saccade_columns makes them, in groups, each {first, queries, items} of `shapes`, with norms [query, item] -> matches
+// [other, query, item]
+extern "C" void saccade_attend(
+    const float* values, const Size* place, const float* gram, const float* columns, const Size* shapes,
+    const float* const* norms, float* const* matches, Size others, Size parts, Size dim, Size count, Size groups,
     int norm_kind, float slope, float sharpness) {
-    Blocks work{Form{norm_kind, slope, sharpness}, parts, count, blocks, width};
-    for (Size image = 0; image < images; ++image) {
-        work.multiply(regions + image * parts * blocks * width, words);
-        work.weigh(region_there + image * parts, word_there);
-        for (Size block = 0; block < blocks; ++block)
-            work.compare(block, region_gram + (image * blocks + block) * parts * work.height,
-                         word_gram + block * count * count * LANES, region_norm + image * parts * blocks, word_norm,
-                         word_match + image * count * blocks * LANES, region_match + image * parts * blocks * LANES);
+    const Form form{norm_kind, slope, sharpness};
+    const Vectors vectors{values, place, dim};
+    const Size height = up(parts, ROWS), together = std::max<Size>(1, AT_ONCE / parts);
+    const Size stride = (count / LANES | 1) * LANES;  // an odd number of vectors: rows fall into all sets of a cache
+    static thread_local Array<float> scores;  // stays: to get memory from the system again and again takes time
+    scores.resize(up(together * parts, TALL) * stride + LANES);
+    std::vector<const float*> rows;
+    Array<float> there(parts), scales(parts * LANES), weights(height * COLUMNS * LANES, 0.0f);
+    for (Size first = 0; first < others; first += together) {
+        const Size some = std::min(together, others - first);
+        rows.assign(up(some * parts, TALL), vectors.nothing.data());
+        for (Size row = 0; row < some * parts; ++row) rows[row] = vectors[first * parts + row];
+        multiply(rows, columns, count, dim, scores.data(), stride);
+        for (Size other = first; other < first + some; ++other) {
+            for (Size part = 0; part < parts; ++part) there[part] = place[other * parts + part] < 0 ? 0.0f : 1.0f;
+            for (Size group = 0; group < groups; ++group) {
+                const Size* shape = shapes + 3 * group;
+                const Asking asking{shape[0], shape[1], shape[2], norms[group], matches[group]};
+                attend_item(form, asking, &scores[(other - first) * parts * stride + asking.first],
+                            gram + other * parts * height, there.data(),
+                            asking.match + other * asking.queries * asking.items, scales.data(), weights.data(), parts,
+                            stride);
+            }
+        }
+    }
+}
+
+// vectors at `place` [count], a multiple of LANES -> columns [dim, count] in panels of BROAD, and their lengths
+extern "C" void saccade_columns_of(
+    const float* values, const Size* place, float* columns, float* length, Size count, Size dim) {
+    const Vectors vectors{values, place, dim};
+    constexpr Size PANEL = BROAD * LANES;
+    for (Size first = 0; first < count; first += LANES) {
+        const float* row[LANES];
+        for (int lane = 0; lane < LANES; ++lane) row[lane] = vectors[first + lane];
+        const Size panel = first / PANEL * PANEL, wide = std::min<Size>(PANEL, count - panel);
+        float* result = columns + panel * dim + (first - panel);
+        Vec squared[4] = {};
+        for (Size d = 0; d < dim; ++d, result += wide) {
+            for (int lane = 0; lane < LANES; ++lane) result[lane] = row[lane][d];
+            squared[d % 4] += load(result) * load(result);
+        }
+        store(length + first, root((squared[0] + squared[1]) + (squared[2] + squared[3])));
+    }
+}
+
+// vectors at `place` [other, part] -> the lower triangles of their Gram matrices, all but the diagonal doubled, in [other,
+// part, height] of zeros
+extern "C" void saccade_triangles(
+    const float* values, const Size* place, float* gram, Size others, Size parts, Size dim) {
+    const Vectors vectors{values, place, dim};
+    const Size height = up(parts, ROWS), whole = dim / LANES * LANES;
+    const int rest = int(dim - whole);
+    std::vector<const float*> rows(up(parts, 4), vectors.nothing.data());
+    for (Size other = 0; other < others; ++other, gram += parts * height) {
+        for (Size part = 0; part < parts; ++part) rows[part] = vectors[other * parts + part];
+        for (Size top = 0; top < parts; top += 4)
+            for (Size beside = 0; beside <= top; beside += 4) {
+                const float *const *left = &rows[top], *const *right = &rows[beside];
+                Vec sum[4][4] = {};
+                const auto add = [&](auto take) {
+#pragma GCC unroll 4
+                    for (int r = 0; r < 4; ++r)
+#pragma GCC unroll 4
+                        for (int c = 0; c < 4; ++c) sum[r][c] += take(left[r]) * take(right[c]);
+                };
+                for (Size d = 0; d < whole; d += LANES) add([=](const float* row) { return load(row + d); });
+                if (rest) add([=](const float* row) { return load_some(row + whole, rest); });
+                for (Size r = top; r < std::min(top + 4, parts); ++r)
+                    for (Size c = beside; c < std::min(beside + 4, r + 1); ++c)
+                        gram[r * height + c] = sum_of(sum[r - top][c - beside]) * (r == c ? 1.0f : 2.0f);
+            }
     }
 }

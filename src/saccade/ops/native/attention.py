@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.ops.native import native_library
-from saccade.ops.native.panels import places
+from saccade.ops.native.panels import place_of, places
 
 if TYPE_CHECKING:
     from saccade.ops.pairwise import AttentionForm
@@ -20,6 +22,13 @@ if TYPE_CHECKING:
 EPSILON = 1e-8
 SAFE = 30.0  # λ up to which the square of a sum of exp(±λ) is a float32
 NORMS = {"clipped_l2": 2, "l2": 2, "clipped_l1": 1, "l1": 1}
+
+
+class Columns(NamedTuple):
+    """Vectors as columns of a matrix in panels."""
+
+    values: Float[Tensor, "column dim"]  # so many numbers
+    length: Float[Tensor, " column"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,7 @@ class NativeAttention:
 
     @property
     def lanes(self) -> int:
-        """Pairs that are worked on at once; scores need so many numbers of spare room behind them."""
+        """Pairs that are worked on at once."""
         return int(self.library.saccade_lanes())
 
     def triangle(self, gram: Float[Tensor, "*item part part"]) -> Float[Tensor, "*item part height"]:
@@ -41,23 +50,51 @@ class NativeAttention:
         rows = int(self.library.saccade_rows())
         return F.pad(_twice(gram), (0, -gram.shape[-1] % rows)).contiguous()
 
+    def triangles(
+        self, vectors: Float[Tensor, "any dim"], place: Int[Tensor, "other part"]
+    ) -> Float[Tensor, "other part height"]:
+        """The same of vectors at some places, a negative one being padding."""
+        (others, parts), rows = place.shape, int(self.library.saccade_rows())
+        made = vectors.new_zeros(others, parts, -(-parts // rows) * rows)
+        sizes = others, parts, vectors.shape[1]
+        self.library.saccade_triangles(
+            *places([vectors]), place_of(place), *places([made]), *map(ctypes.c_int64, sizes)
+        )
+        return made
+
+    def columns(self, vectors: Float[Tensor, "any dim"], place: Int[Tensor, " column"]) -> Columns:
+        """Vectors at some places, a negative one being padding; and as many more as make whole vectors."""
+        wanted = F.pad(place, (0, -len(place) % self.lanes), value=-1)
+        made = Columns(vectors.new_empty(len(wanted), vectors.shape[1]), vectors.new_empty(len(wanted)))
+        self.library.saccade_columns_of(
+            *places([vectors]), place_of(wanted), *places(made), *map(ctypes.c_int64, made.values.shape)
+        )
+        return made
+
     def match(
         self,
-        scores: Float[Tensor, "other*part column"],
-        first: int,
-        triangle: Float[Tensor, "other part height"],
-        there: Float[Tensor, "other part"],
-        query_norm: Float[Tensor, "query item"],
-    ) -> Float[Tensor, "other query item"]:
-        """R_j of every query, its cosine with what it finds: of those whose columns begin with the `first`."""
-        match = scores.new_empty(len(there), *query_norm.shape)
+        vectors: Float[Tensor, "any dim"],
+        place: Int[Tensor, "other part"],
+        triangles: Float[Tensor, "other part height"],
+        queries: Columns,
+        matches: Sequence[Float[Tensor, "other query item"]],
+    ) -> None:
+        """Into `matches`, in the order of their columns: R_j of every query, its cosine with what it finds among the
+        vectors at some places."""
+        sizes = *place.shape, vectors.shape[1], len(queries.length), len(matches)
+        shapes = [match.shape[1:] for match in matches]
+        firsts = list(accumulate((shape.numel() for shape in shapes[:-1]), initial=0))
+        groups = torch.tensor([(first, *shape) for first, shape in zip(firsts, shapes, strict=True)])
+        norms = [queries.length[first:] for first in firsts]
         self.library.saccade_attend(
-            ctypes.c_void_p(scores.data_ptr() + first * scores.element_size()),
-            *places((triangle, there, query_norm, match)),
-            *map(ctypes.c_int64, (*there.shape, *query_norm.shape, scores.stride(0))),
+            *places([vectors]),
+            place_of(place),
+            *places((triangles, queries.values)),
+            place_of(groups),
+            *((ctypes.c_void_p * len(each))(*map(Tensor.data_ptr, each)) for each in (norms, matches)),
+            *map(ctypes.c_int64, sizes),
             *self.form(),
         )
-        return match
 
     def block_cosines(
         self,
