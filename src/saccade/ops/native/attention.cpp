@@ -11,9 +11,9 @@
 #define APART __attribute__((noinline))  // a function of its own has all registers for its sums
 
 #if defined(__AVX512F__) || defined(__aarch64__)
-constexpr int TALL = 9, BROAD = 3;  // TALL rows times BROAD vectors, so many sums fit the registers
+constexpr int TALL = 9, LOW = 3, BROAD = 3;  // TALL rows times BROAD vectors, so many sums fit the registers
 #else
-constexpr int TALL = 4, BROAD = 2;
+constexpr int TALL = 4, LOW = 2, BROAD = 2;
 #endif
 constexpr Size AT_ONCE = 12 * TALL;  // rows that columns from afar are multiplied with while they are near
 
@@ -33,32 +33,39 @@ extern "C" void saccade_exponential(const float* values, float* results, Size co
     for (Size place = 0; place + LANES <= count; place += LANES) store(results + place, exponential(load(values + place)));
 }
 
-// out [TALL, WIDE] = TALL rows times columns [dim, WIDE]; its rows are `down` apart
-template <int WIDE>
+// out [HIGH, WIDE] = HIGH rows times columns [dim, WIDE]; its rows are `down` apart
+template <int HIGH, int WIDE>
 static APART void product(const float* const* rows, const float* columns, Size dim, float* out, Size down) {
-    const float* left[TALL];
-    Vec sum[TALL][WIDE] = {};
-    std::copy_n(rows, TALL, left);
+    const float* left[HIGH];
+    Vec sum[HIGH][WIDE] = {};
+    std::copy_n(rows, HIGH, left);
     for (Size d = 0; d < dim; ++d, columns += WIDE * LANES)
 #pragma GCC unroll 16
-        for (int r = 0; r < TALL; ++r)
+        for (int r = 0; r < HIGH; ++r)
 #pragma GCC unroll 8
             for (int c = 0; c < WIDE; ++c) sum[r][c] += left[r][d] * load(columns + c * LANES);
 #pragma GCC unroll 16
-    for (int r = 0; r < TALL; ++r)
+    for (int r = 0; r < HIGH; ++r)
 #pragma GCC unroll 8
         for (int c = 0; c < WIDE; ++c) store(out + r * down + c * LANES, sum[r][c]);
 }
 
-// scores [row, column], rows `stride` apart, of a multiple of TALL rows
+// The same of `count` rows, a multiple of LOW
+template <int WIDE>
+static void products(const float* const* rows, Size count, const float* columns, Size dim, float* out, Size down) {
+    Size row = 0;
+    for (; row + TALL <= count; row += TALL) product<TALL, WIDE>(rows + row, columns, dim, out + row * down, down);
+    for (; row < count; row += LOW) product<LOW, WIDE>(rows + row, columns, dim, out + row * down, down);
+}
+
+// scores [row, column], rows `stride` apart
 static void multiply(
     const std::vector<const float*>& rows, const float* columns, Size count, Size dim, float* scores, Size stride) {
     constexpr Size PANEL = BROAD * LANES;
     for (Size column = 0; column < count; column += PANEL, columns += dim * PANEL) {
         const Size wide = (count - column) / LANES;
-        const auto go = wide >= BROAD ? product<BROAD> : wide == 2 ? product<2> : product<1>;
-        for (Size row = 0; row < Size(rows.size()); row += TALL)
-            go(&rows[row], columns, dim, scores + row * stride + column, stride);
+        const auto go = wide >= BROAD ? products<BROAD> : wide == 2 ? products<2> : products<1>;
+        go(rows.data(), rows.size(), columns, dim, scores + column, stride);
     }
 }
 
@@ -133,12 +140,12 @@ extern "C" void saccade_attend(
     const Size height = up(parts, ROWS), together = std::max<Size>(1, AT_ONCE / parts);
     const Size stride = (count / LANES | 1) * LANES;  // an odd number of vectors: rows fall into all sets of a cache
     static thread_local Array<float> scores;  // stays: to get memory from the system again and again takes time
-    scores.resize(up(together * parts, TALL) * stride + LANES);
+    scores.resize(up(together * parts, LOW) * stride + LANES);
     std::vector<const float*> rows;
     Array<float> there(parts), scales(parts * LANES), weights(height * COLUMNS * LANES, 0.0f);
     for (Size first = 0; first < others; first += together) {
         const Size some = std::min(together, others - first);
-        rows.assign(up(some * parts, TALL), vectors.nothing.data());
+        rows.assign(up(some * parts, LOW), vectors.nothing.data());
         for (Size row = 0; row < some * parts; ++row) rows[row] = vectors[first * parts + row];
         multiply(rows, columns, count, dim, scores.data(), stride);
         for (Size other = first; other < first + some; ++other) {
@@ -155,6 +162,18 @@ extern "C" void saccade_attend(
     }
 }
 
+static float dot(const float* one, const float* other, Size dim) {
+    Vec sum[2] = {};
+    Size d = 0;
+    for (; d + 2 * LANES <= dim; d += 2 * LANES)
+        for (int half = 0; half < 2; ++half) sum[half] += load(one + d + half * LANES) * load(other + d + half * LANES);
+    for (; d < dim; d += LANES) {
+        const int some = int(std::min<Size>(LANES, dim - d));
+        sum[0] += load_some(one + d, some) * load_some(other + d, some);
+    }
+    return sum_of(sum[0] + sum[1]);
+}
+
 // vectors at `place` [count], a multiple of LANES -> columns [dim, count] in panels of BROAD, and their lengths
 extern "C" void saccade_columns_of(
     const float* values, const Size* place, float* columns, float* length, Size count, Size dim) {
@@ -165,12 +184,9 @@ extern "C" void saccade_columns_of(
         for (int lane = 0; lane < LANES; ++lane) row[lane] = vectors[first + lane];
         const Size panel = first / PANEL * PANEL, wide = std::min<Size>(PANEL, count - panel);
         float* result = columns + panel * dim + (first - panel);
-        Vec squared[4] = {};
-        for (Size d = 0; d < dim; ++d, result += wide) {
+        for (Size d = 0; d < dim; ++d, result += wide)
             for (int lane = 0; lane < LANES; ++lane) result[lane] = row[lane][d];
-            squared[d % 4] += load(result) * load(result);
-        }
-        store(length + first, root((squared[0] + squared[1]) + (squared[2] + squared[3])));
+        for (int lane = 0; lane < LANES; ++lane) length[first + lane] = std::sqrt(dot(row[lane], row[lane], dim));
     }
 }
 
