@@ -104,14 +104,13 @@ def test_columns_and_matches_stay_within_the_budget(monkeypatch: pytest.MonkeyPa
         return
     largest, match = 0, NativeAttention.match
 
-    def spy(self: NativeAttention, vectors: Tensor, place: Tensor, triangles: Tensor, queries: Any, found: Any) -> None:
+    def spy(self: NativeAttention, asked: Any, begin: int, queries: Any, found: Any) -> None:
         nonlocal largest
         size = queries.values.numel() + queries.length.numel() + sum(each.numel() for each in found)
         largest = max(largest, 4 * size)
-        match(self, vectors, place, triangles, queries, found)
+        match(self, asked, begin, queries, found)
 
     monkeypatch.setattr(NativeAttention, "match", spy)
-    monkeypatch.setattr(pairwise_native, "_CONTEXT", 14)
     budget = 60_000
     attended_similarity(*problem(100, 60), FORMS[0], budget)
     assert 0 < largest <= budget // torch.get_num_threads()

@@ -29,6 +29,12 @@ def on_every_core(jobs: Iterable[Callable[[], T]]) -> list[T]:
         torch.set_num_threads(cores)  # which the threads that come after these would else have from them
 
 
+def ranges(count: int, parts: int) -> list[range]:
+    """So many neighbouring parts of about one size, or fewer: none is empty."""
+    parts = max(1, min(count, parts))
+    return [range(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
+
+
 def _alone(job: Callable[[], T]) -> T:
     with torch.no_grad():  # a new thread wants gradients until told otherwise
         return job()

@@ -4,7 +4,8 @@
 // are summed up; nothing but results is written. Lanes beyond the last item compute rubbish that nobody stores: arrays of
 // scores have LANES spare numbers at their end.
 //
-// Vectors are given as all that there are, [any, dim], and the places of those that are meant; a negative place is padding.
+// Vectors are given as all that there are, [any, dim], and the places of those that are meant. A query's place may be
+// negative: padding. The context has none: `start` [item + 1] says where each item's begin among the places.
 
 #include "attention.h"
 
@@ -73,15 +74,15 @@ static void multiply(
 // apart) and the scales of the parts -> match [query, item], `some` of the lanes
 template <int WIDE>
 static inline void attend(
-    const Form& form, const float* scores, const float* scales, const float* gram, const float* there, const float* norm,
-    float* match, float* weights, Size parts, Size items, Size stride, int some) {
+    const Form& form, const float* scores, const float* scales, const float* gram, const float* norm, float* match,
+    float* weights, Size parts, Size items, Size stride, int some) {
     Vec found[WIDE] = {}, total[WIDE] = {}, squared[COLUMNS];
     for (Size part = 0; part < parts; ++part) {
         const Vec scale = load(scales + part * LANES);
 #pragma GCC unroll 8
         for (int c = 0; c < WIDE; ++c) {
             const Vec score = load(scores + part * stride + c * items);
-            const Vec weight = form.weight(score, scale) * there[part];
+            const Vec weight = form.weight(score, scale);
             found[c] += weight * score;
             total[c] += weight;
             store(weights + (part * COLUMNS + c) * LANES, weight);
@@ -101,8 +102,8 @@ struct Asking {
 
 // One context item with one group of query items, from its scores, `stride` numbers a part; scales, weights: room
 static void attend_item(
-    const Form& form, const Asking& asking, const float* scores, const float* gram, const float* there, float* match,
-    float* scales, float* weights, Size parts, Size stride) {
+    const Form& form, const Asking& asking, const float* scores, const float* gram, float* match, float* scales,
+    float* weights, Size parts, Size stride) {
     const Size queries = asking.queries, items = asking.items;
     for (Size item = 0; item < items; item += LANES) {
         const int some = int(items - item < LANES ? items - item : LANES);
@@ -115,8 +116,8 @@ static void attend_item(
         for (Size query = 0; query < queries; query += COLUMNS) {
             const Size place = query * items + item;
             const auto go = [&](auto loop) {
-                loop(form, scores + place, scales, gram, there, asking.norm + place, match + place, weights, parts, items,
-                     stride, some);
+                loop(form, scores + place, scales, gram, asking.norm + place, match + place, weights, parts, items, stride,
+                     some);
             };
             switch (queries - query) {
                 case 1: go(attend<1>); break;
@@ -128,37 +129,37 @@ static void attend_item(
     }
 }
 
-// vectors at `place` [other, part] are the context, gram [other, part, height] their triangles; queries are `columns` as
-// saccade_columns makes them, in groups, each {first, queries, items} of `shapes`, with norms [query, item] -> matches
-// [other, query, item]
+// queries are `columns` as saccade_columns_of makes them, in groups, each {first, queries, items} of `shapes`, with norms
+// [query, item]; `gram`: as saccade_triangles makes it, an item's from `triangle` [item] on -> matches [item, query, item]
 extern "C" void saccade_attend(
-    const float* values, const Size* place, const float* gram, const float* columns, const Size* shapes,
-    const float* const* norms, float* const* matches, Size others, Size parts, Size dim, Size count, Size groups,
-    int norm_kind, float slope, float sharpness) {
+    const float* values, const Size* place, const Size* start, const float* gram, const Size* triangle,
+    const float* columns, const Size* shapes, const float* const* norms, float* const* matches, Size others, Size dim,
+    Size count, Size groups, int norm_kind, float slope, float sharpness) {
     const Form form{norm_kind, slope, sharpness};
     const Vectors vectors{values, place, dim};
-    const Size height = up(parts, ROWS), together = std::max<Size>(1, AT_ONCE / parts);
     const Size stride = (count / LANES | 1) * LANES;  // an odd number of vectors: rows fall into all sets of a cache
+    const auto parts = [&](Size other) { return start[other + 1] - start[other]; };
+    Size most = 1;
+    for (Size other = 0; other < others; ++other) most = std::max(most, parts(other));
     static thread_local Array<float> scores;  // stays: to get memory from the system again and again takes time
-    scores.resize(up(together * parts, LOW) * stride + LANES);
+    scores.resize(up(std::max(AT_ONCE, most), LOW) * stride + LANES);
     std::vector<const float*> rows;
-    Array<float> there(parts), scales(parts * LANES), weights(height * COLUMNS * LANES, 0.0f);
-    for (Size first = 0; first < others; first += together) {
-        const Size some = std::min(together, others - first);
-        rows.assign(up(some * parts, LOW), vectors.nothing.data());
-        for (Size row = 0; row < some * parts; ++row) rows[row] = vectors[first * parts + row];
+    Array<float> scales(most * LANES), weights(up(most, ROWS) * COLUMNS * LANES, 0.0f);
+    for (Size first = 0, last = 0; first < others; first = last) {
+        do ++last;
+        while (last < others && start[last + 1] - start[first] <= AT_ONCE);
+        const Size real = start[last] - start[first];
+        rows.assign(up(real, LOW), vectors.nothing.data());
+        for (Size row = 0; row < real; ++row) rows[row] = vectors[start[first] + row];
         multiply(rows, columns, count, dim, scores.data(), stride);
-        for (Size other = first; other < first + some; ++other) {
-            for (Size part = 0; part < parts; ++part) there[part] = place[other * parts + part] < 0 ? 0.0f : 1.0f;
+        for (Size other = first; other < last; ++other)
             for (Size group = 0; group < groups; ++group) {
                 const Size* shape = shapes + 3 * group;
                 const Asking asking{shape[0], shape[1], shape[2], norms[group], matches[group]};
-                attend_item(form, asking, &scores[(other - first) * parts * stride + asking.first],
-                            gram + other * parts * height, there.data(),
-                            asking.match + other * asking.queries * asking.items, scales.data(), weights.data(), parts,
-                            stride);
+                attend_item(form, asking, &scores[(start[other] - start[first]) * stride + asking.first],
+                            gram + triangle[other], asking.match + other * asking.queries * asking.items, scales.data(),
+                            weights.data(), parts(other), stride);
             }
-        }
     }
 }
 
@@ -190,16 +191,20 @@ extern "C" void saccade_columns_of(
     }
 }
 
-// vectors at `place` [other, part] -> the lower triangles of their Gram matrices, all but the diagonal doubled, in [other,
-// part, height] of zeros
+// The lower triangles of the context's Gram matrices, all but the diagonal doubled: of an item [part, height], from
+// `triangle` [item] on in gram, with zeros beyond
 extern "C" void saccade_triangles(
-    const float* values, const Size* place, float* gram, Size others, Size parts, Size dim) {
+    const float* values, const Size* place, const Size* start, float* gram, const Size* triangle, Size others, Size dim) {
     const Vectors vectors{values, place, dim};
-    const Size height = up(parts, ROWS), whole = dim / LANES * LANES;
+    const Size whole = dim / LANES * LANES;
     const int rest = int(dim - whole);
-    std::vector<const float*> rows(up(parts, 4), vectors.nothing.data());
-    for (Size other = 0; other < others; ++other, gram += parts * height) {
-        for (Size part = 0; part < parts; ++part) rows[part] = vectors[other * parts + part];
+    std::vector<const float*> rows;
+    for (Size other = 0; other < others; ++other) {
+        const Size parts = start[other + 1] - start[other], height = up(parts, ROWS);
+        float* result = gram + triangle[other];
+        std::fill_n(result, parts * height, 0.0f);
+        rows.assign(up(parts, 4), vectors.nothing.data());
+        for (Size part = 0; part < parts; ++part) rows[part] = vectors[start[other] + part];
         for (Size top = 0; top < parts; top += 4)
             for (Size beside = 0; beside <= top; beside += 4) {
                 const float *const *left = &rows[top], *const *right = &rows[beside];
@@ -214,7 +219,7 @@ extern "C" void saccade_triangles(
                 if (rest) add([=](const float* row) { return load_some(row + whole, rest); });
                 for (Size r = top; r < std::min(top + 4, parts); ++r)
                     for (Size c = beside; c < std::min(beside + 4, r + 1); ++c)
-                        gram[r * height + c] = sum_of(sum[r - top][c - beside]) * (r == c ? 1.0f : 2.0f);
+                        result[r * height + c] = sum_of(sum[r - top][c - beside]) * (r == c ? 1.0f : 2.0f);
             }
     }
 }

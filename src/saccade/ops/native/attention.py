@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from saccade.ops.cores import on_every_core, ranges
 from saccade.ops.native import native_library
 from saccade.ops.native.panels import place_of, places
 
@@ -22,6 +24,21 @@ if TYPE_CHECKING:
 EPSILON = 1e-8
 SAFE = 30.0  # λ up to which the square of a sum of exp(±λ) is a float32
 NORMS = {"clipped_l2": 2, "l2": 2, "clipped_l1": 1, "l1": 1}
+
+
+class Context(NamedTuple):
+    """What is asked: real vectors of items, and the lower halves of their Gram matrices, as αᵀGα needs them."""
+
+    vectors: Float[Tensor, "any dim"]
+    place: Int[Tensor, " row"]
+    start: Int[Tensor, " other+1"]  # of an item's rows
+    gram: Float[Tensor, " number"]
+    triangle: Int[Tensor, " other+1"]  # where an item's begins
+
+    def places(self, begin: int) -> list[ctypes.c_void_p]:
+        """Of all that the loops read, from one item on."""
+        vectors, gram = places((self.vectors, self.gram))
+        return [vectors, place_of(self.place), place_of(self.start[begin:]), gram, place_of(self.triangle[begin:])]
 
 
 class Columns(NamedTuple):
@@ -50,16 +67,18 @@ class NativeAttention:
         rows = int(self.library.saccade_rows())
         return F.pad(_twice(gram), (0, -gram.shape[-1] % rows)).contiguous()
 
-    def triangles(
-        self, vectors: Float[Tensor, "any dim"], place: Int[Tensor, "other part"]
-    ) -> Float[Tensor, "other part height"]:
-        """The same of vectors at some places, a negative one being padding."""
-        (others, parts), rows = place.shape, int(self.library.saccade_rows())
-        made = vectors.new_zeros(others, parts, -(-parts // rows) * rows)
-        sizes = others, parts, vectors.shape[1]
-        self.library.saccade_triangles(
-            *places([vectors]), place_of(place), *places([made]), *map(ctypes.c_int64, sizes)
-        )
+    def context(self, vectors: Float[Tensor, "other part dim"], mask: Bool[Tensor, "other part"]) -> Context:
+        """What is asked, with the triangles of each item's Gram matrix."""
+        counts, rows = mask.sum(dim=1), int(self.library.saccade_rows())
+        start, triangle = (_starts(sizes) for sizes in (counts, counts * (-(-counts // rows) * rows)))
+        place = mask.flatten().nonzero()[:, 0]
+        made = Context(vectors.flatten(0, 1), place, start, vectors.new_empty(int(triangle[-1])), triangle)
+
+        def fill(some: range) -> None:
+            sizes = len(some), vectors.shape[-1]
+            self.library.saccade_triangles(*made.places(some.start), *map(ctypes.c_int64, sizes))
+
+        on_every_core(partial(fill, some) for some in ranges(len(counts), torch.get_num_threads()))
         return made
 
     def columns(self, vectors: Float[Tensor, "any dim"], place: Int[Tensor, " column"]) -> Columns:
@@ -73,23 +92,21 @@ class NativeAttention:
 
     def match(
         self,
-        vectors: Float[Tensor, "any dim"],
-        place: Int[Tensor, "other part"],
-        triangles: Float[Tensor, "other part height"],
+        asked: Context,
+        begin: int,
         queries: Columns,
         matches: Sequence[Float[Tensor, "other query item"]],
     ) -> None:
-        """Into `matches`, in the order of their columns: R_j of every query, its cosine with what it finds among the
-        vectors at some places."""
-        sizes = *place.shape, vectors.shape[1], len(queries.length), len(matches)
+        """Into `matches`, in the order of their columns: R_j of every query, its cosine with what it finds in each of
+        some items, those from `begin` on."""
+        sizes = len(matches[0]), asked.vectors.shape[1], len(queries.length), len(matches)
         shapes = [match.shape[1:] for match in matches]
         firsts = list(accumulate((shape.numel() for shape in shapes[:-1]), initial=0))
         groups = torch.tensor([(first, *shape) for first, shape in zip(firsts, shapes, strict=True)])
         norms = [queries.length[first:] for first in firsts]
         self.library.saccade_attend(
-            *places([vectors]),
-            place_of(place),
-            *places((triangles, queries.values)),
+            *asked.places(begin),
+            *places([queries.values]),
             place_of(groups),
             *((ctypes.c_void_p * len(each))(*map(Tensor.data_ptr, each)) for each in (norms, matches)),
             *map(ctypes.c_int64, sizes),
@@ -150,6 +167,10 @@ def native_attention(form: AttentionForm, dtype: torch.dtype, work: float) -> Na
         return None
     slope = form.slope if form.normaliser.startswith("clipped") else 1.0
     return NativeAttention(library, NORMS[form.normaliser], slope, form.sharpness)
+
+
+def _starts(sizes: Int[Tensor, " item"]) -> Int[Tensor, " item+1"]:
+    return torch.cat([sizes.new_zeros(1), sizes.cumsum(dim=0)])
 
 
 def _twice(gram: Float[Tensor, "*item part part"]) -> Float[Tensor, "*item part part"]:
