@@ -87,6 +87,16 @@ def test_an_item_with_nothing_in_it_gets_what_the_plain_form_gives(
     torch.testing.assert_close(found, plain, rtol=1e-6, atol=1e-6)
 
 
+def test_a_broken_query_spoils_no_other() -> None:
+    queries, query_mask, context, context_mask = problem()
+    whole = attended_similarity(queries, query_mask, context, context_mask, FORMS[0])
+    queries[4, 0] = torch.nan
+    found = attended_similarity(queries, query_mask, context, context_mask, FORMS[0])
+    others = torch.arange(len(queries)) != 4
+    assert not found[4].isfinite().any()
+    assert torch.equal(found[others], whole[others])
+
+
 def test_cores_share_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairwise_native, "_QUERIES", 40)
     before = torch.get_num_threads()

@@ -5,7 +5,7 @@
 // scores have LANES spare numbers at their end.
 //
 // Vectors are given as all that there are, [any, dim], and the places of those that are meant. A query's place may be
-// negative: padding. The context has none: `start` [item + 1] says where each item's begin among the places.
+// negative: padding. The context has none: `start` [other + 1] says where each item's begin among the places.
 
 #include "attention.h"
 
@@ -105,6 +105,7 @@ static void attend_item(
     const Form& form, const Asking& asking, const float* scores, const float* gram, float* match, float* scales,
     float* weights, Size parts, Size stride) {
     const Size queries = asking.queries, items = asking.items;
+    std::fill(weights + parts * COLUMNS * LANES, weights + up(parts, ROWS) * COLUMNS * LANES, 0.0f);
     for (Size item = 0; item < items; item += LANES) {
         const int some = int(items - item < LANES ? items - item : LANES);
         for (Size part = 0; part < parts; ++part) {
@@ -130,7 +131,7 @@ static void attend_item(
 }
 
 // queries are `columns` as saccade_columns_of makes them, in groups, each {first, queries, items} of `shapes`, with norms
-// [query, item]; `gram`: as saccade_triangles makes it, an item's from `triangle` [item] on -> matches [item, query, item]
+// [query, item]; `gram`: as saccade_triangles makes it, an item's from `triangle` [other] on -> matches [other, query, item]
 extern "C" void saccade_attend(
     const float* values, const Size* place, const Size* start, const float* gram, const Size* triangle,
     const float* columns, const Size* shapes, const float* const* norms, float* const* matches, Size others, Size dim,
@@ -192,7 +193,7 @@ extern "C" void saccade_columns_of(
 }
 
 // The lower triangles of the context's Gram matrices, all but the diagonal doubled: of an item [part, height], from
-// `triangle` [item] on in gram, with zeros beyond
+// `triangle` [other] on in gram, with zeros beyond
 extern "C" void saccade_triangles(
     const float* values, const Size* place, const Size* start, float* gram, const Size* triangle, Size others, Size dim) {
     const Vectors vectors{values, place, dim};
