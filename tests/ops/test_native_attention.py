@@ -67,7 +67,7 @@ def test_equals_the_definition_whatever_the_tiles(form: AttentionForm) -> None:
     for budget in (BUDGET, 5000):
         found = attended_similarity(*problem(), form, budget)
         assert found.dtype == torch.float32
-        torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=3e-6)
+        torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

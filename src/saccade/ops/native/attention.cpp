@@ -9,8 +9,6 @@
 
 #include "attention.h"
 
-#define APART __attribute__((noinline))  // a function of its own has all registers for its sums
-
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int TALL = 9, LOW = 3, BROAD = 3;  // TALL rows times BROAD vectors, so many sums fit the registers
 #else
@@ -162,18 +160,6 @@ extern "C" void saccade_attend(
                             weights.data(), parts(other), stride);
             }
     }
-}
-
-static float dot(const float* one, const float* other, Size dim) {
-    Vec sum[2] = {};
-    Size d = 0;
-    for (; d + 2 * LANES <= dim; d += 2 * LANES)
-        for (int half = 0; half < 2; ++half) sum[half] += load(one + d + half * LANES) * load(other + d + half * LANES);
-    for (; d < dim; d += LANES) {
-        const int some = int(std::min<Size>(LANES, dim - d));
-        sum[0] += load_some(one + d, some) * load_some(other + d, some);
-    }
-    return sum_of(sum[0] + sum[1]);
 }
 
 // vectors at `place` [count], a multiple of LANES -> columns [dim, count] in panels of BROAD, and their lengths

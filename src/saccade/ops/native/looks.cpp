@@ -13,7 +13,7 @@ typedef Vec Several[ROWS];
 
 // x -> 1 / (1 + 2^x), to all digits of a float or to four of them
 template <bool ALL>
-static inline void halve(Several& x) {
+static inline void logistic(Several& x) {
 #if defined(__AVX512DQ__)
     Several rest, sum;
     if (ALL) EACH x[r] = (Vec)_mm512_min_ps((__m512)x[r], _mm512_set1_ps(100.0f));  // Newton's step knows no infinity
@@ -40,8 +40,8 @@ static inline void halve(Several& x) {
 // given are those exponents, of two
 template <bool ALL>
 static inline void blend(Several& gate, Several& candidate, Several& query) {
-    halve<ALL>(gate);
-    halve<ALL>(candidate);
+    logistic<ALL>(gate);
+    logistic<ALL>(candidate);
     EACH candidate[r] = 1.0f - 2.0f * candidate[r];
     EACH query[r] = candidate[r] + gate[r] * (query[r] - candidate[r]);
 }

@@ -24,12 +24,6 @@ static inline void softmax(float* scores, const float* there, Size width, float 
     for (Size place = 0; place < width; place += LANES) store(scores + place, load(scores + place) * share);
 }
 
-static inline float dot(const float* one, const float* other, Size width) {
-    Vec sum = broadcast(0.0f);
-    for (Size place = 0; place < width; place += LANES) sum += load(one + place) * load(other + place);
-    return sum_of(sum);
-}
-
 struct Messages {
     Size rows, dim, items, parts, width;  // rows: a multiple of ROWS; width: parts and padding, a multiple of LANES
     const int32_t* start;                 // [item + 1]: the first row of each item

@@ -8,7 +8,6 @@
 #include "vectors.h"
 
 constexpr int PANEL = COLUMNS * LANES;
-#define APART __attribute__((noinline))  // a function of its own has all registers for its sums
 
 // out = from + left · right, of [ROWS, WIDE * LANES], [ROWS, depth] and [depth, WIDE * LANES]. Rows are so many numbers
 // apart (`_down`), the numbers of a row of `left` are `along` apart.

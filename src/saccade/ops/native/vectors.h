@@ -29,6 +29,8 @@ typedef float Vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias))
 typedef int32_t Int __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int64_t Size;
 
+#define APART __attribute__((noinline))  // a function of its own has all registers for its sums
+
 static inline Vec load(const float* place) { return *reinterpret_cast<const Vec*>(place); }
 static inline void store(float* place, Vec value) { *reinterpret_cast<Vec*>(place) = value; }
 static inline Vec broadcast(float value) { return Vec{} + value; }
@@ -83,6 +85,18 @@ static inline float largest_of(Vec value) {
     float largest = value[0];
     for (int lane = 1; lane < LANES; ++lane) largest = std::max(largest, value[lane]);
     return largest;
+}
+
+static inline float dot(const float* one, const float* other, Size count) {
+    Vec sum[2] = {};
+    Size d = 0;
+    for (; d + 2 * LANES <= count; d += 2 * LANES)
+        for (int half = 0; half < 2; ++half) sum[half] += load(one + d + half * LANES) * load(other + d + half * LANES);
+    for (; d < count; d += LANES) {
+        const int some = int(std::min<Size>(LANES, count - d));
+        sum[0] += load_some(one + d, some) * load_some(other + d, some);
+    }
+    return sum_of(sum[0] + sum[1]);
 }
 
 // e^x for |x| < 87: 2^n times a polynomial of the rest, which is within half a factor of two. Relative error < 1e-7.
