@@ -47,7 +47,7 @@ against two things measured beside it, each by the best of its times (rows of pa
 *Memory* is the peak on top of the inputs. Pictures have 36 regions, captions 8 to 18 words.
 
 On a CPU with a C++ compiler, SCAN's and GSMN's scores and all that follows them, and all of IMRAM and CAMP that differs
-for every pair, run in loops of our own (`src/saccade/ops/native`). *Bytes*: the products of vectors that differ for every
+for every pair, run in loops of our own (`src/saccade/ops/native`). *Bytes*: products of vectors that differ for every
 pair are taken in 8-bit integers, scores in 16-bit ones (`byte_products`), on processors with AVX-512 VNNI. The loops
 are compiled once, in some seconds, and kept in Saccade's cache: here before anything is timed, elsewhere for the first
 table that takes a core two seconds or more. `SACCADE_NATIVE=1` compiles them for any table, `SACCADE_NATIVE=0` leaves
