@@ -25,13 +25,13 @@ demo: $(INSTALLED)  ## see the idea work: make a world, train SCAN on it, search
 	@echo "── open demo/report.html in a browser"
 
 demo-photos: $(INSTALLED)  ## look at photographs: regions found and named, a sentence explained (half a minute)
-	@$(call say,demo-photos: photos/*.jpg → the bottom-up eye → demo-photos/all.png); \
-	$(BIN)/saccade see photos/*.jpg --eye bottomup --out demo-photos/all.png; $(took)
+	@$(call say,demo-photos: photos/*.jpg → the bottom-up extractor → demo-photos/all.png); \
+	$(BIN)/saccade detect photos/*.jpg --extractor bottomup --out demo-photos/all.png; $(took)
 	@$(call say,one of them larger: demo-photos/one.png); \
-	$(BIN)/saccade see photos/000000433998.jpg --eye bottomup --out demo-photos/one.png; $(took)
+	$(BIN)/saccade detect photos/000000433998.jpg --extractor bottomup --out demo-photos/one.png; $(took)
 	@$(call say,why does a sentence fit? demo-photos/why.png); \
 	$(BIN)/saccade explain photos/000000214753.jpg "two people ride horses on the beach" --out demo-photos/why.png; $(took)
-	@echo "── open the three pictures in demo-photos/; then your own: $(BIN)/saccade see YOUR.jpg"
+	@echo "── open the three pictures in demo-photos/; then your own: $(BIN)/saccade detect YOUR.jpg"
 
 test: lint  ## check style and types, then run the tests (about five minutes)
 	@$(call say,pytest on two cores); OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations 5; $(took)

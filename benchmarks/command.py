@@ -13,8 +13,8 @@ from benchmarks import timing, wording
 from benchmarks.bench import Bench, Subject, measure
 from benchmarks.report import FOLDER, PAGE, write_page
 from benchmarks.rows import Result, Results
+from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
-from saccade.errors import SaccadeError
 
 
 def main(

@@ -19,17 +19,15 @@ from torch import Tensor
 
 from benchmarks.bench import Bench, Case
 from benchmarks.rows import Row, Target
-from saccade.data.extraction import extract
-from saccade.data.store import StoreWriter
-from saccade.vision.anchors import decode
-from saccade.vision.bottomup import FLOOR, BottomUpEye, load_bottomup
-from saccade.vision.bottomup_network import refine
+from saccade.data.store.arrow import StoreWriter
+from saccade.features.extraction import extract
 from saccade.vision.boxes import clip, iou, nms, valid
+from saccade.vision.detectors.bottomup import FLOOR, BottomUpExtractor, load_bottomup, refine
+from saccade.vision.detectors.rpn import SMALLEST, decode
+from saccade.vision.detectors.selection import class_confidence, select
+from saccade.vision.nms import greedily_one_by_one
 from saccade.vision.pictures import find_pictures, open_picture
 from saccade.vision.roi import centre_points, sample, sample_grid
-from saccade.vision.rpn import SMALLEST
-from saccade.vision.selection import class_confidence, select
-from saccade.vision.suppression import greedily_one_by_one
 
 PHOTOS = Path(__file__).parents[1] / "photos"
 LOOP = 3  # pictures for the loops
@@ -125,17 +123,17 @@ def reading(bench: Bench, images: int) -> Row:
 
 @torch.inference_mode()
 def detector(bench: Bench, images: int) -> Row:
-    eye = load_bottomup()
-    eye.to(bench.device)
-    pictures = shifted_photos(eye, images)
+    extractor = load_bottomup()
+    extractor.to(bench.device)
+    pictures = shifted_photos(extractor, images)
     some = min(LOOP, images)
 
     def one_by_one() -> list[tuple[Tensor, Tensor]]:
-        return [regions_of_one(eye, torch.from_numpy(one[None]).to(eye.device)) for one in pictures[:some]]
+        return [regions_of_one(extractor, torch.from_numpy(one[None]).to(extractor.device)) for one in pictures[:some]]
 
-    spent = bench.best_of({"ours": lambda: eye.see(pictures), "loop": one_by_one}, runs=2)
+    spent = bench.best_of({"ours": lambda: extractor.extract(pictures), "loop": one_by_one}, runs=2)
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # a batch would round otherwise
-        seen, wanted = eye.see(pictures[:some]), one_by_one()
+        seen, wanted = extractor.extract(pictures[:some]), one_by_one()
     differ, off = 0, torch.zeros(())
     for i, (boxes, vectors) in enumerate(wanted):
         found = seen.select([i])
@@ -144,7 +142,7 @@ def detector(bench: Bench, images: int) -> Row:
         off = torch.maximum(off, (found.features[found.mask] - vectors.cpu()).abs().max()) if same else off
     return Row(
         name="",
-        shape=f"{images:,} pictures of {eye.config.size} × {eye.config.size}, {len(eye.config.classes)} classes",
+        shape=f"{images:,} pictures of {extractor.config.size} × {extractor.config.size}, {len(extractor.config.classes)} classes",
         seconds=spent["ours"],
         official_seconds=spent["loop"] * images / some,
         figures={
@@ -159,21 +157,24 @@ def detector(bench: Bench, images: int) -> Row:
 
 def files(bench: Bench, images: int) -> Row:
     """Decoding and writing included. The loop opens, sees and keeps one file after the other, without its walks."""
-    eye = load_bottomup()
-    eye.to(bench.device)
+    extractor = load_bottomup()
+    extractor.to(bench.device)
     paths = find_pictures(PHOTOS)
     listed = [(f"{i}.jpg", paths[i % len(paths)]) for i in range(images)]
     some = min(4 * LOOP, images)
 
     def ours() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            extract(listed, eye, Path(folder) / "store")
+            extract(listed, extractor, Path(folder) / "store")
 
     def one_by_one() -> None:
-        with tempfile.TemporaryDirectory() as folder, StoreWriter(Path(folder) / "store", eye.dim, "float16") as writer:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            StoreWriter(Path(folder) / "store", extractor.dim, "float16") as writer,
+        ):
             for id, path in listed[:some]:
                 image = open_picture(path)
-                seen = eye.see([image])
+                seen = extractor.extract([image])
                 writer.append(id, seen.features[0].numpy(), seen.boxes[0].numpy(), *image.size)
 
     spent = bench.best_of({"ours": ours, "loop": one_by_one}, runs=2)
@@ -198,9 +199,9 @@ def crowd(images: int, boxes: int, device: str) -> tuple[Tensor, Tensor]:
     return places.to(device), torch.rand(images, boxes, generator=generator).to(device)
 
 
-def shifted_photos(eye: BottomUpEye, count: int) -> list[np.ndarray]:
-    """Ready for the eye: the photos of the repository over and over, each time moved a little farther."""
-    photos = [eye.prepare(path) for path in find_pictures(PHOTOS)]
+def shifted_photos(extractor: BottomUpExtractor, count: int) -> list[np.ndarray]:
+    """Ready for the extractor: the photos of the repository over and over, each time moved a little farther."""
+    photos = [extractor.prepare(path) for path in find_pictures(PHOTOS)]
     return [np.roll(photos[i % len(photos)], 13 * (i // len(photos)), axis=1) for i in range(count)]
 
 
@@ -213,9 +214,9 @@ def worth_one_by_one(boxes: Tensor, chances: Tensor, overlap: float = 0.3) -> Te
     return worth
 
 
-def regions_of_one(eye: BottomUpEye, pixels: Tensor) -> tuple[Tensor, Tensor]:
+def regions_of_one(extractor: BottomUpExtractor, pixels: Tensor) -> tuple[Tensor, Tensor]:
     """Boxes and vectors of one picture: what `see` gives, by the published steps."""
-    c, network = eye.config, eye.network
+    c, network = extractor.config, extractor.network
     maps = network.maps(pixels)
     said = network.rpn(maps.joined)
     logits, place = said.logits[0].topk(min(c.candidates, said.logits.shape[1]))

@@ -9,8 +9,8 @@ from pathlib import Path
 from benchmarks import wording
 from benchmarks.plots import draw_growth, draw_ladder
 from benchmarks.rows import Growth, Result, Results, Row
-from saccade.errors import SaccadeError
-from saccade.files import write_text
+from saccade.core.errors import SaccadeError
+from saccade.core.files import write_text
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 FOLDER = PAGE.with_suffix("")  # of the results and the plots

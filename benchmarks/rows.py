@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from saccade.errors import SaccadeError
-from saccade.files import read_json, write_json
+from saccade.core.errors import SaccadeError
+from saccade.core.files import read_json, write_json
 
 Floor = Literal["", "GEMM", "read once"]
 

@@ -156,7 +156,7 @@ def recalls(bench: Bench, direction: str, compare: Compare) -> Row:
 def recalls_on_photos(bench: Bench, source: DataConfig, name: str, compare: Compare) -> Row:
     """A dev split, seen and read by a trained model."""
     model = load_model(name, Matcher).to(bench.device).eval()
-    data = SplitForModels(source, "dev").seen_by(model, name)
+    data = SplitForModels(source, "dev").regions_for(model, name)
     images, texts = encode_all_images(model, data), encode_all_texts(model, data.texts)
     given = Problem(images, texts, texts.mask.sum(dim=1).tolist(), torch.from_numpy(data.image_of_text))
     return compare(given, model, f"{name}, dev split")

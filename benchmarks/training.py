@@ -159,7 +159,7 @@ def caption_step(bench: Bench, name: str, batch: int, mixed: bool, way: str) -> 
     def loss(model: Captioner, batch: PairBatch) -> Tensor:
         texts = batch.texts
         with torch.autocast(bench.device, torch.bfloat16, enabled=mixed):
-            told = model.tell(model.start_lesson(model.see(batch.images), texts, batch.owner), texts.tokens[:, :-1])
+            told = model.tell(model.start_lesson(model.extract(batch.images), texts, batch.owner), texts.tokens[:, :-1])
             wanted = texts.mask[:, 1:]
             return told.missed(texts.tokens[:, 1:], wanted).sum() / wanted.sum()
 
@@ -203,7 +203,7 @@ def idle(bench: Bench, step: Run, wall: float, steps: int = 5) -> dict[str, floa
 
 
 def examples(bench: Bench, count: int) -> PairBatch:
-    """Pictures as an eye would see them, and for each a caption of random words."""
+    """Pictures as an extractor would see them, and for each a caption of random words."""
     draw = torch.Generator().manual_seed(0)
     mask = torch.ones(count, 36, dtype=torch.bool)
     features = torch.randn(count, 36, bench.size(REGION_DIM, 32), generator=draw).relu()

@@ -5,7 +5,7 @@
     python recipes/bottomup.py --data coco --root data/coco --split train2017 --test-split val2017 --out runs/coco
 
 All pictures are decoded once and stay on the device as bytes; they are mirrored, cropped and recoloured there. It
-writes bottomup_DATA.safetensors and bottomup_DATA.json (config, names, figures, the command), which the eye
+writes bottomup_DATA.safetensors and bottomup_DATA.json (config, names, figures, the command), which the extractor
 `bottomup:FOLDER` opens.
 """
 
@@ -29,15 +29,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from saccade.cli.device import Device
-from saccade.errors import SaccadeError, did_you_mean
-from saccade.vision.backbones import load_backbone
-from saccade.vision.bottomup import BottomUpEye
-from saccade.vision.bottomup_config import BottomUpConfig
-from saccade.vision.bottomup_network import BottomUpNetwork
-from saccade.vision.bottomup_training import detector_loss
-from saccade.vision.boxed_pictures import BoxedPictures, NamedBoxes, label_names, load_boxed_pictures
-from saccade.vision.detection_metrics import detector_figures
-from saccade.weights_file import Form
+from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.weights import Form
+from saccade.metrics.detection import detector_figures
+from saccade.vision.backbones.base import load_backbone
+from saccade.vision.detectors.bottomup import BottomUpConfig, BottomUpExtractor, BottomUpNetwork
+from saccade.vision.detectors.training import BoxedPictures, NamedBoxes, detector_loss, label_names, load_boxed_pictures
 from saccade.world import Split, WorldConfig, make_world
 
 console = Console()
@@ -83,14 +80,14 @@ def boxed_pictures(data: str, root: Path | None, split: str, world: tuple[int, i
     if root is None:
         raise SaccadeError(f"--data {data} needs --root, the folder it is in")
     if data == "flickr8k":
-        from saccade.data.entities import boxed_entities
+        from saccade.data.datasets.entities import boxed_entities
 
         return boxed_entities(root, split)
     if data == "coco":
-        from saccade.data.coco import boxed_coco
+        from saccade.data.datasets.coco import boxed_coco
 
         return boxed_coco(root, split)
-    from saccade.data.visual_genome import boxed_visual_genome
+    from saccade.data.datasets.visual_genome import boxed_visual_genome
 
     return boxed_visual_genome(root, split)
 
@@ -244,8 +241,8 @@ def main(
     network = BottomUpNetwork(config, body)
     history = teach(network, train, epochs, batch_size, rate, backbone_rate, device)
     taught = time.perf_counter()
-    eye = BottomUpEye(network, f"bottomup:{out}")
-    figures = detector_figures(eye, test)
+    extractor = BottomUpExtractor(network, f"bottomup:{out}")
+    figures = detector_figures(extractor, test)
     ended = time.perf_counter()
     facts: dict[str, object] = {
         "data": data,
@@ -262,7 +259,7 @@ def main(
         "torch": torch.__version__,
         "command": f"python {shlex.join(sys.argv)}",
     }
-    eye.save(out, facts, stem=f"bottomup_{data.replace('-', '_')}", form=form)
+    extractor.save(out, facts, stem=f"bottomup_{data.replace('-', '_')}", form=form)
     table = Table("figure", test_split, title="the detector on pictures it has not been taught with")
     for name, value in figures.items():
         table.add_row(name, f"{value:.3f}")

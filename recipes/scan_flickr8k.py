@@ -16,13 +16,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from saccade.core.files import write_text
+from saccade.core.weights import write_weights
 from saccade.data import DataConfig, open_split
-from saccade.files import write_text
 from saccade.metrics import recall
 from saccade.models import Matcher, load_model
 from saccade.tasks import similarity_table
 from saccade.training.run import run_config, train_run
-from saccade.weights_file import write_weights
 
 SETTINGS = ["data=flickr8k", "dim=512"]
 FIGURES = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
@@ -31,8 +31,8 @@ console = Console()
 
 def measured(folder: Path, root: Path, device: str) -> dict[str, float]:
     model = load_model(folder, Matcher).to(device)
-    assert model.sight is not None
-    data = open_split(DataConfig("flickr8k", root), "dev", model.sight.size)
+    assert model.backbone is not None
+    data = open_split(DataConfig("flickr8k", root), "dev", model.backbone.size)
     return recall(similarity_table(model, data), data.image_of_text)
 
 
@@ -41,7 +41,7 @@ def card(own: str, rows: dict[str, dict[str, float]], command: str) -> str:
     return f"""{own}
 ## What it can do
 
-Trained on Flickr8k's train and extra splits (6,091 photos, five English captions each) by `{command}`, its eye
+Trained on Flickr8k's train and extra splits (6,091 photos, five English captions each) by `{command}`, its extractor
 (EfficientNet-Lite0) along with it. It knows what those captions speak of: people, dogs, sports, streets, water. The
 photos were given for research; mind that if you use the model for anything else.
 

@@ -11,7 +11,7 @@ import time
 
 import torch
 
-from saccade.vision.backbones import load_backbone
+from saccade.vision.backbones.base import load_backbone
 
 
 def seconds(backbone: torch.nn.Module, pictures: torch.Tensor) -> float:

@@ -17,9 +17,9 @@ from PIL import Image
 
 from saccade.api import PictureCaptioner, load
 from saccade.api.captioning import DECODING
-from saccade.config import override
-from saccade.errors import SaccadeError
-from saccade.explain.drawing import save_drawing
+from saccade.core.config import override
+from saccade.core.errors import SaccadeError
+from saccade.explain.draw.marks import save_drawing
 from saccade.vision.pictures import Picture
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import typer.main
 
 from saccade.cli import app
-from saccade.files import write_text
+from saccade.core.files import write_text
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 HEAD = """# Command line

@@ -16,8 +16,8 @@ import numpy as np
 from PIL import Image
 
 from saccade.api import load
-from saccade.errors import SaccadeError
-from saccade.explain.drawing import save_drawing
+from saccade.core.errors import SaccadeError
+from saccade.explain.draw.marks import save_drawing
 from saccade.vision.pictures import Picture
 from saccade.world import WorldConfig, make_world
 

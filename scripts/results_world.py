@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from saccade.core.files import write_json, write_text
 from saccade.data import open_split
-from saccade.files import write_json, write_text
 from saccade.metrics import chance, mean_and_spread, recall
 from saccade.models import Matcher, load_model
 from saccade.tasks import similarity_table

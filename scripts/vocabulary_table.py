@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from saccade.data.flickr8k import open_flickr8k
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.data.datasets.flickr8k import open_flickr8k
 from saccade.language import Vocabulary, load_vectors, tokenise
 from saccade.language.vocabulary import SPECIAL
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from saccade.ahead import ahead
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.core.threads import ahead
 
 
 @pytest.mark.parametrize(("workers", "most"), [(0, 0), (1, 1), (1, 3), (1, 50), (3, 4)])

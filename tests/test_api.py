@@ -11,7 +11,7 @@ from PIL import Image
 
 import saccade
 from saccade.batch import RegionBatch
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models import Scan, ScanConfig
 from saccade.world import WorldConfig, make_world
@@ -42,7 +42,7 @@ def test_scores_are_the_same_from_paths_arrays_and_regions(folder: Path, picture
     assert scores.shape == (3, 2)
     arrays = [np.asarray(Image.open(p)) for p in pictures]
     np.testing.assert_allclose(model.score(arrays, texts), scores, atol=1e-6)
-    np.testing.assert_allclose(model.score(model.see(pictures), texts), scores, atol=1e-6)
+    np.testing.assert_allclose(model.score(model.extract(pictures), texts), scores, atol=1e-6)
     np.testing.assert_allclose(model.score(pictures[1], texts[0]), scores[1:2, :1], atol=1e-5)
 
 

@@ -12,8 +12,8 @@ from PIL import Image
 import saccade
 from saccade.api import PictureCaptioner, PictureMatcher, load
 from saccade.batch import RegionBatch
+from saccade.core.errors import SaccadeError
 from saccade.decoding import DecodingConfig, decode
-from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models import Adaptive, AdaptiveConfig, Scan, ScanConfig, UpDown, UpDownConfig
 
@@ -38,7 +38,7 @@ def adaptive(vocabulary: Vocabulary, tmp_path: Path) -> PictureCaptioner:
 
 @pytest.fixture
 def updown(vocabulary: Vocabulary, tmp_path: Path) -> PictureCaptioner:
-    """One that looks at pictures with the world's eye."""
+    """One that looks at pictures with the world's extractor."""
     model = UpDown(UpDownConfig(256, 8, 16, 6), vocabulary, "world")
     noisy(model)
     model.save_pretrained(tmp_path / "updown")
@@ -99,7 +99,7 @@ def test_the_same_from_paths_arrays_and_regions(
         Image.fromarray(picture).save(path)
     wanted = [said.text for said in updown.caption(pictures)]
     assert [said.text for said in updown.caption(paths)] == wanted
-    assert [said.text for said in updown.caption(updown.see(pictures))] == wanted
+    assert [said.text for said in updown.caption(updown.extract(pictures))] == wanted
     assert [said.text for said in updown.caption(paths[1])] == wanted[1:2]
     assert updown.caption([]) == []
 

@@ -20,8 +20,8 @@ from benchmarks.report import write_page
 from benchmarks.rows import Growth, Results, Row, Target
 from benchmarks.scan import official, plainly
 from saccade.data import DataConfig
-from saccade.data.captions import CAPTIONS, Caption, write_captions
-from saccade.data.store import StoreWriter
+from saccade.data.store.arrow import StoreWriter
+from saccade.data.text.captions import CAPTIONS, Caption, write_captions
 from toy_runs import DIM, IMAGES, SENTENCES, make_features, make_run
 
 QUICK = Bench("cpu", quick=True)

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pytest
 
-from saccade.config import from_dict, load_yaml, override, save_yaml, to_dict, update
-from saccade.errors import SaccadeError
+from saccade.core.config import from_dict, load_yaml, override, save_yaml, to_dict, update
+from saccade.core.errors import SaccadeError
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from saccade.errors import SaccadeError
-from saccade.files import (
+from saccade.core.errors import SaccadeError
+from saccade.core.files import (
     atomic_file,
     atomic_folder,
     cache_folder,
@@ -101,7 +101,7 @@ def test_a_process_killed_while_writing_leaves_the_old_file(tmp_path: Path) -> N
     path = tmp_path / "weights"
     write_text(path, "old")
     program = (
-        "import sys, time\nfrom saccade.files import atomic_file\n"
+        "import sys, time\nfrom saccade.core.files import atomic_file\n"
         "with atomic_file(sys.argv[1]) as temporary:\n"
         "    temporary.write_text('half'); print('ready', flush=True); time.sleep(60)\n"
     )

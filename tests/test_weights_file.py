@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from saccade.errors import SaccadeError
-from saccade.weights_file import read_weights, write_weights
+from saccade.core.errors import SaccadeError
+from saccade.core.weights import read_weights, write_weights
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from saccade.cli import main
-from saccade.config import save_yaml
+from saccade.core.config import save_yaml
 from saccade.language import Vocabulary
 from saccade.models import entry
 from saccade.training.run import run_config

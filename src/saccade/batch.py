@@ -113,7 +113,7 @@ class RegionBatch(Batch):
     mask: Bool[Tensor, "image region"]
     boxes: Float[Tensor, "image region 4"]  # x1, y1, x2, y2 in 0..1
     ids: tuple[str, ...] = ()
-    scores: Float[Tensor, "image region"] | None = None  # how sure the eye was of each region
+    scores: Float[Tensor, "image region"] | None = None  # how sure the extractor was of each region
     graph: SceneGraphBatch | None = None  # what is known of how the regions stand to each other
 
     def pad(self, count: int) -> RegionBatch:
@@ -159,7 +159,7 @@ class RegionBatch(Batch):
 
 @dataclass(frozen=True)
 class PictureBatch(Batch):
-    """Pictures as pixels, for models that train their own eye."""
+    """Pictures as pixels, for models that train their own extractor."""
 
     pixels: UInt8[Tensor, "image height width 3"]
     ids: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from toy_claims import caption_claim, claim_values, toy_claim
 
 from saccade.claims import Request, claim_names, footings, load_claim, plan
 from saccade.claims.claim import read_claim
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.training.run import run_config
 
 
@@ -75,7 +75,7 @@ def test_a_variant_takes_the_system_of_its_claim_unless_it_names_one() -> None:
             "a plain figure, so it has neither",
         ),
         ({"variants": {"attention": {"figure": 1}, "Sum-Max": {"figure": 0}}}, "one of them trained"),
-        ({"variants": {"attention": {}, "Sum-Max": {"settings_on": {"world": ["eye"]}}}}, "settings_on.world"),
+        ({"variants": {"attention": {}, "Sum-Max": {"settings_on": {"world": ["extractor"]}}}}, "settings_on.world"),
         ({"variants": {"attention": {}, "Sum-Max": {"system": "updown"}}}, "updown is measured by other figures than"),
         ({"system": "scna"}, 'no model "scna"; did you mean "scan"'),
         ({"metric": "cider_d"}, 'no metric "cider_d"'),
@@ -106,10 +106,10 @@ def test_a_task_has_its_own_metrics() -> None:
 
 
 def test_settings_may_belong_to_one_data_set() -> None:
-    variants = {"a": {}, "b": {"settings_on": {"flickr8k": ["eye=grid"], "world": ["eye=grid:world/7"]}}}
+    variants = {"a": {}, "b": {"settings_on": {"flickr8k": ["extractor=grid"], "world": ["extractor=grid:world/7"]}}}
     claim = caption_claim(variants=variants, expect=["a > b"], data={"world": {}, "flickr8k": {}})
-    eyes = [run.config.data.eye for run in plan([claim], Request(("world", "flickr8k"), seeds=1))]
-    assert eyes == ["grid", "grid:world/7", "bottomup@36", "grid"]
+    extractors = [run.config.data.extractor for run in plan([claim], Request(("world", "flickr8k"), seeds=1))]
+    assert extractors == ["grid", "grid:world/7", "bottomup@36", "grid"]
 
 
 def test_what_is_missing_is_named() -> None:

@@ -12,8 +12,8 @@ from toy_claims import caption_claim, finish, owners, toy_claim, toy_table
 from saccade.claims import Request, gather, plan, write_index, write_report
 from saccade.claims.measure import FAILURE, is_finished
 from saccade.claims.recalls import Recalls, load_table
-from saccade.errors import SaccadeError
-from saccade.files import read_json, write_json
+from saccade.core.errors import SaccadeError
+from saccade.core.files import read_json, write_json
 from saccade.metrics import recall
 from saccade.tasks import ensemble_of
 

@@ -20,10 +20,10 @@ from saccade.claims.dense_captions import DensePrecision
 from saccade.claims.measure import load_measured, save_measured
 from saccade.claims.sentinel import function_words, sentinel_shares, things
 from saccade.claims.yardsticks import YARDSTICKS
+from saccade.core.files import read_json
+from saccade.data.datasets.region_phrases import PhrasedBoxes, PhrasedPictures
 from saccade.data.records import CaptionedImages
-from saccade.data.region_phrases import PhrasedBoxes, PhrasedPictures
 from saccade.decoding import DecodingConfig
-from saccade.files import read_json
 from saccade.language import Vocabulary, load_parser
 from saccade.models import Captioner, DenseCap, DenseCapConfig, entries, entry
 from saccade.tasks import TASKS, CaptioningConfig, DenseCaptioningConfig
@@ -59,7 +59,7 @@ def data(toy_images: RegionBatch) -> CaptionedImages:
 
 
 def measured(model: Captioner, data: CaptionedImages, folder: Path) -> Any:
-    split_of = cast(Any, lambda config, split: SimpleNamespace(seen_by=lambda model, name: data))
+    split_of = cast(Any, lambda config, split: SimpleNamespace(regions_for=lambda model, name: data))
     task = CaptioningConfig(longest=6, decoding=DecodingConfig(longest=5))
     config = cast(Any, SimpleNamespace(data=None, task=task))
     kept = CaptionScores().measure(model, config, "test", split_of, folder, False)

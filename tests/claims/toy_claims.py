@@ -14,7 +14,7 @@ from saccade.claims.measure import save_measured
 from saccade.claims.plan import Run
 from saccade.claims.recalls import QueryRanks, query_ranks, save_table
 from saccade.claims.scores import Arrays
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 IMAGES, EACH = 40, 3
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-import saccade.files
+import saccade.core.files
 from saccade.cli import main
 from saccade.language import Vocabulary
 from saccade.models import Scan, ScanConfig, Vse, VseConfig
@@ -162,7 +162,7 @@ def broken_config_json(place: Place) -> list[str]:
 
 
 @case("features whose maker is not known")
-def model_without_an_eye(place: Place) -> list[str]:
+def model_without_an_extractor(place: Place) -> list[str]:
     shutil.rmtree(place.model)
     Scan(ScanConfig(256, 4, 8), Vocabulary(WORDS)).save_pretrained(place.model)
     return place.explain()
@@ -435,7 +435,7 @@ def test_a_full_disk(
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(saccade.files.os, "fsync", full)
+    monkeypatch.setattr(saccade.core.files.os, "fsync", full)
     assert run(words) == 2
     assert capsys.readouterr().err.strip().splitlines()[-1].startswith("error: the disk is full")
     assert {f for f in files(place.folder) - before if not f.startswith("run")} == set()

@@ -13,9 +13,9 @@ from PIL import Image
 from saccade.api import PictureCaptioner, load
 from saccade.cli.captioned import coco_id
 from saccade.cli.decoding_options import How, LengthPenalty, chosen_decoding
+from saccade.core.errors import SaccadeError
 from saccade.data import FeatureStore, StoreWriter
 from saccade.decoding import DecodingConfig
-from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models import Adaptive, AdaptiveConfig, Scan, ScanConfig
 from toy_runs import saccade_command
@@ -23,7 +23,7 @@ from toy_runs import saccade_command
 
 @pytest.fixture
 def place(vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a captioner that knows the world's eye, three photos and a store of what it saw of them."""
+    """A folder with a captioner that knows the world's extractor, three photos and a store of what it saw of them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     model = Adaptive(AdaptiveConfig(256, 8, 16, 6), vocabulary, "world")
@@ -89,7 +89,7 @@ def test_samples_are_several_and_the_same_for_the_same_seed(place: Path) -> None
 
 def test_a_store_says_what_its_photos_say(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [place / "photos" / name for name in NAMES]
-    seen = captioner().see(paths)
+    seen = captioner().extract(paths)
     with StoreWriter(Path("store"), 256, "float32", "world") as writer:
         for row, name in enumerate(NAMES):
             real = seen.mask[row]

@@ -1,4 +1,4 @@
-"""The demo from end to end, on a small world whose regions are the truth (no eye), so that it takes seconds."""
+"""The demo from end to end, on a small world whose regions are the truth (no extractor), so that it takes seconds."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import saccade.training.run
 import saccade.world
 from saccade.batch import RegionBatch
 from saccade.cli.demo import demo, make_room
+from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages, DataConfig
-from saccade.errors import SaccadeError
 from saccade.world import Split, WorldConfig, make_world
 
 QUICK = ["dim=32", "word_dim=16", "epochs=1", "batch_size=32", "min_count=1"]

@@ -20,17 +20,17 @@ Saccade = Callable[..., tuple[int, str, str]]
 
 DIES_AT_THE_THIRD_BATCH = """
 import itertools, os, signal, sys
-import saccade.data.extraction
+import saccade.features.extraction
 from saccade.cli import main
-from saccade.vision.world_eye import WorldEye
+from saccade.vision.detectors.world import WorldExtractor
 
-saccade.data.extraction.REST = saccade.data.extraction.PATIENCE = 0  # write after every batch
-see, calls = WorldEye.see, itertools.count(1)
+saccade.features.extraction.REST = saccade.features.extraction.PATIENCE = 0  # write after every batch
+see, calls = WorldExtractor.see, itertools.count(1)
 def die_later(*words, **options):
     if next(calls) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return see(*words, **options)
-WorldEye.see = die_later
+WorldExtractor.see = die_later
 main()
 """
 
@@ -74,7 +74,7 @@ def test_photos_become_a_store_that_a_model_can_be_trained_on(tmp_path: Path, ph
     assert "pictures a second), 1 broken (listed in " in out
     assert "03.jpg is not a picture" in out
     data = open_split(DataConfig("store", store), "train")
-    assert (len(data.images), len(data.texts), data.eye) == (5, 5, "world")
+    assert (len(data.images), len(data.texts), data.extractor) == (5, 5, "world")
     assert FeatureStore.open(store).get(0).width == 50
     assert saccade("data", "check", store)[0] == 0
     before = contents(store)
@@ -106,7 +106,7 @@ def test_killed_and_given_again_the_command_ends_with_the_same_bytes(
 def test_own_boxes(tmp_path: Path, photos: Path, saccade: Saccade) -> None:
     boxes = tmp_path / "boxes.json"
     boxes.write_text(json.dumps({f"{n:02d}.jpg": [[0, 0, 25, 20], [10, 10, 50 + n, 40]] for n in range(11)}))
-    code, out, _ = saccade("extract", photos, "-o", tmp_path / "s", "--regions", boxes, "--eye", "world")
+    code, out, _ = saccade("extract", photos, "-o", tmp_path / "s", "--regions", boxes, "--extractor", "world")
     assert (code, "1 broken" in out, "11.jpg has no boxes" in out) == (0, True, True)
     picture = FeatureStore.open(tmp_path / "s").get(10)
     np.testing.assert_allclose(picture.boxes, [[0, 0, 25 / 60, 0.5], [10 / 60, 0.25, 1, 1]], atol=1e-6)
@@ -123,8 +123,8 @@ def test_originals_may_have_been_larger(tmp_path: Path, photos: Path, saccade: S
     ("words", "sentence"),
     [
         (["nowhere"], "nowhere does not exist"),
-        (["photos", "--regions", "wrold"], 'there is no eye "wrold"; did you mean "world"?'),
-        (["photos", "--regions", "world", "--eye", "grid"], "--eye grid goes with a file of boxes"),
+        (["photos", "--regions", "wrold"], 'there is no extractor "wrold"; did you mean "world"?'),
+        (["photos", "--regions", "world", "--extractor", "grid"], "--extractor grid goes with a file of boxes"),
         (["photos", "--regions", "boxes.json"], "boxes.json does not exist"),
         (["photos", "--regions", "world", "--captions", "none.jsonl"], "none.jsonl does not exist"),
         (["photos", "--regions", "world", "--device", "cdua"], 'no device "cdua"'),

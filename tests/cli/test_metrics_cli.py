@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from saccade.cli import app
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 REFERENCES = {
     "images": [{"id": n, "file_name": f"{n}.jpg"} for n in (1, 2, 3)],

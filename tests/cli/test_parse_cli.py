@@ -10,7 +10,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from saccade.cli import app
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import load_parser
 
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from saccade.cli.side_by_side import Job, steps_done, train_side_by_side
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.training.run import run_config
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 from PIL import Image
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 SENTENCES = (
     "A small dog chases a red ball .",

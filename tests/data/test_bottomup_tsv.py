@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from toy_pictures import make_pictures
 
-from saccade.data.bottomup_tsv import BottomUpTsv, TsvRow, parse_line, write_tsv
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.data.formats.tsv import BottomUpTsv, TsvRow, parse_line, write_tsv
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "bottomup"
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.data.box_files import GivenBoxes, read_boxes
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.data.text.boxes import GivenBoxes, read_boxes
 
 
 def write(path: Path, value: Any) -> Path:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from photo_samples import COCO_LINE
 
+from saccade.core.errors import SaccadeError
 from saccade.data import Caption, write_captions
-from saccade.data.caption_files import captions_of
-from saccade.data.karpathy import KarpathyImage, Sentence, write_karpathy
-from saccade.errors import SaccadeError
+from saccade.data.datasets.karpathy import KarpathyImage, Sentence, write_karpathy
+from saccade.data.formats.captions import captions_of
 
 IDS = ["holiday/a.jpg", "b.jpg"]
 

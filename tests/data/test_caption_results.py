@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from saccade.data.caption_results import pair_captions, read_caption_results
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.data.text.results import pair_captions, read_caption_results
 
 COCO = {
     "info": {"year": 2014},

@@ -25,12 +25,11 @@ from photo_samples import (
     write_value,
 )
 
-import saccade.data.json_items
-from saccade.data.coco import boxed_coco, open_coco
-from saccade.data.coco_mini import boxed_coco_mini, open_coco_mini
-from saccade.data.json_items import read_items
-from saccade.data.karpathy import KarpathyImage, Sentence, write_karpathy
-from saccade.errors import SaccadeError
+import saccade.data.text.json
+from saccade.core.errors import SaccadeError
+from saccade.data.datasets.coco import boxed_coco, boxed_coco_mini, open_coco, open_coco_mini
+from saccade.data.datasets.karpathy import KarpathyImage, Sentence, write_karpathy
+from saccade.data.text.json import read_items
 
 
 def test_captions_of_cocos_own_files(tmp_path: Path) -> None:
@@ -127,7 +126,7 @@ def test_items_come_one_by_one_whatever_the_chunks(tmp_path: Path, monkeypatch: 
     path = write(tmp_path / "v.json", json.dumps(values, indent=1, ensure_ascii=False))
     wanted = [("a", n, v) for n, v in enumerate(values["a"])] + [("c", 0, {"d": [1]}), ("f", 0, 45), ("g", 0, [12])]
     for chunk in (1, 2, 7, 1 << 20):
-        monkeypatch.setattr(saccade.data.json_items, "CHUNK", chunk)
+        monkeypatch.setattr(saccade.data.text.json, "CHUNK", chunk)
         assert list(read_items(path)) == wanted
     assert list(read_items(write(tmp_path / "l.json.gz", "[1, 2]"))) == [("", 0, 1), ("", 1, 2)]
 

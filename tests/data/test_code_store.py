@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from toy_pictures import folder_bytes
 
+from saccade.core.errors import SaccadeError
 from saccade.data import CodeStore, CodeWriter, write_bytes
-from saccade.errors import SaccadeError
 from saccade.ops import RegionCodes
 
 IDS = [f"{n}.jpg" for n in range(20)]

@@ -1,4 +1,4 @@
-"""Concepts of pictures: named by the eye that saw them, or read from a file."""
+"""Concepts of pictures: named by the extractor that saw them, or read from a file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 import torch
 
 from saccade.batch import RegionBatch
-from saccade.data.concepts import concepts_by_eye, read_concepts, write_concepts
-from saccade.data.memory import RegionsInMemory
+from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
-from saccade.errors import SaccadeError
-from saccade.vision import RegionDescription, load_eye
+from saccade.data.store.memory import RegionsInMemory
+from saccade.data.text.concepts import concepts_by_extractor, read_concepts, write_concepts
+from saccade.vision import RegionDescription, load_extractor
 
 
 class Naming:
-    """An eye that reads names off the first number of a vector."""
+    """An extractor that reads names off the first number of a vector."""
 
     name = "naming"
 
@@ -35,7 +35,7 @@ class Naming:
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> CaptionedImages:
     """Three pictures: two dogs; a ball and a dog; a cloud."""
-    monkeypatch.setattr("saccade.data.concepts.load_eye", lambda name, device: Naming())
+    monkeypatch.setattr("saccade.data.text.concepts.load_extractor", lambda name, device: Naming())
     vectors = [np.array([[3.0], [0.0]]), np.array([[1.0], [0.0]]), np.array([[2.0]])]
     boxes = [np.zeros((len(v), 4)) for v in vectors]
 
@@ -52,20 +52,20 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> CaptionedImages:
 
 
 def test_each_name_counts_once_surest_first(seen: CaptionedImages) -> None:
-    assert concepts_by_eye(seen, [0, 1, 2]) == [{"dog": 0.9}, {"dog": 0.9, "ball": pytest.approx(0.59)}, {}]
-    assert list(concepts_by_eye(seen, [1])[0]) == ["dog", "ball"]
-    assert concepts_by_eye(seen, [2], confidence=0.1) == [{"cloud": pytest.approx(0.18)}]
-    assert concepts_by_eye(seen, [2], ("kind", "colour")) == [{"red": 0.5}]
+    assert concepts_by_extractor(seen, [0, 1, 2]) == [{"dog": 0.9}, {"dog": 0.9, "ball": pytest.approx(0.59)}, {}]
+    assert list(concepts_by_extractor(seen, [1])[0]) == ["dog", "ball"]
+    assert concepts_by_extractor(seen, [2], confidence=0.1) == [{"cloud": pytest.approx(0.18)}]
+    assert concepts_by_extractor(seen, [2], ("kind", "colour")) == [{"red": 0.5}]
 
 
-def test_what_an_eye_never_names_is_told_with_what_it_does(seen: CaptionedImages) -> None:
-    with pytest.raises(SaccadeError, match=r"the eye naming names no mood \(it names: colour, kind\)"):
-        concepts_by_eye(seen, [0, 1, 2], ("mood",))
+def test_what_an_extractor_never_names_is_told_with_what_it_does(seen: CaptionedImages) -> None:
+    with pytest.raises(SaccadeError, match=r"the extractor naming names no mood \(it names: colour, kind\)"):
+        concepts_by_extractor(seen, [0, 1, 2], ("mood",))
 
 
-def test_features_of_an_unknown_eye_have_no_names(seen: CaptionedImages) -> None:
-    with pytest.raises(SaccadeError, match=r"does not say which eye made its features.*concepts=FILE"):
-        concepts_by_eye(replace(seen, eye=None), [0])
+def test_features_of_an_unknown_extractor_have_no_names(seen: CaptionedImages) -> None:
+    with pytest.raises(SaccadeError, match=r"does not say which extractor made its features.*concepts=FILE"):
+        concepts_by_extractor(replace(seen, extractor=None), [0])
 
 
 def test_a_file_of_concepts_is_read_as_written(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_concepts(tmp_path / "none.jsonl", ["a.jpg"])
 
 
-def test_the_shipped_eye_of_the_world_names_kinds() -> None:
-    eye = load_eye("world")
-    regions = eye.see([np.full((64, 64, 3), 120, np.uint8)])
-    assert eye.recognise(regions)[0][-1].labels.keys() == {"background", "lighting"}
+def test_the_shipped_extractor_of_the_world_names_kinds() -> None:
+    extractor = load_extractor("world")
+    regions = extractor.extract([np.full((64, 64, 3), 120, np.uint8)])
+    assert extractor.recognise(regions)[0][-1].labels.keys() == {"background", "lighting"}

@@ -11,9 +11,9 @@ from toy_pictures import folder_bytes, make_pictures, write_store
 from typer.testing import CliRunner, Result
 
 from saccade.cli.data import app
+from saccade.core.errors import SaccadeError
 from saccade.data import Caption, DataConfig, FeatureStore, open_split, write_captions
-from saccade.data.karpathy import KarpathyImage, Sentence, write_karpathy
-from saccade.errors import SaccadeError
+from saccade.data.datasets.karpathy import KarpathyImage, Sentence, write_karpathy
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "bottomup"
 
@@ -68,12 +68,20 @@ def test_info_says_what_it_cannot_recognise(tmp_path: Path) -> None:
 def test_tsv_with_karpathy_captions_becomes_a_trainable_store(tmp_path: Path) -> None:
     names = karpathy(tmp_path / "d.json", ["391895", "522418", "184613"])
     result = saccade_data(
-        "convert", GOLDEN / "sample.tsv", tmp_path / "s", "--captions", names, "--dtype", "float16", "--eye", "bottomup"
+        "convert",
+        GOLDEN / "sample.tsv",
+        tmp_path / "s",
+        "--captions",
+        names,
+        "--dtype",
+        "float16",
+        "--extractor",
+        "bottomup",
     )
     assert "3 pictures written" in result.output
     data = open_split(DataConfig("store", tmp_path / "s"), "test")
     assert data.images.ids == ("391895", "522418", "184613")
-    assert data.eye == "bottomup"
+    assert data.extractor == "bottomup"
     assert [len(t) for t in data.texts_of_image] == [2, 2, 2]
     assert data.texts[:2] == ("a 391895", "the 391895")
 

@@ -24,9 +24,8 @@ from photo_samples import (
     write,
 )
 
-from saccade.data.entities import EntityPhrase, boxed_entities, read_entities
-from saccade.data.entities_published import parse_sentence
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.data.datasets.entities import EntityPhrase, boxed_entities, parse_sentence, read_entities
 
 
 def lines(root: Path, *values: Any) -> Path:

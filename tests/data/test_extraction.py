@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from company_eye import CompanyEye, save_photos, spoil
+from company_extractor import CompanyExtractor, save_photos, spoil
 from PIL import Image
 from toy_pictures import folder_bytes
 
-from saccade.ahead import ahead
+from saccade.core.errors import SaccadeError
+from saccade.core.threads import ahead
 from saccade.data import FeatureStore
-from saccade.data.broken import write_broken
-from saccade.data.extraction import extract
-from saccade.errors import SaccadeError
-from saccade.vision import load_eye
+from saccade.data.store.broken import write_broken
+from saccade.features.extraction import extract
+from saccade.vision import load_extractor
 
 Photos = list[tuple[str, Path]]
 
@@ -36,9 +36,9 @@ def photos(tmp_path: Path) -> Photos:
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small shards, written after every batch, so that a kill finds everything in between."""
-    monkeypatch.setattr("saccade.data.extraction.SHARD_ROWS", 8)
-    monkeypatch.setattr("saccade.data.extraction.REST", 0.0)
-    monkeypatch.setattr("saccade.data.extraction.PATIENCE", 0)
+    monkeypatch.setattr("saccade.features.extraction.SHARD_ROWS", 8)
+    monkeypatch.setattr("saccade.features.extraction.REST", 0.0)
+    monkeypatch.setattr("saccade.features.extraction.PATIENCE", 0)
 
 
 def child(action: Callable[[], Any]) -> int:
@@ -64,7 +64,7 @@ def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_unbroken_run(tmp_
         spoil(photos[n][1], how)
 
     def run(folder: Path) -> None:
-        extract(photos, CompanyEye(pause=0.004), folder, batch_size=7)
+        extract(photos, CompanyExtractor(pause=0.004), folder, batch_size=7)
 
     begun = time.perf_counter()
     run(tmp_path / "whole")
@@ -95,12 +95,12 @@ def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_unbroken_run(tmp_
 def test_batches_are_cut_by_place_so_broken_pictures_leave_gaps(tmp_path: Path, photos: Photos) -> None:
     spoil(photos[1][1], "empty")
     sizes: list[int] = []
-    extract(photos[:10], CompanyEye(told=sizes.append), tmp_path / "s", batch_size=4)
+    extract(photos[:10], CompanyExtractor(told=sizes.append), tmp_path / "s", batch_size=4)
     assert sizes == [3, 4, 2]
 
 
-def test_a_row_is_what_the_eye_sees_of_the_file(tmp_path: Path) -> None:
-    eye, folder = load_eye("world"), tmp_path / "photos"
+def test_a_row_is_what_the_extractor_sees_of_the_file(tmp_path: Path) -> None:
+    extractor, folder = load_extractor("world"), tmp_path / "photos"
     folder.mkdir()
     noise = np.random.default_rng(0).integers(0, 255, (40, 90, 3), np.uint8)
     turned = Image.Exif()
@@ -110,42 +110,42 @@ def test_a_row_is_what_the_eye_sees_of_the_file(tmp_path: Path) -> None:
     Image.fromarray(noise).convert("P").save(folder / "palette.gif")
     Image.fromarray(np.dstack([noise, noise[:, :, 0]])).save(folder / "clear.webp")
     paths = sorted(folder.iterdir())
-    done = extract([(p.name, p) for p in paths], eye, tmp_path / "s", dtype="float32")
-    seen = eye.see(paths)
+    done = extract([(p.name, p) for p in paths], extractor, tmp_path / "s", dtype="float32")
+    seen = extractor.extract(paths)
     assert seen.scores is not None
     for row, picture in enumerate(done.store):
         real = seen.mask[row]
         np.testing.assert_array_equal(picture.features, seen.features[row, real].numpy())
         np.testing.assert_array_equal(picture.boxes, seen.boxes[row, real].numpy())
         np.testing.assert_array_equal(picture.scores, seen.scores[row, real].numpy())
-    assert (done.store.eye, done.store.dim) == ("world", eye.dim)
+    assert (done.store.extractor, done.store.dim) == ("world", extractor.dim)
     size = {p.id: (p.width, p.height) for p in done.store}
     assert size == {"turned.jpg": (40, 90), "grey.png": (90, 40), "palette.gif": (90, 40), "clear.webp": (90, 40)}
 
 
 def test_a_finished_store_is_only_opened(tmp_path: Path, photos: Photos) -> None:
-    first = extract(photos, CompanyEye(), tmp_path / "s")
+    first = extract(photos, CompanyExtractor(), tmp_path / "s")
     assert (first.written, first.already, first.broken) == (40, 0, ())
     times = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "s").iterdir()}
     calls: list[int] = []
     told: list[tuple[int, int]] = []
-    again = extract(photos, CompanyEye(told=calls.append), tmp_path / "s", progress=lambda *n: told.append(n))
+    again = extract(photos, CompanyExtractor(told=calls.append), tmp_path / "s", progress=lambda *n: told.append(n))
     assert (again.written, again.already, calls, told) == (0, 40, [], [])
     assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "s").iterdir()} == times
-    more = extract([*photos, *save_photos(tmp_path / "more", 41)[40:]], CompanyEye(), tmp_path / "s")
+    more = extract([*photos, *save_photos(tmp_path / "more", 41)[40:]], CompanyExtractor(), tmp_path / "s")
     assert (more.written, more.already) == (1, 40)
 
 
 def test_killed_after_its_last_file_it_leaves_no_lock_for_good(tmp_path: Path, photos: Photos) -> None:
     def run() -> None:
-        extract(photos, CompanyEye(), tmp_path / "s")
+        extract(photos, CompanyExtractor(), tmp_path / "s")
 
     def write_and_die(*facts: Any) -> None:
         write_broken(*facts)
         os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("saccade.data.extraction.write_broken", write_and_die)
+        patch.setattr("saccade.features.extraction.write_broken", write_and_die)
         assert ended(child(run)) == -signal.SIGKILL
     assert (tmp_path / ".s.lock").exists()
     run()
@@ -155,8 +155,8 @@ def test_killed_after_its_last_file_it_leaves_no_lock_for_good(tmp_path: Path, p
 def test_progress_counts_what_is_settled(tmp_path: Path, photos: Photos) -> None:
     spoil(photos[0][1], "cut")
     told: list[tuple[int, int]] = []
-    extract(photos[:16], CompanyEye(), tmp_path / "s", batch_size=8)
-    extract(photos, CompanyEye(), tmp_path / "s", batch_size=8, progress=lambda *n: told.append(n))
+    extract(photos[:16], CompanyExtractor(), tmp_path / "s", batch_size=8)
+    extract(photos, CompanyExtractor(), tmp_path / "s", batch_size=8, progress=lambda *n: told.append(n))
     assert told == [(16, 40), (24, 40), (32, 40), (40, 40)]
 
 
@@ -164,7 +164,7 @@ def test_broken_pictures_are_listed_with_reasons_and_tried_again_on_request(tmp_
     good = {n: photos[n][1].read_bytes() for n in (2, 5)}
     for n, how in ((2, "cut"), (5, "text"), (9, "empty"), (30, "gone")):
         spoil(photos[n][1], how)
-    done = extract(photos, CompanyEye(), tmp_path / "s", batch_size=8)
+    done = extract(photos, CompanyExtractor(), tmp_path / "s", batch_size=8)
     listed = json.loads((tmp_path / "s" / "broken.json").read_text())
     assert [b["id"] for b in listed] == [b.id for b in done.broken] == [f"photo-{n:03d}.jpg" for n in (2, 5, 9, 30)]
     for broken, words in zip(
@@ -177,15 +177,15 @@ def test_broken_pictures_are_listed_with_reasons_and_tried_again_on_request(tmp_
     for n, content in good.items():
         photos[n][1].write_bytes(content)
     before = folder_bytes(tmp_path / "s")
-    assert len(extract(photos, CompanyEye(), tmp_path / "s", batch_size=8).broken) == 4  # not tried unasked
+    assert len(extract(photos, CompanyExtractor(), tmp_path / "s", batch_size=8).broken) == 4  # not tried unasked
     assert folder_bytes(tmp_path / "s") == before
-    mended = extract(photos, CompanyEye(), tmp_path / "s", batch_size=8, retry=True)
+    mended = extract(photos, CompanyExtractor(), tmp_path / "s", batch_size=8, retry=True)
     assert (mended.written, len(mended.broken)) == (2, 2)
     assert list(mended.store.ids[-2:]) == ["photo-002.jpg", "photo-005.jpg"]  # rows are only ever added
     assert list(mended.images.ids) == [id for n, (id, _) in enumerate(photos) if n not in (9, 30)]  # but asked in order
     photos[9][1].write_bytes(good[2])
     save_photos(photos[0][1].parent, 40)
-    assert not extract(photos, CompanyEye(), tmp_path / "s", retry=True).broken
+    assert not extract(photos, CompanyExtractor(), tmp_path / "s", retry=True).broken
     assert not (tmp_path / "s" / "broken.json").exists()
 
 
@@ -194,7 +194,7 @@ def test_when_all_are_broken_it_is_an_error(tmp_path: Path, photos: Photos) -> N
         spoil(path, "empty")
     for _ in range(2):
         with pytest.raises(SaccadeError, match=r"none of the 3 pictures .*, for one: .*photo-000\.jpg is empty"):
-            extract(photos[:3], CompanyEye(), tmp_path / "s")
+            extract(photos[:3], CompanyExtractor(), tmp_path / "s")
 
 
 def test_a_decoder_that_fails_in_its_own_way_ends_nothing(
@@ -205,16 +205,16 @@ def test_a_decoder_that_fails_in_its_own_way_ends_nothing(
             raise ZeroDivisionError
         return Image.open(path)
 
-    monkeypatch.setattr("saccade.data.prefetch.open_picture", fail)
-    done = extract(photos[:4], CompanyEye(), tmp_path / "s")
+    monkeypatch.setattr("saccade.features.prefetch.open_picture", fail)
+    done = extract(photos[:4], CompanyExtractor(), tmp_path / "s")
     assert [b.reason.endswith("could not be decoded (ZeroDivisionError)") for b in done.broken] == [True]
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"eye": CompanyEye("other")}, 'begun with the eye "company", not "other"'),
-        ({"eye": CompanyEye(digest="2")}, 'begun with other weights of the eye "company"'),
+        ({"extractor": CompanyExtractor("other")}, 'begun with the extractor "company", not "other"'),
+        ({"extractor": CompanyExtractor(digest="2")}, 'begun with other weights of the extractor "company"'),
         ({"dtype": "float32"}, "begun with float16, not float32"),
         ({"boxes": {"photo-000.jpg": np.array([[0, 0, 1, 1]])}}, "begun with other boxes"),
     ],
@@ -222,24 +222,24 @@ def test_a_decoder_that_fails_in_its_own_way_ends_nothing(
 def test_other_settings_are_refused_and_change_nothing(
     tmp_path: Path, photos: Photos, change: dict[str, Any], sentence: str
 ) -> None:
-    extract(photos[:10], CompanyEye(), tmp_path / "s")
+    extract(photos[:10], CompanyExtractor(), tmp_path / "s")
     before = folder_bytes(tmp_path / "s")
     with pytest.raises(SaccadeError, match=sentence):
-        extract(photos, **{"eye": CompanyEye(), "folder": tmp_path / "s", **change})
+        extract(photos, **{"extractor": CompanyExtractor(), "folder": tmp_path / "s", **change})
     assert folder_bytes(tmp_path / "s") == before
 
 
 def test_what_cannot_be_begun(tmp_path: Path, photos: Photos) -> None:
     with pytest.raises(SaccadeError, match="is in the way"):
-        extract(photos, CompanyEye(), photos[0][1].parent)
+        extract(photos, CompanyExtractor(), photos[0][1].parent)
     with pytest.raises(SaccadeError, match="is a file"):
-        extract(photos, CompanyEye(), photos[0][1])
+        extract(photos, CompanyExtractor(), photos[0][1])
     with pytest.raises(SaccadeError, match=r'two pictures have the name "photo-000\.jpg"'):
-        extract([photos[0], photos[0]], CompanyEye(), tmp_path / "s")
+        extract([photos[0], photos[0]], CompanyExtractor(), tmp_path / "s")
     with pytest.raises(SaccadeError, match="no pictures"):
-        extract([], CompanyEye(), tmp_path / "s")
+        extract([], CompanyExtractor(), tmp_path / "s")
     with pytest.raises(SaccadeError, match="must be at least 1"):
-        extract(photos, CompanyEye(), tmp_path / "s", batch_size=0)
+        extract(photos, CompanyExtractor(), tmp_path / "s", batch_size=0)
     assert not (tmp_path / "s").exists()
 
 
@@ -247,13 +247,13 @@ def test_what_cannot_be_begun(tmp_path: Path, photos: Photos) -> None:
 def test_a_full_disk_is_said_and_the_next_run_goes_on(
     tmp_path: Path, photos: Photos, full_disk: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    extract(photos, CompanyEye(), tmp_path / "whole", batch_size=7)
+    extract(photos, CompanyExtractor(), tmp_path / "whole", batch_size=7)
     full_disk(after)
     with pytest.raises(SaccadeError, match="the disk is full"):
-        extract(photos, CompanyEye(), tmp_path / "s", batch_size=7)
+        extract(photos, CompanyExtractor(), tmp_path / "s", batch_size=7)
     monkeypatch.undo()  # there is room again
-    monkeypatch.setattr("saccade.data.extraction.SHARD_ROWS", 8)
-    extract(photos, CompanyEye(), tmp_path / "s", batch_size=7)
+    monkeypatch.setattr("saccade.features.extraction.SHARD_ROWS", 8)
+    extract(photos, CompanyExtractor(), tmp_path / "s", batch_size=7)
     assert folder_bytes(tmp_path / "s") == folder_bytes(tmp_path / "whole")
 
 
@@ -265,7 +265,7 @@ def test_of_two_processes_one_sees_and_the_other_waits(tmp_path: Path, photos: P
             with told.open("a") as file:
                 file.write(f"{count}\n")
 
-        extract(photos, CompanyEye(pause=0.01, told=note), tmp_path / "s", batch_size=8)
+        extract(photos, CompanyExtractor(pause=0.01, told=note), tmp_path / "s", batch_size=8)
 
     processes = [child(run) for _ in range(3)]
     assert [ended(p) for p in processes] == [0, 0, 0]
@@ -283,8 +283,8 @@ def test_given_boxes_are_seen_in_pixels_and_in_fractions(tmp_path: Path, photos:
         fractions[id] = np.array([[0, 0, 1, 1], [0.25, 0.25, 0.5, 1]], np.float32)
         pixels[id] = fractions[id] * side
     pixels["photo-000.jpg"][0, 2] += 1.5  # rounding of whoever made them
-    one = extract(photos, CompanyEye(), tmp_path / "pixels", boxes=pixels, unit="pixel").store
-    two = extract(photos, CompanyEye(), tmp_path / "fractions", boxes=fractions).store
+    one = extract(photos, CompanyExtractor(), tmp_path / "pixels", boxes=pixels, unit="pixel").store
+    two = extract(photos, CompanyExtractor(), tmp_path / "fractions", boxes=fractions).store
     for a, b in zip(one, two, strict=True):
         np.testing.assert_allclose(a.boxes, b.boxes, atol=1e-6)
         np.testing.assert_allclose(a.boxes, fractions[a.id], atol=1e-6)
@@ -297,14 +297,14 @@ def test_pictures_with_bad_boxes_or_none_are_listed(tmp_path: Path, photos: Phot
     boxes["photo-002.jpg"] = np.array([[5, 5, 5, 9]])
     boxes["photo-003.jpg"] = np.zeros((0, 4))
     del boxes["photo-004.jpg"]
-    done = extract(photos[:6], CompanyEye(), tmp_path / "s", boxes=boxes, unit="pixel")
+    done = extract(photos[:6], CompanyExtractor(), tmp_path / "s", boxes=boxes, unit="pixel")
     assert done.store.ids == ("photo-000.jpg", "photo-005.jpg")
     for broken, words in zip(done.broken, ("leaves the picture", "x1 < x2", "no boxes", "no boxes"), strict=True):
         assert words in broken.reason
 
 
 def test_the_original_size_may_be_told(tmp_path: Path, photos: Photos) -> None:
-    done = extract(photos[:2], CompanyEye(), tmp_path / "s", sizes={"photo-001.jpg": (640, 480)})
+    done = extract(photos[:2], CompanyExtractor(), tmp_path / "s", sizes={"photo-001.jpg": (640, 480)})
     assert (done.store.get(1).width, done.store.get(1).height) == (640, 480)
     assert done.store.get(0).width < 100
 

@@ -19,10 +19,10 @@ from photo_samples import (
     write,
 )
 
-from saccade.data.entities import boxed_entities
-from saccade.data.flickr30k import open_flickr30k
-from saccade.data.karpathy import KarpathyImage, Sentence, write_karpathy
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.data.datasets.entities import boxed_entities
+from saccade.data.datasets.flickr30k import open_flickr30k
+from saccade.data.datasets.karpathy import KarpathyImage, Sentence, write_karpathy
 
 IMAGES = [
     KarpathyImage(f"{name}.jpg", split, tuple(Sentence(f" {text} ") for text in SENTENCES), imgid=n)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from photo_samples import SENTENCES, flickr8k_tables, make_photo, read_or_refuse, spoiled_bytes, write, write_rows
 
-from saccade.data.flickr8k import open_flickr8k, read_photo_table
-from saccade.data.photos import NoCaptions
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.data.datasets.flickr8k import open_flickr8k, read_photo_table
+from saccade.data.datasets.photos import NoCaptions
 
 
 def test_a_split_of_the_tables_has_photos_sentences_and_original_sizes(tmp_path: Path) -> None:

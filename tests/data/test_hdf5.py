@@ -13,10 +13,10 @@ import toy_arrays as toy
 from test_data_cli import saccade_data
 from test_npz import assert_toy
 
+from saccade.core.errors import SaccadeError
 from saccade.data import FeatureStore
-from saccade.data.feature_hdf5 import open_hdf5
-from saccade.data.picture_sizes import read_sizes
-from saccade.errors import SaccadeError
+from saccade.data.formats.hdf5 import open_hdf5
+from saccade.data.formats.picture import read_sizes
 
 
 def write(path: Path, **tables: Any) -> Path:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from toy_pictures import make_pictures, write_store
 
+from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig, open_split
-from saccade.data.karpathy import KarpathyImage, Sentence, read_karpathy, write_karpathy
-from saccade.errors import SaccadeError
+from saccade.data.datasets.karpathy import KarpathyImage, Sentence, read_karpathy, write_karpathy
 
 
 def images(count: int = 6, **extra: Any) -> list[KarpathyImage]:
@@ -45,7 +45,7 @@ def test_a_split_has_its_pictures_and_their_sentences(tmp_path: Path) -> None:
     data = open_split(DataConfig("karpathy", folder_with(tmp_path, images())), "train")
     assert data.images.ids == ("picture-0", "picture-4")
     assert data.texts == ("A bear, no. 0.",) * 2
-    assert data.eye == "test"
+    assert data.extractor == "test"
 
 
 def test_splits_add_up_and_dev_means_val(tmp_path: Path) -> None:

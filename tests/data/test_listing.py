@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from saccade.data.listing import by_name, list_pictures
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.features.listing import by_name, list_pictures
 
 
 def photo(path: Path) -> Path:

@@ -13,10 +13,10 @@ import toy_arrays as toy
 from test_data_cli import saccade_data
 from test_npz import Explosive, assert_toy
 
+from saccade.core.errors import SaccadeError
 from saccade.data import FeatureStore
-from saccade.data.feature_lmdb import LmdbPictures, is_lmdb
-from saccade.data.picture_sizes import read_sizes
-from saccade.errors import SaccadeError
+from saccade.data.formats.lmdb import LmdbPictures, is_lmdb
+from saccade.data.formats.picture import read_sizes
 
 
 def write(path: Path, values: Mapping[str, bytes], subdir: bool = False) -> Path:

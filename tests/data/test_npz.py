@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from test_data_cli import GOLDEN, saccade_data
 
+from saccade.core.errors import SaccadeError
 from saccade.data import FeatureStore
-from saccade.data.feature_npz import NpzFolder
-from saccade.data.picture_arrays import ArrayPictures, read_arrays, regions_of
-from saccade.data.picture_sizes import read_sizes
-from saccade.errors import SaccadeError
+from saccade.data.formats.arrays import ArrayPictures, read_arrays, regions_of
+from saccade.data.formats.npz import NpzFolder
+from saccade.data.formats.picture import read_sizes
 
 
 class Explosive:

@@ -10,11 +10,11 @@ from photo_samples import coco_folder, entities_published, flickr8k_tables, geno
 from typer.testing import CliRunner, Result
 
 from saccade.cli.data import app
+from saccade.core.errors import SaccadeError
 from saccade.data import sources
-from saccade.data.photo_sets import DATA_SETS, recognise
+from saccade.data.datasets.photo_sets import DATA_SETS, recognise
 from saccade.data.records import CaptionedPhotos
-from saccade.data.sources import MODULES
-from saccade.errors import SaccadeError
+from saccade.data.registry import MODULES
 
 PAGE = Path(__file__).parents[2] / "docs" / "data" / "photos.md"
 

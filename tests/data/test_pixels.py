@@ -12,10 +12,10 @@ import torch
 from photo_samples import make_photo
 from PIL import Image
 
+from saccade.core.errors import SaccadeError
 from saccade.data import pixels
-from saccade.data.pixels import open_pixels
 from saccade.data.records import CaptionedPhotos
-from saccade.errors import SaccadeError
+from saccade.data.store.pixels import open_pixels
 from saccade.vision.pictures import as_array
 
 NAMES = ("d.png", "a.png", "c.png", "b.png")

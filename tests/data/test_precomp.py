@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from toy_pictures import folder_bytes, make_pictures, write_store
 
+from saccade.core.errors import SaccadeError
 from saccade.data import Caption, CaptionedImages, FeatureStore
-from saccade.data.captioned_store import join_captions
-from saccade.data.precomp import PrecompImages, open_precomp
-from saccade.data.precomp_writer import write_precomp
-from saccade.errors import SaccadeError
+from saccade.data.datasets.store import join_captions
+from saccade.data.formats.precomp import PrecompImages, open_precomp, write_precomp
 
 
 def save(folder: Path, images: np.ndarray, captions: int, split: str = "test") -> np.ndarray:

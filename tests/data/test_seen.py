@@ -1,4 +1,4 @@
-"""Photos with captions as an eye sees them, or as pixels: order, repairs, limits, and what is handed to a reader."""
+"""Photos with captions as an extractor sees them, or as pixels: order, repairs, limits, and what is handed to a reader."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from photo_samples import flickr8k_tables, make_photo, write_rows
 from PIL import Image
 from toy_pictures import make_pictures, write_store
 
+from saccade.core.errors import SaccadeError
 from saccade.data import Caption, DataConfig, open_split, seen, source, write_captions
 from saccade.data.records import CaptionedPhotos
-from saccade.data.seen import first_photos, see_photos
-from saccade.errors import SaccadeError
-from saccade.vision import Eye, load_eye
+from saccade.features.photos import extract_photos, first_photos
+from saccade.vision import RegionExtractor, load_extractor
 
-EYE = "grid:world@16"
+EXTRACTOR = "grid:world@16"
 NAMES = ("d.png", "a.png", "c.png", "b.png")
 
 
@@ -46,29 +46,29 @@ def toy_source(photos: CaptionedPhotos) -> str:
 
 
 def test_photos_are_seen_in_their_own_order(photos: CaptionedPhotos) -> None:
-    data = see_photos(photos, EYE)
+    data = extract_photos(photos, EXTRACTOR)
     assert tuple(data.images.ids) == NAMES
-    assert (data.eye, data.texts) == (EYE, photos.texts)
+    assert (data.extractor, data.texts) == (EXTRACTOR, photos.texts)
     assert data.texts_of_image == ((1,), (2,), (0, 3), ())
-    eye = load_eye(EYE)
+    extractor = load_extractor(EXTRACTOR)
     for place, path in enumerate(photos.paths):
-        expected = eye.see([path]).features
+        expected = extractor.extract([path]).features
         torch.testing.assert_close(data.regions.batch([place]).features, expected, atol=1e-2, rtol=2e-3)  # float16
 
 
 def test_what_was_seen_is_not_seen_again(photos: CaptionedPhotos, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = see_photos(photos, EYE).regions.batch(range(4))
-    eye = load_eye(EYE)
+    before = extract_photos(photos, EXTRACTOR).regions.batch(range(4))
+    extractor = load_extractor(EXTRACTOR)
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("it looked again")
 
-    def blind(name: str, device: str) -> Eye:
-        eye.see = refuse  # type: ignore[assignment,method-assign]
-        return eye
+    def blind(name: str, device: str) -> RegionExtractor:
+        extractor.see = refuse  # type: ignore[assignment,method-assign]
+        return extractor
 
-    monkeypatch.setattr(seen, "load_eye", blind)
-    after = see_photos(photos, EYE).regions.batch(range(4))
+    monkeypatch.setattr(seen, "load_extractor", blind)
+    after = extract_photos(photos, EXTRACTOR).regions.batch(range(4))
     assert torch.equal(after.features, before.features)
     assert after.ids == NAMES
 
@@ -79,26 +79,26 @@ def test_a_broken_photo_is_named_and_a_repaired_one_seen(photos: CaptionedPhotos
     broken.write_bytes(good[:60])
     for _ in range(2):  # the second time it is in the cache as broken
         with pytest.raises(SaccadeError, match=r"toy/train: .*a\.png.* damaged") as caught:
-            see_photos(photos, EYE)
+            extract_photos(photos, EXTRACTOR)
         assert "\n" not in str(caught.value)
     broken.write_bytes(good)
-    data = see_photos(photos, EYE)
+    data = extract_photos(photos, EXTRACTOR)
     assert tuple(data.images.ids) == NAMES
-    expected = load_eye(EYE).see([broken]).features
+    expected = load_extractor(EXTRACTOR).extract([broken]).features
     torch.testing.assert_close(data.regions.batch([1]).features, expected, atol=1e-2, rtol=2e-3)
 
 
 def test_a_photo_that_was_replaced_is_seen_anew(photos: CaptionedPhotos) -> None:
-    before = see_photos(photos, EYE).regions.batch(range(4)).features
+    before = extract_photos(photos, EXTRACTOR).regions.batch(range(4)).features
     Image.effect_noise((40, 30), 90).convert("RGB").save(photos.paths[3])
-    after = see_photos(photos, EYE).regions.batch(range(4)).features
+    after = extract_photos(photos, EXTRACTOR).regions.batch(range(4)).features
     assert torch.equal(after[:3], before[:3])
     assert not torch.allclose(after[3], before[3], atol=0.1)
 
 
-def test_each_eye_has_its_own_features(photos: CaptionedPhotos) -> None:
-    assert see_photos(photos, "grid:world@16/1").regions.batch([0]).features.shape[1] == 1
-    assert see_photos(photos, "grid:world@16/2").regions.batch([0]).features.shape[1] == 4
+def test_each_extractor_has_its_own_features(photos: CaptionedPhotos) -> None:
+    assert extract_photos(photos, "grid:world@16/1").regions.batch([0]).features.shape[1] == 1
+    assert extract_photos(photos, "grid:world@16/2").regions.batch([0]).features.shape[1] == 4
 
 
 def test_a_limit_keeps_the_first_photos_and_their_sentences(photos: CaptionedPhotos, toy_source: str) -> None:
@@ -108,19 +108,19 @@ def test_a_limit_keeps_the_first_photos_and_their_sentences(photos: CaptionedPho
     assert fewer.image_of_text.tolist() == [0, 1]
     assert first_photos(photos, 99).ids == NAMES
     for pixels in (None, 16):
-        data = open_split(DataConfig(toy_source, limit=3, eye=EYE), "train", pixels)
+        data = open_split(DataConfig(toy_source, limit=3, extractor=EXTRACTOR), "train", pixels)
         assert tuple(data.images.ids) == NAMES[:3]
         assert data.image_of_text.tolist() == [2, 0, 1, 2]
         for none in (0, -1):
             with pytest.raises(SaccadeError, match=f"a limit of {none} pictures leaves nothing to read"):
-                open_split(DataConfig(toy_source, limit=none, eye=EYE), "train", pixels)
+                open_split(DataConfig(toy_source, limit=none, extractor=EXTRACTOR), "train", pixels)
 
 
 def test_a_split_of_pixels_knows_its_captions_and_has_no_regions(toy_source: str) -> None:
     data = open_split(DataConfig(toy_source), "train", pixels=16)
     assert data.images.batch([1]).ids == ("a.png",)
     assert data.texts_of_image[2] == (0, 3)
-    assert data.eye is None
+    assert data.extractor is None
     with pytest.raises(SaccadeError, match="toy/train holds pixels, regions were expected"):
         _ = data.regions
 

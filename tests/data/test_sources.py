@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from toy_pictures import make_pictures, write_store
 
-from saccade.config import from_dict, to_dict
+from saccade.core.config import from_dict, to_dict
+from saccade.core.errors import SaccadeError
 from saccade.data import Caption, CaptionedImages, DataConfig, FeatureStore, open_split, source, write_captions
-from saccade.data.subset import ChainedPictures, RegionSubset
-from saccade.errors import SaccadeError
+from saccade.data.store.subset import ChainedPictures, RegionSubset
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_store_split_has_the_pictures_its_captions_name(captioned: Path) -> No
     assert data.texts == ("0: 5", "1: 0", "3: 0", "4: 5")
     assert data.image_of_text.tolist() == [1, 0, 0, 1]
     assert data.images.batch([1]).ids == ("picture-5",)
-    assert data.eye == "test"
+    assert data.extractor == "test"
 
 
 def test_captions_without_splits_serve_any_split(captioned: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_new_source_is_one_function(tmp_path: Path) -> None:
     def open_mine_with_all(split: str, root: Path | None, **options: int) -> CaptionedImages:
         return CaptionedImages("mine", split, store, (str(sorted(options)),), np.array([1]))
 
-    assert open_split(DataConfig("mine"), "dev").texts == ("['eye', 'language', 'pictures', 'seed']",)
+    assert open_split(DataConfig("mine"), "dev").texts == ("['extractor', 'language', 'pictures', 'seed']",)
 
 
 def test_the_configuration_travels_through_yaml_values() -> None:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from toy_pictures import make_pictures, write_store
 
+from saccade.core.errors import SaccadeError
 from saccade.data import Caption, FeatureStore, StoreWriter, write_captions
-from saccade.errors import SaccadeError
 
 sizes = st.floats(0, 1, width=32)
 
@@ -27,7 +27,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path, dtype: str) -> None:
     pictures = make_pictures(11)
     store = FeatureStore.open(write_store(tmp_path / "s", pictures, dtype=dtype))
     assert store.ids == tuple(p.id for p in pictures)
-    assert (len(store), store.dim, store.eye, store.dtype) == (11, 6, "test", dtype)
+    assert (len(store), store.dim, store.extractor, store.dtype) == (11, 6, "test", dtype)
     for expected, found in zip(pictures, store, strict=True):
         np.testing.assert_array_equal(found.features, expected.features.astype(dtype))
         np.testing.assert_array_equal(found.boxes, expected.boxes)
@@ -126,7 +126,7 @@ def test_captions_lie_beside_the_features(tmp_path: Path) -> None:
         ({"shards": [{"file": "../other.arrow", "rows": 1, "sha256": ""}]}, "must be a name like"),
         ({"shards": [{"file": "shard-00000.arrow", "rows": "4", "sha256": ""}]}, "\"rows\" is '4'"),
         ({"shards": [7]}, "a shard is 7"),
-        ({"eye": 3}, '"eye" is 3'),
+        ({"extractor": 3}, '"extractor" is 3'),
         ({"metadata": []}, '"metadata" is'),
     ],
 )

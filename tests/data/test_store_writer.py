@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from toy_pictures import folder_bytes, make_pictures, write_store
 
+from saccade.core.errors import SaccadeError
 from saccade.data import FeatureStore, PictureRegions, StoreWriter
-from saccade.errors import SaccadeError
 
 ONE_BOX = np.array([[0.0, 0.0, 1.0, 1.0]], dtype=np.float32)
 ONE = np.zeros((1, 6), dtype=np.float32)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from photo_samples import GENOME, genome_folder, read_or_refuse, spoiled_bytes, spoiled_values, write_value
 
-from saccade.data.visual_genome import boxed_visual_genome, read_regions, read_relations
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.data.datasets.visual_genome import boxed_visual_genome, read_regions, read_relations
 
 
 def test_objects_have_names_attributes_and_boxes_cut_at_the_border(tmp_path: Path) -> None:

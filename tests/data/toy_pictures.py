@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.data.picture import PictureRegions
-from saccade.data.store import StoreWriter
+from saccade.data.formats.picture import PictureRegions
+from saccade.data.store.arrow import StoreWriter
 
 
 def make_pictures(count: int, dim: int = 6, seed: int = 0, regions: int | None = None) -> list[PictureRegions]:
@@ -24,7 +24,7 @@ def make_pictures(count: int, dim: int = 6, seed: int = 0, regions: int | None =
 
 
 def write_store(folder: Path, pictures: Iterable[PictureRegions], shard_rows: int = 4, dtype: str = "float32") -> Path:
-    with StoreWriter(folder, 6, dtype, eye="test", shard_rows=shard_rows) as writer:
+    with StoreWriter(folder, 6, dtype, extractor="test", shard_rows=shard_rows) as writer:
         for p in pictures:
             if p.id not in writer.done:
                 writer.append(p.id, p.features, p.boxes, p.width, p.height, p.scores)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_captioner import Toy, following, toy_pictures
 
+from saccade.core.errors import SaccadeError
 from saccade.decoding import Decoded, DecodingConfig, beam_search, decode, greedy, narrow, sample
 from saccade.decoding.constraints import Constraints
-from saccade.errors import SaccadeError
 from saccade.language.vocabulary import END, PAD, START, UNKNOWN
 
 FORBIDDEN = float("-inf")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from saccade.batch import Batch, CaptionState, RegionBatch, Thought
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import END, START, UNKNOWN
-from saccade.models.captioner import Captioner
+from saccade.models.base.captioner import Captioner
 from saccade.nn.attention import masked_softmax
 
 

@@ -8,10 +8,9 @@ import pytest
 from PIL import Image
 
 from saccade.explain import Explanation
-from saccade.explain.affinity import AGAINST, GIVES, draw_links, find_hub, strongest_links
-from saccade.explain.brush import pixels, rgb
-from saccade.explain.crops import cut, window
-from saccade.explain.curves import bend, middle
+from saccade.explain.draw.curves import bend, middle
+from saccade.explain.draw.marks import cut, pixels, rgb, window
+from saccade.explain.panels.affinity import AGAINST, GIVES, draw_links, find_hub, strongest_links
 
 Make = Callable[..., Explanation]
 

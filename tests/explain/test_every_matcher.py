@@ -10,7 +10,7 @@ import torch
 
 from saccade.batch import Alignment, RegionBatch
 from saccade.explain import Explanation
-from saccade.explain.panels import AFFINITY, GATES, GRAPHS, LOOKS, Panel, find_panels
+from saccade.explain.panels.compose import AFFINITY, GATES, GRAPHS, LOOKS, Panel, find_panels
 from saccade.language import Vocabulary
 from saccade.models import Matcher, entries
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from saccade.batch import Alignment
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.explain import Explanation
 
 Make = Callable[..., Explanation]

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.explain import Explanation, write_gallery
-from saccade.explain.figure import light_uri, match_figure, picture_uri
-from saccade.explain.heat import illuminate, spread
-from saccade.explain.panels import find_panels
+from saccade.explain.draw.heat import illuminate, spread
+from saccade.explain.html.figure import light_uri, match_figure, picture_uri
+from saccade.explain.panels.compose import find_panels
 
 Make = Callable[..., Explanation]
 NASTY = '<script>alert("x")</script>'

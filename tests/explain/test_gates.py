@@ -8,9 +8,9 @@ import pytest
 from PIL import Image, ImageDraw
 
 from saccade.explain import Explanation
-from saccade.explain.brush import PAPER, gate, pixels
-from saccade.explain.gates import gated_picture, marks
-from saccade.explain.strip import draw_strip
+from saccade.explain.draw.marks import PAPER, gate, pixels
+from saccade.explain.panels.gates import gated_picture, marks
+from saccade.explain.panels.strip import draw_strip
 
 Make = Callable[..., Explanation]
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from saccade.explain import Explanation
-from saccade.explain.brush import CAPTION, pixels
-from saccade.explain.curves import arch, bend, middle
-from saccade.explain.graphs import draw_region_graph, region_edges
+from saccade.explain.draw.curves import arch, bend, middle
+from saccade.explain.draw.marks import CAPTION, pixels
+from saccade.explain.panels.graphs import draw_region_graph, region_edges
+from saccade.explain.panels.word_graph import SMALLEST, draw_word_graph, lay_words, spread_out, strongest, word_edges
 from saccade.explain.reading import find_places
-from saccade.explain.word_graph import SMALLEST, draw_word_graph, lay_words, spread_out, strongest, word_edges
 
 Make = Callable[..., Explanation]
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from saccade.explain import Explanation
-from saccade.explain.panels import AFFINITY, GATES, GRAPHS, LOOKS, draw_panel, find_panels
-from saccade.explain.strip import draw_strip
+from saccade.explain.panels.compose import AFFINITY, GATES, GRAPHS, LOOKS, draw_panel, find_panels
+from saccade.explain.panels.strip import draw_strip
 
 Make = Callable[..., Explanation]
 

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.explain import regions
-from saccade.explain.brush import rgb
-from saccade.explain.contact_sheet import MOST, draw_sheet, save_sheet
-from saccade.explain.regions import RegionPicture, draw_regions
+from saccade.explain.draw.marks import rgb
+from saccade.explain.panels.regions import MOST, RegionPicture, draw_regions, draw_sheet, save_sheet
 from saccade.vision import open_picture
 
 WHOLE = [0.0, 0.0, 1.0, 1.0]

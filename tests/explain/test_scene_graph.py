@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from saccade.explain.scene_graph import _arrows, _boxes, draw_scene_graph
+from saccade.explain.panels.scene_graph import _arrows, _boxes, draw_scene_graph
 from saccade.language import SceneGraph, load_parser
 
 LONG = "a dog holding a ball in front of a house chases two cats near a tree while a man on a bench watches a bird"

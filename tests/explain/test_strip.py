@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from saccade.explain import Explanation
-from saccade.explain.brush import free_spot, pixels, size_like
-from saccade.explain.lettering import break_lines, fit, width
+from saccade.explain.draw.marks import break_lines, fit, free_spot, pixels, size_like, width
+from saccade.explain.panels.strip import LARGE, TILE, arrange
 from saccade.explain.reading import is_content
-from saccade.explain.strip import LARGE, TILE, arrange
 
 Make = Callable[..., Explanation]
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import load_vectors, vectors
 
 GLOVE = "the 0.5 -1 2\ndog 1 2 3\nMädchen 4 5 6\nmädchen 7 8 9\n. . . 0 0 1\n\x85 1 1 1\n"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from saccade.errors import SaccadeError
-from saccade.files import write_json
+from saccade.core.errors import SaccadeError
+from saccade.core.files import write_json
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import SPECIAL, UNKNOWN
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language.wordnet import is_wordnet, read_wordnet
 
 LICENCE = "  1 This is where the licence stands.  \n"

@@ -37,7 +37,7 @@ def board(runs: list[str], split: SplitForModels) -> Board:
 
 def tables(runs: list[str], split: SplitForModels) -> tuple[list[np.ndarray], np.ndarray]:
     models = [load_model(run, Matcher) for run in runs]
-    data = split.seen_by(models[0], runs[0])
+    data = split.regions_for(models[0], runs[0])
     return [similarity_table(model, data) for model in models], data.image_of_text
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from saccade.config import load_yaml, save_yaml
-from saccade.errors import SaccadeError
+from saccade.core.config import load_yaml, save_yaml
+from saccade.core.errors import SaccadeError
 from saccade.leaderboard import Contender, finished_runs, group_runs
 from saccade.leaderboard.contenders import check_same_data, share_data
 from toy_runs import make_features, make_run

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.errors import SaccadeError
-from saccade.metrics.correlation import inversions, kendall
+from saccade.core.errors import SaccadeError
+from saccade.metrics.statistics import inversions, kendall
 
 grades = st.lists(st.tuples(st.integers(0, 4), st.integers(-3, 9)), min_size=2, max_size=30)
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from saccade.batch import RegionBatch, TextBatch
-from saccade.config import from_dict
-from saccade.errors import SaccadeError
+from saccade.core.config import from_dict
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models import Camp, CampConfig
 

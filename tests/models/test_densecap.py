@@ -13,9 +13,8 @@ from saccade.batch import PictureBatch, RegionBatch
 from saccade.decoding import DecodingConfig, decode
 from saccade.language import Vocabulary
 from saccade.models import DenseCap, DenseCapConfig, load_model
-from saccade.models.densecap_layers import LocalisationLayer, Pooling, learnable
-from saccade.vision.anchors import anchor_boxes, anchor_sides
-from saccade.vision.rpn import Said
+from saccade.models.densecap import LocalisationLayer, Pooling, learnable
+from saccade.vision.detectors.rpn import Said, anchor_boxes, anchor_sides
 
 TINY = DenseCapConfig(
     backbone="world", size=32, stride=4, frozen=0, map_dim=8, scales=(0.2, 0.4), ratios=(0.7, 1.4), rpn_dim=8,
@@ -197,10 +196,10 @@ def test_a_fresh_run_begins_with_the_trained_backbone_and_folders_keep_all(
     vocabulary: Vocabulary, pictures: PictureBatch, tmp_path: Path
 ) -> None:
     model = densecap(vocabulary, frozen=2)
-    before = model.backbone.state_dict()["convolutions.stem.conv.weight"].clone()
+    before = model.convolutions.state_dict()["convolutions.stem.conv.weight"].clone()
     model.begin()
-    assert not torch.equal(model.backbone.state_dict()["convolutions.stem.conv.weight"], before)
-    learns = [p.requires_grad for p in model.backbone.parameters()]
+    assert not torch.equal(model.convolutions.state_dict()["convolutions.stem.conv.weight"], before)
+    learns = [p.requires_grad for p in model.convolutions.parameters()]
     assert not learns[0]
     assert learns[-1]
     model.eval().save_pretrained(tmp_path)

@@ -222,7 +222,7 @@ def test_saved_and_loaded_it_says_the_same(
         assert type(loaded) is type(model)
         assert loaded.config == model.config
         assert loaded.vocabulary == vocabulary
-        assert loaded.eye == "world"
+        assert loaded.extractor == "world"
         equal(loaded(toy_images, toy_texts), model(toy_images, toy_texts))
 
 

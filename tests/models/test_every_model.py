@@ -14,8 +14,8 @@ import safetensors.torch
 import torch
 
 from saccade.batch import RegionBatch, TextBatch, stack
-from saccade.errors import SaccadeError
-from saccade.files import read_json, write_json
+from saccade.core.errors import SaccadeError
+from saccade.core.files import read_json, write_json
 from saccade.language import Vocabulary
 from saccade.models import Captioner, DenseCap, Matcher, Scan, ScanConfig, Vse, VseConfig, entries, load_model
 
@@ -158,7 +158,7 @@ class TestEveryMatcher:
             assert type(loaded) is type(model)
             assert loaded.config == model.config
             assert loaded.vocabulary == vocabulary
-            assert loaded.eye == "world"
+            assert loaded.extractor == "world"
             assert torch.equal(loaded(toy_images, toy_texts), model(toy_images, toy_texts))
         assert {p.name for p in (tmp_path / "model").iterdir()} == {
             "config.json",

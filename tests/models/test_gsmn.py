@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.batch import RegionBatch, TextBatch
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models import Gsmn, GsmnConfig
 from saccade.models.gsmn import MatchedGraph

@@ -15,7 +15,7 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when kernels are first imported; nothing compiles here anyway
 
 from saccade.batch import ImageCode, TextCode
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models import Imram, ImramConfig, Scan, ScanConfig
 from saccade.models.imram import RecurrentAttention

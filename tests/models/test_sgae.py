@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from saccade.batch import RegionBatch, TextBatch
-from saccade.config import override
-from saccade.errors import SaccadeError
+from saccade.core.config import override
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.graph_words import padded_graphs
 from saccade.models import Sgae, SgaeConfig, load_model

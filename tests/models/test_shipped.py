@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import saccade
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.models import load_model
-from saccade.models.model import shipped_models
+from saccade.models.base.model import shipped_models
 
 SENTENCES = {
     "000000165518.jpg": "a man rides a motorcycle down the road",
@@ -26,7 +26,7 @@ def test_each_sentence_finds_its_photo(name: str, photos: list[Path]) -> None:
     shown = [next(p for p in photos if p.name == wanted) for wanted in SENTENCES]
     best = model.score(shown, list(SENTENCES.values())).argmax(axis=0).tolist()
     assert sum(found == wanted for wanted, found in enumerate(best)) >= len(SENTENCES) - 1, best
-    assert (Path(saccade.models.model.SHIPPED) / name / "README.md").read_text(encoding="utf-8").count("rsum")
+    assert (Path(saccade.models.base.model.SHIPPED) / name / "README.md").read_text(encoding="utf-8").count("rsum")
 
 
 def test_there_is_one_for_photographs() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from saccade.batch import RegionBatch, TextBatch, Told
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import END, PAD, START
 from saccade.models import ShowAttendTell, ShowAttendTellConfig

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from saccade.batch import RegionBatch, TextBatch
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import END
 from saccade.models import Unsupervised, UnsupervisedConfig

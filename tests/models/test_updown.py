@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from saccade.batch import RegionBatch, TextBatch
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import END, PAD, START
 from saccade.models import UpDown, UpDownConfig
-from saccade.models.captioner import Captioner
+from saccade.models.base.captioner import Captioner
 
 SMALL = UpDownConfig(12, 7, 10, 5)
 REFERENCE = {"embed_regions": True, "word_relu": True, "attention_bias": True}

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.nn import GaussianKernels, GraphConvolution, likeness_weights, polar_coordinates, to_themselves
 
 

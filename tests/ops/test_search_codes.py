@@ -14,8 +14,8 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 if DEVICE == "cpu":
     os.environ.setdefault("TRITON_INTERPRET", "1")  # the kernels run on a CPU; read when they are first imported
 
+from saccade.core.errors import SaccadeError  # noqa: E402
 from saccade.data import CodeStore, CodeWriter, write_bytes  # noqa: E402
-from saccade.errors import SaccadeError  # noqa: E402
 from saccade.ops import Queries, RegionCodes, maxsim_codes, maxsim_launch, search_codes  # noqa: E402
 
 BUDGETS = [1 << 28, 2000]  # one tile; many

@@ -13,14 +13,14 @@ from rich.console import Console
 from test_matching import bindings
 
 from saccade.batch import TextBatch
+from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
 from saccade.decoding import sample
-from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import END, START, UNKNOWN
 from saccade.metrics import cider_d
 from saccade.models import UpDown, UpDownConfig, load_model
-from saccade.models.captioner import Captioner
+from saccade.models.base.captioner import Captioner
 from saccade.tasks import CaptioningConfig, CaptioningTask, caption_all, caption_figures, references_of
 from saccade.tasks.captioning import cut, evenly_missed
 from saccade.tasks.self_critical import RewardConfig, SpokenBatch, mean_of_others, policy_loss

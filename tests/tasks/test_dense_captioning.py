@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 from saccade.batch import PictureBatch
-from saccade.data.region_phrases import PhrasedBoxes, PhrasedPictures
+from saccade.data.datasets.region_phrases import PhrasedBoxes, PhrasedPictures
 from saccade.language import Vocabulary
 from saccade.models import DenseCap, DenseCapConfig, load_model
 from saccade.tasks import TASKS, DenseCaptioningConfig, DenseCaptioningTask, dense_captioning_figures, describe
@@ -118,7 +118,7 @@ def test_regions_come_with_phrases_surest_first(data: PhrasedPictures, model: De
 
 def test_the_trainer_takes_it_through_a_run(data: PhrasedPictures, model: DenseCap, tmp_path: Path) -> None:
     """Fifty small steps find the squares and speak of them as they should; the best model is kept."""
-    model.begin()  # with eyes that can tell colours
+    model.begin()  # with extractors that can tell colours
     before = dense_captioning_figures(model, data, CONFIG)
     kind = TASKS[DenseCap.task]
     task = kind.build(data, data, model.read, replace(CONFIG, vary=False), None)

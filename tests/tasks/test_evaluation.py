@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
-from saccade.errors import SaccadeError
 from saccade.models import Matcher, load_model
 from saccade.tasks import SplitForModels, check_weights, ensemble_of
 from toy_runs import make_features, make_run
@@ -18,18 +18,20 @@ def test_a_way_of_seeing_is_opened_once(tmp_path: Path) -> None:
     features = make_features(tmp_path / "data")
     models = [load_model(make_run(tmp_path / name, features, name), Matcher) for name in ("scan", "vse")]
     split = SplitForModels(DataConfig("precomp", features), "test")
-    assert split.seen_by(models[0], "a") is split.seen_by(models[1], "b")
+    assert split.regions_for(models[0], "a") is split.regions_for(models[1], "b")
 
 
-def test_features_of_another_size_or_eye_are_refused_by_name(tmp_path: Path) -> None:
+def test_features_of_another_size_or_extractor_are_refused_by_name(tmp_path: Path) -> None:
     model = load_model(make_run(tmp_path / "run", make_features(tmp_path / "data")), Matcher)
     wide = SplitForModels(DataConfig("precomp", make_features(tmp_path / "wide", dim=9)), "test")
     with pytest.raises(SaccadeError, match="runs/mine reads features of 8 numbers, precomp has 9"):
-        wide.seen_by(model, "runs/mine")
-    model.eye, model.config = "bottomup@36", type(model.config)(region_dim=256)
+        wide.regions_for(model, "runs/mine")
+    model.extractor, model.config = "bottomup@36", type(model.config)(region_dim=256)
     world = SplitForModels(DataConfig("world", pictures=20), "test")
-    with pytest.raises(SaccadeError, match="mine learned from what the eye bottomup@36 saw, world was seen by world"):
-        world.seen_by(model, "mine")
+    with pytest.raises(
+        SaccadeError, match="mine learned from what the extractor bottomup@36 saw, world was seen by world"
+    ):
+        world.regions_for(model, "mine")
 
 
 def test_a_raw_mean_keeps_scales_and_weights_count() -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from saccade.batch import ImageCode, RegionBatch, TextBatch, TextCode
+from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
-from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import UNKNOWN
 from saccade.models import Vse, VseConfig

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from saccade.batch import RegionBatch, TextBatch
-from saccade.files import read_json
+from saccade.core.files import read_json
 from saccade.language import Vocabulary
 from saccade.metrics import ranks, recall
 from saccade.models import Imram, ImramConfig, Matcher, Scan, ScanConfig, entries

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from saccade.batch import TextBatch
+from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
-from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import END, PAD, START
 from saccade.tasks.unpaired import concept_table, corrupt, keywords, take_apart

@@ -13,8 +13,8 @@ import torch
 from rich.console import Console
 
 from saccade.batch import RegionBatch
+from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
-from saccade.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models import Unsupervised, UnsupervisedConfig
 from saccade.tasks.unpaired_captioning import UnpairedCaptioningConfig, UnpairedCaptioningTask

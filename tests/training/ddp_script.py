@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from toy_training import ToyTask, toy_config
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.training import FitResult, Trainer
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from torch import Tensor, nn
 from toy_training import Points, ToyModel, ToyTask, same_weights, toy_config, toy_model
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.training import Trainer
 from saccade.training.average import RunningAverage
 

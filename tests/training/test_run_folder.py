@@ -13,8 +13,8 @@ from rich.console import Console
 from torch import nn
 from toy_training import ToyModel, ToyTask, toy_config, toy_model
 
-from saccade.errors import SaccadeError
-from saccade.files import read_json, write_json
+from saccade.core.errors import SaccadeError
+from saccade.core.files import read_json, write_json
 from saccade.training import RunFolder, Trainer, differing_key
 
 

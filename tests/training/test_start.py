@@ -11,8 +11,8 @@ import torch
 from rich.console import Console
 from toy_training import same_weights
 
+from saccade.core.errors import SaccadeError
 from saccade.data import open_split
-from saccade.errors import SaccadeError
 from saccade.models import Matcher, load_model
 from saccade.training.run import run_config, run_parts, train_run
 
@@ -107,7 +107,7 @@ def test_bad_stages_are_answered(words: list[str], sentence: str) -> None:
 
 def test_a_model_with_nothing_in_common_is_refused(first: Path) -> None:
     shutil.copytree(first / "best", first / "odd")
-    from saccade.weights_file import read_weights, write_weights
+    from saccade.core.weights import read_weights, write_weights
 
     weights = read_weights(first / "odd" / "model.safetensors")
     write_weights(first / "odd" / "model.safetensors", {f"other.{name}": value for name, value in weights.items()})

@@ -13,8 +13,8 @@ from rich.console import Console
 from torch import Tensor, nn
 from toy_training import ToyModel, ToyTask, same_weights, toy_config, toy_model
 
-from saccade.config import from_dict, override
-from saccade.errors import SaccadeError
+from saccade.core.config import from_dict, override
+from saccade.core.errors import SaccadeError
 from saccade.training import FitResult, Trainer, TrainerConfig
 from saccade.training.sampler import BatchSampler
 from saccade.training.seeds import seed_everything

@@ -9,9 +9,9 @@ import pytest
 from saccade.tasks import MatchingConfig
 from saccade.training import TrainerConfig
 from saccade.training.config import MAY_CHANGE
-from saccade.training.run import SightConfig, run_config
+from saccade.training.run import BackboneConfig, run_config
 from saccade.vision.augment import AugmentConfig
-from saccade.vision.backbones import load_backbone
+from saccade.vision.backbones.base import load_backbone
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 
@@ -32,7 +32,7 @@ def defaults(*settings: type) -> dict[str, str]:
 
 def test_the_page_has_every_setting_with_its_default() -> None:
     assert rows("Settings") == defaults(TrainerConfig)
-    assert rows("From photos, the eye included") == defaults(SightConfig, AugmentConfig, MatchingConfig)
+    assert rows("From photos, the extractor included") == defaults(BackboneConfig, AugmentConfig, MatchingConfig)
     for name in MAY_CHANGE:
         assert f"`{name}`" in PAGE.split("Exempt are")[1].split("(With")[0]
 
@@ -42,7 +42,7 @@ def test_the_commands_on_photos_are_settings_that_hold() -> None:
     commands = re.findall(r"^saccade train (\w+) (data=flickr8k[^#\n]*)", PAGE, flags=re.MULTILINE)
     assert len(commands) >= 3
     runs = [run_config(system, words.split(" --out")[0].split()) for system, words in commands]
-    assert [run.sight.tune for run in runs] == ["tune=false" not in words for _, words in commands]
+    assert [run.backbone.train for run in runs] == ["backbone.train=false" not in words for _, words in commands]
     for run in runs:
         assert run.task.items == "pictures"
         assert run.task.ramp_steps

@@ -8,8 +8,8 @@ import pytest
 import torch
 from rich.console import Console
 
+from saccade.core.errors import SaccadeError
 from saccade.data import open_split
-from saccade.errors import SaccadeError
 from saccade.nn import WordEncoder
 from saccade.training.run import run_config, run_parts
 

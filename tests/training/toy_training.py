@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from saccade.files import write_text
+from saccade.core.files import write_text
 from saccade.training import TrainerConfig
 
 

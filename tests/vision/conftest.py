@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.vision.world_eye_config import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, EyeConfig
-from saccade.vision.world_eye_network import EyeNetwork
-from saccade.vision.world_eye_training import UNKNOWN, LabelledPictures
+from saccade.vision.backbones.world import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, WorldExtractorConfig
+from saccade.vision.detectors.world import WorldNetwork
+from saccade.vision.detectors.world_training import UNKNOWN, LabelledPictures
 
 COLOURS = {"red": (210, 40, 40), "green": (40, 170, 60), "blue": (40, 80, 210)}
-TINY = EyeConfig(
+TINY = WorldExtractorConfig(
     picture_size=64,
     channels=(8, 16, 24, 32),
     map_dim=16,
@@ -84,6 +84,6 @@ def more_rectangles() -> Rectangles:
 
 
 @pytest.fixture
-def tiny_network() -> EyeNetwork:
+def tiny_network() -> WorldNetwork:
     torch.manual_seed(0)
-    return EyeNetwork(TINY)
+    return WorldNetwork(TINY)

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.vision.anchors import anchor_boxes, anchor_sides, decode, encode
 from saccade.vision.boxes import area
+from saccade.vision.detectors.rpn import anchor_boxes, anchor_sides, decode, encode
 
 
 def test_every_cell_has_one_of_each_scale_and_ratio_around_its_middle() -> None:

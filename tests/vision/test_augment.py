@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.vision.augment import AugmentConfig, augment
 
 AS_IT_IS = {"crop": 1.0, "mirror": 0.0, "colour": 0.0}

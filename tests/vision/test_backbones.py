@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from saccade.errors import SaccadeError
-from saccade.vision.backbones import MODULES, Backbone, load_backbone
-from saccade.vision.world_eye import load_world_eye
+from saccade.core.errors import SaccadeError
+from saccade.vision.backbones.base import MODULES, Backbone, load_backbone
+from saccade.vision.detectors.world import load_world_extractor
 
 NAMES = [name for name in MODULES if name != "hf"]  # those are in test_hub_backbone.py
 
@@ -68,16 +68,16 @@ def test_folding_changes_no_map_and_may_be_done_twice(backbone: Backbone, pixels
             assert (a - b).abs().max() <= 1e-5 * b.abs().max()
 
 
-def test_the_worlds_backbone_is_that_of_its_eye(pixels: torch.Tensor) -> None:
-    backbone, eye = load_backbone("world"), load_world_eye()
+def test_the_worlds_backbone_is_that_of_its_extractor(pixels: torch.Tensor) -> None:
+    backbone, extractor = load_backbone("world"), load_world_extractor()
     with torch.inference_mode():
         detail, joined = backbone(backbone.normalise(pixels))
-        maps = eye.network.backbone(backbone.normalise(pixels))
+        maps = extractor.network.backbone(backbone.normalise(pixels))
     assert torch.equal(joined, maps.joined)
     assert torch.equal(detail, maps.detail)
-    assert backbone.size == eye.config.picture_size
+    assert backbone.size == extractor.config.picture_size
     assert all(p.requires_grad for p in backbone.parameters())
-    with pytest.raises(SaccadeError, match=r"nowhere.world_eye\.safetensors is missing"):
+    with pytest.raises(SaccadeError, match=r"nowhere.world_extractor\.safetensors is missing"):
         load_backbone("world:nowhere")
 
 

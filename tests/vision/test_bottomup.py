@@ -1,4 +1,4 @@
-"""The bottom-up eye: the rule's regions with the picture last, any number on demand, kept and opened again."""
+"""The bottom-up extractor: the rule's regions with the picture last, any number on demand, kept and opened again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ import pytest
 import torch
 from tiny_detector import CONFIG, boxed, tiny_detector
 
-from saccade.errors import SaccadeError
-from saccade.vision import load_eye, roi_bilinear
-from saccade.vision.backbones import MODULES
-from saccade.vision.bottomup import BottomUpEye, load_bottomup, open_eye
-from saccade.vision.bottomup_network import mean_under, points_inside
-from saccade.vision.bottomup_training import detector_loss
+from saccade.core.errors import SaccadeError
+from saccade.vision import load_extractor, roi_bilinear
+from saccade.vision.backbones.base import MODULES
+from saccade.vision.detectors.bottomup import (
+    BottomUpExtractor,
+    load_bottomup,
+    mean_under,
+    open_extractor,
+    points_inside,
+)
+from saccade.vision.detectors.training import detector_loss
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "bottomup.py"
 
@@ -29,7 +34,7 @@ def _tiny_backbone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def eye(rectangles: Any) -> BottomUpEye:
+def extractor(rectangles: Any) -> BottomUpExtractor:
     """Taught for a moment, so that it has opinions."""
     network = tiny_detector().train()
     optimiser = torch.optim.AdamW(network.parameters(), lr=5e-3)
@@ -38,12 +43,12 @@ def eye(rectangles: Any) -> BottomUpEye:
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    return BottomUpEye(network)
+    return BottomUpExtractor(network)
 
 
-def test_the_rules_regions_and_the_whole_picture_last(eye: BottomUpEye, rectangles: Any) -> None:
-    found = eye.see(list(rectangles.pixels[:9]), batch_size=4)
-    assert found.features.shape[2] == eye.dim == CONFIG.dim
+def test_the_rules_regions_and_the_whole_picture_last(extractor: BottomUpExtractor, rectangles: Any) -> None:
+    found = extractor.extract(list(rectangles.pixels[:9]), batch_size=4)
+    assert found.features.shape[2] == extractor.dim == CONFIG.dim
     counts = found.mask.sum(dim=1)
     assert ((counts >= CONFIG.least + 1) & (counts <= CONFIG.most + 1)).all()
     for i, count in enumerate(counts.tolist()):
@@ -55,31 +60,31 @@ def test_the_rules_regions_and_the_whole_picture_last(eye: BottomUpEye, rectangl
     assert ((found.boxes >= 0) & (found.boxes <= 1)).all()
 
 
-def test_a_picture_is_seen_the_same_alone_and_in_company(eye: BottomUpEye, rectangles: Any) -> None:
-    together = eye.see(list(rectangles.pixels[:5]))
+def test_a_picture_is_seen_the_same_alone_and_in_company(extractor: BottomUpExtractor, rectangles: Any) -> None:
+    together = extractor.extract(list(rectangles.pixels[:5]))
     for i in range(5):
-        alone = eye.see([rectangles.pixels[i]])
+        alone = extractor.extract([rectangles.pixels[i]])
         real = together.mask[i]
         torch.testing.assert_close(alone.boxes[0][alone.mask[0]], together.boxes[i][real], atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(alone.features[0][alone.mask[0]], together.features[i][real], atol=1e-4, rtol=1e-3)
 
 
-def test_given_the_boxes_it_found_it_sees_what_it_saw(eye: BottomUpEye, rectangles: Any) -> None:
+def test_given_the_boxes_it_found_it_sees_what_it_saw(extractor: BottomUpExtractor, rectangles: Any) -> None:
     pictures = list(rectangles.pixels[:3])
-    found = eye.see(pictures)
+    found = extractor.extract(pictures)
     boxes = [found.boxes[i][found.mask[i]].numpy() for i in range(3)]
-    again = eye.see(pictures, boxes)
+    again = extractor.extract(pictures, boxes)
     assert torch.equal(again.mask, found.mask)
     torch.testing.assert_close(again.features, found.features, atol=1e-5, rtol=1e-4)
     with pytest.raises(SaccadeError, match="3 pictures but 2 arrays"):
-        eye.see(pictures, boxes[:2])
+        extractor.extract(pictures, boxes[:2])
     with pytest.raises(SaccadeError, match="box 0 is"):
-        eye.see(pictures[:1], [np.array([[0.5, 0.5, 0.4, 0.6]])])
+        extractor.extract(pictures[:1], [np.array([[0.5, 0.5, 0.4, 0.6]])])
 
 
-def test_things_are_named_and_the_picture_is_not(eye: BottomUpEye, rectangles: Any) -> None:
+def test_things_are_named_and_the_picture_is_not(extractor: BottomUpExtractor, rectangles: Any) -> None:
     pictures = list(rectangles.pixels[:4])
-    described, seen = eye.describe(pictures), eye.see(pictures)
+    described, seen = extractor.describe(pictures), extractor.extract(pictures)
     assert [len(d) for d in described] == seen.mask.sum(dim=1).tolist()
     for picture in described:
         assert picture[-1].labels == {}
@@ -87,41 +92,41 @@ def test_things_are_named_and_the_picture_is_not(eye: BottomUpEye, rectangles: A
             assert region.labels["kind"] in CONFIG.classes
             assert set(region.labels) <= {"kind", "attribute"}
             assert region.labels.get("attribute", "red") in CONFIG.attributes
-    by_box = eye.describe(pictures[:1], [np.array([[0.1, 0.1, 0.5, 0.5]])])
+    by_box = extractor.describe(pictures[:1], [np.array([[0.1, 0.1, 0.5, 0.5]])])
     assert by_box[0][0].score == 1
     assert "kind" in by_box[0][0].labels
 
 
-def test_kept_and_opened_again_with_any_number(eye: BottomUpEye, rectangles: Any, tmp_path: Path) -> None:
-    eye.save(tmp_path / "kept", {"command": "x"})
-    plain = load_eye(f"bottomup:{tmp_path / 'kept'}")
-    assert plain.digest == eye.digest
+def test_kept_and_opened_again_with_any_number(extractor: BottomUpExtractor, rectangles: Any, tmp_path: Path) -> None:
+    extractor.save(tmp_path / "kept", {"command": "x"})
+    plain = load_extractor(f"bottomup:{tmp_path / 'kept'}")
+    assert plain.digest == extractor.digest
     assert plain.name == f"bottomup:{tmp_path / 'kept'}"
-    before, after = eye.see(list(rectangles.pixels[:4])), plain.see(list(rectangles.pixels[:4]))
+    before, after = extractor.extract(list(rectangles.pixels[:4])), plain.extract(list(rectangles.pixels[:4]))
     boxes = [before.boxes[i][before.mask[i]].numpy() for i in range(4)]
-    same = plain.see(list(rectangles.pixels[:4]), boxes)
+    same = plain.extract(list(rectangles.pixels[:4]), boxes)
     torch.testing.assert_close(same.features, before.features, atol=2e-2, rtol=2e-2)  # float16 on disk
-    five = load_eye(f"bottomup:{tmp_path / 'kept'}@5")
-    assert five.see(list(rectangles.pixels[:4])).mask.sum(dim=1).tolist() == [6] * 4
-    ranged = load_eye(f"bottomup:{tmp_path / 'kept'}@3-4")
-    assert set(ranged.see(list(rectangles.pixels[:4])).mask.sum(dim=1).tolist()) <= {4, 5}
+    five = load_extractor(f"bottomup:{tmp_path / 'kept'}@5")
+    assert five.extract(list(rectangles.pixels[:4])).mask.sum(dim=1).tolist() == [6] * 4
+    ranged = load_extractor(f"bottomup:{tmp_path / 'kept'}@3-4")
+    assert set(ranged.extract(list(rectangles.pixels[:4])).mask.sum(dim=1).tolist()) <= {4, 5}
     assert len({plain.digest, five.digest, ranged.digest}) == 3
-    assert load_eye(five.name).digest == five.digest
+    assert load_extractor(five.name).digest == five.digest
     assert after.mask.any()
 
 
-def test_what_cannot_be_opened_is_said(eye: BottomUpEye, tmp_path: Path) -> None:
+def test_what_cannot_be_opened_is_said(extractor: BottomUpExtractor, tmp_path: Path) -> None:
     with pytest.raises(SaccadeError, match="holds no detector"):
-        open_eye(str(tmp_path))
+        open_extractor(str(tmp_path))
     with pytest.raises(SaccadeError, match="is missing"):
         load_bottomup(tmp_path / "none.json")
-    eye.save(tmp_path)
+    extractor.save(tmp_path)
     for count in ("0", "9-3"):
         with pytest.raises(SaccadeError, match="at least 1, and the larger number last"):
-            open_eye(f"{tmp_path}@{count}")
+            open_extractor(f"{tmp_path}@{count}")
     for folder in ("@-5", "@5-", "@²", "@many"):  # no numbers: part of the folder's name
         with pytest.raises(SaccadeError, match=f"{folder} holds no detector"):
-            open_eye(f"{tmp_path}{folder}")
+            open_extractor(f"{tmp_path}{folder}")
     facts = json.loads((tmp_path / "bottomup.json").read_text())
     (tmp_path / "bottomup.json").write_text(json.dumps({"config": {**facts["config"], "dim": 40}}))
     with pytest.raises(SaccadeError, match="does not fit the network"):

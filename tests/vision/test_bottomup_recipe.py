@@ -1,4 +1,4 @@
-"""The detector's recipe on annotations in the styles of COCO and Visual Genome: from a folder to an eye that works."""
+"""The detector's recipe on annotations in the styles of COCO and Visual Genome: from a folder to an extractor that works."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tiny_detector import CONFIG
 from typer.testing import CliRunner
 
 from saccade.cli import app
+from saccade.core.errors import SaccadeError
 from saccade.data import FeatureStore
-from saccade.errors import SaccadeError
-from saccade.vision import load_eye
-from saccade.vision.backbones import MODULES
+from saccade.vision import load_extractor
+from saccade.vision.backbones.base import MODULES
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "bottomup.py"
 WIDTH, HEIGHT = 80, 60
@@ -102,12 +102,12 @@ def test_a_folder_of_coco_becomes_a_detector_that_every_command_takes(recipe: An
     assert {path.name for path in out.iterdir()} == {"bottomup_coco.json", "bottomup_coco.safetensors"}
 
     photos = root / "val2017"
-    regions = load_eye(f"bottomup:{out}@12").describe([photos / f"{0:012}.jpg"])[0]
+    regions = load_extractor(f"bottomup:{out}@12").describe([photos / f"{0:012}.jpg"])[0]
     assert {region.text for region in regions[:-1]} <= {"apple", "leaf"}  # the last is the whole picture
     command = ["extract", str(photos), "-o", str(tmp_path / "store"), "--regions", f"bottomup:{out}@12"]
     assert CliRunner().invoke(app, command).exit_code == 0
     assert FeatureStore.open(tmp_path / "store").get(3).features.shape == (13, facts["config"]["dim"])
-    command = ["see", str(photos / f"{0:012}.jpg"), "--eye", f"bottomup:{out}", "-o", str(tmp_path / "seen.png")]
+    command = ["see", str(photos / f"{0:012}.jpg"), "--extractor", f"bottomup:{out}", "-o", str(tmp_path / "seen.png")]
     assert CliRunner().invoke(app, command).exit_code == 0
     assert Image.open(tmp_path / "seen.png").width > 0
 
@@ -118,7 +118,7 @@ def test_a_folder_of_visual_genome_teaches_names_and_attributes(recipe: Any, tmp
     assert set(facts["config"]["attributes"]) == {"wide", "tall"}
     assert facts["pictures"] == {"train": 30, "dev": 2}
     assert "attribute_top1" in facts["figures"]["dev"]
-    assert load_eye(f"bottomup:{tmp_path / 'detector'}").dim == CONFIG.dim
+    assert load_extractor(f"bottomup:{tmp_path / 'detector'}").dim == CONFIG.dim
 
 
 def test_a_mistyped_backbone_is_named_before_any_picture_is_opened(recipe: Any, tmp_path: Path) -> None:

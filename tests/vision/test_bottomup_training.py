@@ -10,11 +10,18 @@ import pytest
 import torch
 from tiny_detector import boxed, tiny_detector
 
-from saccade.errors import SaccadeError
-from saccade.vision.bottomup import BottomUpEye
-from saccade.vision.bottomup_training import attribute_loss, augment, detector_loss
-from saccade.vision.boxed_pictures import UNKNOWN, BoxedPictures, label_names, load_boxed_pictures
-from saccade.vision.detection_metrics import average_precision, detector_figures, found_things, grid_boxes
+from saccade.core.errors import SaccadeError
+from saccade.metrics.detection import average_precision, detector_figures, found_things, grid_boxes
+from saccade.vision.detectors.bottomup import BottomUpExtractor
+from saccade.vision.detectors.training import (
+    UNKNOWN,
+    BoxedPictures,
+    attribute_loss,
+    augment,
+    detector_loss,
+    label_names,
+    load_boxed_pictures,
+)
 
 
 def test_varied_pictures_keep_their_truth(rectangles: Any) -> None:
@@ -70,7 +77,7 @@ def test_a_few_steps_find_and_name_most_rectangles(rectangles: Any, more_rectang
         losses.append(loss.item())
     assert sum(losses[-9:]) < 0.5 * sum(losses[:9])
     unseen = boxed(more_rectangles)
-    figures = detector_figures(BottomUpEye(network), unseen, counts=(4, 10))
+    figures = detector_figures(BottomUpExtractor(network), unseen, counts=(4, 10))
     grid = grid_boxes(7, 3, 1)
     there = torch.ones(1, len(grid), dtype=torch.bool)
     by_grid = float(found_things(grid, there, unseen.boxes, unseen.real).sum() / unseen.real.sum())

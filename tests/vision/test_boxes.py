@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.vision.boxes import area, best, check_boxes, clip, iou, nms, paired_iou, valid
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "densecap" / "bilinear_roi.npz"

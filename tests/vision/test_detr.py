@@ -1,4 +1,4 @@
-"""The DETR family through one eye: tiny random detectors, saved to folders and loaded as users have them."""
+"""The DETR family through one extractor: tiny random detectors, saved to folders and loaded as users have them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ from transformers import (
     YolosConfig,
 )
 
-from saccade.errors import SaccadeError
-from saccade.vision import load_eye, open_picture
-from saccade.vision.detr import DetrEye
-from saccade.vision.detr_pictures import PictureForm, read_form
+from saccade.core.errors import SaccadeError
+from saccade.vision import load_extractor, open_picture
+from saccade.vision.detectors.detr import DetrExtractor, PictureForm, read_form
 
 NAMES = {0: "dog", 1: "cat", 2: "bus"}
 TRANSFORMER = {"encoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
@@ -89,18 +88,18 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def eyes(folders: dict[str, Path]) -> dict[str, DetrEye]:
-    return {family: load_eye(f"detr:{folder}@3-8") for family, folder in folders.items()}  # type: ignore[misc]
+def extractors(folders: dict[str, Path]) -> dict[str, DetrExtractor]:
+    return {family: load_extractor(f"detr:{folder}@3-8") for family, folder in folders.items()}  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_picture_is_seen_as_the_detector_itself_sees_it(
-    family: str, folders: dict[str, Path], eyes: dict[str, DetrEye], photos: list[Path]
+    family: str, folders: dict[str, Path], extractors: dict[str, DetrExtractor], photos: list[Path]
 ) -> None:
     """Against the network called directly: best queries first, with their vectors, boxes, scores and names."""
-    eye = eyes[family]
+    extractor = extractors[family]
     network = AnyDetector.from_pretrained(folders[family]).eval()
-    pixels = eye.form.normalise(torch.from_numpy(eye.prepare(photos[0]))[None])
+    pixels = extractor.form.normalise(torch.from_numpy(extractor.prepare(photos[0]))[None])
     with torch.no_grad():
         output = network(pixel_values=pixels)
     chance = output.logits.softmax(-1)[0, :, :-1] if family in ("detr", "yolos") else output.logits.sigmoid()[0]
@@ -109,7 +108,7 @@ def test_a_picture_is_seen_as_the_detector_itself_sees_it(
     x, y, w, h = output.pred_boxes[0].unbind(dim=1)
     boxes = torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], dim=1).clamp(0, 1)
 
-    seen, named = eye.see([photos[0]]), eye.describe([photos[0]])[0]
+    seen, named = extractor.extract([photos[0]]), extractor.describe([photos[0]])[0]
     count = int(seen.mask[0].sum()) - 1
     assert 3 <= count <= 8
     order = order[:count]
@@ -120,20 +119,20 @@ def test_a_picture_is_seen_as_the_detector_itself_sees_it(
     assert [region.text for region in named] == [*(NAMES[int(k)] for k in kind[order]), ""]
     assert seen.boxes[0, count].tolist() == [0, 0, 1, 1]  # the whole picture
     assert seen.ids == (str(photos[0]),)
-    assert seen.features.shape[2] == eye.dim
+    assert seen.features.shape[2] == extractor.dim
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_picture_does_not_depend_on_its_neighbours_nor_on_being_prepared(
-    family: str, eyes: dict[str, DetrEye], photos: list[Path]
+    family: str, extractors: dict[str, DetrExtractor], photos: list[Path]
 ) -> None:
-    eye = eyes[family]
+    extractor = extractors[family]
     few = photos[5:9]  # two shapes
-    together = eye.see(few)
-    prepared = eye.see([eye.prepare(photo) for photo in few], batch_size=2)
+    together = extractor.extract(few)
+    prepared = extractor.extract([extractor.prepare(photo) for photo in few], batch_size=2)
     torch.testing.assert_close(prepared.features, together.features, atol=1e-4, rtol=1e-3)
     for i, photo in enumerate(few):
-        alone = eye.see([photo])
+        alone = extractor.extract([photo])
         regions = int(alone.mask.sum())
         assert int(together.mask[i].sum()) == regions
         torch.testing.assert_close(together.features[i, :regions], alone.features[0], atol=1e-4, rtol=1e-3)
@@ -141,43 +140,43 @@ def test_a_picture_does_not_depend_on_its_neighbours_nor_on_being_prepared(
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_given_boxes_are_read_from_the_encoders_map_or_refused(
-    family: str, eyes: dict[str, DetrEye], photos: list[Path]
+    family: str, extractors: dict[str, DetrExtractor], photos: list[Path]
 ) -> None:
-    eye = eyes[family]
+    extractor = extractors[family]
     boxes = np.array([[0, 0, 1, 1], [0.1, 0.2, 0.5, 0.6]], dtype=np.float32)
     if family == "deformable":  # its maps of several strides are one sequence
         with pytest.raises(SaccadeError, match="finds its own regions"):
-            eye.see([photos[0]], [boxes])
+            extractor.extract([photos[0]], [boxes])
         return
-    seen = eye.see([photos[0], photos[7]], [boxes, boxes[1:]])
+    seen = extractor.extract([photos[0], photos[7]], [boxes, boxes[1:]])
     assert seen.mask.sum(dim=1).tolist() == [2, 1]
     assert seen.boxes[0].tolist() == pytest.approx(boxes)
     assert seen.features.abs().sum(dim=2)[seen.mask].min() > 0
     with pytest.raises(SaccadeError, match="not boxes that are given"):
-        eye.describe([photos[0]], [boxes])
+        extractor.describe([photos[0]], [boxes])
 
 
-def test_a_given_cell_of_the_map_returns_that_cell(eyes: dict[str, DetrEye], photos: list[Path]) -> None:
-    eye = eyes["rt_detr"]
-    pixels = torch.from_numpy(eye.prepare(photos[0]))[None]
-    finest = eye.network(pixel_values=eye.form.normalise(pixels)).encoder_last_hidden_state[0]  # 8 × 8
+def test_a_given_cell_of_the_map_returns_that_cell(extractors: dict[str, DetrExtractor], photos: list[Path]) -> None:
+    extractor = extractors["rt_detr"]
+    pixels = torch.from_numpy(extractor.prepare(photos[0]))[None]
+    finest = extractor.network(pixel_values=extractor.form.normalise(pixels)).encoder_last_hidden_state[0]  # 8 × 8
     cell = np.array([[3 / 8 + 0.0624, 5 / 8 + 0.0624, 3 / 8 + 0.0626, 5 / 8 + 0.0626]])  # about its centre
-    seen = eye.see([photos[0]], [cell])
+    seen = extractor.extract([photos[0]], [cell])
     torch.testing.assert_close(seen.features[0, 0], finest[0, :, 5, 3], atol=2e-3, rtol=1e-2)
 
 
 def test_how_many_regions_is_part_of_the_name(folders: dict[str, Path], photos: list[Path]) -> None:
-    five = load_eye(f"detr:{folders['detr']}@5")
-    assert five.see(photos[:2]).mask.sum(dim=1).tolist() == [6, 6]  # and the whole picture
+    five = load_extractor(f"detr:{folders['detr']}@5")
+    assert five.extract(photos[:2]).mask.sum(dim=1).tolist() == [6, 6]  # and the whole picture
     assert five.name == f"detr:{folders['detr']}@5"
-    again, plain = load_eye(five.name), load_eye(f"detr:{folders['detr']}")
+    again, plain = load_extractor(five.name), load_extractor(f"detr:{folders['detr']}")
     assert again.digest == five.digest != plain.digest
-    sure = load_eye(f"detr:{folders['detr']}@1-100").see(photos[:1])
+    sure = load_extractor(f"detr:{folders['detr']}@1-100").extract(photos[:1])
     assert sure.scores is not None
     assert (sure.scores > 0.2).all()
-    assert plain.see(photos[:1]).mask.sum() == max(len(sure.scores[0]), 11)  # at least ten, though none is sure
+    assert plain.extract(photos[:1]).mask.sum() == max(len(sure.scores[0]), 11)  # at least ten, though none is sure
     with pytest.raises(SaccadeError, match="9 to 3 regions"):
-        load_eye(f"detr:{folders['detr']}@9-3")
+        load_extractor(f"detr:{folders['detr']}@9-3")
 
 
 @pytest.mark.parametrize(("height", "width"), [(171, 256), (256, 170), (224, 224), (60, 400), (64, 90), (500, 333)])
@@ -209,7 +208,7 @@ def test_a_newer_processor_file_is_read_too(folders: dict[str, Path], tmp_path: 
     shutil.copytree(folders["yolos"], tmp_path / "new")
     (tmp_path / "new" / "preprocessor_config.json").rename(tmp_path / "new" / "processor_config.json")
     (tmp_path / "new" / "processor_config.json").write_text(json.dumps({"image_processor": LONG}))
-    assert load_eye(f"detr:{tmp_path / 'new'}").digest == load_eye(f"detr:{folders['yolos']}").digest
+    assert load_extractor(f"detr:{tmp_path / 'new'}").digest == load_extractor(f"detr:{folders['yolos']}").digest
 
 
 def test_what_is_no_detector_gets_one_sentence(
@@ -251,20 +250,20 @@ def test_what_is_no_detector_gets_one_sentence(
         (copy("filter", preprocessor_config__json=json.dumps({**LONG, "resample": 17})), "resample is 17"),
     ):
         with pytest.raises(SaccadeError, match=sentence) as error:
-            load_eye(f"detr:{source}")
+            load_extractor(f"detr:{source}")
         assert "\n" not in str(error.value)
 
 
 def test_without_transformers_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(SaccadeError, match=r'pip install "saccade\[hf\]"'):
-        load_eye("detr:some/detector")
+        load_extractor("detr:some/detector")
 
 
-def test_any_mode_and_shape_of_picture_is_seen(eyes: dict[str, DetrEye], photos: list[Path]) -> None:
+def test_any_mode_and_shape_of_picture_is_seen(extractors: dict[str, DetrExtractor], photos: list[Path]) -> None:
     grey, sliver = open_picture(photos[0]).convert("L"), np.full((1, 300, 3), 0.5)
-    seen = eyes["detr"].see([grey, sliver, np.zeros((40, 30, 4), dtype=np.uint8)])
+    seen = extractors["detr"].extract([grey, sliver, np.zeros((40, 30, 4), dtype=np.uint8)])
     assert seen.features.isfinite().all()
     assert seen.mask.any(dim=1).all()
     with pytest.raises(SaccadeError, match="2 pictures but 1 arrays"):
-        eyes["detr"].see([grey, grey], [np.array([[0, 0, 1, 1]])])
+        extractors["detr"].extract([grey, grey], [np.array([[0, 0, 1, 1]])])

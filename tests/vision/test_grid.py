@@ -1,4 +1,4 @@
-"""The grid eye: cells and their boxes, names that build it again, given boxes, gradients, and what its digest tells."""
+"""The grid extractor: cells and their boxes, names that build it again, given boxes, gradients, and what its digest tells."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from saccade.batch import PictureBatch, RegionBatch
-from saccade.errors import SaccadeError
-from saccade.vision import load_eye
-from saccade.vision.grid import GridConfig, GridEye, GridNetwork, cell_boxes, grid_config, stretch
+from saccade.core.errors import SaccadeError
+from saccade.vision import load_extractor
+from saccade.vision.grid import GridConfig, GridExtractor, GridNetwork, cell_boxes, grid_config, stretch
 
 configs = st.builds(
     GridConfig,
@@ -35,8 +35,8 @@ def network(name: str = "efficientnet-lite0@64") -> GridNetwork:
 
 
 @pytest.fixture(scope="module")
-def eye() -> GridEye:
-    return GridEye(network())
+def extractor() -> GridExtractor:
+    return GridExtractor(network())
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_names_read_as_they_are_documented() -> None:
 )
 def test_a_grid_that_cannot_be_gets_a_sentence(argument: str, told: str) -> None:
     with pytest.raises(SaccadeError, match=told):
-        load_eye(f"grid:{argument}")
+        load_extractor(f"grid:{argument}")
 
 
 def test_cells_tile_the_picture_row_by_row() -> None:
@@ -123,18 +123,18 @@ def test_pictures_of_other_sizes_are_stretched_as_pillow_does(tmp_path: Path) ->
     assert abs(ours - theirs).max() <= 1
 
 
-def test_folding_and_batching_change_no_feature(eye: GridEye, pictures: list[np.ndarray]) -> None:
-    seen = eye.see(pictures, batch_size=2)
+def test_folding_and_batching_change_no_feature(extractor: GridExtractor, pictures: list[np.ndarray]) -> None:
+    seen = extractor.extract(pictures, batch_size=2)
     with torch.inference_mode():
         plain = network()(PictureBatch(torch.from_numpy(np.stack(pictures))))
     torch.testing.assert_close(seen.features, plain.features, rtol=1e-4, atol=1e-5 * float(plain.features.max()))
     assert torch.equal(seen.boxes, plain.boxes)
 
 
-def test_given_boxes_are_read_where_they_lie(eye: GridEye, pictures: list[np.ndarray]) -> None:
-    cells = eye.see(pictures[:2])
+def test_given_boxes_are_read_where_they_lie(extractor: GridExtractor, pictures: list[np.ndarray]) -> None:
+    cells = extractor.extract(pictures[:2])
     quarter, whole = cells.boxes[0, 1].numpy(), np.array([0, 0, 1, 1])
-    seen = eye.see(pictures[:2], [np.stack([quarter, whole]), whole[None]])
+    seen = extractor.extract(pictures[:2], [np.stack([quarter, whole]), whole[None]])
     assert seen.mask.tolist() == [[True, True], [True, False]]
     assert seen.boxes[0, 0].tolist() == quarter.tolist()
     near = torch.nn.functional.cosine_similarity(seen.features[0, :1], cells.features[0], dim=1)
@@ -143,30 +143,30 @@ def test_given_boxes_are_read_where_they_lie(eye: GridEye, pictures: list[np.nda
     assert middle > 0.99
 
 
-def test_paths_become_ids_and_bad_files_get_a_sentence(eye: GridEye, tmp_path: Path) -> None:
+def test_paths_become_ids_and_bad_files_get_a_sentence(extractor: GridExtractor, tmp_path: Path) -> None:
     good, bad = tmp_path / "good.png", tmp_path / "bad.png"
     Image.new("RGB", (50, 30), "red").save(good)
     bad.write_bytes(b"no picture")
-    assert eye.see([good]).ids == (str(good),)
+    assert extractor.extract([good]).ids == (str(good),)
     with pytest.raises(SaccadeError, match=r"bad\.png is not a picture"):
-        eye.see([good, bad])
+        extractor.extract([good, bad])
     with pytest.raises(SaccadeError, match="1 pictures but 0 arrays"):
-        eye.see([good], [])
-    assert len(eye.see([])) == 0
+        extractor.extract([good], [])
+    assert len(extractor.extract([])) == 0
 
 
 def test_the_digest_knows_weights_and_settings_and_nothing_else() -> None:
-    same = {GridEye(network(name)).digest for name in ("world", "world@128", "world#1", "world#-1/0")}
+    same = {GridExtractor(network(name)).digest for name in ("world", "world@128", "world#1", "world#-1/0")}
     assert len(same) == 1
-    others = {GridEye(network(name)).digest for name in ("world@64", "world#0", "world/3", "world/3+1")}
+    others = {GridExtractor(network(name)).digest for name in ("world@64", "world#0", "world/3", "world/3+1")}
     assert len(others | same) == 5
     changed = network("world")
     with torch.no_grad():
         next(changed.backbone.parameters()).view(-1)[0] += 1
-    assert GridEye(changed).digest not in same
+    assert GridExtractor(changed).digest not in same
 
 
-def test_an_eye_of_a_grid_names_nothing(eye: GridEye, pictures: list[np.ndarray]) -> None:
-    assert isinstance(eye.see(pictures[:1]), RegionBatch)
+def test_an_extractor_of_a_grid_names_nothing(extractor: GridExtractor, pictures: list[np.ndarray]) -> None:
+    assert isinstance(extractor.extract(pictures[:1]), RegionBatch)
     with pytest.raises(SaccadeError, match="has no names"):
-        eye.describe(pictures[:1])
+        extractor.describe(pictures[:1])

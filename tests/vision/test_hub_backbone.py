@@ -14,9 +14,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from saccade.errors import SaccadeError
-from saccade.vision.backbones import load_backbone
-from saccade.vision.grid import GridEye, GridNetwork, grid_config
+from saccade.core.errors import SaccadeError
+from saccade.vision.backbones.base import load_backbone
+from saccade.vision.grid import GridExtractor, GridNetwork, grid_config
 
 TOWER = {
     "hidden_size": 16,
@@ -137,13 +137,15 @@ def test_normalising_follows_the_models_own_processor(saved: Callable[[str], Pat
 
 
 def test_a_grid_of_a_hub_model_knows_its_normalisation(saved: Callable[[str], Path], tmp_path: Path) -> None:
-    eye = GridEye(GridNetwork(grid_config(f"hf:{saved('clip')}@64/0+1")))
-    assert eye.see([torch.zeros(9, 9, 3, dtype=torch.uint8).numpy()]).features.shape == (1, 65, 16)
-    before = GridEye(GridNetwork(grid_config(f"hf:{saved('clip')}"))).digest
+    extractor = GridExtractor(GridNetwork(grid_config(f"hf:{saved('clip')}@64/0+1")))
+    assert extractor.extract([torch.zeros(9, 9, 3, dtype=torch.uint8).numpy()]).features.shape == (1, 65, 16)
+    before = GridExtractor(GridNetwork(grid_config(f"hf:{saved('clip')}"))).digest
     _make("clip").save_pretrained(tmp_path)
-    assert GridEye(GridNetwork(grid_config(f"hf:{tmp_path}"))).digest == before  # the same model in another folder
+    assert (
+        GridExtractor(GridNetwork(grid_config(f"hf:{tmp_path}"))).digest == before
+    )  # the same model in another folder
     (tmp_path / "preprocessor_config.json").write_text('{"image_mean": [0, 0, 0]}', encoding="utf-8")
-    assert GridEye(GridNetwork(grid_config(f"hf:{tmp_path}"))).digest != before
+    assert GridExtractor(GridNetwork(grid_config(f"hf:{tmp_path}"))).digest != before
 
 
 def test_what_cannot_be_opened_gets_a_sentence(

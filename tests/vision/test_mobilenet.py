@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from saccade.errors import SaccadeError
-from saccade.files import sha256
+from saccade.core.errors import SaccadeError
+from saccade.core.files import sha256
 from saccade.vision import mobilenet
-from saccade.vision.backbones import load_backbone
+from saccade.vision.backbones.base import load_backbone
 
 
 class Plain(nn.Module):

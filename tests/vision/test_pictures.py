@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.vision.pictures import as_array, find_pictures, open_picture
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from test_selection import made_up
 
-from saccade.vision.anchors import anchor_boxes, anchor_sides, encode
 from saccade.vision.boxes import nms, suppress
-from saccade.vision.region_sampling import draw, draw_both, mean_where, pick
-from saccade.vision.rpn import RegionProposals, Said, propose, rpn_loss
+from saccade.vision.detectors.rpn import RegionProposals, Said, anchor_boxes, anchor_sides, encode, propose, rpn_loss
+from saccade.vision.detectors.sampling import draw, draw_both, mean_where, pick
 
 
 def test_suppression_in_rounds_is_one_by_one() -> None:

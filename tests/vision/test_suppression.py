@@ -10,8 +10,8 @@ from torch import Tensor
 
 from saccade.vision import suppression
 from saccade.vision.boxes import iou, nms, overlap_more, suppress
-from saccade.vision.selection import class_confidence
-from saccade.vision.suppression import greedily_one_by_one, rows_at_once, settle
+from saccade.vision.detectors.selection import class_confidence
+from saccade.vision.nms import greedily_one_by_one, rows_at_once, settle
 
 
 def crowded(*shape: int, seed: int = 0) -> Tensor:

@@ -1,4 +1,4 @@
-"""Grid eyes that are trained on: what they see at first, what learns, and what stays."""
+"""Grid extractors that are trained on: what they see at first, what learns, and what stays."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import transformers
 from torch import nn
 
 from saccade.batch import PictureBatch
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.training.run import freeze
-from saccade.vision import load_eye
-from saccade.vision.backbones import Backbone, load_backbone
+from saccade.vision import load_extractor
+from saccade.vision.backbones.base import Backbone, load_backbone
 from saccade.vision.grid import tunable_grid
 
 
@@ -30,16 +30,16 @@ def squared(network: nn.Module, pictures: PictureBatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["grid:efficientnet-lite0@32", "grid:world@32", "grid:world@32/3+1"])
-def test_before_training_it_sees_what_the_eye_sees(name: str, pictures: PictureBatch) -> None:
+def test_before_training_it_sees_what_the_extractor_sees(name: str, pictures: PictureBatch) -> None:
     """In training mode too: the normalisations are folded, and no figure of theirs follows the batch."""
-    network, eye = tunable_grid(name), load_eye(name)
-    seen = eye.see(list(pictures.pixels.numpy()))
+    network, extractor = tunable_grid(name), load_extractor(name)
+    seen = extractor.extract(list(pictures.pixels.numpy()))
     for mode in (True, False):
         found = network.train(mode)(pictures)
         torch.testing.assert_close(found.features, seen.features, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(found.boxes, seen.boxes)
         assert found.ids == pictures.ids
-    assert network.config.name == eye.name
+    assert network.config.name == extractor.name
     assert not any(isinstance(part, nn.BatchNorm2d) for part in network.modules())
 
 
@@ -82,13 +82,15 @@ def test_normalisation_that_cannot_be_folded_keeps_its_figures(tmp_path: Path, p
     assert network.training
     torch.testing.assert_close(network(pictures).features, before)
     assert all(torch.equal(value, figures[name]) for name, value in network.named_buffers())
-    with pytest.raises(SaccadeError, match=r"sight\.frozen=1 leaves nothing of the eye .* to train: it has 1 part$"):
+    with pytest.raises(
+        SaccadeError, match=r"backbone\.frozen=1 leaves nothing of the extractor .* to train: it has 1 part$"
+    ):
         freeze(network, 1)
 
 
 def test_only_grids_can_be_tuned() -> None:
     for name in ("world", "bottomup", "gird"):
-        with pytest.raises(SaccadeError, match=f'the eye "{name}" cannot be trained through a matching loss'):
+        with pytest.raises(SaccadeError, match=f'the extractor "{name}" cannot be trained through a matching loss'):
             tunable_grid(name)
 
 

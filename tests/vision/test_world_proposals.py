@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from saccade.vision.world_proposals import cell_middles, peaks, proposal_loss, propose
+from saccade.vision.detectors.world import cell_middles, peaks, proposal_loss, propose
 
 TRUTH = torch.tensor(
     [[[0.10, 0.20, 0.40, 0.60], [0.55, 0.50, 0.95, 0.90]], [[0.3, 0.3, 0.7, 0.8], [0.0, 0.0, 0.0, 0.0]]]

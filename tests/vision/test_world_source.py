@@ -10,32 +10,31 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.data.sources import DataConfig, open_split
-from saccade.data.store import FeatureStore
-from saccade.data.world import see_split
-from saccade.errors import SaccadeError
-from saccade.vision import load_eye
-from saccade.vision.world_eye import WorldEye
-from saccade.vision.world_eye_network import EyeNetwork
+from saccade.core.errors import SaccadeError
+from saccade.data.datasets.world import extract_split
+from saccade.data.registry import DataConfig, open_split
+from saccade.data.store.arrow import FeatureStore
+from saccade.vision import load_extractor
+from saccade.vision.detectors.world import WorldExtractor, WorldNetwork
 from saccade.world import WorldConfig
 
 
-def test_a_split_is_seen_once_and_kept(tiny_network: EyeNetwork, rectangles: Any, tmp_path: Path) -> None:
-    eye = WorldEye(tiny_network)
-    store = see_split(rectangles, eye, tmp_path / "train")
+def test_a_split_is_seen_once_and_kept(tiny_network: WorldNetwork, rectangles: Any, tmp_path: Path) -> None:
+    extractor = WorldExtractor(tiny_network)
+    store = extract_split(rectangles, extractor, tmp_path / "train")
     assert list(store.ids) == rectangles.ids
-    seen, kept = eye.see(list(rectangles.pixels)), store.batch(range(len(rectangles)))
+    seen, kept = extractor.extract(list(rectangles.pixels)), store.batch(range(len(rectangles)))
     assert torch.equal(seen.mask, kept.mask)
     torch.testing.assert_close(kept.features, seen.features, atol=4e-3, rtol=1e-3)  # kept in float16
-    eye.see = None  # type: ignore[assignment,method-assign]  # a second opening must not look again
-    assert len(see_split(rectangles, eye, tmp_path / "train")) == len(rectangles)
+    extractor.see = None  # type: ignore[assignment,method-assign]  # a second opening must not look again
+    assert len(extract_split(rectangles, extractor, tmp_path / "train")) == len(rectangles)
 
 
 def test_an_interrupted_seeing_goes_on_where_it_was(
-    tiny_network: EyeNetwork, rectangles: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_network: WorldNetwork, rectangles: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eye = WorldEye(tiny_network)
-    see, seen = eye.see, 0
+    extractor = WorldExtractor(tiny_network)
+    see, seen = extractor.see, 0
 
     def fail_later(images: Any, **options: Any) -> Any:
         nonlocal seen
@@ -44,13 +43,13 @@ def test_an_interrupted_seeing_goes_on_where_it_was(
         seen += len(images)
         return see(images, **options)
 
-    monkeypatch.setattr(eye, "see", fail_later)
+    monkeypatch.setattr(extractor, "see", fail_later)
     with pytest.raises(KeyboardInterrupt):
-        see_split(rectangles, eye, tmp_path / "train")
+        extract_split(rectangles, extractor, tmp_path / "train")
     assert len(FeatureStore.open(tmp_path / "train")) == seen > 0
-    monkeypatch.setattr(eye, "see", see)
-    resumed = see_split(rectangles, eye, tmp_path / "train")
-    straight = see_split(rectangles, eye, tmp_path / "again")
+    monkeypatch.setattr(extractor, "see", see)
+    resumed = extract_split(rectangles, extractor, tmp_path / "train")
+    straight = extract_split(rectangles, extractor, tmp_path / "again")
     assert list(resumed.ids) == list(straight.ids)
     both = [store.batch(range(len(rectangles))) for store in (resumed, straight)]
     torch.testing.assert_close(both[0].features, both[1].features, atol=4e-3, rtol=1e-3)
@@ -58,11 +57,11 @@ def test_an_interrupted_seeing_goes_on_where_it_was(
 
 def test_the_world_opens_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACCADE_CACHE", str(tmp_path))
-    monkeypatch.setattr("saccade.data.world.WorldConfig", partial(WorldConfig, hard_groups=1, novel=2))
+    monkeypatch.setattr("saccade.data.datasets.world.WorldConfig", partial(WorldConfig, hard_groups=1, novel=2))
     data = open_split(DataConfig("world", pictures=20, seed=3), "train")
-    assert (data.name, data.split, data.eye) == ("world", "train", "world")
+    assert (data.name, data.split, data.extractor) == ("world", "train", "world")
     assert len(data.images) == 16
-    assert data.images.dim == load_eye().dim
+    assert data.images.dim == load_extractor().dim
     assert len(data.texts) == 5 * 16
     assert np.array_equal(data.image_of_text, np.repeat(np.arange(16), 5))
     boxes = data.images.batch([0]).boxes[0]

@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saccade.vision.backbones import Backbone
-from saccade.vision.bottomup_config import BottomUpConfig
-from saccade.vision.bottomup_network import BottomUpNetwork
-from saccade.vision.boxed_pictures import UNKNOWN, BoxedPictures
-from saccade.vision.world_eye_config import REGION_ATTRIBUTES
+from saccade.vision.backbones.base import Backbone
+from saccade.vision.backbones.world import REGION_ATTRIBUTES
+from saccade.vision.detectors.bottomup import BottomUpConfig, BottomUpNetwork
+from saccade.vision.detectors.training import UNKNOWN, BoxedPictures
 
 CONFIG = BottomUpConfig(
     backbone="tiny",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from saccade.world.catalogue import COLOURS, KINDS, MATERIALS, PREDICATES, SIZES, possible
-from saccade.world.compositions import HELD_OUT_ACTS, HELD_OUT_COLOURS, held_out_act, held_out_acts
 from saccade.world.lexicon import (
     COLOUR_WORDS,
     MATERIAL_WORDS,
@@ -15,6 +14,7 @@ from saccade.world.lexicon import (
     article,
 )
 from saccade.world.render.picture import MODELS
+from saccade.world.sample import HELD_OUT_ACTS, HELD_OUT_COLOURS, held_out_act, held_out_acts
 
 
 def test_there_is_enough_of_everything() -> None:

@@ -11,11 +11,11 @@ import pytest
 from caption_reader import check_phrases
 from small_world import SMALL
 
-from saccade.errors import SaccadeError
-from saccade.files import read_json, write_json
+from saccade.core.errors import SaccadeError
+from saccade.core.files import read_json, write_json
 from saccade.language import tokenise
 from saccade.world import World, WorldConfig, make_world, open_world
-from saccade.world.compositions import is_novel
+from saccade.world.sample import is_novel
 
 TINY = WorldConfig(pictures=20, size=32, hard_groups=2, novel=3)
 

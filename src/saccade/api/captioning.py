@@ -13,7 +13,7 @@ from numpy import ndarray as Array
 
 from saccade.api.looking import PictureModel, listed
 from saccade.batch import RegionBatch
-from saccade.config import update
+from saccade.core.config import update
 from saccade.decoding import Decoded, DecodingConfig, decode
 from saccade.explain import Explanation
 from saccade.language.vocabulary import END
@@ -53,7 +53,7 @@ class Caption:
 
 
 class PictureCaptioner(PictureModel[Captioner]):
-    """A trained captioner with the eye it was trained with: pictures in, captions and explanations out."""
+    """A trained captioner with the extractor it was trained with: pictures in, captions and explanations out."""
 
     def caption(
         self, images: Picture | Sequence[Picture] | RegionBatch, decoding: DecodingConfig | None = None, **options: Any
@@ -96,7 +96,7 @@ class PictureCaptioner(PictureModel[Captioner]):
     def told(self, image: Picture | RegionBatch, text: str) -> Caption:
         """A given sentence as if the captioner had said it of the picture: how sure of each word, looking where."""
         self.model.vocabulary.check(text)
-        regions, sentence = self.see(image), self.model.vocabulary.batch([text]).to(self.device)
+        regions, sentence = self.extract(image), self.model.vocabulary.batch([text]).to(self.device)
         told = self.model.tell(self.model.start(regions), sentence.tokens[:, :-1])
         labels = sentence.tokens[:, 1:]
         said = told.log_probabilities.gather(2, labels[:, :, None])[:, :, 0]
@@ -115,7 +115,7 @@ class PictureCaptioner(PictureModel[Captioner]):
         said: list[list[Caption]] = []
         for start in range(0, len(given), TOGETHER):
             part = slice(start, start + TOGETHER)
-            regions = self.see(given.select(part) if isinstance(given, RegionBatch) else given[part])
+            regions = self.extract(given.select(part) if isinstance(given, RegionBatch) else given[part])
             found = decode(self.model, regions, settings, keep=keep)
             said += self._captions(found.to("cpu"), regions.to("cpu"), keep)
         return said

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 from saccade.api.captioning import PictureCaptioner
 from saccade.api.looking import PictureModel
 from saccade.api.matching import PictureMatcher
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.models import Captioner, Matcher, Model, find_model, load_model
 
 DOORS: dict[type[Model], type[PictureModel[Any]]] = {Matcher: PictureMatcher, Captioner: PictureCaptioner}

@@ -1,4 +1,4 @@
-"""What all trained models share once they are given pictures: the eye they learned with."""
+"""What all trained models share once they are given pictures: the extractor they learned with."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ import numpy as np
 import torch
 
 from saccade.batch import RegionBatch
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.models import Model
 from saccade.vision.pictures import Picture
 
 if TYPE_CHECKING:
-    from saccade.vision import Eye
+    from saccade.vision import RegionExtractor
 
 M = TypeVar("M", bound=Model)
 
 
 class PictureModel(Generic[M]):
-    """A trained model with the eye it was trained with."""
+    """A trained model with the extractor it was trained with."""
 
-    def __init__(self, model: M, eye: Eye | None = None) -> None:
+    def __init__(self, model: M, extractor: RegionExtractor | None = None) -> None:
         self.model = model
-        self._eye = eye
+        self._extractor = extractor
 
     @cached_property
-    def eye(self) -> Eye:
-        from saccade.vision import load_eye
-        from saccade.vision.grid import GridEye
+    def extractor(self) -> RegionExtractor:
+        from saccade.vision import load_extractor
+        from saccade.vision.grid import GridExtractor
 
-        if self._eye is not None:
-            return self._eye
-        if self.model.sight is not None:
-            return GridEye(self.model.sight)
-        if self.model.eye is None:
+        if self._extractor is not None:
+            return self._extractor
+        if self.model.backbone is not None:
+            return GridExtractor(self.model.backbone)
+        if self.model.extractor is None:
             raise SaccadeError(
                 "this model was trained on features whose maker is not known, so it cannot look at pictures: "
                 "give it regions (a RegionBatch) instead"
             )
-        return load_eye(self.model.eye, device=self.device)
+        return load_extractor(self.model.extractor, device=self.device)
 
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def see(self, images: Picture | Sequence[Picture] | RegionBatch) -> RegionBatch:
+    def extract(self, images: Picture | Sequence[Picture] | RegionBatch) -> RegionBatch:
         """Regions of pictures (paths, Pillow images or arrays); a RegionBatch is taken as it is."""
         if isinstance(images, RegionBatch):
             return images.to(self.device)
-        return self.eye.see(listed(images)).to(self.device)
+        return self.extractor.extract(listed(images)).to(self.device)
 
 
 def listed(images: Any) -> list[Any]:

@@ -16,7 +16,7 @@ from saccade.vision.pictures import Picture, as_array
 
 
 class PictureMatcher(PictureModel[Matcher]):
-    """A trained matcher with the eye it was trained with: pictures and sentences in, scores and explanations out."""
+    """A trained matcher with the extractor it was trained with: pictures and sentences in, scores and explanations out."""
 
     def read(self, texts: str | Sequence[str]) -> TextBatch:
         """Sentences as word ids; a sentence without a single known word is refused."""
@@ -30,7 +30,7 @@ class PictureMatcher(PictureModel[Matcher]):
         self, images: Picture | Sequence[Picture] | RegionBatch, texts: str | Sequence[str]
     ) -> Float[np.ndarray, "image text"]:
         """The similarity of every picture with every sentence."""
-        similarity = self.model(self.see(images), self.read(texts))
+        similarity = self.model(self.extract(images), self.read(texts))
         return np.asarray(similarity.float().cpu().numpy())
 
     def rank(
@@ -45,6 +45,6 @@ class PictureMatcher(PictureModel[Matcher]):
     def explain(self, image: Picture, text: str, title: str = "") -> Explanation:
         """Which regions each word found: `.save("why.png")` draws it."""
         picture = as_array(image)
-        regions, words = self.see([picture]), self.read(text)
+        regions, words = self.extract([picture]), self.read(text)
         alignment = self.model.align(self.model.encode_images(regions), self.model.encode_texts(words))
         return Explanation.from_alignment(alignment, 0, words.words[0], regions.boxes[0].cpu(), picture, title)

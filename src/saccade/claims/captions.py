@@ -10,7 +10,7 @@ import numpy as np
 from saccade.claims.scores import Arrays, Scores, mean_parts
 from saccade.claims.sentinel import sentinel_shares
 from saccade.claims.yardstick import SplitOf, Yardstick
-from saccade.files import write_json
+from saccade.core.files import write_json
 from saccade.metrics import CAPTION_METRICS, caption_scores
 from saccade.models import Captioner, Model
 from saccade.tasks import caption_all, references_of
@@ -44,7 +44,7 @@ class CaptionScores(Yardstick):
         self, model: Model, config: RunConfig, split: str, split_of: SplitOf, folder: Path, tables: bool
     ) -> Arrays:
         assert isinstance(model, Captioner)
-        data = split_of(config.data, split).seen_by(model, folder)
+        data = split_of(config.data, split).regions_for(model, folder)
         said = caption_all(model, data, config.task.decoding, config.task.eval_batch)
         results = [{"image_id": id, "caption": text} for id, text in zip(data.images.ids, said, strict=True)]
         write_json(folder / f"captions-{split}.json", results)  # as `saccade metrics score` reads them

@@ -14,8 +14,8 @@ from typing import Any
 from saccade.claims.values import check_keys, check_name, mapping, number, text, texts
 from saccade.claims.yardstick import Yardstick
 from saccade.claims.yardsticks import yardstick_of
-from saccade.config import load_yaml
-from saccade.errors import SaccadeError, did_you_mean
+from saccade.core.config import load_yaml
+from saccade.core.errors import SaccadeError, did_you_mean
 
 FILES = Path(__file__).parent / "files"
 

@@ -12,7 +12,7 @@ from saccade.claims.measure import FAILURE, Measured, is_finished, load_measured
 from saccade.claims.plan import Request, Run, data_of, footings, run_of, splits_of
 from saccade.claims.scores import Scores
 from saccade.claims.statistics import DRAWS, Comparison, Verdict, compare, weakest
-from saccade.files import read_json
+from saccade.core.files import read_json
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def fill_caches(todo: Sequence[Run], console: Console) -> None:
     done = set()
     for run in todo:
         data, own = run.config.data, TASKS[entry(run.config.system).task].open
-        size = tunable_grid(data.eye).size if run.config.sight.tune else None
+        size = tunable_grid(data.extractor).size if run.config.backbone.train else None
         for split in dict.fromkeys((data.train_split, data.dev_split, *run.splits)):
             if (data, split, size, own) not in done:
                 done.add((data, split, size, own))

@@ -19,8 +19,8 @@ from rich.console import Console
 from saccade.claims.plan import Run
 from saccade.claims.scores import Arrays, Scores
 from saccade.claims.yardstick import SplitOf, Yardstick
-from saccade.errors import SaccadeError, explain_os_errors
-from saccade.files import atomic_file, read_json, write_json
+from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.files import atomic_file, read_json, write_json
 from saccade.models import Model, load_model
 from saccade.tasks import SplitForModels
 from saccade.training.run import train_run

@@ -12,7 +12,7 @@ from saccade.claims.findings import Findings, SplitFindings
 from saccade.claims.plan import Request, footings
 from saccade.claims.plot import draw_claim
 from saccade.claims.statistics import Comparison
-from saccade.files import read_json, read_text, write_json, write_text
+from saccade.core.files import read_json, read_text, write_json, write_text
 from saccade.metrics import mean_and_spread
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"

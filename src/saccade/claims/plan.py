@@ -13,8 +13,8 @@ from typing import Any
 from saccade.claims.claim import Claim, ClaimData, Variant
 from saccade.claims.yardstick import Yardstick
 from saccade.claims.yardsticks import YARDSTICKS, yardstick_of
-from saccade.config import load_yaml, to_dict
-from saccade.errors import SaccadeError, did_you_mean
+from saccade.core.config import load_yaml, to_dict
+from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.models import entry
 from saccade.training.run import RunConfig, run_config
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from saccade.claims.findings import Findings, SplitFindings
+from saccade.core.files import atomic_file
 from saccade.explain.reading import PALETTE
-from saccade.files import atomic_file
 
 INK, FAINT = "#1d2429", "#8a949c"
 PANEL_WIDTH, ROW_HEIGHT = 2.55, 0.46  # inches

@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 
 from saccade.claims.scores import Arrays, Scores
 from saccade.claims.yardstick import SplitOf, Yardstick
-from saccade.errors import SaccadeError, explain_os_errors
-from saccade.files import atomic_file
+from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.files import atomic_file
 from saccade.metrics import CUTOFFS, WAYS, chance, ranks, summary
 from saccade.models import Matcher, Model
 from saccade.tasks import ensemble_of, similarity_table
@@ -70,7 +70,7 @@ class Recalls(Yardstick):
         self, model: Model, config: RunConfig, split: str, split_of: SplitOf, folder: Path, tables: bool
     ) -> Arrays:
         assert isinstance(model, Matcher)
-        data = split_of(config.data, split).seen_by(model, folder)
+        data = split_of(config.data, split).regions_for(model, folder)
         table = similarity_table(model, data)
         if tables:
             save_table(self.tables(folder, split), table)

@@ -39,7 +39,7 @@ def sentinel_shares(
             continue
         texts = [data.texts[place] for place in places]
         read = cut(model.read(texts), longest)
-        state = model.start(model.see(data.images.batch(list(images)).to(device))).select(owner.to(device))
+        state = model.start(model.extract(data.images.batch(list(images)).to(device))).select(owner.to(device))
         shares = model.tell(state, read.tokens[:, :-1].to(device)).sentinel
         if shares is None:
             return None

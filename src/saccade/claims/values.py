@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from saccade.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, did_you_mean
 
 
 def check_keys(values: Mapping[str, Any], known: Sequence[str], where: str) -> None:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from saccade.claims.measure import FAILURE, carry_out
 from saccade.claims.plan import Run
-from saccade.errors import SaccadeError
-from saccade.files import write_json
+from saccade.core.errors import SaccadeError
+from saccade.core.files import write_json
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from saccade.claims.scores import Arrays, Scores
+from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
-from saccade.errors import SaccadeError
 from saccade.models import Model
 from saccade.tasks import SplitForModels
 

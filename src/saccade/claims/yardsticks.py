@@ -6,7 +6,7 @@ from saccade.claims.captions import CaptionScores
 from saccade.claims.dense_captions import DensePrecision
 from saccade.claims.recalls import Recalls
 from saccade.claims.yardstick import Yardstick
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.models import entry
 
 YARDSTICKS: dict[str, Yardstick] = {

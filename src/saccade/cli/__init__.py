@@ -14,6 +14,7 @@ from saccade.cli import (
     data,
     demo,
     densecap,
+    detect,
     evaluate,
     explain,
     extract,
@@ -23,11 +24,10 @@ from saccade.cli import (
     official,
     parse,
     score,
-    see,
     train,
     world,
 )
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.version import __version__
 
 app = typer.Typer(
@@ -52,7 +52,7 @@ app.add_typer(metrics.app, name="metrics", rich_help_panel="Models")
 app.command("caption", rich_help_panel="Use a model")(caption.caption)
 app.command("score", rich_help_panel="Use a model")(score.score)
 app.command("explain", rich_help_panel="Use a model")(explain.explain)
-app.command("see", rich_help_panel="Use a model")(see.see)
+app.command("detect", rich_help_panel="Use a model")(detect.detect)
 app.command("densecap", rich_help_panel="Use a model")(densecap.densecap)
 app.command("import", rich_help_panel="Official checkpoints")(official.import_checkpoint)
 app.command("verify", rich_help_panel="Official checkpoints")(official.verify_folder)

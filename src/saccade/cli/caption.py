@@ -22,11 +22,11 @@ from saccade.cli.decoding_options import (
 )
 from saccade.cli.device import Device
 from saccade.cli.faults import report_broken
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
     from saccade.cli.captioned import Captioned
-    from saccade.data.broken import Broken
+    from saccade.data.store.broken import Broken
 
 SHOWN = 40  # pictures in the table where a file has them all
 
@@ -103,9 +103,9 @@ def caption(
     from saccade.api import PictureCaptioner, load
     from saccade.api.captioning import DECODING
     from saccade.cli.captioned import Drawings, caption_places, results, sort_places
-    from saccade.data.broken import Broken
-    from saccade.files import check_writable, write_json
-    from saccade.progress import progress_bar
+    from saccade.core.files import check_writable, write_json
+    from saccade.core.progress import progress_bar
+    from saccade.data.store.broken import Broken
 
     decoding = chosen_decoding(
         DECODING, how, beam, samples, temperature, top_k, nucleus, longest, length_penalty, no_repeat

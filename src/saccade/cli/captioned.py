@@ -10,13 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saccade.errors import SaccadeError
-from saccade.explain.drawing import FORMATS
+from saccade.core.errors import SaccadeError
+from saccade.explain.draw.marks import FORMATS
 
 if TYPE_CHECKING:
     from saccade.api import Caption, PictureCaptioner
     from saccade.data import FeatureStore
-    from saccade.data.broken import Broken
+    from saccade.data.store.broken import Broken
     from saccade.decoding import DecodingConfig
     from saccade.explain import Explanation
 
@@ -40,7 +40,7 @@ class Captioned:
 def sort_places(places: Sequence[Path]) -> tuple[list[Photo], list[FeatureStore]]:
     """Photos of files, folders and lists; and feature stores, which are folders with a manifest."""
     from saccade.data import FeatureStore
-    from saccade.data.listing import list_pictures
+    from saccade.features.listing import list_pictures
 
     stored = [place for place in places if (place / "manifest.json").is_file()]
     others = [place for place in places if place not in stored]
@@ -62,16 +62,16 @@ def caption_places(
     keep: int | None,
 ) -> Iterator[Captioned | Broken]:
     """Every picture in order; one that cannot be read is told as broken."""
-    from saccade.ahead import ahead
-    from saccade.data.broken import Broken
-    from saccade.data.prefetch import Opened, Opener
+    from saccade.core.threads import ahead
+    from saccade.data.store.broken import Broken
+    from saccade.features.prefetch import Opened, Opener
     from saccade.tasks.evaluation import check_features
 
     for store in stores:  # before the first picture, which may take a while
-        check_features(captioner.model, name, store.dim, store.eye, store.folder)
+        check_features(captioner.model, name, store.dim, store.extractor, store.folder)
     if photos:
         files = dict(photos)
-        opener = Opener(captioner.eye, None, "fraction", {})
+        opener = Opener(captioner.extractor, None, "fraction", {})
         with closing(ahead(opener, photos, workers=2, most=BATCH)) as opened:
             while batch := list(islice(opened, BATCH)):
                 pixels = [one.pixels for one in batch if isinstance(one, Opened)]

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from saccade.cli.device import check_device
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
     from saccade.claims import Claim, Findings, Outcome

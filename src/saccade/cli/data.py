@@ -41,7 +41,7 @@ def info(
     Example: saccade data info data/f30k_precomp
     """
     from saccade.cli.photo_sets import photo_set_at, show_photo_set
-    from saccade.data.summary import summarise
+    from saccade.data.formats.summary import summarise
 
     photo_set = photo_set_at(path, None)
     if photo_set is not None:
@@ -87,7 +87,7 @@ def convert(
     ids: Annotated[
         Path | None, typer.Option(help="The pictures' ids in the order of an HDF5 table that has none: .json or .txt.")
     ] = None,
-    eye: Annotated[str | None, typer.Option(help="What made the features; kept in the store's manifest.")] = None,
+    extractor: Annotated[str | None, typer.Option(help="What made the features; kept in the store's manifest.")] = None,
 ) -> None:
     """Write SRC again in another format, picture by picture, without loading it whole.
 
@@ -95,15 +95,17 @@ def convert(
 
     Example: saccade data convert trainval_36.tsv features --dtype float16 --captions dataset_coco.json
     """
-    from saccade.data.collection import open_collection
-    from saccade.data.convert import convert as write
-    from saccade.progress import one_by_one, progress_bar
+    from saccade.core.progress import one_by_one, progress_bar
+    from saccade.data.formats.collection import open_collection
+    from saccade.data.formats.convert import convert as write
 
     console = Console()
     form = to or (Format.tsv if target.suffix == ".tsv" else Format.store)
     collection = open_collection(source, tuple(split or ()), captions, sizes, ids)
     with progress_bar(f"writing {target}") as tell:
-        count = write(collection, target, form.value, dtype.value, eye, one_by_one(tell, len(collection.pictures)))
+        count = write(
+            collection, target, form.value, dtype.value, extractor, one_by_one(tell, len(collection.pictures))
+        )
     already = len(collection.pictures) - count
     console.print(
         escape(f"{target}: {count:,} pictures written" + (f", {already:,} were there" if already > 0 else ""))
@@ -138,7 +140,7 @@ def check(
     """
     from saccade.cli.faults import report_faults
     from saccade.cli.photo_sets import photo_set_at, show_photo_set
-    from saccade.data.check import problems
+    from saccade.data.formats.check import problems
 
     photo_set = photo_set_at(path, as_)
     if photo_set is not None:

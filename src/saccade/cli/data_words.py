@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from saccade.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, did_you_mean
 
 if TYPE_CHECKING:
     from saccade.data import DataConfig
@@ -39,7 +39,7 @@ def run_data(folder: Path | str) -> DataConfig:
 
 def with_words(data: DataConfig, words: Sequence[str]) -> DataConfig:
     """The data as the words say: only settings of the data, since trained models are what they are."""
-    from saccade.config import override
+    from saccade.core.config import override
     from saccade.data import DataConfig
     from saccade.training.run import RunConfig
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
     from saccade.decoding import DecodingConfig

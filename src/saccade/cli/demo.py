@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
     from saccade.explain import Stage
@@ -64,10 +64,10 @@ def demo(
     """
     from saccade.cli.demo_report import Trained, write_report
     from saccade.cli.side_by_side import Job, train_side_by_side
+    from saccade.core.files import write_json
+    from saccade.core.progress import progress_bar
     from saccade.data import DataConfig, open_split
-    from saccade.files import write_json
     from saccade.models import Matcher, load_model
-    from saccade.progress import progress_bar
     from saccade.tasks import similarity_table
     from saccade.training.run import run_config
     from saccade.version import __version__
@@ -89,7 +89,7 @@ def demo(
         progress_bar("painting") as tell,
     ):
         world = make_world(world_config, progress=tell)
-    with clock.stage("Features", "the regions that the eye finds in each picture"):
+    with clock.stage("Features", "the regions that the extractor finds in each picture"):
         data = DataConfig("world", pictures=pictures, seed=seed)
         splits = {name: open_split(data, name) for name in ("train", "dev", "test", "hard")}
 

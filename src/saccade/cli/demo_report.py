@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float
 from PIL import Image
 
+from saccade.core.files import atomic_file
 from saccade.data import CaptionedImages
 from saccade.explain import Explanation, Found, Query, Report, Results, Row, Stage, Twin, Value
-from saccade.files import atomic_file
 from saccade.language import tokenise
 from saccade.metrics import chance, recall
 from saccade.models import Matcher
@@ -71,7 +71,7 @@ def write_report(
     report = Report(
         title="Found by a sentence, and why",
         lead=f"Saccade made a world of {sum(world.config.counts().values()):,} small pictures, looked at each as a "
-        "handful of regions (with an eye that was taught beforehand to find and describe things), and learnt from "
+        "handful of regions (with an extractor that was taught beforehand to find and describe things), and learnt from "
         "captions which word goes with which region. No word was ever told where to look: the maps below are what the "
         "model found by itself.",
         highlights=(

@@ -18,8 +18,8 @@ from saccade.cli.region_drawings import MANY, ONE, listed_photos, save_drawings,
 if TYPE_CHECKING:
     from PIL import Image
 
-    from saccade.data.broken import Broken
-    from saccade.explain.regions import RegionPicture
+    from saccade.data.store.broken import Broken
+    from saccade.explain.panels.regions import RegionPicture
     from saccade.tasks import DensePhrase
 
 BATCH = 8  # photos of any size in memory at a time
@@ -59,9 +59,9 @@ def densecap(
 
     Example: saccade densecap holiday.jpg --model runs/densecap -o phrases.png --json phrases.json
     """
+    from saccade.core.files import check_writable, write_json
     from saccade.decoding import DecodingConfig
-    from saccade.explain.drawing import check_format
-    from saccade.files import check_writable, write_json
+    from saccade.explain.draw.marks import check_format
     from saccade.models import DenseCap, load_model
 
     if out is not None:
@@ -114,7 +114,7 @@ class ToldPhoto:
 
 def tell(model: Any, files: list[Path], top: int, least: float, decoding: Any) -> tuple[list[ToldPhoto], list[Broken]]:
     """The phrases of each photo, and what could not be read."""
-    from saccade.progress import progress_bar
+    from saccade.core.progress import progress_bar
     from saccade.tasks import describe
 
     found: list[ToldPhoto] = []
@@ -140,8 +140,8 @@ def tell(model: Any, files: list[Path], top: int, least: float, decoding: Any) -
 
 def _opened(files: list[Path], broken: list[Broken]) -> tuple[list[Path], list[Image.Image]]:
     """The files that hold pictures, and these; the others join the broken ones."""
-    from saccade.data.broken import Broken
-    from saccade.errors import SaccadeError
+    from saccade.core.errors import SaccadeError
+    from saccade.data.store.broken import Broken
     from saccade.vision import open_picture
 
     read: dict[Path, Image.Image] = {}
@@ -166,7 +166,7 @@ def _pixels(pictures: list[Image.Image], size: int) -> Any:
 def _draw(picture: Image.Image, regions: list[DensePhrase], file: Path) -> RegionPicture:
     import numpy as np
 
-    from saccade.explain.regions import RegionPicture
+    from saccade.explain.panels.regions import RegionPicture
 
     boxes = np.array([region.box for region in regions], dtype=np.float64).reshape(-1, 4)
     labels, scores = tuple(region.phrase for region in regions), np.array([region.score for region in regions])

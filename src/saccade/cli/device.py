@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 
 def check_device(name: str) -> str:

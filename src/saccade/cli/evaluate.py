@@ -14,7 +14,7 @@ from rich.table import Table
 from saccade.cli.data_words import run_data, sort_words, with_words
 from saccade.cli.decoding_options import BeamOption, HowOption, LongestOption, PenaltyOption, RepeatOption
 from saccade.cli.device import Device
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.metrics import CUTOFFS, WAYS
 
 KINDS = {"matching": "matcher", "captioning": "captioner", "dense_captioning": "dense captioner"}
@@ -70,13 +70,13 @@ def evaluate(
     found as in the run's own evaluations.
 
     The data are those of the first run unless KEY=VALUE words say otherwise (data=precomp root=f30k_precomp). Models
-    may be of different systems and eyes.
+    may be of different systems and extractors.
 
     Example: saccade eval runs/scan runs/vse --split hard --ensemble
 
     Example: saccade eval runs/updown runs/adaptive --beam 5 --captions said.json
     """
-    from saccade.files import write_json
+    from saccade.core.files import write_json
     from saccade.metrics import chance, check_folds, recall
     from saccade.models import Matcher, load_model
     from saccade.tasks import SplitForModels, ensemble_of, similarity_table
@@ -124,7 +124,7 @@ def evaluate(
     tables = []
     for folder in folders:
         model = load_model(folder, Matcher).to(device)
-        data = seen.seen_by(model, folder)
+        data = seen.regions_for(model, folder)
         check_folds(len(data.images), folds)
         rows.setdefault("chance", chance(data.image_of_text, len(data.images), folds))
         tables.append(similarity_table(model, data, quick=quick))

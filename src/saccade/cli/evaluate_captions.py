@@ -40,12 +40,12 @@ def evaluate_captioners(
     """Caption metrics of each model on one split, as a table and as JSON."""
     from saccade.cli.captioned import coco_id
     from saccade.cli.metrics import describe_stages, meteor_tables
-    from saccade.config import to_dict
-    from saccade.files import check_writable, write_json
+    from saccade.core.config import to_dict
+    from saccade.core.files import check_writable, write_json
+    from saccade.core.progress import progress_bar
     from saccade.metrics import CAPTION_METRICS, caption_scores, diversity
     from saccade.metrics.captions.report import caption_words
     from saccade.models import Captioner, load_model
-    from saccade.progress import progress_bar
     from saccade.tasks import SplitForModels, caption_all, references_of
 
     ways = {folder: chosen_decoding(run_decoding(folder), **options) for folder in folders}
@@ -56,7 +56,7 @@ def evaluate_captioners(
     check_writable(json_file, *kept.values())
     for folder in folders:
         model = load_model(folder, Captioner).to(device)
-        data = seen.seen_by(model, folder)
+        data = seen.regions_for(model, folder)
         with progress_bar(f"captioning ({folder})") as tell:
             said = caption_all(model, data, ways[folder], batch_size=64, tell=tell)
         with progress_bar("scoring") as tell:

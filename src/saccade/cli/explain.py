@@ -9,7 +9,7 @@ import typer
 
 from saccade.cli.device import Device
 from saccade.cli.score import MODEL_HELP
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 
 def explain(

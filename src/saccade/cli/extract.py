@@ -11,10 +11,10 @@ from rich.console import Console
 
 from saccade.cli.data import NumberType
 from saccade.cli.device import Device
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
-    from saccade.data.extraction import Extraction
+    from saccade.features.extraction import Extraction
 
 SHOWN = 3  # broken pictures named at the end; the file lists all
 
@@ -40,7 +40,7 @@ def extract(
             "world`), detr:HUB/NAME (a detector of transformers), or a .json file with your own boxes.",
         ),
     ] = "bottomup",
-    eye: Annotated[
+    extractor: Annotated[
         str | None,
         typer.Option(help="Who looks at your own boxes, when --regions is a file. [default: grid]", show_default=False),
     ] = None,
@@ -48,7 +48,7 @@ def extract(
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Threads that open pictures ahead of the eye. [default: one for each core, 2 to 8]",
+            help="Threads that open pictures ahead of the extractor. [default: one for each core, 2 to 8]",
             min=1,
             show_default=False,
         ),
@@ -81,28 +81,30 @@ def extract(
 
     Example: saccade extract photos/ -o features --regions grid --captions dataset_flickr8k.json
     """
-    from saccade.data.box_files import GivenBoxes, read_boxes
-    from saccade.data.caption_files import captions_of
-    from saccade.data.captions import CAPTIONS, write_captions
-    from saccade.data.extraction import extract as see
-    from saccade.data.listing import list_pictures
-    from saccade.data.picture_sizes import read_sizes
-    from saccade.progress import progress_bar
-    from saccade.vision.eye import KINDS, load_eye
+    from saccade.core.progress import progress_bar
+    from saccade.data.formats.captions import captions_of
+    from saccade.data.formats.picture import read_sizes
+    from saccade.data.text.boxes import GivenBoxes, read_boxes
+    from saccade.data.text.captions import CAPTIONS, write_captions
+    from saccade.features.extraction import extract as see
+    from saccade.features.listing import list_pictures
+    from saccade.vision.extractors import KINDS, load_extractor
 
     console = Console()
     pictures = list_pictures(photos, limit)
     ids = [id for id, _ in pictures]
     given = GivenBoxes({})
     own_boxes = regions.lower().endswith((".json", ".json.gz")) and regions.partition(":")[0] not in KINDS
-    if eye is not None and not own_boxes:
-        raise SaccadeError(f"--eye {eye} goes with a file of boxes; without one, --regions {eye} is what to say")
+    if extractor is not None and not own_boxes:
+        raise SaccadeError(
+            f"--extractor {extractor} goes with a file of boxes; without one, --regions {extractor} is what to say"
+        )
     if own_boxes:
         given = read_boxes(Path(regions)).of(ids, Path(regions))
     known = {**(given.sizes or {}), **({} if sizes is None else read_sizes(sizes))}
     original = {id: size for id in ids if (size := known.get(id) or known.get(Path(id).name)) is not None}
     sentences = () if captions is None else captions_of(captions, ids)  # told before an hour of seeing
-    looking = load_eye((eye or "grid") if own_boxes else regions, device)
+    looking = load_extractor((extractor or "grid") if own_boxes else regions, device)
     try:
         with progress_bar("seeing") as progress:
             done = see(
@@ -130,7 +132,7 @@ def extract(
 
 def summary(done: Extraction, out: Path) -> Iterator[str]:
     """What happened: counts and rate, then the first few broken pictures."""
-    from saccade.data.broken import BROKEN
+    from saccade.data.store.broken import BROKEN
 
     rate = f" ({done.written / done.seconds:.1f} pictures a second)" if done.written else ""
     words = [f"{done.written:,} pictures in {done.seconds:.1f} s{rate}"]

@@ -15,7 +15,7 @@ from rich.table import Table
 from saccade.cli.data_words import is_data_word, sort_words, with_words
 from saccade.cli.device import Device
 from saccade.cli.evaluate import RECALLS, recall_table
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
     from saccade.data import DataConfig
@@ -61,7 +61,7 @@ def leaderboard(
 
     Example: saccade leaderboard --runs runs/claims/world --ensembles -o docs/results/leaderboard-world.md
     """
-    from saccade.files import read_json, write_json, write_text
+    from saccade.core.files import read_json, write_json, write_text
     from saccade.leaderboard import board_figures, board_from, board_page, draw_board
 
     console = Console()
@@ -84,8 +84,8 @@ def _measured(
     console: Console, given: list[str], runs: list[Path], split: str | None, ensembles: bool, device: str
 ) -> tuple[Board, str]:
     """The board of these models, and the command that makes it anew."""
+    from saccade.core.progress import progress_bar
     from saccade.leaderboard import measure_board
-    from saccade.progress import progress_bar
     from saccade.tasks import SplitForModels
 
     named = {k: v.split(",") for k, _, v in (w.partition("=") for w in given if "=" in w and not is_data_word(w))}

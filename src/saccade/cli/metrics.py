@@ -10,10 +10,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
-    from saccade.data.judgements import Judgements
+    from saccade.data.datasets.judgements import Judgements
     from saccade.metrics.captions.meteor_tables import MeteorTables
 
 app = typer.Typer(no_args_is_help=True, help="Score captions, and see which scores people agree with.")
@@ -62,12 +62,12 @@ def score(
     """
     from dataclasses import asdict
 
-    from saccade.data.caption_results import pair_captions, read_caption_results
-    from saccade.files import check_writable, write_text
+    from saccade.core.files import check_writable, write_text
+    from saccade.core.progress import progress_bar
+    from saccade.data.text.results import pair_captions, read_caption_results
     from saccade.metrics.captions.diversity import diversity
     from saccade.metrics.captions.frequencies import DocumentFrequencies
     from saccade.metrics.captions.report import caption_scores, caption_words
-    from saccade.progress import progress_bar
 
     check_writable(each)
     given = read_caption_results(references)
@@ -134,7 +134,7 @@ def correlate(
 
     Example: saccade metrics correlate data/flickr8k -m meteor -m cider_d
     """
-    from saccade.data.judgements import read_judgements
+    from saccade.data.datasets.judgements import read_judgements
 
     tables = meteor_tables(words)
     found = [(judged, _correlate(judged, only, tables)) for judged in read_judgements(folder, captions or ())]
@@ -166,10 +166,10 @@ def _correlate(judged: Judgements, only: list[str] | None, tables: MeteorTables)
     """Of each metric τ_b and τ_c with the mean of the judges, and with every judge's grade as a case of its own."""
     import numpy as np
 
+    from saccade.core.progress import progress_bar
     from saccade.metrics.captions.frequencies import DocumentFrequencies
     from saccade.metrics.captions.report import caption_scores, caption_words
-    from saccade.metrics.correlation import kendall
-    from saccade.progress import progress_bar
+    from saccade.metrics.statistics import kendall
 
     said, wanted = [row.caption for row in judged.rows], [row.references for row in judged.rows]
     photos = dict(zip((row.image for row in judged.rows), wanted, strict=True))

@@ -39,7 +39,7 @@ def models(
         table.add_column(heading, justify="right" if heading in ("parameters", "words", "MB") else "left")
     for row in trained:
         sizes = (f"{row['parameters']:,}", f"{row['words']:,}", f"{row['bytes'] / 1e6:.1f}")
-        table.add_row(row["name"], row["system"], escape(row["eye"] or "–"), *sizes)
+        table.add_row(row["name"], row["system"], escape(row["extractor"] or "–"), *sizes)
     console.print(table)
 
 
@@ -72,7 +72,9 @@ def _trained() -> list[dict[str, Any]]:
                 "name": name,
                 "system": model.name,
                 "task": model.task,
-                "eye": f"{model.sight.config.name}, its own" if model.sight is not None else model.eye,
+                "extractor": f"{model.backbone.config.name}, its own"
+                if model.backbone is not None
+                else model.extractor,
                 "parameters": model.parameter_count(),
                 "words": len(model.vocabulary),
                 "bytes": sum(file.stat().st_size for file in find_model(name)[0].iterdir()),

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from saccade.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, did_you_mean
 
 
 def import_checkpoint(
@@ -34,7 +34,7 @@ def import_checkpoint(
     Example: saccade import scan model_best.pth.tar --vocabulary vocab/f30k_precomp_vocab.json -o models/scan-f30k
     Example: saccade import updown model-best.pth -o models/updown
     """
-    from saccade.files import atomic_folder
+    from saccade.core.files import atomic_folder
     from saccade.interop import IMPORTERS, WITH_WORDS
     from saccade.interop.vocabulary import read_vocabulary, vocabulary_beside
 
@@ -68,7 +68,7 @@ def verify_folder(
 
     Example: saccade verify scan tests/golden/scan
     """
-    from saccade.files import write_json
+    from saccade.core.files import write_json
     from saccade.interop import Stage, as_json, verify
 
     cases = list(verify(system, folder))

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
     from saccade.language import Parse, Parser
@@ -50,7 +50,7 @@ def parse(
 
     Example: saccade parse "a brown dog in front of a wooden fence chases two cats" --picture graph.png
     """
-    from saccade.explain.drawing import check_format
+    from saccade.explain.draw.marks import check_format
     from saccade.language import load_parser
 
     if out is not None and out.suffix.lower() not in (".conllu", ".json"):
@@ -71,20 +71,20 @@ def parse(
         _write(out, reader.name, sentences, parses)
         typer.echo(f"{len(parses):,} {'parse is' if len(parses) == 1 else 'parses are'} in {out}")
     if picture is not None:
-        from saccade.explain.scene_graph import save_scene_graph
+        from saccade.explain.panels.scene_graph import save_scene_graph
 
         save_scene_graph(parses[0].graph, picture, sentences[0])
         typer.echo(f"the picture is in {picture}")
 
 
 def _lines(file: Path) -> list[str]:
-    from saccade.data.lines import read_lines
+    from saccade.data.text.lines import read_lines
 
     return [line.strip() for _, line in read_lines(file) if line.strip()]
 
 
 def _parse_all(parser: Parser, sentences: Sequence[str]) -> list[Parse]:
-    from saccade.progress import progress_bar
+    from saccade.core.progress import progress_bar
 
     found: list[Parse] = []
     with progress_bar("parsing") as tell:
@@ -114,8 +114,8 @@ def _tree(sentence: str, parse: Parse) -> Tree:
 
 
 def _write(out: Path, name: str, sentences: Sequence[str], parses: Sequence[Parse]) -> None:
-    from saccade.files import write_json
-    from saccade.language.parsing.conllu import write_conllu
+    from saccade.core.files import write_json
+    from saccade.language.parsing.files import write_conllu
 
     if out.suffix.lower() == ".conllu":
         write_conllu(out, [parse for parse in parses if parse.tokens])

@@ -10,14 +10,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from saccade.cli.faults import report_faults
-from saccade.data.photo_check import SplitCounts, broken_photos, parts_of, split_counts
-from saccade.data.photo_sets import PhotoDataSet, find_data_set, recognise
-from saccade.progress import one_by_one, progress_bar
+from saccade.core.progress import one_by_one, progress_bar
+from saccade.data.datasets.photo_sets import PhotoDataSet, find_data_set, recognise
+from saccade.features.check import SplitCounts, broken_photos, parts_of, split_counts
 
 
 def photo_set_at(path: Path, name: str | None) -> PhotoDataSet | None:
     """The data set named, else the one that lies at `path`; None for feature files."""
-    from saccade.data.precomp import precomp_splits
+    from saccade.data.formats.precomp import precomp_splits
 
     if name is not None:
         return find_data_set(name)

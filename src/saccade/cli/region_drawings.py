@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from saccade.explain.regions import RegionPicture
+    from saccade.explain.panels.regions import RegionPicture
 
 ONE, MANY = 2400, 800  # the longer side of a photo kept for its drawing: on its own, on a sheet
 
 
 def listed_photos(photos: Sequence[Path]) -> list[Path]:
     """Photos, and those in folders; one that is missing is told before a network is loaded."""
-    from saccade.errors import explain_os_errors
+    from saccade.core.errors import explain_os_errors
     from saccade.vision import find_pictures
 
     files = [file for place in photos for file in (find_pictures(place) if place.is_dir() else [place])]
@@ -28,7 +28,7 @@ def listed_photos(photos: Sequence[Path]) -> list[Path]:
 
 def save_drawings(drawings: Sequence[RegionPicture], out: Path, top: int | None) -> None:
     """One photo in full, or the first of several on a sheet."""
-    from saccade.explain.contact_sheet import MOST, save_sheet
+    from saccade.explain.panels.regions import MOST, save_sheet
 
     if len(drawings) == 1:
         drawings[0].save(out, top)
@@ -38,7 +38,7 @@ def save_drawings(drawings: Sequence[RegionPicture], out: Path, top: int | None)
 
 def tell_where(out: Path, count: int, err: bool = False) -> None:
     """Where the picture is, and whether it shows all photos."""
-    from saccade.explain.contact_sheet import MOST
+    from saccade.explain.panels.regions import MOST
 
     some = f" (the first {MOST} of {count} photos)" if count > MOST else ""
     typer.echo(f"the picture is in {out}{some}", err=err)

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from saccade.cli.device import Device
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
     from saccade.language import Vocabulary

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 _CAPTION = ("saccade eval {run} --beam 5", "saccade caption PHOTO --model {run} --attention why.png")
 NEXT = {  # what to do with a fresh run, by its task
@@ -36,7 +36,7 @@ def train(
 
     Example: saccade train scan data=world epochs=10 --out runs/scan
     """
-    from saccade.config import override, to_dict
+    from saccade.core.config import override, to_dict
     from saccade.models import entry
     from saccade.training.run import load_run_config, recipe, run_config, train_run
 

@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from saccade.config import override
-from saccade.errors import SaccadeError
-from saccade.files import atomic_file
+from saccade.core.config import override
+from saccade.core.errors import SaccadeError
+from saccade.core.files import atomic_file
 
 if TYPE_CHECKING:
     from saccade.world import World  # imported when a command runs, so that `--help` is quick
@@ -44,7 +44,7 @@ def make(
 
     Example: saccade world make pictures=5000 seed=1 --out worlds/five-thousand
     """
-    from saccade.progress import progress_bar
+    from saccade.core.progress import progress_bar
     from saccade.world import WorldConfig, make_world
 
     console = Console()
@@ -118,7 +118,7 @@ def info(
     Example: saccade world info worlds/five-thousand --check
     """
     from saccade.world import open_world
-    from saccade.world.census import census
+    from saccade.world.store import census
 
     console = Console()
     world = _open(folder, console)

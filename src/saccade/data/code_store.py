@@ -21,8 +21,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from saccade.errors import SaccadeError, explain_os_errors
-from saccade.files import read_json, sha256, write_json
+from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.files import read_json, sha256, write_json
 from saccade.ops.region_codes import RegionCodes
 
 FORMAT, VERSION = "saccade-codes", 1

@@ -19,9 +19,9 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
+from saccade.core.errors import SaccadeError, surfaced_os_errors
+from saccade.core.files import atomic_file, sha256
 from saccade.data.code_store import BYTE_COLUMNS, CONTENTS, DTYPES, CodeContents, CodeShard, CodeStore
-from saccade.errors import SaccadeError, surfaced_os_errors
-from saccade.files import atomic_file, sha256
 from saccade.ops.region_codes import RegionCodes
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Float32, Int
 from torch import Tensor
 
 from saccade.batch import PictureBatch, RegionBatch
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 
 class ImageSource(Protocol):
@@ -51,7 +51,7 @@ class CaptionedImages:
     images: ImageSource
     texts: tuple[str, ...]
     image_of_text: np.ndarray  # int64 [text]: position in `images`
-    eye: str | None = None  # what made the features, so that a model can be used on new pictures
+    extractor: str | None = None  # what made the features, so that a model can be used on new pictures
 
     def __post_init__(self) -> None:
         if len(self.texts) != len(self.image_of_text):
@@ -91,7 +91,7 @@ class CaptionedImages:
 class CaptionedPhotos:
     """One split that nothing has looked at yet: picture files, sentences, and which picture each describes.
 
-    `open_split` lets the eye `data.eye` see them, once, into the cache; or gives pixels when the eye itself is trained.
+    `open_split` lets the extractor `data.extractor` see them, once, into the cache; or gives pixels when the extractor itself is trained.
     """
 
     name: str

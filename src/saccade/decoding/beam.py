@@ -20,7 +20,7 @@ from saccade.decoding.decoded import Decoded
 from saccade.decoding.finished import GONE, Entries, Kept, go_on, penalised, take
 from saccade.decoding.rollout import begin, worth_asking
 from saccade.language.vocabulary import END, PAD, START
-from saccade.models.captioner import Captioner
+from saccade.models.base.captioner import Captioner
 
 
 class Step(NamedTuple):

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 BAD_ENDINGS = (
     *("a", "an", "the", "in", "for", "at", "of", "with", "before", "after"),

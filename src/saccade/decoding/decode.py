@@ -10,7 +10,7 @@ from saccade.decoding.config import DecodingConfig
 from saccade.decoding.decoded import Decoded
 from saccade.decoding.diverse import diverse_beam_search
 from saccade.decoding.rollout import greedy, sample
-from saccade.models.captioner import Captioner
+from saccade.models.base.captioner import Captioner
 
 
 def decode(

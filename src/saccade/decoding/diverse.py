@@ -7,12 +7,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.batch import CaptionState, PictureBatch, RegionBatch
+from saccade.core.errors import SaccadeError
 from saccade.decoding.beam import Search
 from saccade.decoding.config import DecodingConfig
 from saccade.decoding.decoded import Decoded
 from saccade.decoding.rollout import begin, worth_asking
-from saccade.errors import SaccadeError
-from saccade.models.captioner import Captioner
+from saccade.models.base.captioner import Captioner
 
 
 @torch.no_grad()

@@ -13,14 +13,14 @@ from saccade.decoding.config import DecodingConfig
 from saccade.decoding.constraints import FORBIDDEN, Constraints
 from saccade.decoding.decoded import Decoded
 from saccade.language.vocabulary import END, PAD, START
-from saccade.models.captioner import Captioner
+from saccade.models.base.captioner import Captioner
 
 Choose = Callable[[Tensor], tuple[Tensor, Tensor]]  # log-probabilities → words, log-probabilities they come from
 
 
 def begin(model: Captioner, images: RegionBatch | PictureBatch | CaptionState) -> CaptionState:
     """Pictures are looked at; a captioner that has already looked goes on from there."""
-    return images if isinstance(images, CaptionState) else model.start(model.see(images))
+    return images if isinstance(images, CaptionState) else model.start(model.extract(images))
 
 
 def worth_asking(like: Tensor, step: int) -> bool:

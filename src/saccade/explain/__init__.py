@@ -1,10 +1,9 @@
 """Explanations: alignments turned into pictures and pages that show which word looks at which part of a picture."""
 
-from saccade.explain.contact_sheet import save_sheet
 from saccade.explain.explanation import Explanation
-from saccade.explain.gallery import write_gallery
-from saccade.explain.regions import RegionPicture, draw_regions
-from saccade.explain.report import Found, Query, Report, Results, Row, Stage, Twin, Value
+from saccade.explain.html.figure import write_gallery
+from saccade.explain.html.report import Found, Query, Report, Results, Row, Stage, Twin, Value
+from saccade.explain.panels.regions import RegionPicture, draw_regions, save_sheet
 
 __all__ = [
     "Explanation",

@@ -13,9 +13,9 @@ from numpy import ndarray as Array
 from PIL import Image
 
 from saccade.batch import Alignment
-from saccade.errors import SaccadeError
-from saccade.explain.drawing import check_format, save_drawing
-from saccade.explain.heat import spread
+from saccade.core.errors import SaccadeError
+from saccade.explain.draw.heat import spread
+from saccade.explain.draw.marks import check_format, save_drawing
 
 _SPECIAL = ("<pad>", "<start>", "<end>")  # <unk> never appears here: words are kept as written
 _ALIGNED = {  # what only some models' alignments say, by the axes it has beside the pair
@@ -93,7 +93,7 @@ class Explanation:
 
         That is a panel of its own for repeated looks, for regions' gates, and for graphs of words and regions.
         """
-        from saccade.explain.panels import draw_explanation
+        from saccade.explain.panels.compose import draw_explanation
 
         return draw_explanation(self)
 
@@ -101,7 +101,7 @@ class Explanation:
         """Write the picture (.png, .jpg, .webp) or an interactive page (.html); the file is whole or absent."""
         path = Path(path)
         if check_format(path, "an explanation", (".html",)) == ".html":
-            from saccade.explain.gallery import write_gallery
+            from saccade.explain.html.figure import write_gallery
 
             return write_gallery([self], path, self.title or "Why this picture")
         return save_drawing(self.picture(), path, "an explanation")

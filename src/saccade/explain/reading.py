@@ -21,7 +21,7 @@ _FUNCTION = (
     "i you we me us my your our see seen image photo shows n't 's 'm 'd 'll 're 've"
 )
 FUNCTION_WORDS = frozenset(_FUNCTION.split())
-SAME_PLACE = 0.5  # two boxes that overlap this much (intersection over union) are one place to the eye
+SAME_PLACE = 0.5  # two boxes that overlap this much (intersection over union) are one place to the extractor
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.core.pickles import read_pickle
 from saccade.interop.options import Options
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import END, PAD, SPECIAL, START, UNKNOWN
-from saccade.plain_pickle import read_pickle
 
 UNKNOWN_WORDS = ("UNK", "<unk>", "<UNK>")
 NEVER = -1e4  # the logit of a word that a checkpoint does not have

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 
 class Bag:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from saccade.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, did_you_mean
 
 EMBEDDING, SIMILARITY, LOSS, GRADIENT = 1e-5, 1e-5, 1e-4, 1e-3  # allowed differences; of gradients relative
 

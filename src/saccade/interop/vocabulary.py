@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from saccade.errors import SaccadeError
-from saccade.files import read_json, read_text
+from saccade.core.errors import SaccadeError
+from saccade.core.files import read_json, read_text
+from saccade.core.pickles import read_pickle
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import SPECIAL
-from saccade.plain_pickle import read_pickle
 
 NAMES = ("vocab.json", "vocab.pkl", "word_counts.txt")  # beside a checkpoint
 

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from jaxtyping import Float32
 from pyarrow import ArrowException
 
-from saccade.errors import SaccadeError, did_you_mean, explain_os_errors
-from saccade.package_files import PackageFile, find_in_package
+from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
+from saccade.core.weights import PackageFile, find_in_package
 
 TABLES = {  # by name: a .npy matrix and a parquet file with its words, each as (path in the package, sha256)
     "glove-6b-50d": (

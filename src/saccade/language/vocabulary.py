@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from saccade.batch import TextBatch
-from saccade.errors import SaccadeError
-from saccade.files import read_json, write_json
+from saccade.core.errors import SaccadeError
+from saccade.core.files import read_json, write_json
 from saccade.language.tokenise import tokenise
 
 PAD, START, END, UNKNOWN = range(4)

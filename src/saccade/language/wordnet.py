@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from saccade.errors import SaccadeError, explain_os_errors
+from saccade.core.errors import SaccadeError, explain_os_errors
 
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
 # Endings that may be taken off, and what comes in their place; in this order, the first that gives a known word counts.

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.core.progress import Tell
 from saccade.leaderboard.contenders import Contender
 from saccade.metrics import chance, recall
 from saccade.models import Matcher, load_model
-from saccade.progress import Tell
 from saccade.tasks import Cost, SplitForModels, ensemble_of, measure_cost
 
 Table = Float[np.ndarray, "image text"]
@@ -85,7 +85,7 @@ def measure_board(
         tables, costs = [], []
         for folder in contender.folders:
             model = load_model(folder, Matcher).to(device)
-            data = split.seen_by(model, folder)
+            data = split.regions_for(model, folder)
             try:
                 table, cost = measure_cost(model, data)
             except torch.OutOfMemoryError as error:

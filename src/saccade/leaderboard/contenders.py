@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from saccade.claims.plan import settings_that_matter
+from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
-from saccade.errors import SaccadeError
 from saccade.models import Matcher, find_model
 from saccade.training.run import CONFIG, load_run_config, run_config
 
@@ -79,7 +79,7 @@ def _data_key(data: DataConfig) -> DataConfig:
     return replace(
         data,
         root=None,
-        eye=plain.eye,
+        extractor=plain.extractor,
         limit=None,
         train_split=plain.train_split,
         dev_split=plain.dev_split,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.leaderboard.board import Board, Row
 from saccade.metrics import CUTOFFS, WAYS, mean_and_spread
 from saccade.tasks import Cost

@@ -22,9 +22,8 @@ from saccade.metrics.captions import (
     rouge_l,
     scene_graph_f,
 )
-from saccade.metrics.correlation import Kendall, kendall
 from saccade.metrics.recall import CUTOFFS, WAYS, Ranks, chance, check_folds, ranks, recall, summary
-from saccade.metrics.spread import mean_and_spread
+from saccade.metrics.statistics import Kendall, kendall, mean_and_spread
 
 __all__ = [
     "CAPTION_METRICS",

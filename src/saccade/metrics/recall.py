@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 CUTOFFS = (1, 5, 10)
 WAYS = {"i2t": "picture→text", "t2i": "text→picture"}  # as figures are named, and as readers know it

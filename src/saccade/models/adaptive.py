@@ -21,10 +21,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from saccade.batch import Batch, CaptionState, RegionBatch, Thought
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.models.listener import Listener
-from saccade.models.registry import register
+from saccade.models.base.captioner import Listener
+from saccade.models.base.registry import register
 from saccade.nn.attention import masked_softmax
 from saccade.nn.encode import dropout_layer
 from saccade.nn.look import Look, SeenPicture, found
@@ -92,8 +92,8 @@ class Sentinel(nn.Module):
 class Adaptive(Listener):
     Config = AdaptiveConfig
 
-    def __init__(self, config: AdaptiveConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
-        super().__init__(config, vocabulary, eye)
+    def __init__(self, config: AdaptiveConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__(config, vocabulary, extractor)
         dim, attention, rate = config.dim, config.attention_dim, config.dropout
         self.dropout = dropout_layer(rate)
         self.words = nn.Embedding(len(vocabulary), config.word_dim)

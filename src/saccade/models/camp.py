@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.batch import Alignment, ImageCode, TextBatch, TextCode
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
+from saccade.models.base.registry import register
 from saccade.models.fragments import FragmentConfig, FragmentMatcher
-from saccade.models.registry import register
 from saccade.nn import (
     HeadPool,
     all_pairs,
@@ -71,8 +71,8 @@ class Camp(FragmentMatcher):
     Config = CampConfig
     quick_bits: ClassVar[Mapping[str, torch.dtype]] = {"cuda": torch.bfloat16, "cpu": torch.int8}
 
-    def __init__(self, config: CampConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
-        super().__init__(config, vocabulary, eye)  # the encoders, as SCAN's
+    def __init__(self, config: CampConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__(config, vocabulary, extractor)  # the encoders, as SCAN's
         dim, sides = config.dim, ("regions", "words")
         self.maps = ("query", "key", "query_again", "key_again") if config.rounds == 2 else ("query",)
         names = [f"{side}_{name}" for side in sides for name in self.maps]

@@ -35,8 +35,8 @@ class FragmentMatcher(Matcher):
 
     quick_bits: ClassVar[Mapping[str, torch.dtype]] = {"cuda": torch.bfloat16}
 
-    def __init__(self, config: FragmentConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
-        super().__init__(config, vocabulary, eye)
+    def __init__(self, config: FragmentConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__(config, vocabulary, extractor)
         weight_norm = config.region_encoder == "weight_norm"
         self.regions = RegionEncoder(config.region_dim, config.dim, weight_norm, config.unit_regions, config.dropout)
         self.words = WordEncoder(

@@ -19,11 +19,11 @@ from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
 from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.parsing.parser import Parser, load_parser
+from saccade.models.base.registry import register
 from saccade.models.fragments import FragmentConfig, FragmentMatcher
-from saccade.models.registry import register
 from saccade.nn import (
     BlockMatch,
     GaussianKernels,
@@ -67,8 +67,8 @@ class GsmnConfig(FragmentConfig):
 class Gsmn(FragmentMatcher):
     Config = GsmnConfig
 
-    def __init__(self, config: GsmnConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
-        super().__init__(config, vocabulary, eye)
+    def __init__(self, config: GsmnConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__(config, vocabulary, extractor)
         if config.blocks < 1 or config.dim % config.blocks:
             raise SaccadeError(f"dim={config.dim} does not fall into blocks={config.blocks}: make it a multiple")
         self.form = AttentionForm("clipped_l2", config.sharpness, config.slope)

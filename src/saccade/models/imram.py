@@ -17,10 +17,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.batch import Alignment, ImageCode, TextCode
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
+from saccade.models.base.registry import register
 from saccade.models.fragments import FragmentConfig, FragmentMatcher
-from saccade.models.registry import register
 from saccade.nn import (
     Attend,
     MemoryDistillation,
@@ -64,8 +64,8 @@ class Imram(FragmentMatcher):
     Config = ImramConfig
     quick_bits: ClassVar[Mapping[str, torch.dtype]] = {"cuda": torch.bfloat16, "cpu": torch.int8}
 
-    def __init__(self, config: ImramConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
-        super().__init__(config, vocabulary, eye)  # the encoders, as SCAN's
+    def __init__(self, config: ImramConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__(config, vocabulary, extractor)  # the encoders, as SCAN's
         self.words_ask = RecurrentAttention("words", config) if config.queries != "regions" else None
         self.regions_ask = RecurrentAttention("regions", config) if config.queries != "words" else None
 

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.batch import Alignment, ImageCode, PictureBatch, RegionBatch, TextBatch, TextCode
-from saccade.models.model import Model
+from saccade.models.base.model import Model
 
 ALIKE = 8  # sentences whose lengths fall into the same so many words are scored together
 
@@ -71,7 +71,7 @@ class Matcher(Model):
         return {}
 
     def forward(self, images: RegionBatch | PictureBatch, texts: TextBatch) -> Float[Tensor, "image text"]:
-        return self.similarity(self.encode_images(self.see(images)), self.encode_texts(texts))
+        return self.similarity(self.encode_images(self.extract(images)), self.encode_texts(texts))
 
 
 def _bytes_of_one(code: ImageCode | TextCode) -> int:

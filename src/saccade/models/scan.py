@@ -16,8 +16,8 @@ from torch import Tensor
 
 from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.language import Vocabulary
+from saccade.models.base.registry import register
 from saccade.models.fragments import FragmentConfig, FragmentMatcher
-from saccade.models.registry import register
 from saccade.nn import Attend
 from saccade.ops import AttentionForm, Choice, Normaliser, Pool
 
@@ -43,8 +43,8 @@ class Scan(FragmentMatcher):
     quick_bits: ClassVar[Mapping[str, torch.dtype]] = {"cuda": torch.float16}  # codes of unit length: 3 bits more
     pair_memory = 3
 
-    def __init__(self, config: ScanConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
-        super().__init__(config, vocabulary, eye)  # the encoders, eq. 13–16
+    def __init__(self, config: ScanConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__(config, vocabulary, extractor)  # the encoders, eq. 13–16
         form = AttentionForm(
             config.normaliser, config.sharpness, config.slope, config.attention, config.pool, config.pool_sharpness
         )

@@ -23,11 +23,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from saccade.batch import CaptionState, RegionBatch, SceneGraphBatch, TextBatch, Thought
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Parser, Vocabulary, load_parser
 from saccade.language.graph_words import graph_words
-from saccade.models.listener import Listener
-from saccade.models.registry import register
+from saccade.models.base.captioner import Listener
+from saccade.models.base.registry import register
 from saccade.nn.dictionary import Dictionary
 from saccade.nn.encode import dropout_layer
 from saccade.nn.look import Look, found
@@ -93,8 +93,8 @@ class Sgae(Listener):
     spatial: Tensor
     lessons: Tensor
 
-    def __init__(self, config: SgaeConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
-        super().__init__(config, vocabulary, eye)
+    def __init__(self, config: SgaeConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__(config, vocabulary, extractor)
         dim, apart = config.dim, config.fusion == "released"
         self.dropout = dropout_layer(config.dropout)
         self.words = nn.Embedding(len(vocabulary), config.word_dim)

@@ -29,10 +29,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.batch import CaptionState, RegionBatch, Thought, Told
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.models.captioner import Captioner
-from saccade.models.registry import register
+from saccade.models.base.captioner import Captioner
+from saccade.models.base.registry import register
 from saccade.nn import Activation, Look, LstmMemory, SeenRegions, at_least_float32, found, masked_softmax, mean_region
 
 Reward = Literal["caption", "mean", "word"]
@@ -93,8 +93,8 @@ class ShowAttendTell(Captioner):
     config: ShowAttendTellConfig
     baseline: Tensor
 
-    def __init__(self, config: ShowAttendTellConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
-        super().__init__(config, vocabulary, eye)
+    def __init__(self, config: ShowAttendTellConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__(config, vocabulary, extractor)
         region, word, dim = config.region_dim, config.word_dim, config.dim
         self.first = nn.ModuleList(nn.Linear(region, region) for _ in range(config.first_layers - 1))
         self.first_hidden, self.first_cell = nn.Linear(region, dim), nn.Linear(region, dim)

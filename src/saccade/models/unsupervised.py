@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.batch import Batch, CaptionState, RegionBatch, TextBatch, Thought
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.models.captioner import Captioner
-from saccade.models.registry import register
+from saccade.models.base.captioner import Captioner
+from saccade.models.base.registry import register
 from saccade.nn import (
     LstmMemory,
     SentenceCritic,
@@ -92,8 +92,8 @@ class Rollout(Batch):
 class Unsupervised(Captioner):
     Config = UnsupervisedConfig
 
-    def __init__(self, config: UnsupervisedConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
-        super().__init__(config, vocabulary, eye)
+    def __init__(self, config: UnsupervisedConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__(config, vocabulary, extractor)
         size, dim = len(vocabulary), config.dim
         self.project = nn.Linear(config.region_dim, dim)
         self.embed = nn.Embedding(size, dim)

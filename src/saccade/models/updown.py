@@ -18,10 +18,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from saccade.batch import CaptionState, RegionBatch, Thought
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.models.listener import Listener
-from saccade.models.registry import register
+from saccade.models.base.captioner import Listener
+from saccade.models.base.registry import register
 from saccade.nn.encode import dropout_layer
 from saccade.nn.look import Look, SeenPicture, found
 from saccade.nn.lstm import open_forget_gates
@@ -63,8 +63,8 @@ class UpDownConfig:
 class UpDown(Listener):
     Config = UpDownConfig
 
-    def __init__(self, config: UpDownConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
-        super().__init__(config, vocabulary, eye)
+    def __init__(self, config: UpDownConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__(config, vocabulary, extractor)
         self.dropout = dropout_layer(config.dropout)
         self.words = nn.Embedding(len(vocabulary), config.word_dim)  # W_e
         seen_dim = config.dim if config.embed_regions else config.region_dim

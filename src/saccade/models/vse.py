@@ -13,8 +13,8 @@ from torch import Tensor
 
 from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.language import Vocabulary
+from saccade.models.base.registry import register
 from saccade.models.matcher import Matcher
-from saccade.models.registry import register
 from saccade.nn import (
     RegionEncoder,
     StatePool,
@@ -48,8 +48,8 @@ class VseConfig:
 class Vse(Matcher):
     Config = VseConfig
 
-    def __init__(self, config: VseConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
-        super().__init__(config, vocabulary, eye)
+    def __init__(self, config: VseConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__(config, vocabulary, extractor)
         self.regions = RegionEncoder(config.region_dim, config.dim, normalise=False, dropout=config.dropout)
         self.words = WordEncoder(
             len(vocabulary),

@@ -16,10 +16,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
+from saccade.models.base.registry import register
 from saccade.models.matcher import Matcher
-from saccade.models.registry import register
 from saccade.nn import (
     Affinity,
     CaptionGenerator,
@@ -83,8 +83,8 @@ class VsrnConfig:
 class Vsrn(Matcher):
     Config = VsrnConfig
 
-    def __init__(self, config: VsrnConfig, vocabulary: Vocabulary, eye: str | None = None) -> None:
-        super().__init__(config, vocabulary, eye)
+    def __init__(self, config: VsrnConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__(config, vocabulary, extractor)
         size, dim, dropout = len(vocabulary), config.dim, config.dropout
         self.regions = RegionEncoder(config.region_dim, dim, normalise=False, dropout=dropout)  # eq. 1
         self.blocks = nn.ModuleList(RelationBlock(dim, config.affinity) for _ in range(config.blocks))  # eq. 2–3

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.batch import RegionBatch, TextBatch
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.nn.precision import at_least_float32
 from saccade.nn.recurrent import SentenceGru
 

@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from saccade.ahead import ahead
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.core.threads import ahead
 from saccade.ops.kernels import on_gpu_of
 from saccade.ops.maxsim import Queries, maxsim_codes
 from saccade.ops.maxsim_launch import asked_for, can_choose, can_launch, launch, launch_chosen, shape_for

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
+from saccade.core.progress import Tell
 from saccade.data.records import CaptionedImages
 from saccade.decoding import DecodingConfig, decode
 from saccade.metrics import CAPTION_METRICS, caption_scores
-from saccade.models.captioner import Captioner
-from saccade.progress import Tell
+from saccade.models.base.captioner import Captioner
 
 QUICK = ("bleu1", "bleu4", "rouge_l", "cider_d")  # what an evaluation in training asks: METEOR and graphs take longer
 

@@ -12,11 +12,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.batch import CaptionState, PairBatch, RegionBatch, TextBatch, Thought, Told
+from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
 from saccade.decoding import DecodingConfig
-from saccade.errors import SaccadeError
 from saccade.language.vocabulary import END
-from saccade.models.captioner import NEVER_SAID, Captioner, never_said
+from saccade.models.base.captioner import NEVER_SAID, Captioner, never_said
 from saccade.nn import present_precision
 from saccade.tasks.caption_evaluation import caption_figures
 from saccade.tasks.pairs import PairTask
@@ -94,7 +94,7 @@ class CaptioningTask(PairTask[CaptioningConfig]):
 
     def loss(self, model: nn.Module, batch: PairBatch | SpokenBatch, step: int) -> tuple[Tensor, Figures]:
         assert isinstance(model, Captioner)
-        images = model.see(batch.images)
+        images = model.extract(batch.images)
         if isinstance(batch, SpokenBatch):
             return self.self_critical.loss(model, images, batch)
         state = model.start_lesson(images, batch.texts, batch.owner)

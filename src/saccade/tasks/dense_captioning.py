@@ -11,16 +11,15 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from saccade.batch import PictureBatch, TextBatch
-from saccade.data.region_phrases import PhraseBatch, PhrasedPictures, phrase_batch
+from saccade.core.errors import SaccadeError
+from saccade.data.datasets.region_phrases import PhraseBatch, PhrasedPictures, phrase_batch
 from saccade.decoding import DecodingConfig, decode
-from saccade.errors import SaccadeError
 from saccade.language import tokenise
 from saccade.language.vocabulary import PAD
 from saccade.metrics.dense_captioning import Phrased, dense_captioning_map
 from saccade.models import DenseCap
 from saccade.vision.augment import AugmentConfig
-from saccade.vision.bottomup_training import augment
-from saccade.vision.boxed_pictures import BoxedPictures
+from saccade.vision.detectors.training import BoxedPictures, augment
 
 
 @dataclass(frozen=True)

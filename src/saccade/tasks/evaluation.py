@@ -11,14 +11,14 @@ import torch
 from jaxtyping import Float
 
 from saccade.batch import ImageCode, TextCode, stack
+from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages, DataConfig, open_split
-from saccade.errors import SaccadeError
 from saccade.models import Matcher, Model
 from saccade.tasks.refined import refined_similarity
 
 
 class SplitForModels:
-    """One split of a data set as each model sees it: as pixels, or as regions of the eye that it learned from.
+    """One split of a data set as each model sees it: as pixels, or as regions of the extractor that it learned from.
 
     Every way of seeing is opened once, however many models share it; pictures and sentences are the same in all.
     """
@@ -27,31 +27,35 @@ class SplitForModels:
         self.config, self.split = config, split
         self._opened: dict[tuple[str, int | None], CaptionedImages] = {}
 
-    def seen_by(self, model: Model, name: object) -> CaptionedImages:
+    def regions_for(self, model: Model, name: object) -> CaptionedImages:
         """The split for this model; `name` is what a user calls it, for the sentence that says why it cannot be."""
-        pixels = model.sight.size if model.sight is not None else None
-        eye = model.eye or self.config.eye  # the model says what saw the photos it learned from
-        if (eye, pixels) not in self._opened:
-            self._opened[eye, pixels] = open_split(replace(self.config, eye=eye), self.split, pixels)
-        data = self._opened[eye, pixels]
+        pixels = model.backbone.size if model.backbone is not None else None
+        extractor = model.extractor or self.config.extractor  # the model says what saw the photos it learned from
+        if (extractor, pixels) not in self._opened:
+            self._opened[extractor, pixels] = open_split(replace(self.config, extractor=extractor), self.split, pixels)
+        data = self._opened[extractor, pixels]
         if pixels is None:
-            check_features(model, name, data.regions.dim, data.eye, data.name)
+            check_features(model, name, data.regions.dim, data.extractor, data.name)
         return data
 
 
-def check_features(model: Model, name: object, dim: int, eye: str | None, where: object) -> None:
-    """A sentence where a model cannot read the regions that are `where`: of another size, or of another eye."""
-    if model.sight is not None:
-        raise SaccadeError(f"{name} looks at pixels with an eye of its own, {where} holds regions: give it the photos")
+def check_features(model: Model, name: object, dim: int, extractor: str | None, where: object) -> None:
+    """A sentence where a model cannot read the regions that are `where`: of another size, or of another extractor."""
+    if model.backbone is not None:
+        raise SaccadeError(
+            f"{name} looks at pixels with an extractor of its own, {where} holds regions: give it the photos"
+        )
     if (known := getattr(model.config, "region_dim", dim)) != dim:
         raise SaccadeError(f"{name} reads features of {known} numbers, {where} has {dim}")
-    if model.eye and eye and _kind(model.eye) != _kind(eye):
-        raise SaccadeError(f"{name} learned from what the eye {model.eye} saw, {where} was seen by {eye}")
+    if model.extractor and extractor and _kind(model.extractor) != _kind(extractor):
+        raise SaccadeError(
+            f"{name} learned from what the extractor {model.extractor} saw, {where} was seen by {extractor}"
+        )
 
 
-def _kind(eye: str) -> str:
-    """`bottomup` of `bottomup@36`: the same eye may be written in several ways."""
-    return re.split("[:@]", eye)[0]
+def _kind(extractor: str) -> str:
+    """`bottomup` of `bottomup@36`: the same extractor may be written in several ways."""
+    return re.split("[:@]", extractor)[0]
 
 
 @torch.no_grad()
@@ -59,7 +63,7 @@ def encode_all_images(model: Matcher, data: CaptionedImages, batch_size: int = 2
     """Every picture of a split, encoded; the codes stay on the model's device."""
     device = next(model.parameters()).device
     parts = [range(i, min(i + batch_size, len(data.images))) for i in range(0, len(data.images), batch_size)]
-    return stack([model.encode_images(model.see(data.images.batch(list(part)).to(device))) for part in parts])
+    return stack([model.encode_images(model.extract(data.images.batch(list(part)).to(device))) for part in parts])
 
 
 @torch.no_grad()

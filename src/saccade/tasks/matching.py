@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.batch import PairBatch, RegionBatch, TextBatch
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language.vocabulary import UNKNOWN
 from saccade.metrics import recall
 from saccade.models import Matcher
@@ -65,7 +65,7 @@ class MatchingTask(PairTask[MatchingConfig]):
 
     def loss(self, model: nn.Module, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
         assert isinstance(model, Matcher)
-        images = model.encode_images(model.see(vary_images(model, batch.images, self.augmentation)))
+        images = model.encode_images(model.extract(vary_images(model, batch.images, self.augmentation)))
         similarity = model.similarity(images, model.encode_texts(self._vary_texts(batch.texts)))
         config = self.config
         loss = self._ranking(similarity, batch, "all" if step < config.gentle_steps else config.negatives)

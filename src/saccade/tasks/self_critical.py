@@ -13,12 +13,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.batch import Batch, PairBatch, PictureBatch, RegionBatch, TextBatch
+from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
 from saccade.decoding import DecodingConfig, greedy, sample
-from saccade.errors import SaccadeError
 from saccade.language.vocabulary import UNKNOWN
 from saccade.metrics import SelfCriticalReward
-from saccade.models.captioner import Captioner
+from saccade.models.base.captioner import Captioner
 
 Baseline = Literal["greedy", "samples"]
 
@@ -76,7 +76,7 @@ class SelfCritical:
         samples, owners = self.config.samples, batch.image_index.tolist()
         training = model.training
         model.eval()
-        state = model.start(model.see(batch.images))
+        state = model.start(model.extract(batch.images))
         said = sample(model, state, self.decoding)
         reward = self._rewards(said.words, [owner for owner in owners for _ in range(samples)])
         if self.config.baseline == "greedy":

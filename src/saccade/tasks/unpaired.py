@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.batch import Batch, PictureBatch, RegionBatch, TextBatch
-from saccade.data.concepts import concepts_by_eye, read_concepts
+from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
-from saccade.errors import SaccadeError
+from saccade.data.text.concepts import concepts_by_extractor, read_concepts
 from saccade.language.vocabulary import END, UNKNOWN
 
 Read = Callable[[Sequence[str]], TextBatch]
@@ -53,16 +53,16 @@ def concept_table(
     data: CaptionedImages,
     pictures: Sequence[int],
     read: Read,
-    source: str = "eye",
+    source: str = "extractor",
     attributes: Sequence[str] = ("kind",),
     confidence: float = 0.3,
     most: int = 10,
 ) -> ConceptTable:
-    """What the eye names in the pictures, or a file, or `none`; names that are no single word are left out."""
+    """What the extractor names in the pictures, or a file, or `none`; names that are no single word are left out."""
     if source == "none":
         return ConceptTable(torch.zeros(len(pictures), 1, dtype=torch.long), torch.zeros(len(pictures), 1))
-    if source == "eye":
-        found = concepts_by_eye(data, pictures, attributes, confidence)
+    if source == "extractor":
+        found = concepts_by_extractor(data, pictures, attributes, confidence)
     else:
         found = read_concepts(Path(source), [data.images.ids[i] for i in pictures])
     names = sorted({name for named in found for name in named})

@@ -23,9 +23,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.batch import CaptionState, RegionBatch
+from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
 from saccade.decoding import Decoded, DecodingConfig, greedy, sample
-from saccade.errors import SaccadeError
 from saccade.models import Unsupervised
 from saccade.models.unsupervised import Rollout
 from saccade.nn import SentenceReader, present_precision, unit
@@ -46,8 +46,10 @@ class UnpairedCaptioningConfig:
     share: float = 0.5  # of the training split that gives pictures; the rest gives sentences
     longest: int = 20  # words of a sentence, people's or the captioner's
     min_count: int = 5  # words seen less often in training are unknown words
-    concepts: str = "eye"  # what names things: the eye that saw the pictures, none, or a file of image ids and concepts
-    concept_names: tuple[str, ...] = ("kind",)  # of what an eye names: kind, colour, attribute …
+    concepts: str = (
+        "extractor"  # what names things: the extractor that saw the pictures, none, or a file of image ids and concepts
+    )
+    concept_names: tuple[str, ...] = ("kind",)  # of what an extractor names: kind, colour, attribute …
     concept_confidence: float = 0.3  # names less sure than this are left out
     concept_count: int = 10  # at most so many a picture
     shuffle: float = 3.0  # how far a word moves in a corrupted sentence
@@ -128,12 +130,12 @@ class UnpairedCaptioningTask:
             "sentence_gan": lambda: self._play(model, batch, None, turn),
             "concept": lambda: self._say_concepts(model, batch),
             "pseudo": lambda: self._say_pseudo_captions(model, batch),
-            "game": lambda: self._play(model, batch, self._see(model, batch), turn),
+            "game": lambda: self._play(model, batch, self._extract(model, batch), turn),
         }
         return lessons[stage]()
 
-    def _see(self, model: Unsupervised, batch: UnpairedBatch) -> RegionBatch:
-        return model.see(vary_images(model, batch.images, self.augmentation))
+    def _extract(self, model: Unsupervised, batch: UnpairedBatch) -> RegionBatch:
+        return model.extract(vary_images(model, batch.images, self.augmentation))
 
     def _autoencode(self, model: Unsupervised, batch: UnpairedBatch) -> Loss:
         recalled = model.critic.judge(*corrupt(batch.texts, self.config.shuffle, self.config.drop)).recalled
@@ -195,7 +197,7 @@ class UnpairedCaptioningTask:
         with torch.no_grad(), present_precision(batch.scores):
             state: CaptionState = model.start_from(_reader(model).whole(words, found))
             captions = greedy(model, state, self.rolling).sentences()
-        vectors, _ = model.look(self._see(model, batch))
+        vectors, _ = model.look(self._extract(model, batch))
         pictures = model.sentence_loss(captions, vectors, found.any(dim=1))
         sentences, _ = self._say_concepts(model, batch)
         return pictures + sentences, {"pseudo_loss": pictures, "concept_loss": sentences}

@@ -1,4 +1,4 @@
-"""Pictures varied on the way into a model that trains its own eye."""
+"""Pictures varied on the way into a model that trains its own extractor."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def vary_images(
     """Pixels cropped, mirrored and tinted; regions are as they are."""
     if augmentation is None or not isinstance(images, PictureBatch):
         return images
-    assert model.sight is not None
-    return replace(images, pixels=augment(images.pixels, model.sight.size, augmentation))
+    assert model.backbone is not None
+    return replace(images, pixels=augment(images.pixels, model.backbone.size, augmentation))

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saccade.errors import SaccadeError, explain_os_errors, surfaced_os_errors
-from saccade.files import atomic_file, atomic_folder
+from saccade.core.errors import SaccadeError, explain_os_errors, surfaced_os_errors
+from saccade.core.files import atomic_file, atomic_folder
 
 FORMAT = 2
 _KEYS = ("format", "config", "items", "world_size", "progress", "model", "optimiser", "random")

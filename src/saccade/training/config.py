@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 Optimiser = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "step", "cosine", "linear"]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from saccade.errors import SaccadeError, explain_os_errors
-from saccade.files import read_json, write_json
+from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.files import read_json, write_json
 from saccade.version import __version__
 
 

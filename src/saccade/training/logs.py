@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from saccade.errors import explain_os_errors
-from saccade.files import read_text, write_text
+from saccade.core.errors import explain_os_errors
+from saccade.core.files import read_text, write_text
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import SummaryWriter

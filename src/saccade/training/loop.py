@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from saccade.ahead import ahead
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.core.threads import ahead
 from saccade.tasks.task import Figures, PreparedTask, Task
 from saccade.training.average import RunningAverage
 from saccade.training.checkpoint import Progress, save_checkpoint, save_model

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.batch import Batch
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.tasks.task import Figures
 
 Loss = tuple[Tensor, Figures]

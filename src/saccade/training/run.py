@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from saccade.config import load_yaml, override, save_yaml, to_dict, update
+from saccade.core.config import load_yaml, override, save_yaml, to_dict, update
+from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages, DataConfig, open_split
-from saccade.data.memory import open_in_memory
-from saccade.errors import SaccadeError
+from saccade.data.store.memory import open_in_memory
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import SPECIAL
 from saccade.models import Model, entry
@@ -31,20 +31,22 @@ CONFIG = "config.yaml"
 
 
 @dataclass(frozen=True)
-class SightConfig:
-    """Whether the eye is trained through the model's own loss, and how."""
+class BackboneConfig:
+    """Whether the extractor is trained through the model's own loss, and how."""
 
-    tune: bool = False  # from pixels: the grid eye `data.eye` becomes part of the model
-    frozen: int = 4  # so many of the backbone's first parts stay as they are (EfficientNet-Lite has nine)
-    rate: float = 0.2  # how fast the eye learns, beside the rest of the model
+    train: bool = False  # from pixels: the grid extractor `data.extractor` becomes part of the model
+    freeze: int = 4  # so many of the backbone's first parts stay as they are (EfficientNet-Lite has nine)
+    lr_scale: float = 0.2  # how fast the extractor learns, beside the rest of the model
     augment: AugmentConfig = field(default_factory=AugmentConfig)
 
     def __post_init__(self) -> None:
-        if self.frozen < 0:
-            raise SaccadeError(f"sight.frozen counts parts of a backbone: it must be zero or more, not {self.frozen}")
-        if not self.rate > 0:
+        if self.freeze < 0:
             raise SaccadeError(
-                f"sight.rate must be more than zero, not {self.rate}: tune=false leaves the eye as it is"
+                f"backbone.freeze counts parts of a backbone: it must be zero or more, not {self.freeze}"
+            )
+        if not self.lr_scale > 0:
+            raise SaccadeError(
+                f"backbone.lr_scale must be more than zero, not {self.lr_scale}: train=false leaves the extractor as it is"
             )
 
 
@@ -55,7 +57,7 @@ class RunConfig:
     system: str = "scan"
     model: Any = None  # the system's own Config
     data: DataConfig = field(default_factory=DataConfig)
-    sight: SightConfig = field(default_factory=SightConfig)
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
     task: Any = None  # the settings of the system's task: MatchingConfig, CaptioningConfig …
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     start: Path | None = None  # a model or run folder whose weights are taken where name and shape are the same
@@ -112,7 +114,7 @@ def run_parts(
     config: RunConfig,
     train: CaptionedImages,
     dev: CaptionedImages,
-    sight: GridNetwork | None = None,
+    backbone: GridNetwork | None = None,
     console: Console | None = None,
 ) -> tuple[Model, Any]:
     """A fresh model and its task. The same seed gives the same weights."""
@@ -123,13 +125,13 @@ def run_parts(
         raise SaccadeError(f"no word of the training captions occurs task.min_count={config.task.min_count} times")
     settings = config.model
     if "region_dim" in {f.name for f in fields(settings)}:
-        settings = replace(settings, region_dim=train.regions.dim if sight is None else sight.dim)
+        settings = replace(settings, region_dim=train.regions.dim if backbone is None else backbone.dim)
     seed_everything(config.trainer.seed)
-    model = entry(config.system).model(settings, vocabulary, train.eye)
+    model = entry(config.system).model(settings, vocabulary, train.extractor)
     model.begin()
-    if sight is not None:
-        freeze(sight, config.sight.frozen)
-        model.sight, model.sight_rate = sight, config.sight.rate
+    if backbone is not None:
+        freeze(backbone, config.backbone.freeze)
+        model.backbone, model.backbone_lr_scale = backbone, config.backbone.lr_scale
     if config.task.vectors:
         found = start_words(model, config.task.vectors)
         if console is not None:
@@ -142,16 +144,16 @@ def run_parts(
         count = train_only(model, config.only)
         if console is not None:
             console.print(f"training {count} of {len(list(model.parameters()))} weights", highlight=False)
-    task = TASKS[model.task].build(train, dev, model.read, config.task, config.sight.augment)
+    task = TASKS[model.task].build(train, dev, model.read, config.task, config.backbone.augment)
     return model, task
 
 
-def freeze(sight: GridNetwork, count: int) -> None:
+def freeze(backbone: GridNetwork, count: int) -> None:
     """The first `count` parts of the backbone stay as they are; something must be left to train."""
-    parts = sight.backbone.parts
+    parts = backbone.backbone.parts
     if count >= len(parts):
         raise SaccadeError(
-            f"sight.frozen={count} leaves nothing of the eye {sight.config.name} to train: it has {len(parts)} "
+            f"backbone.freeze={count} leaves nothing of the extractor {backbone.config.name} to train: it has {len(parts)} "
             f"part{'s' if len(parts) > 1 else ''}"
         )
     for part in parts[:count]:
@@ -166,20 +168,22 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
         changed = differing_key(to_dict(load_run_config(folder)), to_dict(config), MAY_CHANGE)
         if changed:
             raise SaccadeError(f"{folder} was started with another {changed}; only the length of a run may change")
-    if config.sight.tune and console is not None and not torch.cuda.is_available():
-        console.print("note: training the eye without a GPU takes days; tune=false learns from one that stays as it is")
-    sight = tunable_grid(config.data.eye) if config.sight.tune else None
+    if config.backbone.train and console is not None and not torch.cuda.is_available():
+        console.print(
+            "note: training the extractor without a GPU takes days; train=false learns from one that stays as it is"
+        )
+    backbone = tunable_grid(config.data.extractor) if config.backbone.train else None
     splits = (config.data.train_split, config.data.dev_split)
     own = TASKS[entry(config.system).task].open
     if own is not None:
         train, dev = (own(config.data, split) for split in splits)
-    elif config.data.in_memory and sight is None:
+    elif config.data.in_memory and backbone is None:
         on_gpu = config.trainer.accelerator in ("auto", "cuda") and torch.cuda.is_available()
         train, dev = (open_in_memory(config.data, split, "cuda" if on_gpu else "cpu") for split in splits)
     else:
-        train, dev = (open_split(config.data, split, sight.size if sight else None) for split in splits)
+        train, dev = (open_split(config.data, split, backbone.size if backbone else None) for split in splits)
     begun = RunFolder(folder).checkpoint.exists()  # and holds all weights: where they once came from may be gone
-    model, task = run_parts(replace(config, start=None) if begun else config, train, dev, sight, console)
+    model, task = run_parts(replace(config, start=None) if begun else config, train, dev, backbone, console)
     save_yaml(config, folder / CONFIG)
     trainer = Trainer(config.trainer, folder, console, {"system": config.system, "words": len(model.vocabulary)})
     return trainer.fit(model, task, resume)

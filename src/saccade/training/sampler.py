@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> np.ndarray:

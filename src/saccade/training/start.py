@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from saccade.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.weights import read_weights
 from saccade.language import Vocabulary
 from saccade.models import Model, find_model
-from saccade.models.model import VOCABULARY, WEIGHTS
-from saccade.weights_file import read_weights
+from saccade.models.base.model import VOCABULARY, WEIGHTS
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from torch import nn
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.tasks.task import Task
 from saccade.training.checkpoint import Progress, load_checkpoint, load_weights, save_model
 from saccade.training.config import TrainerConfig, check_same_settings

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language.vectors import WordVectors, load_vectors
 from saccade.language.vocabulary import SPECIAL
 from saccade.models import Model

@@ -1,24 +1,23 @@
-"""Pictures to regions: picture files, box arithmetic, bilinear RoI sampling, backbones, and the eyes built of them."""
+"""Pictures to regions: picture files, box arithmetic, bilinear RoI sampling, backbones, and the extractors built of them."""
 
 from __future__ import annotations
 
-from saccade.vision.backbones import Backbone, load_backbone
-from saccade.vision.bottomup import BottomUpEye, load_bottomup
-from saccade.vision.bottomup_config import BottomUpConfig
+from saccade.vision.backbones.base import Backbone, load_backbone
 from saccade.vision.boxes import area, clip, iou, nms, valid
-from saccade.vision.eye import Eye, RegionDescription, load_eye
-from saccade.vision.grid import GridConfig, GridEye, GridNetwork, grid_config
+from saccade.vision.detectors.bottomup import BottomUpConfig, BottomUpExtractor, load_bottomup
+from saccade.vision.detectors.selection import class_confidence, select
+from saccade.vision.extractors import RegionDescription, RegionExtractor, load_extractor
+from saccade.vision.grid import GridConfig, GridExtractor, GridNetwork, grid_config
 from saccade.vision.pictures import Picture, as_array, find_pictures, open_picture
 from saccade.vision.roi import roi_bilinear
-from saccade.vision.selection import class_confidence, select
 
 __all__ = [
     "Backbone",
     "BottomUpConfig",
-    "BottomUpEye",
-    "Eye",
+    "BottomUpExtractor",
+    "RegionExtractor",
     "GridConfig",
-    "GridEye",
+    "GridExtractor",
     "GridNetwork",
     "Picture",
     "RegionDescription",
@@ -31,7 +30,7 @@ __all__ = [
     "iou",
     "load_backbone",
     "load_bottomup",
-    "load_eye",
+    "load_extractor",
     "nms",
     "open_picture",
     "roi_bilinear",

@@ -9,7 +9,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.nn import functional
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.errors import SaccadeError
-from saccade.vision.suppression import greedily, rows_at_once
+from saccade.core.errors import SaccadeError
+from saccade.vision.nms import greedily, rows_at_once
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)  # the box of the whole picture
 GEOMETRY_DIM = 8  # numbers that say where a box lies and what shape it has

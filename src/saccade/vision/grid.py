@@ -1,4 +1,4 @@
-"""The grid eye: the regions of a picture are the cells of a backbone's map, or of that map averaged to coarser grids.
+"""The grid extractor: the regions of a picture are the cells of a backbone's map, or of that map averaged to coarser grids.
 
 Nothing is proposed and nothing can be missed; a thing may lie across cells, and how many there are does not depend on
 the picture. Several grids in one set (`/7+3+1`) give things of several sizes one region that holds them.
@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from saccade.batch import PictureBatch, RegionBatch, stack
-from saccade.errors import SaccadeError
-from saccade.vision.backbones import load_backbone
-from saccade.vision.eye import Eye, at_rest, network_digest
+from saccade.core.errors import SaccadeError
+from saccade.vision.backbones.base import load_backbone
+from saccade.vision.extractors import RegionExtractor, at_rest, network_digest
 from saccade.vision.pictures import Picture, ids_of
 from saccade.vision.roi import roi_bilinear
 
@@ -53,7 +53,7 @@ class GridConfig:
 
     @property
     def name(self) -> str:
-        """What `load_eye` takes."""
+        """What `load_extractor` takes."""
         cells = "+".join(map(str, self.cells))
         brief = self.backbone
         brief += f"#{self.level}" if self.level != -1 else ""
@@ -121,7 +121,7 @@ class GridNetwork(nn.Module):
         return found
 
 
-class GridEye(Eye):
+class GridExtractor(RegionExtractor):
     """A grid network made ready to look: it takes the network over, folds and freezes it."""
 
     def __init__(self, network: GridNetwork) -> None:
@@ -137,7 +137,7 @@ class GridEye(Eye):
         return self.network.config
 
     @torch.inference_mode()
-    def see(
+    def extract(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
     ) -> RegionBatch:
         """Without `boxes`: the cells. With them: the mean of the map inside each box."""
@@ -162,17 +162,19 @@ class GridEye(Eye):
 
 
 def tunable_grid(name: str, pretrained: bool = True) -> GridNetwork:
-    """The network of the grid eye `name`, ready to be trained on: its normalisations folded, so their figures stay."""
+    """The network of the grid extractor `name`, ready to be trained on: its normalisations folded, so their figures stay."""
     kind, _, argument = name.partition(":")
     if kind != "grid":
-        raise SaccadeError(f'the eye "{name}" cannot be trained through a matching loss: only grid eyes can')
+        raise SaccadeError(
+            f'the extractor "{name}" cannot be trained through a matching loss: only grid extractors can'
+        )
     network = GridNetwork(grid_config(argument), pretrained)
     network.backbone.fold_normalisation()
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
-def open_eye(argument: str = "") -> GridEye:
-    return GridEye(GridNetwork(grid_config(argument)))
+def open_extractor(argument: str = "") -> GridExtractor:
+    return GridExtractor(GridNetwork(grid_config(argument)))
 
 
 def stretch(pixels: UInt8[Tensor, "image height width 3"], size: int) -> UInt8[Tensor, "image size size 3"]:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from saccade.errors import SaccadeError, explain_os_errors
+from saccade.core.errors import SaccadeError, explain_os_errors
 
 Picture: TypeAlias = "str | Path | Image.Image | np.ndarray"
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from saccade.world.catalogue import PREDICATES, possible
-from saccade.world.compositions import HELD_OUT_COLOURS, held_out_act
 from saccade.world.dice import Dice
 from saccade.world.grammar import Mention, Plan, Sentence, realise
 from saccade.world.lexicon import PASSIVES, PREPOSITIONS
+from saccade.world.sample import HELD_OUT_COLOURS, held_out_act
 from saccade.world.scene import Caption, Relation, Scene, Thing
 
 SWAPS = (("colour",), ("material",), ("size",), ("kind",), ("kind", "colour", "size", "material"))

@@ -7,9 +7,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from saccade.config import to_dict
-from saccade.errors import SaccadeError
-from saccade.files import cache_folder
+from saccade.core.config import to_dict
+from saccade.core.errors import SaccadeError
+from saccade.core.files import cache_folder
 
 GENERATOR = 4  # raised whenever the same configuration would give another picture or sentence
 

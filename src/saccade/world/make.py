@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.config import to_dict
-from saccade.errors import SaccadeError
-from saccade.files import atomic_folder, sha256, write_json
+from saccade.core.config import to_dict
+from saccade.core.errors import SaccadeError
+from saccade.core.files import atomic_folder, sha256, write_json
 from saccade.world.captions import caption_scene
 from saccade.world.config import GENERATOR, SPLITS, WorldConfig
 from saccade.world.dice import Dice

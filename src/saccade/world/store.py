@@ -1,10 +1,14 @@
 # mypy: disable-error-code="attr-defined"
-"""A world on disk: one Arrow file a split, memory-mapped, and a manifest that says what belongs there."""
+"""A world on disk: one Arrow file a split, memory-mapped, and a manifest that says what belongs there.
+
+Counting what a world holds.
+"""
 
 from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,9 +18,9 @@ import numpy as np
 import pyarrow as pa  # declares no exports, hence the first line
 from jaxtyping import Bool, Float32, UInt8
 
-from saccade.config import from_dict
-from saccade.errors import SaccadeError, explain_os_errors
-from saccade.files import read_json, sha256
+from saccade.core.config import from_dict
+from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.files import read_json, sha256
 from saccade.world.config import GENERATOR, SPLITS, WorldConfig
 from saccade.world.scene import Caption, Relation, Scene
 
@@ -173,3 +177,21 @@ def open_world(folder: Path | str, check: bool = False) -> World:
             raise SaccadeError(f"{file} differs from what was written (checksum): it is corrupt, make the world again")
         splits[name] = Split(name, file, config.size)
     return World(folder, config, splits)
+
+
+def census(world: World) -> dict[str, Counter[str]]:
+    """How often each kind, colour, … is shown, each predicate holds and each word is said, over all splits."""
+    names = ("kinds", "colours", "sizes", "materials", "backgrounds", "relations", "words")
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+    for name in world.splits:
+        split = world.split(name)
+        for i in range(len(split)):
+            scene = split.scene(i)
+            for thing in scene.things:
+                for key, value in zip(names, thing.identity, strict=False):
+                    counts[key][value] += 1
+            counts["backgrounds"][scene.background] += 1
+            counts["relations"].update(r.predicate for r in scene.relations)
+            for caption in split.captions(i):
+                counts["words"].update(caption.text.replace(",", " ,").split())
+    return counts

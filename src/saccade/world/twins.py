@@ -8,11 +8,10 @@ from dataclasses import replace
 
 from saccade.world.captions import SWAPS, Focus, caption_of, draw_plan, rebind
 from saccade.world.catalogue import possible
-from saccade.world.compositions import is_novel
 from saccade.world.dice import Dice
 from saccade.world.grammar import realise
 from saccade.world.layout import fits, relate, settle
-from saccade.world.sample import ACT_SIZES, Wish, sample_scene
+from saccade.world.sample import ACT_SIZES, Wish, is_novel, sample_scene
 from saccade.world.scene import Caption, Relation, Scene, Thing
 
 SWAP_WEIGHTS = (4, 2, 2, 3, 4)  # of captions.SWAPS

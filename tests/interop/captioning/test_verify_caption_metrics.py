@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop import verify
 from saccade.interop.verification import Stage
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from captioner_case import OPTIONS, WORDS, make_case
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop import import_adaptive, import_updown, verify
 from saccade.interop.infos import OfficialWords, infos_beside, read_plain_pickle
 from saccade.interop.verification import Stage

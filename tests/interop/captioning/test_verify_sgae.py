@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop import import_sgae, verify
 from saccade.interop.verification import Stage
 from saccade.models import Sgae, load_model

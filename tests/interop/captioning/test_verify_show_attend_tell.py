@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from saccade.batch import RegionBatch
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop import import_show_attend_tell, verify
 from saccade.interop.captioning.arctic_captions import import_arctic
 from saccade.interop.captioning.show_attend_tell import CLASSES

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop import import_unsupervised, verify
 from saccade.interop.captioning.unsupervised import our_ids
 from saccade.interop.vocabulary import read_vocabulary

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop import import_camp, verify
 from saccade.interop.matching.camp import VARIANTS
 from saccade.interop.vocabulary import read_vocabulary

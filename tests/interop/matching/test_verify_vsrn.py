@@ -11,7 +11,7 @@ import pytest
 import torch
 from vsrn_case import make_case
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop import import_vsrn, read_checkpoint, verify
 from saccade.interop.matching.vsrn import our_parameter
 from saccade.interop.verification import Stage

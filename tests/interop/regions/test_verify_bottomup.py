@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.data.bottomup_tsv import TsvRow, write_tsv
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.data.formats.tsv import TsvRow, write_tsv
 from saccade.interop import verify
-from saccade.vision.selection import class_confidence, select
+from saccade.vision.detectors.selection import class_confidence, select
 
 
 def failures(folder: Path) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Parse, Vocabulary, load_parser, scene_graph, tokenise
 from saccade.language.caption_words import lexicon
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import load_parser
-from saccade.language.parsing.conllu import write_conllu
-from saccade.language.parsing.files import FileParser
+from saccade.language.parsing.files import FileParser, write_conllu
 
 CAPTIONS = ("A brown dog chases two cats .", "The man's t-shirt is red (and white) .", 'a "big" house')
 

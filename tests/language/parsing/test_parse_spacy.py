@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language import Parser, load_parser, tokenise
 from saccade.language.parsing.universal import universal
 

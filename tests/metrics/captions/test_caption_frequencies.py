@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language.vocabulary import END, PAD, START
 from saccade.metrics.captions.bleu import Bleu
 from saccade.metrics.captions.cider import CiderD

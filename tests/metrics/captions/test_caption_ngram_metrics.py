@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.metrics.captions.bleu import Bleu, bleu
 from saccade.metrics.captions.cider import CiderD, cider, cider_d
 from saccade.metrics.captions.frequencies import DocumentFrequencies

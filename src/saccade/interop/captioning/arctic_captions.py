@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop.infos import read_plain_pickle
 from saccade.interop.places import OfficialIds, Place, fill, need_matrix
 from saccade.interop.verification import load_arrays

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import load_official, read_checkpoint, state_dict
 from saccade.interop.infos import Infos, OfficialWords, infos_beside
 from saccade.interop.options import Options

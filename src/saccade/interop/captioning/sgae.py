@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop.captioning.official import renamed, shared_settings, shared_state
 from saccade.interop.checkpoint import load_official, read_checkpoint, state_dict
 from saccade.interop.infos import Infos, OfficialWords, infos_beside

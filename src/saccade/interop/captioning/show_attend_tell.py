@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from saccade.errors import SaccadeError
-from saccade.files import read_json
+from saccade.core.errors import SaccadeError
+from saccade.core.files import read_json
 from saccade.interop.captioning.arctic_captions import import_arctic
 from saccade.interop.checkpoint import state_dict
 from saccade.interop.pickled_modules import Bag, module_state, read_modules

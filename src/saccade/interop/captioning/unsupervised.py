@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import load_official
 from saccade.interop.verification import load_arrays
 from saccade.interop.vocabulary import numbered_words

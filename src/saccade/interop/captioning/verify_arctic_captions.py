@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.batch import CaptionState, RegionBatch, Told
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop.captioning.arctic_captions import arctic_ids, arctic_places, arctic_weights, import_arctic
 from saccade.interop.captioning.verify_show_attend_tell import compare_norms, folders_with_io
 from saccade.interop.places import OfficialIds, official_gradients

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from saccade.errors import SaccadeError
-from saccade.files import read_json
+from saccade.core.errors import SaccadeError
+from saccade.core.files import read_json
 from saccade.interop.verification import Case, verifier
 from saccade.language.ptb import ptb_tokenise
 from saccade.metrics.captions.bleu import bleu
@@ -29,7 +29,7 @@ from saccade.metrics.captions.meteor import meteor
 from saccade.metrics.captions.meteor_tables import MeteorTables, find_meteor_tables, read_meteor_tables
 from saccade.metrics.captions.rouge import rouge_l
 from saccade.metrics.captions.score import CaptionScore
-from saccade.metrics.correlation import kendall
+from saccade.metrics.statistics import kendall
 
 PARTS = ("captions", "tokenized", "scores")
 TOLERANCE = 1e-6

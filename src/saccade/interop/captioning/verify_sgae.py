@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saccade.batch import CaptionState, RegionBatch, SceneGraphBatch, TextBatch
+from saccade.core.errors import SaccadeError
 from saccade.decoding import DecodingConfig, beam_search, greedy
-from saccade.errors import SaccadeError
 from saccade.interop.captioning.sgae import OfficialSgae, read_sgae
 from saccade.interop.verification import Case, load_arrays, verifier
 from saccade.language.vocabulary import START

@@ -13,9 +13,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.batch import CaptionState, RegionBatch, Thought
+from saccade.core.errors import SaccadeError
+from saccade.core.files import read_json
 from saccade.decoding import Decoded, DecodingConfig, beam_search
-from saccade.errors import SaccadeError
-from saccade.files import read_json
 from saccade.interop.captioning.show_attend_tell import import_tutorial, tutorial_places, word_map_ids
 from saccade.interop.places import OfficialIds, Place, official_gradients
 from saccade.interop.verification import GRADIENT, LOSS, Case, load_arrays, verifier

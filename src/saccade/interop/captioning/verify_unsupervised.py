@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.batch import RegionBatch, TextBatch
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop.captioning.unsupervised import DISCRIMINATOR, NAMES, import_unsupervised, our_ids
 from saccade.interop.verification import EMBEDDING, GRADIENT, LOSS, Case, load_arrays, verifier
 from saccade.language.vocabulary import PAD, START

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import load_official, read_checkpoint, state_dicts
 from saccade.interop.matching.encoders import fitting_vocabulary
 from saccade.interop.options import Options

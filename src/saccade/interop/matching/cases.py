@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.batch import RegionBatch, TextBatch
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import read_checkpoint
 from saccade.interop.options import Options
 from saccade.interop.verification import GRADIENT, LOSS, Case, load_arrays

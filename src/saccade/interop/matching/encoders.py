@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import load_official
 from saccade.interop.options import Options
 from saccade.interop.vocabulary import numbered_words

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import load_official, read_checkpoint, state_dicts
 from saccade.interop.matching.encoders import fitting_vocabulary, fragment_settings, load_encoders
 from saccade.interop.options import Options

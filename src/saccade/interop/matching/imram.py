@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import load_official, need, read_checkpoint, state_dict
 from saccade.interop.matching.encoders import fitting_vocabulary, fragment_settings
 from saccade.interop.matching.scan import NORMALISERS

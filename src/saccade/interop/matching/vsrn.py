@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import load_official, read_checkpoint, state_dict, state_dicts
 from saccade.interop.matching.encoders import fitting_vocabulary
 from saccade.interop.options import Options

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from saccade.data.bottomup_tsv import BottomUpTsv, TsvRow
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
+from saccade.data.formats.tsv import BottomUpTsv, TsvRow
 from saccade.interop.verification import Case, load_arrays, verifier
-from saccade.vision.selection import class_confidence, select
+from saccade.vision.detectors.selection import class_confidence, select
 
 LIMITS = ((10, 100), (36, 36))  # the two that were released
 

@@ -17,11 +17,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.interop.verification import Case, load_arrays, verifier
 from saccade.models.densecap import DenseCapConfig
-from saccade.vision.anchors import anchor_boxes, decode
 from saccade.vision.boxes import best, nms
+from saccade.vision.detectors.rpn import anchor_boxes, decode
 from saccade.vision.roi import densecap_boxes, densecap_points, densecap_theta, roi_bilinear, sample
 
 STRIDE = 16  # of VGG-16's conv5_3, in pixels

@@ -1,4 +1,8 @@
-"""Parses made elsewhere: a CoNLL-U file (spaCy, Stanza, UDPipe) or JSON of CoreNLP as a parser.
+"""CoNLL-U, the table in which parsers exchange trees: read with faults named by line and column, and written.
+
+Trees from Stanford CoreNLP's JSON: `sentences` with `tokens` and `basicDependencies` (or enhanced ones).
+
+Parses made elsewhere: a CoNLL-U file (spaCy, Stanza, UDPipe) or JSON of CoreNLP as a parser.
 
 A sentence is found by its letters, so it does not matter where the other tool cut it: heads are carried over to our
 tokens. What the file does not hold is parsed by the rules.
@@ -6,17 +10,192 @@ tokens. What the file does not hold is parsed by the rules.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.files import read_json, write_text
 from saccade.language.caption_words import BE
-from saccade.language.parsing.conllu import ForeignSentence, read_conllu
-from saccade.language.parsing.corenlp import read_corenlp
 from saccade.language.parsing.parser import Parse, Parser
 from saccade.language.parsing.rules import RuleParser
 from saccade.language.parsing.universal import FOREIGN, universal
 from saccade.language.tokenise import tokenise
+
+COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+
+
+@dataclass(frozen=True)
+class ForeignSentence:
+    """A sentence as another parser cut and joined it; heads count from 0, -1 is the root."""
+
+    where: str
+    forms: tuple[str, ...]
+    heads: tuple[int, ...]
+    labels: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+def read_conllu(path: Path) -> Iterator[ForeignSentence]:
+    """The sentences of a file. Ranges ("1-2") and empty nodes ("8.1") are passed over, as the format has it."""
+    rows: list[tuple[int, list[str]]] = []
+    with explain_os_errors(path, "read"), path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise SaccadeError(f"{path}, line {number} is not UTF-8 text") from error
+            if not text.strip():
+                if rows:
+                    yield _conllu_sentence(path, rows)
+                rows = []
+            elif not text.startswith("#"):
+                fields = text.split("\t")
+                if len(fields) != len(COLUMNS):
+                    raise SaccadeError(
+                        f"{path}, line {number}: {len(fields)} columns, CoNLL-U has {len(COLUMNS)} divided by tabs"
+                    )
+                if fields[0].isdecimal():
+                    rows.append((number, fields))
+                elif not fields[0].replace("-", "").replace(".", "").isdecimal():
+                    raise SaccadeError(f"{path}, line {number}: the ID is {fields[0]!r}, a number was expected")
+    if rows:
+        yield _conllu_sentence(path, rows)
+
+
+def _conllu_sentence(path: Path, rows: list[tuple[int, list[str]]]) -> ForeignSentence:
+    heads = []
+    for place, (line, fields) in enumerate(rows):
+        where = f"{path}, line {line}"
+        if int(fields[0]) != place + 1:
+            raise SaccadeError(f"{where}: the ID is {fields[0]}, {place + 1} was expected")
+        if not fields[6].isdecimal() or int(fields[6]) > len(rows) or int(fields[6]) == place + 1:
+            raise SaccadeError(
+                f"{where}: the HEAD of {fields[1]!r} is {fields[6]!r}, another word of its sentence (1 to {len(rows)}) "
+                "or 0 was expected"
+            )
+        heads.append(int(fields[6]) - 1)
+    where = f"{path}, line {rows[0][0]}"
+    check_tree(where, heads)
+    fields_of = [fields for _, fields in rows]
+    tags = tuple(f[3] if f[3] != "_" else universal_tag(f[4], f[7]) for f in fields_of)
+    return ForeignSentence(where, tuple(f[1] for f in fields_of), tuple(heads), tuple(f[7] for f in fields_of), tags)
+
+
+def check_tree(where: str, heads: Sequence[int]) -> None:
+    """Refuse heads that go round in a circle, and sentences without a root."""
+    safe: set[int] = {-1}
+    for place in range(len(heads)):
+        way: list[int] = []
+        at = place
+        while at not in safe:
+            if at in way:
+                raise SaccadeError(f"{where}: the heads of this sentence go round in a circle")
+            way.append(at)
+            at = heads[at]
+        safe.update(way)
+
+
+_TAGS = {
+    "NN": "NOUN", "NNS": "NOUN", "NNP": "PROPN", "NNPS": "PROPN", "JJ": "ADJ", "JJR": "ADJ", "JJS": "ADJ", "RB": "ADV",
+    "RBR": "ADV", "RBS": "ADV", "WRB": "ADV", "IN": "ADP", "RP": "ADP", "DT": "DET", "PDT": "DET", "CD": "NUM",
+    "PRP": "PRON", "PRP$": "PRON", "WP": "PRON", "WP$": "PRON", "WDT": "PRON", "EX": "PRON", "CC": "CCONJ",
+    "TO": "PART", "POS": "PART", "MD": "AUX", "UH": "INTJ", "FW": "X", "LS": "X", "SYM": "SYM",
+}  # fmt: skip
+
+
+def universal_tag(tag: str, label: str) -> str:
+    """NOUN for NN and so on: the universal tag of one of the Penn Treebank."""
+    if tag.startswith("VB"):
+        return "AUX" if label.startswith(("aux", "cop")) else "VERB"
+    return _TAGS.get(tag, "X" if any(map(str.isalnum, tag)) else "PUNCT")
+
+
+def write_conllu(path: Path | str, parses: Sequence[Parse]) -> None:
+    """One block a sentence; `load_parser("file:…")` and other tools read it back."""
+    write_text(path, "".join(_block(number, parse) for number, parse in enumerate(parses, start=1)))
+
+
+def _block(number: int, parse: Parse) -> str:
+    rows = [
+        "\t".join((str(place + 1), token, "_", tag, "_", "_", str(head + 1), label, "_", "_"))
+        for place, (token, head, label, tag) in enumerate(
+            zip(parse.tokens, parse.heads, parse.labels, parse.tags, strict=True)
+        )
+    ]
+    return "\n".join([f"# sent_id = {number}", f"# text = {' '.join(parse.tokens)}", *rows, "", ""])
+
+
+GRAPHS = ("basicDependencies", "basic-dependencies", "enhancedPlusPlusDependencies", "enhancedDependencies")
+_KEPT = frozenset(("nmod:poss", "acl:relcl", "nsubj:pass", "aux:pass", "compound:prt", "det:predet", "csubj:pass"))
+
+
+def read_corenlp(path: Path) -> Iterator[ForeignSentence]:
+    """The sentences of one annotated document, or of a list of documents."""
+    value = read_json(path)
+    documents = value if isinstance(value, list) else [value]
+    for number, document in enumerate(documents):
+        where = str(path) if isinstance(value, dict) else f"{path}: [{number}]"
+        sentences = _field(document, "sentences", list, where)
+        for n, sentence in enumerate(sentences):
+            yield _corenlp_sentence(sentence, f"{where}: sentences[{n}]")
+
+
+def _field(value: Any, name: str, kind: type, where: str) -> Any:
+    found = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(found, kind) or isinstance(found, bool):
+        words = {list: "a list", int: "a number", str: "text"}[kind]
+        raise SaccadeError(f'{where}: "{name}" is missing or not {words}, as CoreNLP writes it')
+    return found
+
+
+def _corenlp_sentence(value: Any, where: str) -> ForeignSentence:
+    tokens = _field(value, "tokens", list, where)
+    if not tokens:
+        raise SaccadeError(f'{where}: "tokens" is empty')
+    graph = next((name for name in GRAPHS if isinstance(value.get(name), list)), None)
+    if graph is None:
+        raise SaccadeError(f"{where}: none of {', '.join(GRAPHS)} is there: annotate with depparse")
+    heads, labels = [-2] * len(tokens), ["dep"] * len(tokens)
+    for n, link in enumerate(value[graph]):
+        at = f"{where}.{graph}[{n}]"
+        head, place = _field(link, "governor", int, at), _field(link, "dependent", int, at)
+        if not 0 <= head <= len(tokens) or not 1 <= place <= len(tokens) or head == place:
+            raise SaccadeError(f"{at}: governor {head} and dependent {place} are not two of {len(tokens)} tokens")
+        label = _plain_label(_field(link, "dep", str, at))
+        # Enhanced graphs give words several heads: the first that leads away from the word is kept.
+        if heads[place - 1] == -2 and label != "ref" and not _leads(heads, head - 1, place - 1):
+            heads[place - 1], labels[place - 1] = head - 1, label
+    root = next((place for place, head in enumerate(heads) if head == -1), -1)
+    if root < 0:
+        raise SaccadeError(f"{where}.{graph}: no word has governor 0, the root")
+    heads = [root if head == -2 else head for head in heads]
+    check_tree(where, heads)
+    forms = tuple(_form(token, f"{where}.tokens[{n}]") for n, token in enumerate(tokens))
+    tags = tuple(universal_tag(str(token.get("pos", "X")), label) for token, label in zip(tokens, labels, strict=True))
+    return ForeignSentence(where, forms, tuple(heads), tuple(labels), tags)
+
+
+def _form(token: Any, where: str) -> str:
+    original = token.get("originalText") if isinstance(token, dict) else None
+    return str(original) if original else str(_field(token, "word", str, where))
+
+
+def _plain_label(label: str) -> str:
+    """ "nmod:on" → nmod, but "nmod:poss" stays."""
+    label = {"ROOT": "root", "nsubjpass": "nsubj:pass", "auxpass": "aux:pass", "dobj": "obj"}.get(label, label)
+    return label if label in _KEPT else label.split(":")[0]
+
+
+def _leads(heads: list[int], start: int, goal: int) -> bool:
+    """Whether going up from `start` meets `goal`."""
+    while start >= 0:
+        if start == goal:
+            return True
+        start = heads[start]
+    return False
+
 
 ENDINGS = (".conllu", ".conll", ".json")
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}

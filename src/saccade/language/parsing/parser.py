@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from saccade.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.language.parsing.scene_graph import Attribute, Object, Relation, SceneGraph, read_graph
 from saccade.language.tokenise import tokenise
 

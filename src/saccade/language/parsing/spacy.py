@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from saccade.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.language.caption_words import BE
 from saccade.language.parsing.parser import Parse, Parser
 from saccade.language.parsing.universal import universal

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.metrics.captions.bleu import bleu
 from saccade.metrics.captions.score import Candidates, Tokens
 

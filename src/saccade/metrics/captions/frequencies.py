@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from saccade.errors import SaccadeError
-from saccade.files import read_json, write_json
+from saccade.core.errors import SaccadeError
+from saccade.core.files import read_json, write_json
+from saccade.core.pickles import read_pickle
 from saccade.metrics.captions.ngrams import LONGEST, Ngrams, Word, WordNumbers, joined
-from saccade.plain_pickle import read_pickle
 
 PLAIN = {  # everything that such a pickle may name, under the names of Python 2 and 3
     ("collections", "defaultdict"): defaultdict,

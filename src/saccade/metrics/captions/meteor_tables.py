@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from saccade.errors import SaccadeError, explain_os_errors
+from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.language.adjectives import word_table
 from saccade.language.wordnet import WordNet, is_wordnet, read_wordnet
 

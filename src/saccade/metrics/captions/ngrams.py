@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Bool, Int
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 LONGEST = 4  # words of the longest n-gram that BLEU and CIDEr count
 WORD_BITS = 32  # of an n-gram's code; the rest is for the number of its beginning

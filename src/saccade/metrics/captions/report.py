@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 
-from saccade.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.language.ptb import ptb_tokenise
 from saccade.metrics.captions.bleu import bleu
 from saccade.metrics.captions.cider import cider, cider_d

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 from saccade.language.vocabulary import END, PAD, START
 from saccade.metrics.captions.bleu import Bleu
 from saccade.metrics.captions.cider import CiderD

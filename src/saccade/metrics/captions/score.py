@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from saccade.errors import SaccadeError
+from saccade.core.errors import SaccadeError
 
 Tokens: TypeAlias = Sequence[str]
 Candidates: TypeAlias = Sequence[Tokens]  # one sentence a picture

@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from saccade.errors import SaccadeError
-from saccade.files import atomic_file, cache_folder
+from saccade.core.errors import SaccadeError
+from saccade.core.files import atomic_file, cache_folder
 
 Argument = Tensor | ctypes._SimpleCData  # type: ignore[type-arg]
 

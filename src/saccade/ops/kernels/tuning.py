@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from saccade.files import cache_folder, write_json
+from saccade.core.files import cache_folder, write_json
 
 FEW = 1 << 27  # scores with which, padding and all, a GPU is done sooner than a host has packed a batch without padding
 LONGEST = 64  # vectors of an item: with larger bins, or with 8 warps, Triton's kernels went wrong on an H200

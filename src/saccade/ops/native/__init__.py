@@ -18,8 +18,8 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from saccade.errors import SaccadeError
-from saccade.files import atomic_file, cache_folder
+from saccade.core.errors import SaccadeError
+from saccade.core.files import atomic_file, cache_folder
 
 WORTH = 2e11  # multiplications and additions, about two seconds of a core, that are worth a second of compiling
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")

@@ -1,0 +1,168 @@
+"""`saccade detect`: what an extractor finds in a photo."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from saccade.cli.device import Device
+from saccade.cli.region_drawings import MANY, ONE, listed_photos, save_drawings, tell_where
+
+if TYPE_CHECKING:
+    from saccade.explain.panels.regions import RegionPicture
+    from saccade.vision import RegionExtractor
+
+BATCH = 16  # photos of any size in memory at a time
+
+
+def detect(
+    photos: Annotated[list[Path], typer.Argument(metavar="PHOTO...", help="Photos, or folders of them.")],
+    extractor: Annotated[
+        str,
+        typer.Option(
+            "--extractor",
+            "-e",
+            help="Who looks: bottomup (names things and what they are like), grid (equal cells, no names), world (the "
+            "toys of `saccade world`), or detr:HUB/NAME for a detector of transformers.",
+        ),
+    ] = "bottomup",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Where to draw it: .png, .jpg or .webp; several photos become one contact sheet. [default: "
+            "regions.png, or no picture with --json]",
+            show_default=False,
+        ),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="How many regions of a photo get a label and a row, the surest first; the others are thin lines. 0 "
+            "is all. [default: 12, on a contact sheet 6]",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of a table: all regions, or the best --top.")
+    ] = False,
+    device: Device = "cpu",
+) -> None:
+    """Draw and list the regions an extractor finds in your photos: what it is, how sure the extractor is, where in pixels.
+
+    Example: saccade detect holiday.jpg --extractor bottomup -o regions.png
+    """
+    from saccade.explain.draw.marks import check_format
+    from saccade.explain.panels.regions import NAMED
+    from saccade.vision import load_extractor
+
+    if out is None and not as_json:
+        out = Path("regions.png")
+    if out is not None:
+        check_format(out, "a picture of regions")
+    seen = look(load_extractor(extractor, device), listed_photos(photos))
+    if out is not None:
+        save_drawings([photo.drawing for photo in seen], out, top)
+    if as_json:
+        facts = [photo.facts(extractor, 0 if top is None else top) for photo in seen]
+        typer.echo(json.dumps(facts, ensure_ascii=False))
+    else:
+        console = Console()
+        for photo in seen:
+            console.print(photo.table(NAMED if top is None and len(seen) > 1 and photo.drawing.labels else top))
+    if out is not None:
+        tell_where(out, len(seen), err=as_json)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A photo file, its size in pixels, and what was found in it."""
+
+    file: Path
+    width: int
+    height: int
+    drawing: RegionPicture  # of the photo made smaller, so that a folder of large ones fits into memory
+
+    def regions(self, top: int | None) -> list[dict[str, Any]]:
+        """Each region with its number, label, score and box in pixels, the surest first."""
+        labels, scores = self.drawing.labels, self.drawing.scores
+        boxes = self.drawing.boxes * (self.width, self.height, self.width, self.height)
+        return [
+            {
+                "region": i + 1,
+                "label": (labels[i] or None) if labels else None,
+                "score": None if scores is None else round(float(scores[i]), 4),
+                "box": [round(float(v), 1) for v in boxes[i]],
+            }
+            for i in self.drawing.best(top)
+        ]
+
+    def facts(self, extractor: str, top: int | None) -> dict[str, Any]:
+        """The photo as JSON."""
+        size = {"width": self.width, "height": self.height}
+        return {"photo": str(self.file), "extractor": extractor, **size, "regions": self.regions(top)}
+
+    def table(self, top: int | None) -> Table:
+        regions = self.regions(top)
+        title = Text(f"{self.file.name}  {self.width} × {self.height}", "bold")
+        table = Table(title=title, title_justify="left")
+        table.add_column("region", justify="right")
+        if self.drawing.labels:
+            table.add_column("label", overflow="fold")
+        if self.drawing.scores is not None:
+            table.add_column("score", justify="right")
+        table.add_column("box: x1, y1, x2, y2", justify="right")
+        for region in regions:
+            cells = [str(region["region"])]
+            nameless = "the whole picture" if self.drawing.is_whole[region["region"] - 1] else "–"
+            cells += [escape(region["label"] or nameless)] if self.drawing.labels else []
+            cells += [f"{region['score']:.2f}"] if self.drawing.scores is not None else []
+            table.add_row(*cells, ", ".join(f"{v:.0f}" for v in region["box"]))
+        if len(regions) < len(self.drawing.boxes):
+            table.caption = f"and {len(self.drawing.boxes) - len(regions)} more (--top 0 shows all)"
+        return table
+
+
+def look(extractor: RegionExtractor, files: list[Path]) -> list[Seen]:
+    """What the extractor finds in each photo; an extractor without names gives regions without labels."""
+    import numpy as np
+    from rich.progress import track
+
+    from saccade.core.threads import ahead, openers
+    from saccade.explain.panels.regions import MOST, RegionPicture
+    from saccade.vision import RegionExtractor, open_picture
+
+    names_things = type(extractor).describe is not RegionExtractor.describe
+    found: list[Seen] = []
+    starts = range(0, len(files), BATCH)
+    for start in track(starts, "looking", console=Console(stderr=True), transient=True, disable=len(starts) < 2):
+        pictures = list(ahead(open_picture, files[start : start + BATCH], openers(), BATCH))
+        scores: list[np.ndarray | None]
+        if names_things:
+            named = extractor.describe(pictures)
+            boxes = [np.array([r.box for r in regions]).reshape(-1, 4) for regions in named]
+            labels = [tuple(r.text for r in regions) for regions in named]
+            scores = [np.array([r.score for r in regions]) for regions in named]
+        else:
+            batch = extractor.extract(pictures)
+            real = [mask.nonzero()[:, 0] for mask in batch.mask]
+            boxes = [batch.boxes[i][r].double().numpy() for i, r in enumerate(real)]
+            labels = [() for _ in pictures]
+            scores = [None if batch.scores is None else batch.scores[i][r].double().numpy() for i, r in enumerate(real)]
+        for i, picture in enumerate(pictures):
+            width, height = picture.size
+            side = ONE if len(files) == 1 else (MANY if start + i < MOST else 1)  # what no sheet will show
+            picture.thumbnail((side, side))
+            drawing = RegionPicture(np.asarray(picture), boxes[i], labels[i], scores[i], files[start + i].name)
+            found.append(Seen(files[start + i], width, height, drawing))
+    return found

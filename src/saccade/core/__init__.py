@@ -1,0 +1,1 @@
+"""What everything stands on: errors, atomic files, settings, safe weights and pickles, progress, threads."""

@@ -1,0 +1,185 @@
+"""Files that are either whole or absent: everything Saccade writes goes through here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from saccade.core.errors import SaccadeError, explain_os_errors
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+@contextmanager
+def atomic_file(path: Path | str) -> Iterator[Path]:
+    """Write to the yielded temporary path; it takes the place of `path` only if the block ends well."""
+    path = Path(path)
+    with explain_os_errors(path, "write"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def check_writable(*paths: Path | str | None) -> None:
+    """A sentence now if a file could not be written later, after hours of work; what is there stays as it is."""
+    for path in [Path(path) for path in paths if path is not None]:
+        if path.is_dir():
+            raise SaccadeError(f"{path} is a folder, a file was expected")
+        there = next(parent for parent in path.absolute().parents if parent.exists())
+        with explain_os_errors(path, "write"), tempfile.TemporaryFile(dir=there, suffix=".part"):
+            pass
+
+
+@contextmanager
+def atomic_folder(path: Path | str) -> Iterator[Path]:
+    """Fill the yielded temporary folder; it takes the place of the folder `path` only if the block ends well."""
+    path = Path(path)
+    with explain_os_errors(path, "write"):
+        if path.exists() and not path.is_dir():
+            raise SaccadeError(f"{path} is a file, a folder was expected")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+        try:
+            yield temporary
+            temporary.chmod(0o755)
+            if path.exists():
+                _swap(temporary, path)
+            else:
+                temporary.rename(path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _swap(new: Path, path: Path) -> None:
+    """Put the folder `new` where the folder `path` is; if that fails, what was there stays."""
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+    old = aside / path.name
+    try:
+        path.rename(old)
+        new.rename(path)
+    except BaseException:
+        if old.exists():
+            old.rename(path)
+        raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def only_one(folder: Path | str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Let one process at a time work on a folder; the others wait, and `waiting` is called if this one must."""
+    folder = Path(folder)
+    path = _lock_file(folder)
+    if fcntl is None:
+        yield
+        return
+    with explain_os_errors(folder, "write"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = _lock(path, waiting)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # while it is still ours
+        os.close(handle)  # which lets go of it, as a kill does
+
+
+def sweep_lock(folder: Path | str) -> None:
+    """Remove the lock file that a killed process left beside a folder, if nobody holds it and we may."""
+    if fcntl is None:
+        return
+    path = _lock_file(Path(folder))
+    with suppress(OSError):  # there is none, it is held, or the place is not ours to write
+        handle = os.open(path, os.O_RDWR)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                path.unlink()
+        finally:
+            os.close(handle)
+
+
+def _lock_file(folder: Path) -> Path:
+    return folder.parent / f".{folder.name}.lock"
+
+
+def _lock(path: Path, waiting: Callable[[], None] | None) -> int:
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting is not None:
+                waiting()
+                waiting = None
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                return handle
+        except FileNotFoundError:
+            pass
+        os.close(handle)  # whoever had it has removed the file we waited for: another may hold a new one
+
+
+def write_text(path: Path | str, text: str) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path | str, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_text(path: Path | str) -> str:
+    path = Path(path)
+    with explain_os_errors(path, "read"):
+        try:
+            return path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise SaccadeError(f"{path} is not UTF-8 text (byte {error.start})") from error
+
+
+def read_json(path: Path | str) -> Any:
+    text = read_text(path)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SaccadeError(f"{path} is not valid JSON: {error.msg} at line {error.lineno}") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
+        raise SaccadeError(f"{path} is not usable JSON: {str(error).splitlines()[0]}") from error
+
+
+def sha256(path: Path | str) -> str:
+    with explain_os_errors(Path(path), "read"), Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _sha256(file)
+
+
+def _sha256(file: Any) -> str:  # Python 3.10 has no file_digest
+    digest = hashlib.sha256()
+    while chunk := file.read(1 << 20):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def cache_folder() -> Path:
+    """Where generated worlds and features are kept: $SACCADE_CACHE, else the user's cache folder."""
+    given = os.environ.get("SACCADE_CACHE")
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saccade"

@@ -1,0 +1,1 @@
+"""One file per data set; `data/registry.py` lists them."""

@@ -1,0 +1,276 @@
+"""Flickr30k Entities (Plummer et al. 2015): which words of a caption name which boxes of the photo.
+
+A *chain* joins the phrases of a photo's five sentences that mean the same thing; most chains have boxes. Two layouts
+become one record: `entities.jsonl.gz` (one photo a line), and as published `Annotations/*.xml` with `Sentences/*.txt`.
+
+Flickr30k Entities as published: `Annotations/ID.xml` with boxes, `Sentences/ID.txt` with marked phrases.
+
+A sentence reads `[/EN#283585/people A young boy] sleeps on [/EN#283588/other a bench] .` The XML comes from elsewhere:
+files that declare entities (the way to make a parser eat all memory) and large ones are refused.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32
+
+from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.files import read_text
+from saccade.data.datasets.photos import PhotoFolder, chosen_splits, first_folder
+from saccade.data.records import BoxedPicture
+from saccade.data.text.json import Entry, as_number, pixel_box
+from saccade.data.text.lines import find_file, read_json_lines, read_lines
+from saccade.language.phrases import NounPhrase, chain_name, read_phrase
+
+HOLDS = "entities.jsonl.gz, or as published Annotations/ and Sentences/"
+PHOTO_FOLDERS = ("images", "flickr30k-images", "flickr30k_images", "Flicker8k_Dataset", "Flickr8k_Dataset")
+
+
+@dataclass(frozen=True)
+class EntityPhrase:
+    """Some words of a sentence that name a thing."""
+
+    first_word: int  # its place among the words of the sentence, split at blanks
+    words: tuple[str, ...]
+    chain: str  # "0": nothing that a photo shows
+    types: tuple[str, ...]  # people, clothing, bodyparts, animals, vehicles, instruments, scene, other, notvisual
+
+
+@dataclass(frozen=True)
+class EntitySentence:
+    text: str
+    phrases: tuple[EntityPhrase, ...]
+
+
+@dataclass(frozen=True)
+class EntityPicture:
+    """One photo with its sentences, the phrases in them, and their boxes."""
+
+    id: str  # the file's name
+    width: int
+    height: int
+    sentences: tuple[EntitySentence, ...]
+    boxes: Mapping[str, Float32[np.ndarray, "box 4"]]  # by chain, x1, y1, x2, y2 in 0..1
+    scene: tuple[str, ...] = ()  # chains that mean the whole picture
+    nobox: tuple[str, ...] = ()  # chains that could not be boxed
+    split: str | None = None
+
+    def phrases(self, chain: str) -> Iterator[EntityPhrase]:
+        return (p for sentence in self.sentences for p in sentence.phrases if p.chain == chain)
+
+
+def read_entities(root: Path, split: str | None = None) -> Iterator[EntityPicture]:
+    """The photos of a split ("train+extra" is a sum), or of all where none is given."""
+    path = find_file(root, "entities.jsonl.gz")
+    if path is not None:
+        pictures = read_entity_lines(path)
+        if split is None:
+            yield from pictures
+            return
+        found = list(pictures)
+        wanted = chosen_splits(split, {p.split for p in found if p.split is not None}, path)
+        yield from (picture for picture in found if picture.split in wanted)
+    elif (root / "Annotations").is_dir():
+        yield from read_published(root, split)
+    else:
+        raise SaccadeError(f"{root} has no Entities: {HOLDS} were expected there")
+
+
+def boxed_entities(root: Path, split: str, photos: Path | None = None) -> tuple[BoxedPicture, ...]:
+    """Photos with named boxes: each chain by the noun most of its phrases use, its adjectives as attributes.
+
+    `photos` is the folder of photos, where it is none of the usual ones below `root`.
+    """
+    pictures = list(read_entities(root, split))
+    folder = PhotoFolder(photos or first_folder(root, PHOTO_FOLDERS))
+    return tuple(boxed_picture(picture, folder.path(picture.id, root)) for picture in pictures)
+
+
+def boxed_picture(picture: EntityPicture, path: Path) -> BoxedPicture:
+    """Chains that no phrase gives a name (pronouns) are left out; the same box under the same name counts once."""
+    things: dict[tuple[tuple[float, ...], str], dict[str, None]] = {}
+    for chain, boxes in picture.boxes.items():
+        named = chain_name(read_entity(phrase) for phrase in picture.phrases(chain))
+        if named is not None and named.name is not None:
+            for box in boxes.tolist():
+                things.setdefault((tuple(box), named.name), {}).update(dict.fromkeys(named.attributes))
+    return BoxedPicture(
+        id=picture.id,
+        path=path,
+        width=picture.width,
+        height=picture.height,
+        boxes=np.array([box for box, _ in things], dtype=np.float32).reshape(-1, 4),
+        names=tuple(name for _, name in things),
+        attributes=tuple(tuple(attributes) for attributes in things.values()),
+    )
+
+
+def read_entity(phrase: EntityPhrase) -> NounPhrase:
+    """The thing that a phrase names; "(a man in) black", marked as clothing, are black clothes."""
+    named = read_phrase(phrase.words)
+    if named.name is None and named.attributes and "clothing" in phrase.types:
+        return NounPhrase("clothes", named.attributes)
+    return named
+
+
+def corner_box(corners: list[float], width: int, height: int, where: str) -> Float32[np.ndarray, " 4"]:
+    """xmin, ymin, xmax, ymax as Entities counts pixels: from 1, the last one included."""
+    x1, y1, x2, y2 = corners
+    return pixel_box((x1 - 1, y1 - 1, x2, y2), width, height, where)
+
+
+def read_entity_lines(path: Path) -> Iterator[EntityPicture]:
+    """`entities.jsonl.gz`: image, width, height, split, boxes by chain in pixels, scene, nobox, sentences."""
+    seen: set[str] = set()
+    for line, value in read_json_lines(path):
+        entry = Entry.of(value, f"{path}, line {line}")
+        picture = _picture(entry)
+        if picture.id in seen:
+            raise SaccadeError(f"{entry.where}: {picture.id} occurs a second time")
+        seen.add(picture.id)
+        yield picture
+
+
+def _picture(entry: Entry) -> EntityPicture:
+    width, height = entry.whole("width", 1), entry.whole("height", 1)
+    boxed = entry.entry("boxes")
+    boxes = {}
+    for chain in boxed.values:
+        rows = []
+        for n, corners in enumerate(boxed.list(chain)):
+            where = f"{entry.where}: boxes.{chain}[{n}]"
+            if not isinstance(corners, list) or len(corners) != 4:
+                raise SaccadeError(f"{where} is not [xmin, ymin, xmax, ymax]")
+            rows.append(corner_box([as_number(c, where) for c in corners], width, height, where))
+        boxes[chain] = np.array(rows, dtype=np.float32).reshape(-1, 4)
+    return EntityPicture(
+        id=entry.text("image"),
+        width=width,
+        height=height,
+        sentences=tuple(_sentence(sentence) for sentence in entry.entries("sentences")),
+        boxes=boxes,
+        scene=entry.texts("scene"),
+        nobox=entry.texts("nobox"),
+        split=entry.text("split") if "split" in entry else None,
+    )
+
+
+def _sentence(entry: Entry) -> EntitySentence:
+    text = entry.text("text")
+    words = text.split()
+    phrases = []
+    for phrase in entry.entries("phrases"):
+        first, count = phrase.whole("first_word"), phrase.whole("n_words", 1)
+        if first + count > len(words):
+            raise SaccadeError(f"{phrase.where}: words {first} to {first + count - 1} of {len(words)} were marked")
+        found = tuple(words[first : first + count])
+        phrases.append(EntityPhrase(first, found, phrase.text("chain"), phrase.texts("types")))
+    return EntitySentence(text, tuple(phrases))
+
+
+LARGEST = 1 << 22  # bytes of an annotation; the published ones have a few thousand
+MARK = re.compile(r"\[/EN#(\d+)((?:/[\w-]+)+)\s+([^\[\]]*)\]")
+LISTS = ("train", "val", "test")
+
+
+def read_published(root: Path, split: str | None = None) -> Iterator[EntityPicture]:
+    """The photos of a split by the lists train.txt, val.txt, test.txt; without a split, every annotation there is."""
+    split_of = {
+        line.strip(): part
+        for part in LISTS
+        if (root / f"{part}.txt").is_file()
+        for _, line in read_lines(root / f"{part}.txt")
+        if line.strip()
+    }
+    if split is None:
+        ids = sorted(path.stem for path in (root / "Annotations").glob("*.xml"))
+    elif not split_of:
+        raise SaccadeError(f"{root / 'train.txt'} is missing: train.txt, val.txt and test.txt name the splits")
+    else:
+        wanted = chosen_splits(split, set(split_of.values()), root)
+        ids = [id for id, part in split_of.items() if part in wanted]
+    for id in ids:
+        if not re.fullmatch(r"[\w.-]+", id):
+            raise SaccadeError(f"{root}: the photo {id[:80]!r} of a list is not a plain name")
+        yield read_published_picture(root, id, split_of.get(id))
+
+
+def read_published_picture(root: Path, id: str, split: str | None = None) -> EntityPicture:
+    path = root / "Annotations" / f"{id}.xml"
+    tree = parse_xml(path)
+    name = tree.findtext("filename", f"{id}.jpg").strip()
+    if not name.startswith(id):
+        raise SaccadeError(f"{path}: the file name is {name[:80]!r}, one of {id} was expected")
+    width, height = (_whole(tree, f"size/{side}", path) for side in ("width", "height"))
+    if width < 1 or height < 1:
+        raise SaccadeError(f"{path}: the size is {width} × {height}")
+    boxes: dict[str, list[np.ndarray]] = {}
+    scene: list[str] = []
+    nobox: list[str] = []
+    for number, thing in enumerate(tree.iter("object"), start=1):
+        chains = [(found.text or "").strip() for found in thing.findall("name")]
+        if not chains or not all(chain.isdecimal() for chain in chains):
+            raise SaccadeError(f"{path}: object {number} has no <name> that is a number")
+        if thing.find("bndbox") is not None:
+            corners = [float(_whole(thing, f"bndbox/{side}", path)) for side in ("xmin", "ymin", "xmax", "ymax")]
+            box = corner_box(corners, width, height, f"{path}: object {number}")
+            for chain in chains:
+                boxes.setdefault(chain, []).append(box)
+        else:
+            scene += chains if thing.findtext("scene", "").strip() == "1" else []
+            nobox += chains if thing.findtext("nobndbox", "").strip() == "1" else []
+    sentences = read_sentences(root / "Sentences" / f"{id}.txt")
+    arrays = {chain: np.array(found, dtype=np.float32) for chain, found in boxes.items()}
+    return EntityPicture(name, width, height, sentences, arrays, tuple(scene), tuple(nobox), split)
+
+
+def read_sentences(path: Path) -> tuple[EntitySentence, ...]:
+    lines = read_text(path).split("\n")
+    return tuple(parse_sentence(s.strip(), f"{path}, line {n}") for n, s in enumerate(lines, start=1) if s.strip())
+
+
+def parse_sentence(marked: str, where: str) -> EntitySentence:
+    """The sentence without its marks, and the phrases by the places of their words."""
+    words: list[str] = []
+    phrases: list[EntityPhrase] = []
+    place = 0
+    for mark in MARK.finditer(marked):
+        words += marked[place : mark.start()].split()
+        chain, types, text = mark.groups()
+        found = tuple(text.split())
+        if not found:
+            raise SaccadeError(f"{where}: the phrase of chain {chain} is empty")
+        phrases.append(EntityPhrase(len(words), found, chain, tuple(types.strip("/").split("/"))))
+        words += found
+        place = mark.end()
+    words += marked[place:].split()
+    if any("[/EN#" in word for word in words):
+        raise SaccadeError(f"{where}: [/EN#chain/type words] was expected, a mark is broken")
+    return EntitySentence(" ".join(words), tuple(phrases))
+
+
+def parse_xml(path: Path) -> ET.Element:
+    """The root of a small XML file that declares nothing."""
+    with explain_os_errors(path, "read"):
+        if path.stat().st_size > LARGEST:
+            raise SaccadeError(f"{path} has more than {LARGEST >> 20} MB, which no annotation has")
+    text = read_text(path)
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise SaccadeError(f"{path} declares entities, which annotations do not do and which is not read")
+    try:
+        return ET.fromstring(text)
+    except (ET.ParseError, ValueError) as error:
+        raise SaccadeError(f"{path} is not valid XML: {error}") from error
+
+
+def _whole(element: ET.Element, tag: str, path: Path) -> int:
+    text = (element.findtext(tag) or "").strip()
+    if not re.fullmatch(r"-?[0-9]{1,9}", text):
+        raise SaccadeError(f"{path}: <{tag}> is {text[:40]!r}, a whole number was expected")
+    return int(text)

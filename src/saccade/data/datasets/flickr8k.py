@@ -1,0 +1,162 @@
+"""Flickr8k (Hodosh, Young, Hockenmaier 2013): 8,000 photos with five sentences each, in two layouts.
+
+As tables: `images/`, `images.tsv.gz` (photo, split, original size), `captions.tsv.gz`, and where Multi30k's sentences
+lie beside them, other languages. As published: `Flicker8k_Dataset/` and `Flickr8k.token.txt` with lists of photos.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.data.datasets.photos import (
+    NoCaptions,
+    Photo,
+    PhotoFolder,
+    captioned_photos,
+    chosen_splits,
+    first_folder,
+    group_texts,
+)
+from saccade.data.records import CaptionedPhotos
+from saccade.data.registry import need_root, source
+from saccade.data.text.lines import find_file, need_file, read_lines, read_table
+
+HOLDS = (
+    "images/, images.tsv.gz and captions.tsv.gz, or as published Flicker8k_Dataset/ and Flickr8k_text/ "
+    "(see docs/data/photos.md)"
+)
+WHOLE = f"a Flickr8k folder holds {HOLDS}"
+PHOTO_FOLDERS = ("Flicker8k_Dataset", "Flickr8k_Dataset", "images", "Images")
+LISTS = {"train": "Flickr_8k.trainImages.txt", "dev": "Flickr_8k.devImages.txt", "test": "Flickr_8k.testImages.txt"}
+LOST = frozenset({"2258277193_586949ec62.jpg"})  # in the published list of training photos, but never published
+TRANSLATIONS = "multi30k_en_de_fr_cs.tsv.gz"
+GERMAN = "multi30k_task2_german_5caps.tsv.gz"
+LANGUAGES = ("en", "de", "de1", "fr", "cs")
+
+
+@dataclass(frozen=True)
+class TablePhoto:
+    """A row of `images.tsv.gz`."""
+
+    name: str
+    split: str
+    width: int
+    height: int
+
+
+@source("flickr8k")
+def open_flickr8k(split: str, root: Path | None, language: str = "en") -> CaptionedPhotos:
+    """One split (train, dev, test, extra) or a sum of them ("train+extra").
+
+    `language`: en; de (five German sentences written independently), de1, fr, cs (one translated sentence). Photos
+    that nobody described in that language are left out.
+    """
+    folder = need_root(root, "flickr8k", HOLDS)
+    if language not in LANGUAGES:
+        raise SaccadeError(
+            f'data=flickr8k has no language "{language}"{did_you_mean(language, LANGUAGES)} '
+            f"(there are: {', '.join(LANGUAGES)})"
+        )
+    if find_file(folder, "images.tsv.gz") is not None:
+        return _open_tables(folder, split, language)
+    if language != "en":
+        raise SaccadeError(f"{folder} is Flickr8k as published, which is English: language={language} needs {HOLDS}")
+    return _open_published(folder, split)
+
+
+def read_photo_table(folder: Path) -> tuple[TablePhoto, ...]:
+    """`images.tsv.gz`: every photo, its split, the size of its original."""
+    path = need_file(folder, "images.tsv.gz", WHOLE)
+    photos: dict[str, TablePhoto] = {}
+    for line, (name, split, width, height) in read_table(path, ("image", "split", "orig_width", "orig_height")):
+        if not all(side.isascii() and side.isdecimal() and 0 < int(side[:9]) < 10**6 for side in (width, height)):
+            raise SaccadeError(f"{path}, line {line}: the size is {width!r} × {height!r}, whole numbers were expected")
+        if name in photos:
+            raise SaccadeError(f"{path}, line {line}: {name} occurs a second time")
+        photos[name] = TablePhoto(name, split, int(width), int(height))
+    return tuple(photos.values())
+
+
+def flickr8k_splits(folder: Path) -> tuple[str, ...]:
+    """The splits of a folder: those of its table, or as published train, dev and test."""
+    if find_file(folder, "images.tsv.gz") is None:
+        return tuple(LISTS)
+    return tuple(dict.fromkeys(photo.split for photo in read_photo_table(folder)))
+
+
+def _open_tables(folder: Path, split: str, language: str) -> CaptionedPhotos:
+    table = read_photo_table(folder)
+    path, pairs = _sentences(folder, language)
+    texts = group_texts((name, text) for _, name, text in _known(path, pairs, {photo.name for photo in table}))
+    wanted = chosen_splits(split, {photo.split for photo in table}, folder / "images.tsv.gz")
+    spoken = sorted({photo.split for photo in table if photo.name in texts})
+    for part in sorted(wanted.difference(spoken)):
+        raise NoCaptions(
+            f'{path} has no captions of the split "{part}": give a root whose files have them'
+            + (f", or another split (there are captions of: {', '.join(spoken)})" if spoken else "")
+        )
+    photos = [
+        Photo(photo.name, photo.split, texts.get(photo.name, ()), (photo.width, photo.height))
+        for photo in table
+        if language == "en" or photo.name in texts
+    ]
+    return captioned_photos("flickr8k", split, photos, PhotoFolder(folder / "images"), path)
+
+
+def _sentences(folder: Path, language: str) -> tuple[Path, Iterator[tuple[int, str, str]]]:
+    """The file of a language, and (line, photo, sentence) of each of its rows."""
+    if language == "en":
+        path = need_file(folder, "captions.tsv.gz", WHOLE)
+        return path, ((n, row[0], row[2]) for n, row in read_table(path, ("image", "n", "caption")))
+    if language == "de" and find_file(folder, GERMAN) is not None:
+        path = need_file(folder, GERMAN, WHOLE)
+        return path, ((n, row[0], row[2]) for n, row in read_table(path, ("image", "n", "de")))
+    path = need_file(folder, TRANSLATIONS, WHOLE)
+    columns = ("multi30k_split", "image", "en", "de", "fr", "cs")
+    column = columns.index(language[:2])
+    return path, ((n, row[1], row[column]) for n, row in read_table(path, columns))
+
+
+def _known(path: Path, rows: Iterator[tuple[int, str, str]], names: set[str]) -> Iterator[tuple[int, str, str]]:
+    for line, name, text in rows:
+        if name not in names:
+            raise SaccadeError(f"{path}, line {line}: the photo {name[:80]!r} is not in images.tsv.gz")
+        yield line, name, text
+
+
+def _open_published(folder: Path, split: str) -> CaptionedPhotos:
+    texts_folder = first_folder(folder, ("Flickr8k_text", "."))
+    path = find_file(texts_folder, "Flickr8k.token.txt")
+    if path is None:
+        raise SaccadeError(f"{folder} has neither images.tsv.gz nor Flickr8k.token.txt: Flickr8k is {HOLDS}")
+    texts = group_texts(read_tokens(path))
+    split_of = {
+        name: part
+        for part, list_name in LISTS.items()
+        if (found := find_file(texts_folder, list_name)) is not None
+        for _, line in read_lines(found)
+        if (name := line.strip())
+    }
+    if not split_of:
+        raise SaccadeError(f"{texts_folder / LISTS['train']} is missing: the lists of photos say which split is which")
+    photos = PhotoFolder(first_folder(folder, PHOTO_FOLDERS))
+    lost = LOST - photos.names.keys()
+    listed = [name for name in split_of if name not in lost]
+    others = [name for name in texts if name not in split_of and name in photos.names]
+    entries = [Photo(name, split_of.get(name, "extra"), texts.get(name, ())) for name in [*listed, *others]]
+    return captioned_photos("flickr8k", split, entries, photos, path)
+
+
+def read_tokens(path: Path) -> Iterator[tuple[str, str]]:
+    """(photo, sentence) of each line `photo.jpg#0<TAB>sentence`: Flickr8k.token.txt, results_20130124.token."""
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        label, tab, text = line.partition("\t")
+        name, hash_sign, position = label.partition("#")
+        if not tab or not hash_sign or not name or not position.strip().isdecimal():
+            raise SaccadeError(f"{path}, line {number}: photo.jpg#0<TAB>sentence was expected")
+        yield name.removesuffix(".1"), text.strip()  # one photo of the published list is called ….jpg.1

@@ -1,0 +1,142 @@
+"""Karpathy's split files (`dataset_flickr30k.json`, `dataset_coco.json`): pictures, their splits, their sentences.
+
+They hold no features: `data=karpathy root=FOLDER` joins `FOLDER/dataset*.json` with the store `FOLDER/features`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.files import write_json
+from saccade.data.datasets.store import join_captions
+from saccade.data.records import CaptionedImages
+from saccade.data.registry import need_root, source
+from saccade.data.store.arrow import FeatureStore
+from saccade.data.text.captions import Caption
+from saccade.data.text.lines import read_json_file
+
+
+@dataclass(frozen=True)
+class Sentence:
+    raw: str
+    tokens: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KarpathyImage:
+    """One entry of `images`."""
+
+    filename: str
+    split: str
+    sentences: tuple[Sentence, ...]
+    imgid: int | None = None
+    cocoid: int | None = None
+    filepath: str | None = None
+
+    def names(self) -> dict[str, str]:
+        """What a feature file may call this picture, by kind of name."""
+        stem = Path(self.filename).stem
+        names = {"filename": self.filename, "filename without ending": stem}
+        if self.cocoid is not None:
+            names["cocoid"] = str(self.cocoid)
+        if self.imgid is not None:
+            names["imgid"] = str(self.imgid)
+        return names
+
+
+def read_karpathy(path: Path | str) -> tuple[KarpathyImage, ...]:
+    values = read_json_file(Path(path))
+    if not isinstance(values, dict) or not isinstance(values.get("images"), list):
+        raise SaccadeError(f'{path} is not a Karpathy file: a mapping with the list "images" was expected')
+    return tuple(_image(entry, f"{path}, images[{n}]") for n, entry in enumerate(values["images"]))
+
+
+def write_karpathy(path: Path | str, images: Sequence[KarpathyImage], dataset: str = "saccade") -> None:
+    """Sentence ids are counted through the file, as in the originals."""
+    entries, sentid = [], 0
+    for n, image in enumerate(images):
+        imgid = n if image.imgid is None else image.imgid
+        ids = list(range(sentid, sentid + len(image.sentences)))
+        sentid += len(ids)
+        sentences = [
+            {"tokens": list(s.tokens), "raw": s.raw, "imgid": imgid, "sentid": i}
+            for s, i in zip(image.sentences, ids, strict=True)
+        ]
+        entry: dict[str, Any] = {"filepath": image.filepath, "sentids": ids, "filename": image.filename, "imgid": imgid}
+        entry |= {"split": image.split, "sentences": sentences, "cocoid": image.cocoid}
+        entries.append({key: value for key, value in entry.items() if value is not None})
+    write_json(path, {"images": entries, "dataset": dataset})
+
+
+@source("karpathy")
+def open_karpathy(split: str, root: Path | None) -> CaptionedImages:
+    """`split` may be a sum: "train+restval" is the usual COCO training set; "dev" is what the files call "val"."""
+    folder = need_root(root, "karpathy", "dataset*.json and the feature store features/")
+    found = sorted(folder.glob("dataset*.json"))
+    if len(found) != 1:
+        names = ", ".join(p.name for p in found) or "none"
+        raise SaccadeError(f"{folder} must hold one dataset*.json, there is {names}")
+    return join_karpathy(found[0], FeatureStore.open(folder / "features"), split)
+
+
+def join_karpathy(path: Path, store: FeatureStore, split: str) -> CaptionedImages:
+    """The sentences of a split with their pictures in the store."""
+    images = read_karpathy(path)
+    splits = {i.split for i in images}
+    wanted = {"val" if part == "dev" and "dev" not in splits else part for part in split.split("+")}
+    for part in sorted(wanted - splits):
+        raise SaccadeError(
+            f'{path} has no split "{part}"{did_you_mean(part, splits)} (there are: {", ".join(sorted(splits))})'
+        )
+    chosen = [image for image in images if image.split in wanted]
+    captions = karpathy_captions(path, chosen, store.index)
+    return join_captions("karpathy", split, store, captions, store.extractor)
+
+
+def karpathy_captions(path: Path, images: Sequence[KarpathyImage], known: dict[str, int]) -> Iterator[Caption]:
+    """The sentences under the names a feature file uses: filename, its stem, cocoid or imgid, whichever fits best."""
+    hits: dict[str, int] = {}
+    for image in images:
+        for kind, name in image.names().items():
+            hits[kind] = hits.get(kind, 0) + (name in known)
+    kind = max(hits, key=lambda k: hits[k], default="filename")
+    lost = [i for i in images if i.names().get(kind) not in known]
+    if lost:
+        raise SaccadeError(
+            f"{len(lost)} of {len(images)} pictures of {path} are not among the features, for one {lost[0].filename}"
+        )
+    for image in images:
+        for sentence in image.sentences:
+            yield Caption(image.names()[kind], sentence.raw, image.split)
+
+
+def _image(entry: Any, where: str) -> KarpathyImage:
+    if not isinstance(entry, dict):
+        raise SaccadeError(f"{where} is {entry!r}, a mapping was expected")
+    for key, kind, words in (("filename", str, "text"), ("split", str, "text"), ("sentences", list, "a list")):
+        if not isinstance(entry.get(key), kind):
+            raise SaccadeError(f'{where}: "{key}" is {entry.get(key)!r}, {words} was expected')
+    for key in ("imgid", "cocoid"):
+        if not isinstance(entry.get(key), int | None):
+            raise SaccadeError(f'{where}: "{key}" is {entry.get(key)!r}, a whole number was expected')
+    return KarpathyImage(
+        filename=entry["filename"],
+        split=entry["split"],
+        sentences=tuple(_sentence(s, f"{where}.sentences[{n}]") for n, s in enumerate(entry["sentences"])),
+        imgid=entry.get("imgid"),
+        cocoid=entry.get("cocoid"),
+        filepath=entry.get("filepath"),
+    )
+
+
+def _sentence(entry: Any, where: str) -> Sentence:
+    if not isinstance(entry, dict) or not isinstance(entry.get("raw"), str):
+        raise SaccadeError(f'{where}: a mapping with the text "raw" was expected')
+    tokens = entry.get("tokens", [])
+    if not isinstance(tokens, list) or not all(isinstance(t, str) for t in tokens):
+        raise SaccadeError(f'{where}: "tokens" is not a list of words')
+    return Sentence(entry["raw"], tuple(tokens))

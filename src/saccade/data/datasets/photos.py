@@ -1,0 +1,125 @@
+"""What readers of photo data sets share: a folder of photos, and a list of photos with sentences cut into splits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
+from saccade.data.records import CaptionedPhotos
+from saccade.data.text.json import as_text
+
+VALIDATION = ("dev", "val", "validation")  # three names of one split: whichever a data set has is meant
+
+
+class NoCaptions(SaccadeError):
+    """A split whose sentences are not in the folder: held back by whoever gave it away, which is no fault."""
+
+
+class NoSplit(SaccadeError):
+    """A split that a data set does not have."""
+
+
+@dataclass(frozen=True)
+class Photo:
+    """A line of a data set: a photo, the split it belongs to, what was said of it."""
+
+    name: str  # the file's name in the folder of photos, and the photo's id
+    split: str
+    texts: tuple[str, ...]
+    size: tuple[int, int] | None = None  # (width, height) of the original, where the file was made smaller
+
+
+class PhotoFolder:
+    """The photos of one folder or several, listed once: 100,000 photos must not ask the disk 100,000 times."""
+
+    def __init__(self, *folders: Path) -> None:
+        self.folders = folders
+        for folder in folders:
+            if not folder.is_dir():
+                raise SaccadeError(f"{folder} is not a folder: the photos were expected there")
+
+    @cached_property
+    def names(self) -> dict[str, Path]:
+        """Each file's name and the folder it is in."""
+        found: dict[str, Path] = {}
+        for folder in self.folders:
+            with explain_os_errors(folder, "read"):
+                found |= {entry.name: folder for entry in os.scandir(folder)}
+        return found
+
+    def path(self, name: str, where: object) -> Path:
+        """The photo's path, or a sentence: `where` names the photo, but it is not there."""
+        if name not in self.names:
+            raise SaccadeError(f"{self.folders[0] / name} is missing: {where} names it")
+        return self.names[name] / name
+
+
+def chosen_splits(split: str, known: Collection[str], where: object) -> frozenset[str]:
+    """The parts of a split's name: "train+extra" are two.
+
+    "dev" and "val" mean the same, and "train" means "train2017", where only the other is known.
+    """
+    parts = set()
+    for part in split.split("+"):
+        names = [part, *VALIDATION] if part in VALIDATION else [part]
+        years = [name for name in sorted(known, reverse=True) if name[-4:].isdecimal() and name[:-4] in names]
+        found = next((name for name in [*names, *years] if name in known), None)
+        if found is None:
+            raise NoSplit(
+                f'{where} has no split "{part}"{did_you_mean(part, known)} (there are: {", ".join(sorted(known))})'
+            )
+        parts.add(found)
+    return frozenset(parts)
+
+
+def captioned_photos(
+    name: str, split: str, photos: Iterable[Photo], folder: PhotoFolder, where: object
+) -> CaptionedPhotos:
+    """The photos of a split with their sentences. A photo that has none, or that is not in the folder, is a fault.
+
+    A sentence without a letter or digit (Flickr's crowd left a few lone full stops) says nothing and is left out.
+    """
+    photos = list(photos)
+    for photo in photos:
+        for text in (photo.name, photo.split, *photo.texts):
+            as_text(text, f"{where}: a text")
+    wanted = chosen_splits(split, {photo.split for photo in photos}, where)
+    chosen = [photo for photo in photos if photo.split in wanted]
+    spoken = [tuple(text for text in photo.texts if speaks(text)) for photo in chosen]
+    mute = [photo for photo, texts in zip(chosen, spoken, strict=True) if not texts]
+    if mute:
+        raise SaccadeError(f"{where} has no caption for {len(mute)} of {len(chosen)} photos, for one {mute[0].name}")
+    sizes = [photo.size for photo in chosen if photo.size is not None]
+    return CaptionedPhotos(
+        name=name,
+        split=split,
+        ids=tuple(photo.name for photo in chosen),
+        paths=tuple(folder.path(photo.name, where) for photo in chosen),
+        texts=tuple(text for texts in spoken for text in texts),
+        image_of_text=np.repeat(np.arange(len(chosen), dtype=np.int64), [len(texts) for texts in spoken]),
+        sizes=tuple(sizes) if len(sizes) == len(chosen) else (),
+    )
+
+
+def speaks(text: str) -> bool:
+    """Whether there is a word in it."""
+    return any(letter.isalnum() for letter in text)
+
+
+def group_texts(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """(photo, sentence) pairs as the sentences of each photo, in order."""
+    texts: dict[str, list[str]] = {}
+    for name, text in pairs:
+        texts.setdefault(name, []).append(text)
+    return {name: tuple(found) for name, found in texts.items()}
+
+
+def first_folder(root: Path, names: Sequence[str]) -> Path:
+    """The first of these folders that is there; the first name where none is, so that the sentence names it."""
+    return next((root / name for name in names if (root / name).is_dir()), root / names[0])

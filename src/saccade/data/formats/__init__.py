@@ -1,0 +1,1 @@
+"""Feature files of other tools: read, checked, converted."""

@@ -1,0 +1,184 @@
+"""One picture as a feature file keeps it: its regions, their boxes, and the size of the original.
+
+How large the originals were, from elsewhere: feature files with boxes in pixels often do not say.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32
+
+from saccade.batch import RegionBatch
+from saccade.core.errors import SaccadeError
+from saccade.data.records import RegionSource
+from saccade.data.text.lines import read_json_file, read_lines
+
+WHOLE_IMAGE = np.array([0.0, 0.0, 1.0, 1.0], dtype=np.float32)  # stands in for boxes that a format threw away
+ROUNDING = 1e-5  # how far a box may leave 0..1 through float32 rounding and still be clipped, not refused
+
+
+@dataclass(frozen=True)
+class PictureRegions:
+    """The regions of one picture."""
+
+    id: str
+    features: Float[np.ndarray, "region dim"]
+    boxes: Float32[np.ndarray, "region 4"]  # x1, y1, x2, y2 in 0..1
+    width: int = 0  # original pixels, 0 if unknown
+    height: int = 0
+    scores: Float32[np.ndarray, " region"] | None = None
+
+
+@runtime_checkable
+class PictureSource(Protocol):
+    """A RegionSource that can also give one picture as it is stored; what `saccade data convert` reads from."""
+
+    @property
+    def ids(self) -> Sequence[str]: ...
+
+    @property
+    def dim(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def get(self, index: int) -> PictureRegions: ...
+
+    def batch(self, indices: Sequence[int]) -> RegionBatch: ...
+
+
+def picture_of(source: RegionSource, index: int) -> PictureRegions:
+    """One picture of any source; its size is unknown where the source keeps only batches."""
+    if isinstance(source, PictureSource):
+        return source.get(index)
+    batch = source.batch([index])
+    real = batch.mask[0]
+    return PictureRegions(source.ids[index], batch.features[0][real].numpy(), batch.boxes[0][real].numpy())
+
+
+def pad_pictures(pictures: Sequence[PictureRegions], dim: int) -> RegionBatch:
+    """Ragged pictures as one padded float32 batch. Copies once: views into a memory map stay untouched."""
+    size = max((len(p.features) for p in pictures), default=0)
+    features = np.zeros((len(pictures), size, dim), dtype=np.float32)
+    boxes = np.zeros((len(pictures), size, 4), dtype=np.float32)
+    mask = np.zeros((len(pictures), size), dtype=bool)
+    for i, picture in enumerate(pictures):
+        count = len(picture.features)
+        features[i, :count] = picture.features
+        boxes[i, :count] = picture.boxes
+        mask[i, :count] = True
+    return RegionBatch(
+        torch.from_numpy(features), torch.from_numpy(mask), torch.from_numpy(boxes), tuple(p.id for p in pictures)
+    )
+
+
+def position(index: int, count: int, where: object) -> int:
+    """`index` as a place in 0..count-1 (negative counts from the end), or a sentence."""
+    if not -count <= index < count:
+        raise SaccadeError(f"{where} has {count} pictures, there is no number {index}")
+    return int(index) % count
+
+
+def check_boxes(boxes: np.ndarray, where: str) -> Float32[np.ndarray, "region 4"]:
+    """`boxes` as float32 [region, 4] inside 0..1, or a sentence that starts with `where`."""
+    boxes = np.asarray(boxes)
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        raise SaccadeError(f"{where}: boxes have shape {list(boxes.shape)}, [regions, 4] was expected")
+    if not np.isfinite(boxes).all():
+        raise SaccadeError(f"{where}: a box holds NaN or infinity")
+    if len(boxes) and (boxes.min() < -ROUNDING or boxes.max() > 1 + ROUNDING):
+        worst = boxes[int(np.argmax(np.maximum(-boxes, boxes - 1).max(axis=1)))]
+        raise SaccadeError(
+            f"{where}: the box {_numbers(worst)} leaves 0..1 (boxes are x1, y1, x2, y2 divided by width and height)"
+        )
+    backwards = (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
+    if backwards.any():
+        raise SaccadeError(f"{where}: the box {_numbers(boxes[int(backwards.argmax())])} ends before it begins")
+    clipped: np.ndarray = np.clip(boxes, 0.0, 1.0).astype(np.float32)
+    return clipped
+
+
+def check_features(features: np.ndarray, dim: int, dtype: str, where: str) -> np.ndarray:
+    """`features` as finite [region, dim] of `dtype`, or a sentence that starts with `where`."""
+    features = np.asarray(features)
+    if features.ndim != 2 or features.shape[1] != dim:
+        raise SaccadeError(f"{where}: features have shape {list(features.shape)}, [regions, {dim}] was expected")
+    if features.dtype.kind not in "fiu":
+        raise SaccadeError(f"{where}: features are {features.dtype}, numbers were expected")
+    if not np.isfinite(features).all():
+        raise SaccadeError(f"{where}: the features hold NaN or infinity")
+    with np.errstate(over="ignore"):
+        kept = features.astype(dtype)
+    if not np.isfinite(kept).all():
+        largest = float(np.abs(features).max())
+        raise SaccadeError(f"{where}: the feature value {largest:g} does not fit into {dtype}")
+    return kept
+
+
+def _numbers(box: np.ndarray) -> str:
+    return "(" + ", ".join(f"{float(x):g}" for x in box) + ")"
+
+
+Sizes = Mapping[str, tuple[int, int]]  # (width, height) by picture id
+NO_SIZES: Sizes = {}
+NAMES = ("image", "id", "image_id", "cocoid", "filename", "file_name", "file_path")
+BESIDE = ("sizes.tsv", "sizes.json")
+
+
+def read_sizes(path: Path | str) -> Sizes:
+    """A JSON file with a list `images` (COCO's annotations, cocotalk.json), or {"id": [width, height]}; or a table.
+
+    A table is tab-separated with a header: a column image or id, and width and height (or orig_width, orig_height);
+    .gz is fine. Pictures are known by id, file name, and file name without its ending.
+    """
+    path = Path(path)
+    sizes: dict[str, tuple[int, int]] = {}
+    for number, entry in enumerate(_entries(path), start=1):
+        where = f"{path}, entry {number}"
+        size = _whole(entry, "width", where), _whole(entry, "height", where)
+        names = [str(entry[key]) for key in NAMES if entry.get(key) is not None]
+        if not names:
+            raise SaccadeError(f"{where}: no picture is named ({', '.join(NAMES[:4])} were looked for)")
+        for name in names:
+            sizes[name] = sizes[Path(name).name] = sizes[Path(name).stem] = size
+    if not sizes:
+        raise SaccadeError(f"{path} holds no sizes")
+    return sizes
+
+
+def find_sizes(path: Path) -> Sizes:
+    """`sizes.tsv` or `sizes.json` in the folder of a feature file, or in the feature folder itself."""
+    places = [folder / name for folder in ([path] if path.is_dir() else []) + [path.parent] for name in BESIDE]
+    return next((read_sizes(place) for place in places if place.exists()), NO_SIZES)
+
+
+def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
+    if ".json" in path.suffixes:
+        yield from _json_entries(path)
+        return
+    for row in csv.DictReader((line for _, line in read_lines(path)), delimiter="\t", quoting=csv.QUOTE_NONE):
+        yield {key.removeprefix("orig_"): value for key, value in row.items() if isinstance(key, str)}
+
+
+def _json_entries(path: Path) -> Iterator[Mapping[str, Any]]:
+    value = read_json_file(path)
+    entries = value.get("images") if isinstance(value, dict) and "images" in value else value
+    if isinstance(entries, dict):
+        pairs = [(k, v if isinstance(v, list) and len(v) == 2 else [None, None]) for k, v in entries.items()]
+        entries = [{"id": key, "width": width, "height": height} for key, (width, height) in pairs]
+    if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
+        raise SaccadeError(f'{path}: a list "images" with width and height was expected, or {{"id": [width, height]}}')
+    yield from entries
+
+
+def _whole(entry: Mapping[str, Any], key: str, where: str) -> int:
+    text = str(entry.get(key))
+    if not text.isdecimal() or len(text) > 9 or not int(text):
+        raise SaccadeError(f"{where}: {key} is {entry.get(key)!r}, a number of pixels was expected")
+    return int(text)

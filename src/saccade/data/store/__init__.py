@@ -1,0 +1,1 @@
+"""Region features on disk, in memory-mapped Arrow files, and parts of them."""

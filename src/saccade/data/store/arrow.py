@@ -1,0 +1,370 @@
+# mypy: disable-error-code="attr-defined"
+"""Writing a feature store: picture by picture, resumable, and readable at every moment.
+
+Shards never change once written. A full shard is `shard-00000.arrow`; an unfinished last one carries its row count
+(`shard-00001-000476.arrow`) and is superseded, not edited, when writing goes on. The manifest is replaced after the
+shard it names is on disk, so a process killed anywhere leaves the last manifest and every file it names.
+
+The feature store: region features of any number of pictures in memory-mapped Arrow files, read row by row.
+
+A store is a folder of `manifest.json` and `shard-00000.arrow`, `shard-00001.arrow` …, with `captions.jsonl` beside them
+if the pictures have sentences. Nothing is loaded when a store is opened; a row is a view into the mapped file.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # declares no exports, hence the first line
+
+from saccade.batch import RegionBatch
+from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.files import atomic_file, sha256
+from saccade.data.formats.picture import PictureRegions, check_boxes, check_features, pad_pictures, position
+from saccade.data.store.manifest import DTYPES, Manifest, Shard, schema
+from saccade.data.text.captions import CAPTIONS, Caption, read_captions
+
+__all__ = ["FeatureStore", "StoreWriter"]
+
+
+class FeatureStore:
+    """A RegionSource over a store folder: `FeatureStore.open("features")`."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._ends = list(accumulate(s.rows for s in manifest.shards))
+        self._open: dict[int, _MappedShard] = {}
+
+    @staticmethod
+    def open(folder: Path | str) -> FeatureStore:
+        """Read the manifest; the shards are mapped when a row of theirs is first asked for."""
+        return FeatureStore(Path(folder), Manifest.load(Path(folder)))
+
+    def __reduce__(self) -> Any:  # a loader's worker process maps the files itself
+        return FeatureStore.open, (self.folder,)
+
+    @property
+    def dim(self) -> int:
+        return self.manifest.dim
+
+    @property
+    def dtype(self) -> str:
+        return self.manifest.dtype
+
+    @property
+    def extractor(self) -> str | None:
+        """What made the features."""
+        return self.manifest.extractor
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return self.manifest.metadata
+
+    @cached_property
+    def ids(self) -> Sequence[str]:
+        return tuple(i for n in range(len(self.manifest.shards)) for i in self._shard(n).ids())
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The position of each id."""
+        return {id: n for n, id in enumerate(self.ids)}
+
+    def __len__(self) -> int:
+        return self.manifest.count
+
+    def get(self, index: int) -> PictureRegions:
+        """One picture; `features` and `boxes` are read-only views into the mapped file (no copy)."""
+        index = position(index, len(self), self.folder)
+        number = bisect_right(self._ends, index)
+        return self._shard(number).row(index - (self._ends[number - 1] if number else 0))
+
+    def __iter__(self) -> Iterator[PictureRegions]:
+        return (self.get(i) for i in range(len(self)))
+
+    def batch(self, indices: Sequence[int]) -> RegionBatch:
+        return pad_pictures([self.get(i) for i in indices], self.dim)
+
+    def region_counts(self) -> np.ndarray:
+        """How many regions each picture has; read from the offsets, no feature is touched."""
+        counts = [self._shard(n).region_counts() for n in range(len(self.manifest.shards))]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *counts])
+
+    def captions(self) -> tuple[Caption, ...]:
+        """The sentences kept beside the features, if any."""
+        path = self.folder / CAPTIONS
+        return read_captions(path) if path.exists() else ()
+
+    def verify(self) -> None:
+        """Read everything once: checksums, row counts, ids, NaN, boxes. Raises on the first thing that is wrong."""
+        for problem in self.problems():
+            raise SaccadeError(problem)
+
+    def problems(self) -> Iterator[str]:
+        """Every fault as a sentence; nothing if the store is sound."""
+        seen: set[str] = set()
+        for number, shard in enumerate(self.manifest.shards):
+            path = self.folder / shard.file
+            try:
+                if sha256(path) != shard.sha256:
+                    yield f"{path}: the checksum differs from the manifest's, the file was damaged or replaced"
+                    continue
+                mapped = self._shard(number)
+                mapped.validate()
+                for row in range(shard.rows):
+                    picture = mapped.row(row)
+                    if picture.id in seen:
+                        yield f'{path}: the id "{picture.id}" occurs twice'
+                    seen.add(picture.id)
+                    if not np.isfinite(picture.features).all():
+                        yield f'{path}: the features of "{picture.id}" hold NaN or infinity'
+                    check_boxes(picture.boxes, f'{path}: picture "{picture.id}"')
+            except SaccadeError as error:
+                yield str(error)
+
+    def _shard(self, number: int) -> _MappedShard:
+        if number not in self._open:
+            self._open[number] = _MappedShard(self.folder, self.manifest.shards[number], self.manifest)
+        return self._open[number]
+
+
+class _MappedShard:
+    """One Arrow file, mapped; its record batches as NumPy views."""
+
+    def __init__(self, folder: Path, shard: Shard, manifest: Manifest) -> None:
+        self.path = folder / shard.file
+        self.dim = manifest.dim
+        with explain_os_errors(self.path, "read"):
+            try:
+                reader = pa.ipc.open_file(pa.memory_map(str(self.path), "r"))
+                self.batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+            except (pa.ArrowInvalid, pa.ArrowSerializationError) as error:
+                raise SaccadeError(f"{self.path} is cut short or is not an Arrow file") from error
+        if not reader.schema.equals(schema(manifest.dtype)):
+            raise SaccadeError(f"{self.path}: the columns are not those of a {manifest.dtype} feature store")
+        self.starts = [0, *accumulate(b.num_rows for b in self.batches)]
+        if self.starts[-1] != shard.rows:
+            raise SaccadeError(f"{self.path} holds {self.starts[-1]} rows, the manifest says {shard.rows}")
+        self._views: dict[int, dict[str, Any]] = {}
+
+    def ids(self) -> Iterator[str]:
+        for batch in self.batches:
+            yield from batch.column("id").to_pylist()
+
+    def region_counts(self) -> np.ndarray:
+        return np.concatenate([np.diff(b.column("boxes").offsets.to_numpy()) // 4 for b in self.batches])
+
+    def validate(self) -> None:
+        for batch in self.batches:
+            try:
+                batch.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise SaccadeError(f"{self.path} is damaged: {error}") from error
+
+    def row(self, row: int) -> PictureRegions:
+        number = bisect_right(self.starts, row) - 1
+        views, row = self._view(number), row - self.starts[number]
+        features, boxes = _item(views["features"], row), _item(views["boxes"], row)
+        if len(boxes) % 4 or len(features) != len(boxes) // 4 * self.dim:
+            raise SaccadeError(f"{self.path} is damaged: {len(features)} feature values for {len(boxes)} of boxes")
+        return PictureRegions(
+            id=views["id"][row].as_py(),
+            features=features.reshape(-1, self.dim),
+            boxes=boxes.reshape(-1, 4),
+            width=int(views["width"][row]),
+            height=int(views["height"][row]),
+            scores=_item(views["scores"], row) if views["scored"][row].is_valid else None,
+        )
+
+    def _view(self, number: int) -> dict[str, Any]:
+        if number not in self._views:
+            batch = self.batches[number]
+            lists = {name: batch.column(name) for name in ("features", "boxes", "scores")}
+            views: dict[str, Any] = {
+                name: (column.offsets.to_numpy(), column.values.to_numpy(zero_copy_only=True))
+                for name, column in lists.items()
+            }
+            views["scored"] = lists["scores"]
+            views["id"] = batch.column("id")
+            views["width"], views["height"] = batch.column("width").to_numpy(), batch.column("height").to_numpy()
+            self._views[number] = views
+        return self._views[number]
+
+
+def _item(column: tuple[np.ndarray, np.ndarray], row: int) -> np.ndarray:
+    offsets, values = column
+    return values[offsets[row] : offsets[row + 1]]
+
+
+BATCH_ROWS = 64  # rows per Arrow record batch; fixed, so that equal rows give equal bytes
+
+
+class StoreWriter:
+    """Append pictures to a store, new or existing.
+
+    with StoreWriter("features", dim=2048, extractor="bottomup") as writer:
+        for id in ids:
+            if id not in writer.done:
+                writer.append(id, features, boxes, width, height)
+
+    Up to `shard_rows` pictures are held in memory; `flush` writes them at once. Leaving the block writes what is there,
+    also on an error, so that the next run goes on from `done`; the bytes do not depend on where a run stopped.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        dim: int,
+        dtype: str = "float32",
+        extractor: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        shard_rows: int = 1024,
+    ) -> None:
+        if dtype not in DTYPES:
+            raise SaccadeError(f"a feature store keeps float32 or float16, not {dtype}")
+        if dim < 1 or shard_rows < 1:
+            raise SaccadeError(f"dim ({dim}) and shard_rows ({shard_rows}) must be at least 1")
+        self.folder = Path(folder)
+        self.done: set[str] = set()
+        self._rows: list[PictureRegions] = []  # the pictures of the shard being filled
+        self._kept = 0  # how many of them an unfinished shard on disk already holds
+        try:
+            metadata = None if metadata is None else json.loads(json.dumps(metadata))
+        except TypeError as error:
+            raise SaccadeError(f"the metadata of {self.folder} must be plain JSON values: {error}") from error
+        if (self.folder / "manifest.json").exists():
+            self.manifest = self._resume(dim, dtype, extractor, metadata)
+            self._remove_strays()
+        else:
+            self.manifest = Manifest(dim, dtype, extractor, dict(metadata or {}), shard_rows)
+
+    def append(
+        self,
+        id: str,
+        features: np.ndarray,
+        boxes: np.ndarray,
+        width: int = 0,
+        height: int = 0,
+        scores: np.ndarray | None = None,
+    ) -> None:
+        """Add one picture: features [region, dim], boxes [region, 4] as xyxy in 0..1, original size in pixels."""
+        where = f'picture "{id}"'
+        if not isinstance(id, str) or not id:
+            raise SaccadeError(f"the id of a picture must be text, not {id!r}")
+        if id in self.done:
+            raise SaccadeError(f"{where} is already in {self.folder}")
+        if width < 0 or height < 0:
+            raise SaccadeError(f"{where}: the size {width}×{height} is negative")
+        kept = check_features(features, self.manifest.dim, self.manifest.dtype, where)
+        box = check_boxes(boxes, where)
+        if len(kept) != len(box):
+            raise SaccadeError(f"{where}: {len(kept)} rows of features but {len(box)} boxes")
+        score = None if scores is None else np.array(scores, dtype=np.float32)
+        if score is not None and score.shape != (len(box),):
+            raise SaccadeError(f"{where}: scores have shape {list(score.shape)}, [{len(box)}] was expected")
+        self._rows.append(PictureRegions(id, kept, box, int(width), int(height), score))
+        self.done.add(id)
+        if len(self._rows) == self.manifest.shard_rows:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has been appended: after this, nothing is lost to a kill."""
+        if len(self._rows) > self._kept or not (self.folder / "manifest.json").exists():
+            self._commit()
+
+    def __enter__(self) -> StoreWriter:
+        self.flush()  # an empty store is a store: readable from the first moment
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        if error is None:
+            self.flush()
+        elif self._rows:
+            with suppress(SaccadeError):  # the first error is the one to read
+                self.flush()
+
+    def _commit(self) -> None:
+        """Shard first, then the manifest that names it, then away with what it supersedes."""
+        finished = [s for s in self.manifest.shards if s.rows == self.manifest.shard_rows]
+        shards = list(finished)
+        if self._rows:
+            full = len(self._rows) == self.manifest.shard_rows
+            name = f"shard-{len(finished):05d}" + ("" if full else f"-{len(self._rows):06d}") + ".arrow"
+            with atomic_file(self.folder / name) as temporary:
+                with temporary.open("wb") as file, pa.ipc.new_file(file, schema(self.manifest.dtype)) as sink:
+                    for start in range(0, len(self._rows), BATCH_ROWS):
+                        sink.write_batch(_record_batch(self._rows[start : start + BATCH_ROWS], self.manifest.dtype))
+                digest = sha256(temporary)
+            shards.append(Shard(name, len(self._rows), digest))
+        self.manifest = replace(self.manifest, shards=tuple(shards))
+        self.manifest.save(self.folder)
+        self._remove_strays()
+        if len(self._rows) == self.manifest.shard_rows:
+            self._rows = []
+        self._kept = len(self._rows)
+
+    def _resume(self, dim: int, dtype: str, extractor: str | None, metadata: Mapping[str, Any] | None) -> Manifest:
+
+        store = FeatureStore.open(self.folder)
+        manifest = store.manifest
+        given = {
+            "dim": dim,
+            "dtype": dtype,
+            "extractor": extractor or manifest.extractor,
+            "metadata": metadata or manifest.metadata,
+        }
+        for key, value in given.items():
+            if getattr(manifest, key) != value:
+                raise SaccadeError(
+                    f"{self.folder} was begun with {key} {getattr(manifest, key)!r} and cannot go on with {value!r}"
+                )
+        self.done = set(store.ids)
+        if manifest.shards and manifest.shards[-1].rows < manifest.shard_rows:
+            first = manifest.count - manifest.shards[-1].rows
+            self._rows = [store.get(i) for i in range(first, manifest.count)]  # views: nothing is read yet
+        self._kept = len(self._rows)
+        return manifest
+
+    def _remove_strays(self) -> None:
+        """Shards that no manifest names: superseded ones, or left by a kill between shard and manifest."""
+        named = {s.file for s in self.manifest.shards}
+        for path in self.folder.glob("shard-*.arrow"):
+            if path.name not in named:
+                path.unlink()
+        for path in [*self.folder.glob(".shard-*.part"), *self.folder.glob(".manifest.json.*.part")]:
+            path.unlink()
+
+
+def _record_batch(rows: list[PictureRegions], dtype: str) -> pa.RecordBatch:
+    columns = schema(dtype)
+
+    def ragged(name: str, values: list[np.ndarray], wide: bool = False) -> pa.Array:
+        lengths = [v.size for v in values]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64 if wide else np.int32)
+        flat = np.concatenate([v.reshape(-1) for v in values])
+        kind = columns.field(name).type
+        maker = pa.LargeListArray if wide else pa.ListArray
+        return maker.from_arrays(pa.array(offsets), pa.array(flat, type=kind.value_type), type=kind)
+
+    scores = pa.array([None if r.scores is None else r.scores for r in rows], type=columns.field("scores").type)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([r.id for r in rows], pa.string()),
+            pa.array([r.width for r in rows], pa.int32()),
+            pa.array([r.height for r in rows], pa.int32()),
+            ragged("boxes", [r.boxes for r in rows]),
+            ragged("features", [r.features for r in rows], wide=True),
+            scores,
+        ],
+        schema=columns,
+    )

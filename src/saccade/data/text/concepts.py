@@ -1,0 +1,86 @@
+"""What is in a picture, as words with scores: named by the extractor that saw it, or read from a file of another detector's.
+
+Stores keep an extractor's region vectors, and an extractor names things from them: pictures are not looked at again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from saccade.core.errors import SaccadeError
+from saccade.core.files import write_text
+from saccade.core.progress import progress_bar
+from saccade.data.records import CaptionedImages
+from saccade.data.text.lines import read_json_lines
+from saccade.vision import load_extractor
+
+Concepts = Mapping[str, float]  # word → how sure a detector is that it is there
+BATCH = 128  # pictures named at once
+
+
+def concepts_by_extractor(
+    data: CaptionedImages, pictures: Sequence[int], attributes: Sequence[str] = ("kind",), confidence: float = 0.3
+) -> list[dict[str, float]]:
+    """The names of each picture's regions, surest first; of several regions of one name the surest counts."""
+    if data.extractor is None:
+        raise SaccadeError(
+            f"{data.name} does not say which extractor made its features, so nothing can name what they show: "
+            "give concepts=FILE (lines of an image's id and its concepts), or concepts=none"
+        )
+    extractor = load_extractor(data.extractor, "cuda" if torch.cuda.is_available() else "cpu")
+    found: list[dict[str, float]] = []
+    told: set[str] = set()  # what this extractor tells of a region
+    with progress_bar(f"naming what is in {data.name}/{data.split} ({extractor.name})") as tell:
+        for start in range(0, len(pictures), BATCH):
+            part = list(pictures[start : start + BATCH])
+            for regions in extractor.recognise(data.regions.batch(part)):
+                named: dict[str, float] = {}
+                for region in regions:
+                    for attribute, word in region.labels.items():
+                        told.add(attribute)
+                        sure = region.confidence[attribute]
+                        if attribute in attributes and sure >= confidence:
+                            named[word] = max(sure, named.get(word, 0.0))
+                found.append(dict(sorted(named.items(), key=lambda item: -item[1])))
+            tell(min(start + BATCH, len(pictures)), len(pictures))
+    missing = [attribute for attribute in attributes if attribute not in told]
+    if told and len(missing) == len(attributes):
+        raise SaccadeError(
+            f"the extractor {extractor.name} names no {' and no '.join(missing)} (it names: {', '.join(sorted(told))})"
+        )
+    return found
+
+
+def read_concepts(path: Path | str, ids: Sequence[str]) -> list[dict[str, float]]:
+    """From lines `{"image": "12.jpg", "concepts": {"dog": 0.93, "ball": 0.41}}`; a picture not named has none."""
+    of_image: dict[str, dict[str, float]] = {}
+    for number, line in read_json_lines(Path(path)):
+        values = line if isinstance(line, dict) else {}
+        image, concepts = values.get("image"), values.get("concepts")
+        if not isinstance(image, str) or not isinstance(concepts, dict) or not all(map(_is_score, concepts.values())):
+            raise SaccadeError(
+                f'{path}, line {number}: expected {{"image": ID, "concepts": {{WORD: score between 0 and 1, …}}}}'
+            )
+        of_image[image] = {str(k): float(v) for k, v in sorted(concepts.items(), key=lambda item: -item[1])}
+    if not of_image.keys() & set(ids):
+        raise SaccadeError(f"{path} names none of the {len(ids)} pictures, of which the first is {ids[0]!r}")
+    return [of_image.get(id, {}) for id in ids]
+
+
+def _is_score(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+def write_concepts(path: Path | str, ids: Sequence[str], concepts: Sequence[Concepts]) -> None:
+    """The file that `read_concepts` reads."""
+    lines = [
+        json.dumps(
+            {"image": id, "concepts": {word: round(sure, 4) for word, sure in named.items()}}, ensure_ascii=False
+        )
+        for id, named in zip(ids, concepts, strict=True)
+    ]
+    write_text(path, "\n".join(lines) + "\n")

@@ -1,0 +1,248 @@
+"""Large JSON files item by item: the lists of COCO and Visual Genome have gigabytes, one item a few kilobytes.
+
+Only the text around the item being read is in memory.
+
+A mapping from somebody's JSON, asked for its fields: each comes in the type expected, or a sentence names it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NoReturn, cast
+
+import numpy as np
+from jaxtyping import Float32
+
+from saccade.core.errors import SaccadeError, explain_os_errors
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`where` says in sentences which file and which place in it: "annotations.json, images[3]"."""
+
+    values: dict[str, Any]
+    where: str
+
+    @classmethod
+    def of(cls, value: Any, where: str) -> Entry:
+        if not isinstance(value, dict):
+            raise SaccadeError(f"{where} is {_short(value)}, a mapping was expected")
+        return cls(value, where)
+
+    def __contains__(self, key: str) -> bool:
+        return self.values.get(key) is not None
+
+    def text(self, key: str) -> str:
+        return as_text(self.values.get(key), f'{self.where}: "{key}"')
+
+    def whole(self, key: str, least: int = 0) -> int:
+        value = self.values.get(key)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 62:
+            self._refuse(key, f"a whole number of at least {least}" if least else "a whole number")
+        return value
+
+    def number(self, key: str) -> float:
+        return as_number(self.values.get(key), f'{self.where}: "{key}"')
+
+    def list(self, key: str) -> list[Any]:
+        value = self.values.get(key)
+        if not isinstance(value, list):
+            self._refuse(key, "a list")
+        return value
+
+    def numbers(self, key: str, names: tuple[str, ...]) -> tuple[float, ...]:
+        """As many numbers as there are names for them: ("x", "y", "width", "height")."""
+        values = self.list(key)
+        if len(values) != len(names):
+            counted = f'{self.where}: "{key}" has {len(values)} numbers'
+            raise SaccadeError(f"{counted}, [{', '.join(names)}] was expected")
+        return tuple(as_number(v, f"{self.where}: {key}[{n}]") for n, v in enumerate(values))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        return tuple(as_text(v, f"{self.where}: {key}[{n}]") for n, v in enumerate(self.list(key)))
+
+    def entries(self, key: str) -> Iterator[Entry]:
+        return (Entry.of(v, f"{self.where}.{key}[{n}]") for n, v in enumerate(self.list(key)))
+
+    def entry(self, key: str) -> Entry:
+        return Entry.of(self.values.get(key), f"{self.where}.{key}")
+
+    def _refuse(self, key: str, expected: str) -> NoReturn:
+        raise SaccadeError(f'{self.where}: "{key}" is {_short(self.values.get(key))}, {expected} was expected')
+
+
+def as_text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise SaccadeError(f"{where} is {_short(value)}, text was expected")
+    if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise SaccadeError(f"{where} holds half a character (a lone surrogate)")
+    return value
+
+
+def as_number(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e15 or math.isnan(value):
+        raise SaccadeError(f"{where} is {_short(value)}, a number was expected")
+    return float(value)
+
+
+def pixel_box(
+    corners: tuple[float, float, float, float], width: int, height: int, where: str, slack: float = 2.0
+) -> Float32[np.ndarray, " 4"]:
+    """x1, y1, x2, y2 in pixels as parts of the picture. Less than `slack` pixels outside is rounding and is cut off."""
+    x1, y1, x2, y2 = corners
+    if x1 < -slack or y1 < -slack or x2 > width + slack or y2 > height + slack:
+        raise SaccadeError(f"{where}: the box {_numbers(corners)} leaves the picture of {width} × {height} pixels")
+    if x2 < x1 or y2 < y1:
+        raise SaccadeError(f"{where}: the box {_numbers(corners)} ends before it begins")
+    box = np.array([x1 / width, y1 / height, x2 / width, y2 / height], dtype=np.float32)
+    return np.clip(box, 0.0, 1.0)
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return "(" + ", ".join(f"{value:g}" for value in values) + ")"
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "missing"
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "a mapping"
+    if isinstance(value, int) and abs(value) >= 1 << 62:
+        return "a number of many digits"
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+CHUNK = 1 << 20  # characters read at a time
+LONGEST = 1 << 26  # characters of one item
+_BLANK = re.compile(r"[ \t\r\n]*")
+
+
+def read_items(path: Path) -> Iterator[tuple[str, int, Any]]:
+    """(key, position, item) of every list in a file {"images": [..], "annotations": [..]}; of one plain list, key "".
+
+    Values of other kinds come whole, as position 0.
+    """
+    with explain_os_errors(path, "read"):
+        try:
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+                yield from _Reader(io.TextIOWrapper(cast(IO[bytes], file), encoding="utf-8-sig"), path).items()
+        except UnicodeDecodeError as error:
+            raise SaccadeError(f"{path} is not UTF-8 text") from error
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise SaccadeError(f"{path} is not a whole gzip file: copy it again") from error
+
+
+class _Reader:
+    def __init__(self, file: IO[str], path: Path) -> None:
+        self.file, self.path = file, path
+        self.text, self.place, self.ended = "", 0, False
+        self.decoder = json.JSONDecoder(parse_constant=self._refuse_constant)
+
+    def items(self) -> Iterator[tuple[str, int, Any]]:
+        first = self._next()
+        if first == "[":
+            yield from self._list("")
+        elif first == "{":
+            yield from self._mapping()
+        else:
+            raise SaccadeError(f"{self.path} is not a JSON list or mapping")
+        if self._next():
+            raise SaccadeError(f"{self.path} goes on after its end")
+
+    def _mapping(self) -> Iterator[tuple[str, int, Any]]:
+        self.place += 1
+        if self._next() == "}":
+            self.place += 1
+            return
+        while True:
+            key = self._value("a key")
+            if not isinstance(key, str):
+                raise SaccadeError(f"{self.path}: a key is {type(key).__name__}, text was expected")
+            self._expect(":", f"after {key[:40]!r}")
+            if self._next() == "[":
+                yield from self._list(key)
+            else:
+                yield key, 0, self._value(key)
+            if self._separator("}", key):
+                return
+
+    def _list(self, key: str) -> Iterator[tuple[str, int, Any]]:
+        self.place += 1
+        if self._next() == "]":
+            self.place += 1
+            return
+        position = 0
+        while True:
+            where = f"{key}[{position}]"
+            yield key, position, self._value(where)
+            if self._separator("]", where):
+                return
+            position += 1
+
+    def _separator(self, end: str, where: str) -> bool:
+        found = self._next()
+        if found not in (",", end) or not found:
+            self._cut_short(where) if not found else self._broken(where, f'"," or "{end}" was expected')
+        self.place += 1
+        return found == end
+
+    def _expect(self, mark: str, where: str) -> None:
+        found = self._next()
+        if found != mark:
+            self._cut_short(where) if not found else self._broken(where, f'"{mark}" was expected')
+        self.place += 1
+
+    def _value(self, where: str) -> Any:
+        """The value at this place. Text that ends too soon may go on in the next chunk, so it is tried again."""
+        self._next()
+        size = CHUNK
+        while True:
+            try:
+                value, end = self.decoder.raw_decode(self.text, self.place)
+            except json.JSONDecodeError as error:
+                if self.ended:
+                    self._broken(where, error.msg)
+            except (ValueError, RecursionError) as error:
+                self._broken(where, str(error).splitlines()[0])
+            else:
+                if end < len(self.text) or self.ended:  # "12" at the end of a chunk may be the start of "123"
+                    self.place = end
+                    return value
+            if len(self.text) - self.place > LONGEST:
+                self._broken(where, f"it has more than {LONGEST >> 20} million characters or is not JSON")
+            self._more(size)
+            size *= 2
+
+    def _next(self) -> str:
+        """The next mark that is no blank, or nothing at the end of the file."""
+        while True:
+            match = _BLANK.match(self.text, self.place)
+            self.place = match.end() if match else self.place
+            if self.place < len(self.text):
+                return self.text[self.place]
+            if self.ended:
+                return ""
+            self._more(CHUNK)
+
+    def _more(self, size: int) -> None:
+        chunk = self.file.read(size)
+        self.ended = not chunk
+        self.text, self.place = self.text[self.place :] + chunk, 0
+
+    def _refuse_constant(self, constant: str) -> NoReturn:
+        raise SaccadeError(f"{self.path}: {constant} is not a number")
+
+    def _broken(self, where: str, what: str) -> NoReturn:
+        raise SaccadeError(f"{self.path}, {where}: not valid JSON ({what})")
+
+    def _cut_short(self, where: str) -> NoReturn:
+        raise SaccadeError(f"{self.path} ends in the middle, after {where}: copy it again")

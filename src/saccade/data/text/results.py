@@ -1,0 +1,117 @@
+"""What was said of pictures, and what should have been: caption files that are scored against each other.
+
+Read are COCO's results [{"image_id", "caption"}, …] and COCO's captions {"images", "annotations"}, Karpathy's files, a
+plain mapping {id: sentence or sentences}, JSON lines with `image_id` or `image` and `caption`, `text` or `captions`,
+Flickr8k's captions.tsv and lines `photo.jpg#0<TAB>sentence`; all of them also gzipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from saccade.core.errors import SaccadeError
+from saccade.data.datasets.flickr8k import read_tokens
+from saccade.data.text.json import Entry, read_items
+from saccade.data.text.lines import read_json_lines, read_table
+
+
+@dataclass
+class CaptionsOfPictures:
+    """The sentences of each picture, by its id as text; a picture may be asked for by its file name too."""
+
+    path: Path
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)  # file name → id
+
+    def of(self, image: str) -> list[str] | None:
+        short = PurePosixPath(image).name
+        numbered = f"{image:0>12}.jpg" if image.isdecimal() else None  # what COCO calls the file of a picture's number
+        for key in (image, self.names.get(image), short, self.names.get(short), numbered):
+            if key is not None and key in self.texts:
+                return self.texts[key]
+        return None
+
+
+def read_caption_results(path: Path) -> CaptionsOfPictures:
+    """Whatever a file says of pictures."""
+    found = CaptionsOfPictures(path)
+    for image, text in _sentences(path, found.names):
+        found.texts.setdefault(image, []).append(text)
+    if not found.texts:
+        raise SaccadeError(f'{path} holds no captions: a list of {{"image_id": …, "caption": …}} was expected')
+    return found
+
+
+def pair_captions(candidates: CaptionsOfPictures, references: CaptionsOfPictures) -> dict[str, tuple[str, list[str]]]:
+    """For each picture that was captioned its caption and what people said."""
+    paired: dict[str, tuple[str, list[str]]] = {}
+    for image, said in candidates.texts.items():
+        if len(said) > 1:
+            raise SaccadeError(f'{candidates.path} has {len(said)} captions of the picture "{image}", one was expected')
+        wanted = references.of(image) or references.of(_other_name(image, candidates.names))
+        if wanted is None:
+            raise SaccadeError(
+                f'{references.path} has no captions of the picture "{image}" of {candidates.path} '
+                f'(it has those of "{next(iter(references.texts))}", for one)'
+            )
+        paired[image] = said[0], wanted
+    return paired
+
+
+def _other_name(image: str, names: dict[str, str]) -> str:
+    return next((name for name, id in names.items() if id == image), image)
+
+
+def _sentences(path: Path, names: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """(picture, sentence) of each sentence; file names that go with ids are noted in `names`."""
+    kind = path.name.removesuffix(".gz").rpartition(".")[2]
+    if kind == "jsonl":
+        for line, value in read_json_lines(path):
+            yield from _entry(value, f"{path}, line {line}")
+    elif kind == "tsv":
+        for _, (image, _, caption) in read_table(path, ("image", "n", "caption")):
+            yield image, caption
+    elif kind == "json":
+        mapped, described = [], False
+        for key, position, item in read_items(path):
+            where = f"{path}, {key}[{position}]" if key else f"{path}, item {position}"
+            if key == "images" and isinstance(item, dict):
+                described = True
+                yield from _image(Entry.of(item, where), names)
+            elif key in ("", "annotations"):
+                described = True
+                yield from _entry(item, where)
+            elif isinstance(item, str):  # {id: sentence} and {id: [sentences]}
+                mapped.append((key, item))
+        if not described:  # else they are of the file, as "type" is in COCO's and "dataset" in Karpathy's
+            yield from mapped
+    else:
+        yield from read_tokens(path)
+
+
+def _image(entry: Entry, names: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """An image of COCO's list, which gives a name to an id, or of Karpathy's, which holds its sentences."""
+    if "sentences" in entry:
+        name = entry.text("filename")
+        for key in ("cocoid", "imgid"):
+            if key in entry:
+                names.setdefault(str(entry.whole(key)), name)
+                break
+        for number, sentence in enumerate(entry.list("sentences")):
+            yield name, Entry.of(sentence, f"{entry.where}, sentence {number}").text("raw")
+    elif "file_name" in entry and "id" in entry:
+        names[entry.text("file_name")] = str(entry.whole("id"))
+
+
+def _entry(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    entry = Entry.of(value, where)
+    image = next((entry.values[key] for key in ("image_id", "image") if key in entry), None)
+    if isinstance(image, bool) or not isinstance(image, str | int) or image == "":
+        raise SaccadeError(f'{where}: "image_id" must be the id of a picture, a number or text')
+    if "captions" in entry:
+        yield from ((str(image), text) for text in entry.texts("captions"))
+    else:
+        yield str(image), entry.text("text" if "text" in entry and "caption" not in entry else "caption")

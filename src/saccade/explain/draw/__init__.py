@@ -1,0 +1,1 @@
+"""What all drawn pictures are made of: marks, type, curves, heat."""

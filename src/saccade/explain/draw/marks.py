@@ -1,0 +1,210 @@
+"""The marks that all drawn pictures share: paper and ink, sizes of type, boxes, tags, bars and round corners.
+
+Everything is drawn at twice the size it is meant to be seen at (192 dots per inch), with Pillow alone. Sizes are in
+those pixels.
+
+Type for drawn pictures: fonts that come with the dependencies, measuring, fitting and breaking lines.
+
+Regions cut out of their picture.
+
+Drawn pictures on disk: which formats there are, and files that are whole or absent.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray as Array
+from PIL import Image, ImageDraw, ImageFont
+
+from saccade.core.errors import SaccadeError
+from saccade.core.files import atomic_file
+from saccade.explain.reading import joins_left
+
+_AILERON = frozenset(map(chr, range(32, 127))) | frozenset("°±·«»‘’“”…")  # what Pillow's own face covers
+
+
+@lru_cache(maxsize=64)
+def _face(size: int, latin: bool) -> ImageFont.FreeTypeFont:
+    if latin:
+        face = ImageFont.load_default(size)  # Aileron, a clear grotesque
+        if isinstance(face, ImageFont.FreeTypeFont):
+            return face
+    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"), size)
+
+
+def font(text: str, size: int) -> ImageFont.FreeTypeFont:
+    """The face for this text: Aileron, or DejaVu Sans where other letters are needed."""
+    return _face(size, _AILERON.issuperset(text))
+
+
+def width(text: str, size: int) -> float:
+    return font(text, size).getlength(text)
+
+
+def fit(text: str, size: int, room: float, smallest: int = 18) -> tuple[str, int]:
+    """The text and size at which it fits into `room`: first smaller letters, then a cut with an ellipsis."""
+    while size > smallest and width(text, size) > room:
+        size -= 1
+    if width(text, size) > room:
+        while len(text) > 1 and width(text + "…", size) > room:
+            text = text[:-1]
+        text += "…"
+    return text, size
+
+
+def break_lines(words: tuple[str, ...], size: int, room: float) -> list[list[tuple[int, float, float]]]:
+    """Lines of (word, x, width), no line wider than `room` unless one word alone is."""
+    space = width(" ", size)
+    lines: list[list[tuple[int, float, float]]] = [[]]
+    pen = 0.0
+    for index, word in enumerate(words):
+        length = width(word, size)
+        gap = 0.0 if not lines[-1] or joins_left(word) else space
+        if lines[-1] and pen + gap + length > room:
+            lines.append([])
+            pen = gap = 0.0
+        lines[-1].append((index, pen + gap, length))
+        pen += gap + length
+    return lines
+
+
+PAPER, INK, FAINT, RULE = "#ffffff", "#1b2127", "#7d8790", "#e3e7eb"
+MARGIN, GUTTER, GAP = 56, 60, 26
+CAPTION, LABEL, NOTE = 42, 32, 23  # sizes of type
+
+Frame = tuple[int, int, int, int]  # left, top, right, bottom
+
+
+def size_like(aspect: float, side: float, limit: float) -> tuple[int, int]:
+    """Width and height of this aspect ratio with the area of a `side` × `side` square, neither above `limit`."""
+    wide, high = side * aspect**0.5, side / aspect**0.5
+    shrink = min(1.0, limit / wide, limit / high)
+    return max(1, round(wide * shrink)), max(1, round(high * shrink))
+
+
+def bar(pen: ImageDraw.ImageDraw, start: int, stop: int, y: int, tone: str) -> None:
+    if stop - start >= 6:
+        pen.rounded_rectangle((start, y, stop, y + 6), 3, tone)
+
+
+def gate(pen: ImageDraw.ImageDraw, start: int, stop: int, y: int, openness: float, tone: str) -> None:
+    """A framed bar, filled from the left as far as the gate is open: unlike a score's bar at a glance."""
+    pen.rounded_rectangle((start, y, stop, y + 15), 5, PAPER, tone, 2)
+    filled = round((stop - start) * min(max(openness, 0.0), 1.0))
+    if filled >= 3:
+        pen.rounded_rectangle((start, y, start + filled, y + 15), min(5, filled // 2), tone)
+
+
+def tag(over: Image.Image, text: str, colour: str, frame: Frame, taken: list[Frame], large: int = NOTE + 2) -> None:
+    """A name on a plate beside its box, where it hides no tag of `taken`; its place is added there."""
+    text, size = fit(text, large, over.size[0] * 0.6)
+    plate = (round(width(text, size)) + 24, size + 16)
+    spot = free_spot(frame, plate, over.size, taken)
+    taken.append((*spot, spot[0] + plate[0], spot[1] + plate[1]))
+    over.paste(Image.new("RGBA", plate, colour), spot, rounded(plate, plate[1] // 3))
+    ImageDraw.Draw(over).text((spot[0] + 12, spot[1] + size + 3), text, "#11161b", font(text, size), anchor="ls")
+
+
+def free_spot(frame: Frame, plate: tuple[int, int], bounds: tuple[int, int], taken: list[Frame]) -> tuple[int, int]:
+    """Where a box's tag goes: on its corners or stacked inside it, the first place that hides no other tag."""
+    left, top, right, bottom = frame
+    wide, high = plate
+    wanted = [(left, top - high), (left, bottom), (right - wide, top - high), (right - wide, bottom)]
+    wanted += [(left, top + step * high) for step in range(max(1, (bottom - top) // high))]
+    wanted += [(left, step * high) for step in range(bounds[1] // high)]
+    spots = [(min(max(4, x), max(4, bounds[0] - wide - 4)), min(max(4, y), bounds[1] - high - 4)) for x, y in wanted]
+
+    def hides(spot: tuple[int, int]) -> bool:
+        x, y = spot
+        return any(x < t[2] and x + wide > t[0] and y < t[3] and y + high > t[1] for t in taken)
+
+    return next((spot for spot in spots if not hides(spot)), spots[0])
+
+
+def outline(pen: ImageDraw.ImageDraw, frame: Frame, tone: tuple[int, ...], thickness: int, shadow: bool) -> None:
+    """A box; with a thin dark rim where it must stand out against any picture."""
+    left, top, right, bottom = frame
+    if shadow:
+        pen.rounded_rectangle((left - 2, top - 2, right + 2, bottom + 2), 8, outline=(10, 12, 14, 150), width=2)
+        inner = (left + thickness, top + thickness, right - thickness, bottom - thickness)
+        if inner[2] - inner[0] > 8 and inner[3] - inner[1] > 8:
+            pen.rounded_rectangle(inner, 4, outline=(10, 12, 14, 150), width=2)
+    pen.rounded_rectangle(frame, 6, outline=tone, width=thickness)
+
+
+def pixels(box: Float[Array, " 4"], size: tuple[int, int]) -> Frame:
+    """A 0..1 box in the pixels of a drawing, kept inside it and never empty."""
+    left, top, right, bottom = np.clip(np.asarray(box, dtype=np.float64), 0, 1) * (size[0], size[1], size[0], size[1])
+    x = min(max(round(left), 2), max(2, size[0] - 8))
+    y = min(max(round(top), 2), max(2, size[1] - 8))
+    return x, y, max(min(round(right), size[0] - 3), x + 4), max(min(round(bottom), size[1] - 3), y + 4)
+
+
+def rgb(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def paste_rounded(sheet: Image.Image, picture: Image.Image, x: int, y: int) -> None:
+    sheet.paste(picture, (x, y), rounded(picture.size, 14))
+
+
+@lru_cache(maxsize=128)
+def rounded(size: tuple[int, int], radius: int) -> Image.Image:
+    """A mask with smooth round corners (drawn four times as large: Pillow's own corners are jagged)."""
+    mask = Image.new("L", size, 255)
+    radius = min(radius, size[0] // 2, size[1] // 2)
+    if radius:
+        corner = Image.new("L", (radius * 8, radius * 8))
+        ImageDraw.Draw(corner).ellipse((0, 0, radius * 8 - 1, radius * 8 - 1), 255)
+        corner = corner.resize((radius * 2, radius * 2), Image.Resampling.LANCZOS)
+        for x, left in ((0, 0), (size[0] - radius, radius)):
+            for y, top in ((0, 0), (size[1] - radius, radius)):
+                mask.paste(corner.crop((left, top, left + radius, top + radius)), (x, y))
+    return mask
+
+
+SLIM, WIDE = 0.6, 1.7  # a cut is no slimmer and no wider than this: it shows more of its surroundings instead
+LEAST = 0.06  # of the picture's shorter side: a smaller cut would be a blur
+
+
+def cut(source: Image.Image, box: Float[Array, " 4"], height: int) -> Image.Image:
+    """What a 0..1 box shows, `height` pixels high and never distorted."""
+    left, top, right, bottom = window(source.size, box)
+    wide = max(8, round(height * (right - left) / (bottom - top)))
+    return source.resize((wide, height), Image.Resampling.LANCZOS, (left, top, right, bottom))
+
+
+def window(size: tuple[int, int], box: Float[Array, " 4"]) -> tuple[float, float, float, float]:
+    """The part of a picture to cut out for a box: the box, made larger where it is too small or too slim."""
+    corners = np.clip(np.asarray(box, dtype=np.float64), 0, 1) * (*size, *size)
+    middle = (corners[:2] + corners[2:]) / 2
+    wide, high = np.maximum(corners[2:] - corners[:2], LEAST * min(size))
+    wide, high = min(max(wide, SLIM * high), size[0]), min(max(high, wide / WIDE), size[1])
+    left = min(max(middle[0] - wide / 2, 0.0), size[0] - wide)
+    top = min(max(middle[1] - high / 2, 0.0), size[1] - high)
+    return left, top, left + wide, top + high
+
+
+FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
+
+
+def check_format(path: Path | str, what: str, also: tuple[str, ...] = ()) -> str:
+    """The ending of `path` in lower case, or a sentence on the endings that `what` (an explanation …) may have."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in FORMATS and suffix not in also:
+        known = ", ".join([*FORMATS, *also])
+        raise SaccadeError(f"{path}: {what} is saved as one of {known}, not {suffix or 'a bare name'}")
+    return suffix
+
+
+def save_drawing(drawn: Image.Image, path: Path | str, what: str) -> Path:
+    """Write a picture drawn at twice the size it is meant to be seen at, in the format its ending names."""
+    suffix = check_format(path, what)
+    with atomic_file(path) as temporary:
+        drawn.save(temporary, format=FORMATS[suffix], dpi=(192, 192), compress_level=2, quality=90)
+    return Path(path)

@@ -1,0 +1,1 @@
+"""Explanations as pages: one file, no outside resources."""

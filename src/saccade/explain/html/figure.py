@@ -1,0 +1,234 @@
+"""One explanation as a piece of a page: hover, tap or focus a word, and the picture lights up where it looks.
+
+Without scripts the figure is complete too: every word has its tile, as in the drawn strip.
+
+A gallery: many explanations on one page that can be mailed, printed or opened offline.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from numpy import ndarray as Array
+from PIL import Image
+
+from saccade.core.errors import SaccadeError
+from saccade.core.files import write_text
+from saccade.explain.draw.heat import colour_table, spread
+from saccade.explain.draw.marks import fit, free_spot, pixels, width
+from saccade.explain.explanation import Explanation
+from saccade.explain.html.page import write_page
+from saccade.explain.panels.compose import draw_panel, find_panels
+from saccade.explain.panels.strip import top_regions
+from saccade.explain.reading import (
+    PALETTE,
+    Place,
+    colour_of_word,
+    find_places,
+    is_content,
+    joins_left,
+    label,
+    score_note,
+    share_of_words,
+    shares,
+    strengths,
+)
+
+PICTURE_SIDE = 512  # the longer side of an embedded picture
+LIGHT_SIDE = 72  # heat maps are smooth: the browser enlarges them without loss
+_NOMINAL = 380  # the width, in CSS pixels, at which tags are placed
+
+
+def picture_uri(image: UInt8[Array, "height width 3"], side: int = PICTURE_SIDE) -> str:
+    """The picture as an embedded JPEG, its longer side `side`; small ones are enlarged here, smoothly."""
+    height, wide = image.shape[:2]
+    scale = side / max(height, wide)
+    size = max(1, round(wide * scale)), max(1, round(height * scale))
+    picture = Image.fromarray(image).resize(size, Image.Resampling.LANCZOS)
+    return _data_uri(picture, "JPEG", "image/jpeg", quality=84)
+
+
+def light_uri(heat: Float[Array, "height width"]) -> str:
+    """A heat map as a small PNG whose palette carries both the colour and how much of the picture it hides."""
+    colours, opacity = colour_table()
+    picture = Image.fromarray((heat * 63).round().astype(np.uint8) * 4)
+    picture.putpalette(colours.tobytes())
+    return _data_uri(picture, "PNG", "image/png", transparency=opacity.tobytes(), optimize=True)
+
+
+def _data_uri(picture: Image.Image, kind: str, mime: str, **options: object) -> str:
+    buffer = io.BytesIO()
+    picture.save(buffer, kind, **options)
+    return f"data:{mime};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def match_figure(explanation: Explanation) -> str:
+    """The figure as HTML markup; `saccade.explain.html.page` has the style and the script it needs."""
+    height, wide = explanation.image.shape[:2]
+    places = find_places(explanation)
+    hue = {word: f" c{PALETTE.index(colour)}" for word, colour in colour_of_word(places).items()}
+    picture = picture_uri(explanation.image)
+    sentence = escape(" ".join(explanation.words), quote=True)
+    tiles = "".join(
+        _tile(explanation, word, hue.get(word, ""))
+        for word, text in enumerate(explanation.words)
+        if any(c.isalnum() for c in text)
+    )
+    share = share_of_words(explanation)
+    framed = "" if share is None else f" · framed bars: {share.note}"
+    return (
+        f'<figure class="match" style="--picture:url({picture})">\n'
+        f'<div class="stage" role="img" aria-label="{sentence}" style="aspect-ratio:{wide}/{height}">'
+        f'<div class="light"></div>{_places(explanation, places)}'
+        f'<svg class="boxes" viewBox="0 0 1000 1000" preserveAspectRatio="none"></svg></div>\n'
+        f'<figcaption><p class="sentence">{_sentence(explanation, hue)}</p>\n'
+        f'<p class="score">{escape(score_note(explanation) + framed)}</p>\n{_looks(explanation)}'
+        f'<ol class="tiles">{tiles}</ol></figcaption>\n{_panels(explanation)}</figure>'
+    )
+
+
+def _sentence(explanation: Explanation, hue: dict[int, str]) -> str:
+    scores = strengths(explanation)
+    parts = []
+    for word, text in enumerate(explanation.words):
+        space = "" if word == 0 or joins_left(text) else " "
+        if not any(c.isalnum() for c in text):
+            parts.append(f"{space}<span>{escape(text)}</span>")
+            continue
+        strength = "" if scores is None else f' style="--strength:{scores[word]:.3f}"'
+        parts.append(
+            f'{space}<button type="button" class="word{hue.get(word, "")}" data-word="{word}" aria-pressed="false"'
+            f"{strength}>{escape(text)}</button>"
+        )
+    return "".join(parts)
+
+
+def _looks(explanation: Explanation) -> str:
+    """Buttons that show one look at a time, where the model looked several times; they appear with the script."""
+    if explanation.steps is None:
+        return ""
+    names = ["together", *(f"look {step + 1}" for step in range(len(explanation.steps)))]
+    buttons = "".join(
+        f'<button type="button" class="look" data-look="{number}" aria-pressed="{pressed}">{name}</button>'
+        for number, (name, pressed) in enumerate(
+            zip(names, ["true", *("false",) * len(explanation.steps)], strict=True)
+        )
+    )
+    return f'<div class="looks" hidden role="group" aria-label="which look the tiles show">{buttons}</div>\n'
+
+
+def _panels(explanation: Explanation) -> str:
+    """The drawn panels, as they lie below a strip."""
+    return "".join(
+        f'<div class="panel"><img alt="{escape(f"{panel.name}: {panel.note}", quote=True)}" src="'
+        f'{_data_uri(draw_panel(panel, explanation), "WEBP", "image/webp", quality=86, method=2)}"></div>\n'
+        for panel in find_panels(explanation)
+    )
+
+
+def _tile(explanation: Explanation, word: int, hue: str) -> str:
+    height, wide = explanation.image.shape[:2]
+    scale = LIGHT_SIDE / max(height, wide)
+    size = max(1, round(height * scale)), max(1, round(wide * scale))
+    lights = f"--light:url({light_uri(explanation.heat(word, size))})"
+    boxes = _boxes(explanation, explanation.weights[word])
+    if explanation.steps is not None:
+        for number, weights in enumerate(explanation.steps[:, word], start=1):
+            lights += f";--light{number}:url({light_uri(spread(weights, explanation.boxes, size))})"
+            boxes += _boxes(explanation, weights, number)
+    kind = "content" if is_content(explanation.words[word]) else "function"
+    scores = strengths(explanation)
+    gauge = ""
+    if scores is not None and explanation.word_score is not None:
+        gauge = (
+            f'<span class="gauge" style="--strength:{scores[word]:.3f}"><i></i></span>'
+            f'<span class="sr">score {explanation.word_score[word]:.2f}</span>'
+        )
+    share = share_of_words(explanation)
+    if share is not None:
+        gauge += (
+            f'<span class="gauge gate" style="--strength:{share.values[word]:.3f}"><i></i></span>'
+            f'<span class="sr">{share.name} {share.values[word]:.2f}</span>'
+        )
+    return (
+        f'<li class="tile {kind}{hue}" data-word="{word}" style="{lights}">'
+        f'<span class="thumb" style="aspect-ratio:{wide}/{height}">{boxes}</span>'
+        f'<span class="name">{escape(explanation.words[word])}</span>{gauge}</li>\n'
+    )
+
+
+def _boxes(explanation: Explanation, weights: Float[Array, " region"], look: int = 0) -> str:
+    """A word's strongest boxes at one look; those of look 0, all looks together, are seen first."""
+    share = shares(weights[None])[0]
+    drawn = ""
+    for region in top_regions(share):
+        strength = float(share[region] / share.max())
+        drawn += _rect(explanation.boxes[region], 1 + strength, 0.25 + 0.75 * strength**2)
+    which = f' data-look="{look}"' + " hidden" * bool(look)
+    return f'<svg{which} viewBox="0 0 1000 1000" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg>'
+
+
+def _rect(box: Float[Array, " 4"], stroke: float, opacity: float, kind: str = "") -> str:
+    left, top, right, bottom = np.clip(box, 0, 1) * 1000
+    name = f' class="{kind}"' if kind else ""
+    return (
+        f'<rect{name} x="{left:.0f}" y="{top:.0f}" width="{max(right - left, 1):.0f}" '
+        f'height="{max(bottom - top, 1):.0f}" stroke-width="{stroke:.1f}" stroke-opacity="{opacity:.2f}"/>'
+    )
+
+
+def _places(explanation: Explanation, places: tuple[Place, ...]) -> str:
+    """Each place's box and the tag that names its words."""
+    height, wide = explanation.image.shape[:2]
+    stage = _NOMINAL, max(40, round(_NOMINAL * height / wide))
+    surest = max((place.strength for place in places), default=1.0)
+    boxes, tags = "", ""
+    taken: list[tuple[int, int, int, int]] = []
+    for place in places:
+        strength, hue = place.strength / surest, PALETTE.index(place.colour)
+        boxes += _rect(place.box, 3.5 + 2 * strength, 1.0, "rim")
+        boxes += _rect(place.box, 1.0 + 1.5 * strength, 0.5 + 0.5 * strength, f"c{hue}")
+        text, _ = fit(label(explanation, place), 13, 0.7 * _NOMINAL, smallest=13)
+        plate = round(1.2 * width(text, 13)) + 18, 22  # readers' fonts differ: room for a wide one
+        x, y = free_spot(pixels(place.box, stage), plate, stage, taken)
+        taken.append((x, y, x + plate[0], y + plate[1]))
+        tags += (
+            f'<span class="tag c{hue}" style="left:{100 * x / stage[0]:.1f}%;top:{100 * y / stage[1]:.1f}%">'
+            f"{escape(text)}</span>"
+        )
+    return f'<svg class="places" viewBox="0 0 1000 1000" preserveAspectRatio="none">{boxes}</svg>{tags}'
+
+
+def write_gallery(explanations: Iterable[Explanation], path: Path | str, title: str, intro: str = "") -> Path:
+    """Write one self-contained HTML file; `title`, `intro` and all captions are plain text and are escaped."""
+    path = Path(path)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise SaccadeError(f"{path}: a gallery is saved as .html, not {path.suffix or 'a bare name'}")
+    explanations = list(explanations)
+    items = [
+        f"<article>\n{f'<h3>{escape(e.title)}</h3>' if e.title else ''}\n{match_figure(e)}\n</article>"
+        for e in explanations
+    ]
+    if not items:
+        raise SaccadeError(f"{path}: a gallery needs at least one explanation")
+    lead = f'<p class="lead">{escape(intro)}</p>' if intro else ""
+    hint = (
+        '<p class="note">Hover, tap or focus a word to light up what it looks at. Words that share a colour look at '
+        f"the same place; the stronger the underline, {_underline(explanations)}.</p>"
+    )
+    body = "\n".join([f"<header><h1>{escape(title)}</h1>{lead}{hint}</header>", *items])
+    write_text(path, write_page(title, body))
+    return path
+
+
+def _underline(explanations: list[Explanation]) -> str:
+    """What a strong underline means on this page."""
+    told = "the surer the captioner was of the word", "the better the word found it"
+    kinds = {explanation.said for explanation in explanations}
+    return told[0] if kinds == {True} else told[1] if kinds == {False} else f"{told[1]}, or {told[0]}"

@@ -1,0 +1,100 @@
+"""The whole picture of an explanation: the strip, and below it a panel for what only some models can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from PIL import Image, ImageDraw
+
+from saccade.explain.draw.marks import FAINT, INK, LABEL, MARGIN, NOTE, PAPER, RULE, fit, font
+from saccade.explain.panels.affinity import draw_affinity
+from saccade.explain.panels.gates import draw_gates
+from saccade.explain.panels.graphs import draw_graphs
+from saccade.explain.panels.steps import draw_looks
+from saccade.explain.panels.strip import draw_strip
+
+if TYPE_CHECKING:
+    from saccade.explain.explanation import Explanation
+
+ROOM = 2200  # the width of a panel that stands alone
+LEAST = 1560  # … and the least it needs beneath a narrow strip
+HEADING = 110
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One way to show an explanation, with the sentence that says how to read it."""
+
+    name: str
+    note: str
+    draw: Callable[[Explanation, int], Image.Image]  # at a width in pixels
+
+
+LOOKS = Panel(
+    "Look by look",
+    "the model looks several times, each row is one look; the bar is the share of the strongest region, an arrow shows "
+    "that it moved",
+    draw_looks,
+)
+GATES = Panel(
+    "Gates of the regions",
+    "how far each region lets in what it found in the sentence: the brighter and thicker its box, the further",
+    draw_gates,
+)
+GRAPHS = Panel(
+    "Two graphs",
+    "the regions that words chose, the words, and the strongest links of each; a colour joins words and their region",
+    draw_graphs,
+)
+AFFINITY = Panel(
+    "Which region takes from which",
+    "the strongest links between regions, each arrow from the region that gives to the one that takes",
+    draw_affinity,
+)
+
+
+def find_panels(explanation: Explanation) -> tuple[Panel, ...]:
+    """What this explanation can show beside the strip. Words' gates are in the strip itself."""
+    found = []
+    if explanation.steps is not None:
+        found.append(LOOKS)
+    if explanation.region_gate is not None:
+        found.append(GATES)
+    if explanation.word_links is not None:
+        found.append(GRAPHS)
+    elif explanation.region_links is not None and len(explanation.boxes) > 1:
+        found.append(AFFINITY)
+    return tuple(found)
+
+
+def draw_explanation(explanation: Explanation) -> Image.Image:
+    """The strip with its panels beneath, as an RGB picture."""
+    strip = draw_strip(explanation)
+    room = max(strip.width - 2 * MARGIN, LEAST)
+    parts = [draw_panel(panel, explanation, room) for panel in find_panels(explanation)]
+    if not parts:
+        return strip
+    wide = max(strip.width, *(part.width for part in parts))
+    sheet = Image.new("RGB", (wide, strip.height + sum(part.height for part in parts)), PAPER)
+    sheet.paste(strip, (0, 0))
+    y = strip.height
+    for part in parts:
+        ImageDraw.Draw(sheet).rectangle((MARGIN, y - 2, wide - MARGIN, y), RULE)
+        sheet.paste(part, (0, y))
+        y += part.height
+    return sheet
+
+
+def draw_panel(panel: Panel, explanation: Explanation, room: int = ROOM) -> Image.Image:
+    """One panel under its name, with a margin around it."""
+    drawn = panel.draw(explanation, room)
+    wide = max(drawn.width, room)
+    sheet = Image.new("RGB", (wide + 2 * MARGIN, drawn.height + HEADING + 2 * MARGIN - 12), PAPER)
+    sheet.paste(drawn, (MARGIN, MARGIN + HEADING - 12))
+    pen = ImageDraw.Draw(sheet)
+    pen.text((MARGIN, MARGIN + 22), panel.name, INK, font(panel.name, LABEL + 2), anchor="ls")
+    note, size = fit(panel.note, NOTE + 2, wide)
+    pen.text((MARGIN, MARGIN + 60), note, FAINT, font(note, size), anchor="ls")
+    return sheet

@@ -1,0 +1,122 @@
+"""A scene graph drawn: things in the order of the sentence, what they are like beneath, arrows between them above."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+
+from saccade.explain.draw.marks import FAINT, INK, PAPER, RULE, break_lines, font, save_drawing, width
+from saccade.language.parsing.scene_graph import Object, SceneGraph
+
+MARGIN, GAP = 48, 56
+NAME, WORD, CAPTION = 34, 26, 30
+BOX, PILL, LEVEL = 72, 44, 62  # heights: of a thing, of an attribute, of a line above another
+FIELD, EDGE, SAID, LINE = "#eef1fb", "#3f51b5", "#fff1d0", "#5b6673"
+NARROWEST = 900  # room for the sentence
+
+
+@dataclass(frozen=True)
+class _Arrow:
+    """From a thing to another (by number), at a height over the boxes, with its words."""
+
+    start: int
+    end: int
+    text: str
+    level: int
+
+
+def draw_scene_graph(graph: SceneGraph, caption: str = "") -> Image.Image:
+    """Drawn at twice the size it is meant to be seen at."""
+    arrows = _arrows(graph)
+    boxes = _boxes(graph, arrows)
+    wide = max(NARROWEST, round(max((right for _, right in boxes.values()), default=0)) + MARGIN)
+    lines = break_lines(tuple(caption.split()), CAPTION, wide - 2 * MARGIN) if caption else []
+    above = MARGIN + len(lines) * 44 + (24 if lines else 0)
+    top = above + (max((a.level for a in arrows), default=0)) * LEVEL + (30 if arrows else 0)
+    said = {thing: [a.word for a in graph.attributes if a.object == thing] for thing in graph.objects}
+    most = max(map(len, said.values()), default=0)
+    drawn = Image.new("RGB", (wide, top + BOX + most * (PILL + 10) + MARGIN), PAPER)
+    pen = ImageDraw.Draw(drawn)
+    words = caption.split()
+    for row, line in enumerate(lines):
+        for index, x, _ in line:
+            face = font(words[index], CAPTION)
+            pen.text((MARGIN + x, MARGIN + 30 + row * 44), words[index], INK, face, anchor="ls")
+    if not graph.objects:
+        pen.text((MARGIN, top + 40), "no things", FAINT, font("no things", WORD), anchor="ls")
+    for thing, (left, right) in boxes.items():
+        pen.rounded_rectangle((left, top, right, top + BOX), 14, FIELD, EDGE, 3)
+        middle = (left + right) / 2
+        pen.text((middle, top + BOX / 2 + 2), thing.name, INK, font(thing.name, NAME), anchor="mm")
+        for n, word in enumerate(said[thing]):
+            y = top + BOX + 10 + n * (PILL + 10)
+            half = width(word, WORD) / 2 + 20
+            pen.rounded_rectangle((middle - half, y, middle + half, y + PILL), PILL / 2, SAID, RULE, 2)
+            pen.text((middle, y + PILL / 2 + 1), word, INK, font(word, WORD), anchor="mm")
+    _draw_arrows(pen, arrows, list(boxes.values()), top)
+    return drawn
+
+
+def save_scene_graph(graph: SceneGraph, path: Path | str, caption: str = "") -> Path:
+    return save_drawing(draw_scene_graph(graph, caption), path, "a scene graph")
+
+
+def _arrows(graph: SceneGraph) -> list[_Arrow]:
+    """Short arrows low, long ones over them; no two share a height where they would meet."""
+    number = {thing: n for n, thing in enumerate(graph.objects)}
+    wanted = [(number[r.subject], number[r.object], " ".join(r.predicate)) for r in graph.relations]
+    placed: list[_Arrow] = []
+    for start, end, text in sorted(wanted, key=lambda w: abs(w[0] - w[1])):
+        low, high = min(start, end), max(start, end)
+        over = [a.level for a in placed if min(a.start, a.end) < high and max(a.start, a.end) > low]
+        level = next(n for n in range(1, len(over) + 2) if n not in over)
+        placed.append(_Arrow(start, end, text, level))
+    return placed
+
+
+def _boxes(graph: SceneGraph, arrows: list[_Arrow]) -> dict[Object, tuple[float, float]]:
+    """Left and right of each thing: far enough apart that the words of every arrow fit over it."""
+    boxes: dict[Object, tuple[float, float]] = {}
+    middles: list[float] = []
+    x = float(MARGIN)
+    for n, thing in enumerate(graph.objects):
+        said = [a.word for a in graph.attributes if a.object == thing]
+        wide = max([width(thing.name, NAME) + 48, *(width(word, WORD) + 40 for word in said), 110.0])
+        for arrow in arrows:
+            if max(arrow.start, arrow.end) == n:
+                other = min(arrow.start, arrow.end)
+                x = max(x, middles[other] + width(arrow.text, WORD) + 110 - wide / 2)
+        boxes[thing] = (x, x + wide)
+        middles.append(x + wide / 2)
+        x += wide + GAP
+    return boxes
+
+
+def _draw_arrows(pen: ImageDraw.ImageDraw, arrows: list[_Arrow], boxes: list[tuple[float, float]], top: int) -> None:
+    """Up from one thing, across, and down to the other; arrows of one thing leave and arrive side by side."""
+    ports: dict[tuple[int, int], float] = {}
+    for thing, (left, right) in enumerate(boxes):
+        ends = [(n, a) for n, a in enumerate(arrows) if thing in (a.start, a.end)]
+        # those to the left of the thing at its left; of them the highest innermost, so that lines do not cross
+        key = {n: (1, -a.level) if a.start + a.end > 2 * thing else (0, a.level) for n, a in ends}
+        order = sorted((n for n, _ in ends), key=lambda n: key[n])
+        step = min(34.0, (right - left - 40) / max(len(order), 1))
+        for at, n in enumerate(order):
+            ports[n, thing] = (left + right) / 2 + (at - (len(order) - 1) / 2) * step
+    for n, arrow in enumerate(arrows):
+        x1, x2 = ports[n, arrow.start], ports[n, arrow.end]
+        y = top - 14 - arrow.level * LEVEL + LEVEL / 2
+        turn = 14 if x2 > x1 else -14
+        pen.line((x1, top, x1, y + 14), LINE, 3)
+        pen.line((x1 + turn, y, x2 - turn, y), LINE, 3)
+        pen.line((x2, y + 14, x2, top - 14), LINE, 3)
+        for x, side in ((x1, turn), (x2, -turn)):
+            start = 180 if side > 0 else 270
+            corner = (min(x, x + 2 * side), y - 1, max(x, x + 2 * side), y + 28)
+            pen.arc(corner, start, start + 90, LINE, 3)
+        pen.polygon([(x2, top - 1), (x2 - 9, top - 18), (x2 + 9, top - 18)], LINE)
+        half, middle = width(arrow.text, WORD) / 2 + 8, (x1 + x2) / 2
+        pen.rectangle((middle - half, y - 18, middle + half, y + 18), PAPER)
+        pen.text((middle, y), arrow.text, INK, font(arrow.text, WORD), anchor="mm")

@@ -1,0 +1,225 @@
+"""Pictures → feature store: batched, decoded ahead, and going on where it stopped, to the byte.
+
+The pictures are cut into batches by their place in the list, always the same way: a batch is seen whole or, after a
+kill, whole again. What a network computes can depend on the batch in the last digit, so this is what makes the store of
+an interrupted run equal to that of an unbroken one. A broken picture keeps its place and leaves it empty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, KeysView, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from saccade.batch import RegionBatch
+from saccade.core.errors import SaccadeError
+from saccade.core.files import only_one, sweep_lock
+from saccade.core.threads import ahead, openers
+from saccade.data.records import RegionSource
+from saccade.data.store.arrow import FeatureStore, StoreWriter
+from saccade.data.store.broken import BROKEN, Broken, read_broken, write_broken
+from saccade.data.store.manifest import Manifest
+from saccade.data.store.subset import RegionSubset
+from saccade.features.prefetch import Opened, Opener, Source, Unit
+from saccade.vision import RegionExtractor
+
+SHARD_ROWS = 512  # pictures a shard: what is held in memory before it is written
+REST = 10.0  # seconds between two writings of an unfinished shard: what a kill may cost …
+PATIENCE = 20  # … or so many times what the last one took, so that a slow disk never costs more than a twentieth
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """A finished store and how it came about."""
+
+    store: FeatureStore
+    images: RegionSource  # of the store, the pictures asked for, in the order asked
+    broken: tuple[Broken, ...]  # of the pictures asked for, those that are not in the store
+    written: int  # pictures seen by this run
+    already: int  # pictures that were there before
+    seconds: float
+
+
+def extract(
+    pictures: Sequence[tuple[str, Source]],
+    extractor: RegionExtractor,
+    folder: Path | str,
+    *,
+    boxes: Mapping[str, np.ndarray] | None = None,
+    unit: Unit = "fraction",
+    sizes: Mapping[str, tuple[int, int]] | None = None,
+    batch_size: int = 32,
+    workers: int | None = None,
+    dtype: str = "float16",
+    retry: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    waiting: Callable[[], None] | None = None,
+) -> Extraction:
+    """See `pictures` (id, file) into the store `folder`, or go on with it.
+
+    `boxes`: regions to look at, by id, x1 y1 x2 y2; without them the extractor finds its own. `sizes`: (width, height) of the
+    originals where the files were made smaller. `workers`: threads that open pictures (None: by the number of cores).
+    `retry`: try again what was broken before. `progress` is told (pictures settled, pictures in all), `waiting` that
+    another process is at work on the folder.
+    """
+    started, folder = time.perf_counter(), Path(folder)
+    workers = openers() if workers is None else workers
+    if batch_size < 1 or workers < 1:
+        raise SaccadeError(f"batch_size ({batch_size}) and workers ({workers}) must be at least 1")
+    ids = _check_ids(pictures)
+    facts = {"extractor_digest": extractor.digest}
+    if boxes is not None:
+        facts["boxes"] = _digest(boxes, unit)
+    _refuse_other_settings(folder, extractor, dtype, facts)
+    if not retry and (finished := _finished(folder, ids)) is not None:  # needs no lock, and no right to write
+        sweep_lock(folder)  # of a process killed after its last file was written
+        return finished
+    opener = Opener(extractor, boxes, unit, sizes or {})
+    with only_one(folder, waiting):
+        _refuse_other_settings(folder, extractor, dtype, facts)  # again: another process may have begun meanwhile
+        with StoreWriter(folder, extractor.dim, dtype, extractor.name, facts, SHARD_ROWS) as writer:
+            already = len(ids & writer.done)
+            known = {id: one for id, one in read_broken(folder).items() if id not in writer.done}
+            if retry:
+                known = {id: one for id, one in known.items() if id not in ids}
+            found = _extract(pictures, extractor, writer, frozenset(known), opener, batch_size, workers, progress)
+        broken = {**known, **{one.id: one for one in found}}
+        write_broken(folder, broken.values())
+    store = FeatureStore.open(folder)
+    return _report(folder, store, ids, broken, already, started)
+
+
+def _extract(
+    pictures: Sequence[tuple[str, Source]],
+    extractor: RegionExtractor,
+    writer: StoreWriter,
+    known: frozenset[str],
+    opener: Opener,
+    batch_size: int,
+    workers: int,
+    progress: Callable[[int, int], None] | None,
+) -> list[Broken]:
+    """Append every picture that is neither in the store nor known to be broken; those that turn out to be."""
+    batches = [pictures[i : i + batch_size] for i in range(0, len(pictures), batch_size)]
+    todo = [b for b in batches if any(id not in writer.done and id not in known for id, _ in b)]
+    whole = [[one for one in b if one[0] not in known] for b in todo]
+    settled = len(pictures) - sum(id not in writer.done and id not in known for id, _ in pictures)
+    broken: list[Broken] = []
+    flushed, rest = time.perf_counter(), REST
+    opened = ahead(opener, (one for b in whole for one in b), workers, batch_size)
+
+    def look(batch: Sequence[tuple[str, Source]]) -> tuple[list[Opened | Broken], RegionBatch | None]:
+        results = [next(opened) for _ in batch]
+        good = [one for one in results if isinstance(one, Opened)]
+        missing = any(one.id not in writer.done for one in good)
+        return results, _regions(good, extractor, batch_size) if missing else None
+
+    with closing(opened), closing(ahead(look, whole, workers=1, most=1)) as looked:  # the next is seen meanwhile
+        if progress:
+            progress(settled, len(pictures))
+        for results, seen in looked:
+            broken += [one for one in results if isinstance(one, Broken)]
+            settled += sum(one.id not in writer.done for one in results)
+            if seen is not None:
+                _append([one for one in results if isinstance(one, Opened)], seen, writer)
+            if time.perf_counter() - flushed > rest:
+                begun = time.perf_counter()
+                writer.flush()
+                flushed = time.perf_counter()
+                rest = max(REST, PATIENCE * (flushed - begun))
+            if progress:
+                progress(settled, len(pictures))
+    return broken
+
+
+def _regions(good: Sequence[Opened], extractor: RegionExtractor, batch_size: int) -> RegionBatch:
+    """A batch seen whole, in memory."""
+    given = [one.boxes for one in good if one.boxes is not None]
+    try:
+        seen = extractor.extract([one.pixels for one in good], boxes=given or None, batch_size=batch_size)
+    except torch.OutOfMemoryError as error:
+        raise SaccadeError(
+            f"{extractor.device} has too little memory for {len(good)} pictures at once: go on with a smaller batch size"
+        ) from error
+    return seen.to("cpu", torch.float32)
+
+
+def _append(good: Sequence[Opened], seen: RegionBatch, writer: StoreWriter) -> None:
+    """Write the rows of a batch that are not there yet."""
+    counts = seen.mask.sum(dim=1).tolist()
+    features, boxes = (torch.split(part[seen.mask], counts) for part in (seen.features, seen.boxes))
+    scores = None if seen.scores is None else torch.split(seen.scores[seen.mask], counts)
+    for row, one in enumerate(good):
+        if one.id not in writer.done:
+            score = None if scores is None else scores[row].numpy()
+            writer.append(one.id, features[row].numpy(), boxes[row].numpy(), one.width, one.height, score)
+
+
+def _check_ids(pictures: Sequence[tuple[str, Source]]) -> KeysView[str]:
+    if not pictures:
+        raise SaccadeError("there are no pictures to see")
+    first: dict[str, Source] = {}
+    for id, source in pictures:
+        if id in first:
+            raise SaccadeError(f'two pictures have the name "{id}": {first[id]} and {source}')
+        first[id] = source
+    return first.keys()
+
+
+def _refuse_other_settings(folder: Path, extractor: RegionExtractor, dtype: str, facts: Mapping[str, str]) -> None:
+    """A folder is new, or was begun with the same extractor, number type and boxes; or a sentence, and nothing is changed."""
+    if folder.exists() and not folder.is_dir():
+        raise SaccadeError(f"{folder} is a file, a folder was expected")
+    if not (folder / "manifest.json").exists():
+        if folder.exists() and any(not p.name.endswith(".part") for p in folder.iterdir()):
+            raise SaccadeError(f"{folder} is in the way: it is not empty and holds no feature store")
+        return
+    manifest = Manifest.load(folder)
+    differences = {
+        f'the extractor "{manifest.extractor}", not "{extractor.name}"': manifest.extractor != extractor.name,
+        f'other weights of the extractor "{extractor.name}"': manifest.metadata.get("extractor_digest")
+        != facts["extractor_digest"],
+        f"{manifest.dtype}, not {dtype}": manifest.dtype != dtype,
+        "other boxes": manifest.metadata.get("boxes") != facts.get("boxes"),
+    }
+    for what, differs in differences.items():
+        if differs:
+            raise SaccadeError(f"{folder} was begun with {what}: choose another folder, or remove this one")
+
+
+def _finished(folder: Path, ids: KeysView[str]) -> Extraction | None:
+    started = time.perf_counter()
+    if not (folder / "manifest.json").exists():
+        return None
+    store, broken = FeatureStore.open(folder), read_broken(folder)
+    done = ids & store.index.keys()
+    if len(done) + sum(id in broken for id in ids - done) < len(ids):
+        return None
+    return _report(folder, store, ids, broken, len(done), started)
+
+
+def _report(
+    folder: Path, store: FeatureStore, ids: KeysView[str], broken: Mapping[str, Broken], already: int, started: float
+) -> Extraction:
+    places = [store.index[id] for id in ids if id in store.index]
+    missing = tuple(broken[id] for id in sorted(ids - store.index.keys()))
+    if not places:
+        raise SaccadeError(
+            f"none of the {len(ids)} pictures could be read, for one: {missing[0].reason} (all: {folder / BROKEN})"
+        )
+    images = store if places == list(range(len(store))) else RegionSubset(store, places)
+    return Extraction(store, images, missing, len(places) - already, already, time.perf_counter() - started)
+
+
+def _digest(boxes: Mapping[str, np.ndarray], unit: Unit) -> str:
+    digest = hashlib.sha256(unit.encode())
+    for id in sorted(boxes):
+        digest.update(f"\0{id}\0".encode())
+        digest.update(np.asarray(boxes[id], dtype="<f4").tobytes())
+    return f"given in {unit}s, {digest.hexdigest()[:16]}"

@@ -1,0 +1,1 @@
+"""What models of a task have in common: protocols and the registry."""

@@ -1,0 +1,171 @@
+"""What every model is: an nn.Module with a frozen config and a vocabulary, saved to and loaded from a folder or hub."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from huggingface_hub import PyTorchModelHubMixin, snapshot_download
+from torch import nn
+
+from saccade.batch import PictureBatch, RegionBatch, TextBatch
+from saccade.core.config import from_dict, to_dict
+from saccade.core.errors import SaccadeError
+from saccade.core.files import read_json, write_json, write_text
+from saccade.core.weights import read_weights, write_weights
+from saccade.language import Vocabulary
+from saccade.models.base.registry import entry
+from saccade.version import __version__
+from saccade.vision.grid import GridNetwork, tunable_grid
+
+CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocabulary.json"
+SHIPPED = Path(__file__).parent / "weights"  # one folder for each trained model that comes with the package
+M = TypeVar("M", bound="Model")
+
+
+class Model(nn.Module, PyTorchModelHubMixin):
+    """A model folder holds config.json, model.safetensors, vocabulary.json and a model card."""
+
+    Config: ClassVar[type]
+    name: ClassVar[str]
+    task: ClassVar[str]
+
+    def __init__(self, config: Any, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__()
+        _check_widths(config)
+        self.config = config
+        self.vocabulary = vocabulary
+        self.extractor = extractor  # what made the region features it was trained on; needed to use it on new pictures
+        self.backbone: GridNetwork | None = (
+            None  # an extractor of its own, trained with it; its weights are the model's
+        )
+        self.backbone_lr_scale = 1.0  # how fast that learns, beside the rest
+
+    def read(self, texts: Sequence[str]) -> TextBatch:
+        """Sentences as this model reads them; a model of sentence structure adds which words depend on each other."""
+        return self.vocabulary.batch(texts)
+
+    def extract(self, images: RegionBatch | PictureBatch) -> RegionBatch:
+        """Regions as they are; pixels through the model's own extractor."""
+        if isinstance(images, RegionBatch):
+            return images
+        if self.backbone is None:
+            raise SaccadeError(
+                f"this {self.name} model was trained on regions and has no extractor of its own for pixels"
+            )
+        regions: RegionBatch = self.backbone(images)
+        return regions
+
+    def begin(self) -> None:
+        """What a fresh model takes over before its training starts: a backbone's trained weights, for one."""
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Weights by how fast they learn, as an optimiser wants them: `factor` multiplies the learning rate."""
+        own = [p for name, p in self.named_parameters() if not name.startswith("backbone.")]
+        seen = list(self.backbone.parameters()) if self.backbone is not None else []
+        return [{"params": own, "factor": 1.0}, {"params": seen, "factor": self.backbone_lr_scale}]
+
+    def parameter_count(self) -> int:
+        return sum(p.numel() for p in self.parameters())
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        folder = Path(save_directory)
+        write_weights(folder / WEIGHTS, self.state_dict())
+        self.vocabulary.save(folder / VOCABULARY)
+        write_text(folder / "README.md", self._card())
+        described = {
+            "model": self.name,
+            "saccade": __version__,
+            "extractor": self.extractor,
+            "config": to_dict(self.config),
+        }
+        if self.backbone is not None:
+            described["backbone"] = self.backbone.config.name
+        write_json(folder / CONFIG, described)
+
+    @classmethod
+    def _from_pretrained(cls: type[M], *, model_id: str, **options: Any) -> M:
+        folder = Path(model_id)
+        if not folder.is_dir():
+            keys = ("revision", "cache_dir", "force_download", "token", "local_files_only")
+            folder = Path(snapshot_download(model_id, **{k: options[k] for k in keys if k in options}))
+        return load_model(folder, cls)
+
+    def _card(self) -> str:
+        paper = entry(self.name)
+        settings = "\n".join(f"| {key} | {value} |" for key, value in to_dict(self.config).items())
+        return (
+            f"---\nlibrary_name: saccade\ntags: [vision-language, {self.task}]\n---\n\n# {self.name}\n\n"
+            f"{paper.title} ({paper.venue}), as implemented in Saccade {__version__}. "
+            f"{self.parameter_count():,} parameters, {len(self.vocabulary):,} words"
+            f"{f', regions seen by the extractor “{self.extractor}”' if self.extractor else ''}.\n\n"
+            f'```python\nimport saccade\n\nmodel = saccade.load("this folder")\n```\n\n'
+            f"| setting | value |\n|---|---|\n{settings}\n"
+        )
+
+
+def shipped_models() -> list[str]:
+    """Names of the trained models that come with the package."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
+
+
+def find_model(folder: Path | str, expected: type[M] = Model) -> tuple[Path, type[M]]:  # type: ignore[assignment]
+    """Where a model lies and of which class it is, its weights unread; a sentence if it is no `expected`.
+
+    A run folder means its best model, and a name without a folder one of those that come with the package.
+    """
+    folder = Path(folder)
+    if not folder.exists() and folder.name == str(folder) and (SHIPPED / folder).is_dir():
+        folder = SHIPPED / folder
+    if not (folder / CONFIG).exists() and (folder / "best" / CONFIG).exists():
+        folder = folder / "best"
+    if not (folder / CONFIG).exists():
+        known = f" (with the package come: {', '.join(shipped_models())})" if not folder.exists() else ""
+        raise SaccadeError(f"{folder} is no model folder: it has no {CONFIG}{known}")
+    model_class = entry(_described(folder)["model"]).model
+    if not issubclass(model_class, expected):
+        wanted = getattr(expected, "name", expected.__name__.lower())
+        raise SaccadeError(f"{folder} holds a model of {model_class.name}, a {wanted} was asked for")
+    return folder, model_class
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    described = read_json(folder / CONFIG)
+    if not isinstance(described, dict) or not isinstance(described.get("model"), str):
+        raise SaccadeError(f'{folder / CONFIG} names no model: expected a "model" field')
+    return described
+
+
+def _check_widths(config: Any) -> None:
+    """Vectors have at least one number; a model of none would train to the end and say nothing."""
+    for name, value in vars(config).items() if config is not None else ():
+        if (name == "dim" or name.endswith("_dim")) and value is not None and value < 1:
+            raise SaccadeError(f"model.{name} must be at least 1, not {value}")
+
+
+def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ignore[assignment]
+    """The model of a model folder, the best of a run folder, or one of the package by name, if it is an `expected`."""
+    folder, model_class = find_model(folder, expected)
+    described = _described(folder)
+    settings: type[Any] = model_class.Config
+    config = from_dict(settings, described.get("config") or {}, f"{folder / CONFIG}: config")
+    model = model_class(config, Vocabulary.load(folder / VOCABULARY), described.get("extractor"))
+    if described.get("backbone") is not None:
+        model.backbone = tunable_grid(str(described["backbone"]), pretrained=False)
+    _load_weights(model, folder / WEIGHTS)
+    model.eval()
+    return model
+
+
+def _load_weights(model: Model, path: Path) -> None:
+    state = read_weights(path)
+    wanted = {key: tuple(value.shape) for key, value in model.state_dict().items()}
+    found = {key: tuple(value.shape) for key, value in state.items()}
+    if wanted != found:
+        key = sorted(k for k in wanted.keys() | found.keys() if wanted.get(k) != found.get(k))[0]
+        raise SaccadeError(
+            f"{path} is not for this {model.name} configuration: {key} is {found.get(key, 'missing')} in the file, "
+            f"{wanted.get(key, 'absent')} in the model"
+        )
+    model.load_state_dict(state)

@@ -1,0 +1,1 @@
+"""Networks from pictures to feature maps at several strides."""

@@ -1,0 +1,1 @@
+"""Detectors: networks that find regions and name them."""

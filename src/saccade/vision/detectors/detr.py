@@ -1,0 +1,342 @@
+"""The DETR family (Carion, Massa, Synnaeve, Usunier, Kirillov, Zagoruyko; ECCV 2020): regions that queries ask for.
+
+Any object detector of transformers of that family (DETR, Conditional and Deformable DETR, RT-DETR, YOLOS …), from the
+hub or a folder: `detr:PekingU/rtdetr_r18vd`, `detr:FOLDER`. `@36` at the end asks for that many regions, `@20-50` for
+20 to 50; without it there are 10 to 100, those that score above 0.2. The picture itself is one more region, the last.
+
+A found region's vector is its query's, as the decoder leaves it. These detectors have no RoI pooling: a box that is
+given is read from the encoder's map instead, and so is the whole picture. A map's vectors live in another space than
+the queries', so a feature store should hold one kind or the other.
+
+Detectors of transformers from the hub or a folder: safetensors only, all weights there, or a sentence.
+
+How a detector of transformers wants its pictures, read from the `preprocessor_config.json` beside its weights.
+
+The library's own image processors need torchvision in their quick form and change from release to release; what they do
+to a picture is a resize, a scale and a shift, and Pillow and PyTorch do these here with the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, UInt8
+from PIL import Image
+from torch import Tensor
+
+from saccade.batch import RegionBatch
+from saccade.core.errors import SaccadeError
+from saccade.core.files import read_json
+from saccade.vision.backbones.hf import (
+    PROCESSORS,
+    first_line,
+    import_transformers,
+    load_whole,
+    processor_file,
+    quietly,
+)
+from saccade.vision.boxes import WHOLE, clip, valid
+from saccade.vision.detectors.sampling import pick
+from saccade.vision.extractors import RegionDescription, RegionExtractor, network_digest, split_count
+from saccade.vision.pictures import Picture, as_array, ids_of
+from saccade.vision.roi import roi_bilinear
+
+
+def load_detector(source: str) -> tuple[Any, PictureForm]:
+    """The network, and the form in which it wants its pictures."""
+    source = str(Path(source).expanduser()) if source.startswith("~") else source
+    if Path(source).is_dir() and not (Path(source) / "config.json").is_file():
+        raise SaccadeError(f"{source} holds no config.json: a folder that `save_pretrained` wrote was expected")
+    network, form = _load(source), processor_file(source)
+    if form is None:
+        missing = Path(source) / PROCESSORS[0] if Path(source).is_dir() else f'the {PROCESSORS[0]} of "{source}"'
+        raise SaccadeError(f"{missing} is missing: it says how the detector wants its pictures (size, mean, std)")
+    return network, read_form(form)
+
+
+def _load(source: str) -> Any:
+    transformers = import_transformers(f'the detector "{source}"')
+    try:
+        with quietly(transformers):
+            return load_whole(transformers.AutoModelForObjectDetection.from_pretrained, source)
+    except SaccadeError:
+        raise
+    except ImportError as error:
+        raise SaccadeError(f'the detector "{source}" needs a package that is missing: {first_line(error)}') from error
+    except OSError as error:
+        if Path(source).is_dir():
+            raise SaccadeError(f"{source} is not a folder that holds a detector: {first_line(error)}") from error
+        raise SaccadeError(
+            f'the detector "{source}" is not a folder here, and the model hub has none of that name with safetensors '
+            "weights, or cannot be reached"
+        ) from error
+    except Exception as error:  # a network of another kind, damaged weights, a config that does not fit them
+        raise SaccadeError(f'"{source}" cannot be loaded as an object detector: {first_line(error)}') from error
+
+
+SMALLEST = 16  # pixels: a sliver of a picture is widened to this, so that no network runs out of cells
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+
+@dataclass(frozen=True)
+class PictureForm:
+    """Size, scale and shift of the pictures a network was trained on."""
+
+    fixed: tuple[int, int] | None = None  # height, width: pictures are stretched to it
+    shortest: int | None = None  # the shorter side, unless that makes the longer one longer than …
+    longest: int | None = None
+    within: tuple[int, int] | None = None  # the largest size inside this height and width
+    resample: int = Image.Resampling.BILINEAR.value
+    scale: float = 1 / 255
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+
+    def size(self, height: int, width: int) -> tuple[int, int]:
+        """What a picture of this height and width is resized to."""
+        wanted = height, width = max(height, SMALLEST), max(width, SMALLEST)
+        short, long = float(min(wanted)), float(max(wanted))
+        if self.fixed is not None:
+            wanted = self.fixed
+        elif self.within is not None:
+            factor = min(self.within[0] / height, self.within[1] / width)
+            wanted = int(height * factor), int(width * factor)
+        elif self.shortest is not None:
+            side = float(self.shortest)
+            if self.longest is not None and long / short * side > self.longest:
+                side = self.longest * short / long
+            if round(side) != min(height, width):
+                other = int(side * long / short)
+                wanted = (round(side), other) if height <= width else (other, round(side))
+        if self.fixed is None and abs(wanted[0] - height) <= 1 and abs(wanted[1] - width) <= 1:
+            wanted = height, width  # a picture that has been through here stays as it is
+        return max(wanted[0], SMALLEST), max(wanted[1], SMALLEST)
+
+    def resize(self, picture: UInt8[np.ndarray, "row column 3"]) -> UInt8[np.ndarray, "row column 3"]:
+        height, width = self.size(*picture.shape[:2])
+        if (height, width) == picture.shape[:2]:
+            return picture
+        return np.array(Image.fromarray(picture).resize((width, height), Image.Resampling(self.resample)))
+
+    def normalise(self, pixels: UInt8[Tensor, "image height width 3"]) -> Float[Tensor, "image 3 height width"]:
+        mean, std = (pixels.new_tensor(v, dtype=torch.float32) for v in (self.mean, self.std))
+        return ((pixels.float() * self.scale - mean) / std).permute(0, 3, 1, 2).contiguous()
+
+
+def read_form(path: Path) -> PictureForm:
+    """The form in a `preprocessor_config.json`; a field that is not what it should be gets a sentence."""
+    values = read_json(path)
+    if isinstance(values, dict) and isinstance(values.get("image_processor"), dict):
+        values = values["image_processor"]  # as newer releases write it
+    if not isinstance(values, dict):
+        raise SaccadeError(f"{path} must hold an object with size, image_mean and image_std")
+    sides: dict[str, Any] = {}
+    if values.get("do_resize", True):
+        sides = _sides(values.get("size"), values.get("max_size"), path)
+    resample = values.get("resample", Image.Resampling.BILINEAR.value)
+    if resample not in [r.value for r in Image.Resampling]:
+        raise SaccadeError(f"{path}: resample is {resample!r}, a number from 0 to 5 was expected")
+    scale = values.get("rescale_factor", 1 / 255) if values.get("do_rescale", True) else 1.0
+    if not isinstance(scale, int | float) or not 0 < scale < 100:
+        raise SaccadeError(f"{path}: rescale_factor is {scale!r}, a number such as 0.00392 was expected")
+    mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+    if values.get("do_normalize", True):
+        mean = _three(values.get("image_mean", IMAGENET[0]), "image_mean", path)
+        std = _three(values.get("image_std", IMAGENET[1]), "image_std", path)
+        if min(std) <= 0:
+            raise SaccadeError(f"{path}: image_std is {list(std)}, numbers above zero were expected")
+    return PictureForm(**sides, resample=int(resample), scale=float(scale), mean=mean, std=std)
+
+
+def _sides(size: Any, longest: Any, path: Path) -> dict[str, Any]:
+    """The fields of a PictureForm that say how large; older files have a number and `max_size`."""
+    if isinstance(size, int) and not isinstance(size, bool):
+        size = {"shortest_edge": size, "longest_edge": longest or 1333}
+    given = size if isinstance(size, dict) else {}
+    numbers = {k: v for k, v in given.items() if isinstance(v, int) and not isinstance(v, bool) and 0 < v <= 10_000}
+    if {"height", "width"} <= numbers.keys():
+        return {"fixed": (numbers["height"], numbers["width"])}
+    if {"max_height", "max_width"} <= numbers.keys():
+        return {"within": (numbers["max_height"], numbers["max_width"])}
+    if "shortest_edge" in numbers:
+        return {"shortest": numbers["shortest_edge"], "longest": numbers.get("longest_edge")}
+    raise SaccadeError(
+        f"{path}: size is {size!r}, whole numbers for height and width, for shortest_edge and longest_edge, or for "
+        "max_height and max_width were expected"
+    )
+
+
+def _three(value: Any, name: str, path: Path) -> tuple[float, float, float]:
+    if not isinstance(value, list | tuple) or len(value) != 3 or not all(isinstance(v, int | float) for v in value):
+        raise SaccadeError(f"{path}: {name} is {value!r}, three numbers were expected")
+    return float(value[0]), float(value[1]), float(value[2])
+
+
+CONFIDENCE = 0.2  # a query that is less sure stays out, unless there are too few
+LEAST, MOST = 10, 100
+PIXELS = 8_000_000  # of pictures that go through the network together
+ROI_POINTS = 7  # a given box is read at so many points a side
+STRIDES = (32, 16)  # of an encoder's map: of DETR, and of its dilated variants
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One picture after the network, in memory: its regions, best first, then all of it, unless boxes were given."""
+
+    vectors: Float[Tensor, "region dim"]
+    boxes: Float[Tensor, "region 4"]
+    scores: Float[Tensor, " region"]
+    classes: Int[Tensor, " region"]  # -1: no name
+
+
+class DetrExtractor(RegionExtractor):
+    """A detector of transformers, made ready to look."""
+
+    def __init__(self, network: Any, form: PictureForm, name: str, least: int = LEAST, most: int = MOST) -> None:
+        self.network: Any = network.eval().requires_grad_(False)
+        self.form = form
+        self.name = name
+        self.least, self.most = least, most
+        self.labels: dict[int, str] = {int(k): str(v) for k, v in network.config.id2label.items()}
+        self.dim = int(getattr(network.config, "d_model", None) or network.config.hidden_size)
+        self.digest = network_digest(network, f"{type(network).__name__} {(form, least, most, CONFIDENCE)!r}")
+
+    def prepare(self, picture: Picture, where: str = "the picture") -> UInt8[np.ndarray, "row column 3"]:
+        return self.form.resize(as_array(picture, where))
+
+    def extract(
+        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
+    ) -> RegionBatch:
+        """Without `boxes`: the queries' boxes, best first, and the whole picture. With them: the encoder's map."""
+        seen = list(self._look(images, boxes, batch_size))
+        return RegionBatch.of(
+            [s.vectors for s in seen], [s.boxes for s in seen], ids_of(images), [s.scores for s in seen]
+        )
+
+    def describe(
+        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
+    ) -> list[list[RegionDescription]]:
+        """The detector's name for each region it finds; the whole picture has none, and neither has a given box."""
+        if boxes is not None:
+            raise SaccadeError(f'the extractor "{self.name}" names the regions it finds, not boxes that are given')
+        found = []
+        for seen in self._look(images, None, batch_size):
+            rows = zip(seen.boxes.tolist(), seen.scores.tolist(), seen.classes.tolist(), strict=True)
+            found.append(
+                [
+                    RegionDescription(
+                        (box[0], box[1], box[2], box[3]),
+                        score,
+                        {"kind": self.labels.get(kind, f"class {kind}")} if kind >= 0 else {},
+                        {"kind": score} if kind >= 0 else {},
+                    )
+                    for box, score, kind in rows
+                ]
+            )
+        return found
+
+    @torch.inference_mode()
+    def _look(self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None, batch_size: int) -> Iterator[_Seen]:
+        """Pictures of one size go through the network together: none is padded, so none depends on its neighbours."""
+        for arrays, given in self.batches(images, boxes, batch_size):
+            seen: dict[int, _Seen] = {}
+            for shape in sorted({a.shape for a in arrays}):
+                alike = [i for i, array in enumerate(arrays) if array.shape == shape]
+                step = max(1, PIXELS // (shape[0] * shape[1]))
+                for at in range(0, len(alike), step):
+                    group = alike[at : at + step]
+                    pixels = torch.from_numpy(np.stack([arrays[i] for i in group])).to(self.device)
+                    output = self._run(pixels)
+                    if given is None:
+                        seen.update(zip(group, self._found(output), strict=True))
+                    else:
+                        seen.update(zip(group, self._inside(output, pixels, [given[i] for i in group]), strict=True))
+            yield from (seen[i] for i in range(len(arrays)))
+
+    def _run(self, pixels: Tensor) -> Any:
+        output = self.network(pixel_values=self.form.normalise(pixels))
+        if not hasattr(output, "pred_boxes") or not hasattr(output, "last_hidden_state"):
+            kind = type(self.network).__name__
+            raise SaccadeError(f'the extractor "{self.name}" is a {kind}, which has no queries with boxes')
+        return output
+
+    def _found(self, output: Any) -> Iterator[_Seen]:
+        logits = output.logits.float()
+        queries = logits.shape[1]
+        vectors = output.last_hidden_state[:, -queries:].float()  # of YOLOS, the tokens after the patches
+        has_nothing = logits.shape[2] == len(self.labels) + 1  # a last class for it; without, each class for itself
+        best = (logits.softmax(dim=-1)[..., :-1] if has_nothing else logits.sigmoid()).max(dim=-1)
+        centre, sides = output.pred_boxes.float().split(2, dim=-1)
+        boxes = clip(torch.cat([centre - sides / 2, centre + sides / 2], dim=-1))
+        memory = self._memory(output)
+        whole = (vectors if memory is None else memory).mean(dim=1)
+        scores = torch.where(valid(boxes), best.values, -1.0)
+        sure, there = (scores > CONFIDENCE).sum(dim=1), (scores >= 0).sum(dim=1)
+        counts = torch.minimum(sure.clamp(self.least, self.most), there).tolist()  # the one question to a GPU
+        order = scores.argsort(dim=1, descending=True, stable=True)[:, : max(counts, default=0)]
+        vectors, boxes, scores, classes = (pick(part, order).cpu() for part in (vectors, boxes, scores, best.indices))
+        whole = whole.cpu()
+        for i, count in enumerate(counts):
+            yield _Seen(
+                torch.cat([vectors[i, :count], whole[i, None]]),
+                torch.cat([boxes[i, :count], boxes.new_tensor([WHOLE])]),
+                torch.cat([scores[i, :count], scores.new_ones(1)]),
+                torch.cat([classes[i, :count], classes.new_full((1,), -1)]),
+            )
+
+    def _inside(self, output: Any, pixels: Tensor, given: Sequence[Tensor]) -> Iterator[_Seen]:
+        maps = self._map(output, pixels.shape[1], pixels.shape[2])
+        if maps is None:
+            raise SaccadeError(
+                f'the extractor "{self.name}" finds its own regions: its encoder has no single map from which given boxes '
+                "could be read (grid and bottomup take boxes)"
+            )
+        counts = torch.tensor([len(g) for g in given])
+        index = torch.arange(len(given)).repeat_interleave(counts).to(maps.device)
+        boxes = torch.cat(list(given)).to(maps.device)
+        read = roi_bilinear(maps, boxes, index, ROI_POINTS).mean(dim=(2, 3)).cpu()
+        vectors = torch.split(read, counts.tolist())
+        for vector, place in zip(vectors, given, strict=True):
+            ones = torch.ones(len(place))
+            yield _Seen(vector, place, ones, torch.full((len(place),), -1))
+
+    def _memory(self, output: Any) -> Float[Tensor, "image cell dim"] | None:
+        """What the encoder leaves, cell by cell, where it has the queries' dimension."""
+        left = getattr(output, "encoder_last_hidden_state", None)
+        if isinstance(left, list | tuple):  # RT-DETR: maps, fine to coarse
+            left = left[0].flatten(2).transpose(1, 2)
+        queries = output.logits.shape[1]
+        if left is None and output.last_hidden_state.shape[1] > queries + 1:  # YOLOS: one sequence for all
+            left = output.last_hidden_state[:, 1:-queries]
+        return left.float() if isinstance(left, Tensor) and left.ndim == 3 and left.shape[2] == self.dim else None
+
+    def _map(self, output: Any, height: int, width: int) -> Float[Tensor, "image dim row column"] | None:
+        """The encoder's cells as a map, where they are one."""
+        memory = self._memory(output)
+        if memory is None:
+            return None
+        left = getattr(output, "encoder_last_hidden_state", None)
+        if isinstance(left, list | tuple):
+            shapes = [(left[0].shape[2], left[0].shape[3])]
+        elif left is None:
+            patch = self.network.config.patch_size
+            down, across = (patch, patch) if isinstance(patch, int) else patch
+            shapes = [(height // down, width // across)]
+        else:
+            shapes = [(-(-height // stride), -(-width // stride)) for stride in STRIDES]
+        for rows, columns in shapes:
+            if rows * columns == memory.shape[1]:
+                return memory.transpose(1, 2).reshape(len(memory), -1, rows, columns)
+        return None
+
+
+def open_extractor(argument: str = "") -> DetrExtractor:
+    """`HUB/NAME` or a folder, and how many regions: `facebook/detr-resnet-50@36`."""
+    source, limits = split_count(argument)
+    if not source:
+        raise SaccadeError('the extractor "detr" needs a detector: detr:HUB/NAME or detr:FOLDER')
+    return DetrExtractor(*load_detector(source), f"detr:{argument}", *(limits or (LEAST, MOST)))
