@@ -142,7 +142,8 @@ def detector(bench: Bench, images: int) -> Row:
         off = torch.maximum(off, (found.features[found.mask] - vectors.cpu()).abs().max()) if same else off
     return Row(
         name="",
-        shape=f"{images:,} pictures of {extractor.config.size} × {extractor.config.size}, {len(extractor.config.classes)} classes",
+        shape=f"{images:,} pictures of {extractor.config.size} × {extractor.config.size}, "
+        f"{len(extractor.config.classes)} classes",
         seconds=spent["ours"],
         official_seconds=spent["loop"] * images / some,
         figures={

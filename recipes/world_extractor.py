@@ -1,10 +1,10 @@
 """Train the extractor of the world: the region network whose weights come with the package.
 
-    python recipes/world_extractor.py --device cuda                                  # the shipped weights, minutes on one GPU
+    python recipes/world_extractor.py --device cuda   # the shipped weights, minutes on a GPU
     python recipes/world_extractor.py --pictures 400 --epochs 8 --out /tmp/extractor       # a try on a CPU
 
-The extractor is taught on a world of its own seed, never on the pictures of the demo, and tested on held-out pictures and on
-held-out compositions. It writes world.safetensors and world.json: config, figures, and the command used.
+The extractor is taught on a world of its own seed, never on the pictures of the demo, and tested on held-out pictures
+and on held-out compositions. It writes world.safetensors and world.json: config, figures, and the command used.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def main(
         "loss": [round(loss, 4) for loss in losses],
         "seconds": {"world": round(made - started, 1), "training": round(taught - made, 1)},
         "machine": torch.cuda.get_device_name() if device.startswith("cuda") else f"CPU, {platform.machine()}",
-        "command": f"python recipes/world_extractor.py --pictures {pictures} --epochs {epochs} --batch-size {batch_size} "
-        f"--rate {rate} --seed {seed} --device {device}",
+        "command": f"python recipes/world_extractor.py --pictures {pictures} --epochs {epochs} "
+        f"--batch-size {batch_size} --rate {rate} --seed {seed} --device {device}",
     }
     WorldExtractor(network.to("cpu")).save(out, facts)
     console.print(_table(figures))

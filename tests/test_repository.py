@@ -25,17 +25,23 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 HEIGHTS = [  # a room may import its own height and what is lower: see docs/design.md
-    {"errors", "version", "progress", "ahead"},
-    {"files"},
-    {"config", "weights_file", "package_files", "plain_pickle"},
+    {"version"},
+    {"core"},
     {"batch"},
-    {"language", "data", "vision", "world", "metrics", "ops"},
-    {"nn", "explain"},
+    {"ops"},
+    {"metrics", "language", "world", "vision"},
+    {"data"},
+    {"features"},
+    {"nn"},
     {"models"},
+    {"explain"},
     {"decoding"},
     {"tasks"},
-    {"training", "interop", "search"},
-    {"api", "claims", "leaderboard", "serve", "demo"},
+    {"training"},
+    {"interop"},
+    {"search"},
+    {"serve"},
+    {"lab"},
     {"cli", "__main__"},
 ]
 HEIGHT = {room: height for height, rooms in enumerate(HEIGHTS) for room in rooms}

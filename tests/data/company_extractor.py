@@ -1,4 +1,4 @@
-"""An extractor for tests: quick, and its features depend on the company a picture is seen in, as a real network's may."""
+"""An extractor for tests: quick, and its features depend on the company a picture is seen in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Photos with captions as an extractor sees them, or as pixels: order, repairs, limits, and what is handed to a reader."""
+"""Photos with captions as an extractor sees them, or as pixels: order, repairs, limits, and what is handed to a
+reader.
+"""
 
 from __future__ import annotations
 

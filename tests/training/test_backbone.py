@@ -1,4 +1,6 @@
-"""Matchers that learn to see: the extractor trained with the rest, from photo files to `saccade eval` and `saccade.load`."""
+"""Matchers that learn to see: the extractor trained with the rest, from photo files to `saccade eval` and
+`saccade.load`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The detector's recipe on annotations in the styles of COCO and Visual Genome: from a folder to an extractor that works."""
+"""The detector's recipe on annotations in the styles of COCO and Visual Genome: from a folder to an extractor that
+works.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The grid extractor: cells and their boxes, names that build it again, given boxes, gradients, and what its digest tells."""
+"""The grid extractor: cells and their boxes, names that build it again, given boxes, gradients, and what its digest
+tells.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The extractor: what `see` and `describe` promise, saving and loading, the shipped weights, and faults in sentences."""
+"""The extractor: what `see` and `describe` promise, saving and loading, the shipped weights, faults."""
 
 from __future__ import annotations
 

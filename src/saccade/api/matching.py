@@ -16,7 +16,7 @@ from saccade.vision.pictures import Picture, as_array
 
 
 class PictureMatcher(PictureModel[Matcher]):
-    """A trained matcher with the extractor it was trained with: pictures and sentences in, scores and explanations out."""
+    """A trained matcher and the extractor it was trained on: pictures and sentences in, scores and explanations out."""
 
     def read(self, texts: str | Sequence[str]) -> TextBatch:
         """Sentences as word ids; a sentence without a single known word is refused."""

@@ -71,9 +71,9 @@ def write_report(
     report = Report(
         title="Found by a sentence, and why",
         lead=f"Saccade made a world of {sum(world.config.counts().values()):,} small pictures, looked at each as a "
-        "handful of regions (with an extractor that was taught beforehand to find and describe things), and learnt from "
-        "captions which word goes with which region. No word was ever told where to look: the maps below are what the "
-        "model found by itself.",
+        "handful of regions (with an extractor that was taught beforehand to find and describe things), and learnt "
+        "from captions which word goes with which region. No word was ever told where to look: the maps below are what "
+        "the model found by itself.",
         highlights=(
             (f"{figures[first]:.0f} %", f"of hard sentences find their picture first, before its twin, with {first}"),
             (f"{figures[second]:.0f} %", f"with one vector per picture: {second}"),

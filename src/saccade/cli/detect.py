@@ -58,7 +58,7 @@ def detect(
     ] = False,
     device: Device = "cpu",
 ) -> None:
-    """Draw and list the regions an extractor finds in your photos: what it is, how sure the extractor is, where in pixels.
+    """Draw and list the regions an extractor finds in your photos: names, confidence, and place in pixels.
 
     Example: saccade detect holiday.jpg --extractor bottomup -o regions.png
     """

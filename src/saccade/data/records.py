@@ -91,7 +91,8 @@ class CaptionedImages:
 class CaptionedPhotos:
     """One split that nothing has looked at yet: picture files, sentences, and which picture each describes.
 
-    `open_split` lets the extractor `data.extractor` see them, once, into the cache; or gives pixels when the extractor itself is trained.
+    `open_split` lets the extractor `data.extractor` see them, once, into the cache; or gives pixels when the extractor
+    itself is trained.
     """
 
     name: str

@@ -66,7 +66,8 @@ def source_names() -> tuple[str, ...]:
 def open_split(config: DataConfig, split: str, pixels: int | None = None) -> CaptionedImages:
     """One split of a data set, e.g. `open_split(DataConfig("precomp", Path("data/f30k_precomp")), "test")`.
 
-    Photos are seen by `config.extractor`; with `pixels`, they come as squares of that size for a model that sees for itself.
+    Photos are seen by `config.extractor`; with `pixels`, they come as squares of that size for a model that sees for
+    itself.
     """
     data = _read_split(config, split)
     if isinstance(data, CaptionedImages):

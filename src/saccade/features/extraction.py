@@ -63,7 +63,8 @@ def extract(
 ) -> Extraction:
     """See `pictures` (id, file) into the store `folder`, or go on with it.
 
-    `boxes`: regions to look at, by id, x1 y1 x2 y2; without them the extractor finds its own. `sizes`: (width, height) of the
+    `boxes`: regions to look at, by id, x1 y1 x2 y2; without them the extractor finds its own. `sizes`: (width, height)
+    of the
     originals where the files were made smaller. `workers`: threads that open pictures (None: by the number of cores).
     `retry`: try again what was broken before. `progress` is told (pictures settled, pictures in all), `waiting` that
     another process is at work on the folder.
@@ -145,7 +146,7 @@ def _regions(good: Sequence[Opened], extractor: RegionExtractor, batch_size: int
         seen = extractor.extract([one.pixels for one in good], boxes=given or None, batch_size=batch_size)
     except torch.OutOfMemoryError as error:
         raise SaccadeError(
-            f"{extractor.device} has too little memory for {len(good)} pictures at once: go on with a smaller batch size"
+            f"{extractor.device} has too little memory for {len(good)} pictures at once: take a smaller batch size"
         ) from error
     return seen.to("cpu", torch.float32)
 
@@ -173,7 +174,7 @@ def _check_ids(pictures: Sequence[tuple[str, Source]]) -> KeysView[str]:
 
 
 def _refuse_other_settings(folder: Path, extractor: RegionExtractor, dtype: str, facts: Mapping[str, str]) -> None:
-    """A folder is new, or was begun with the same extractor, number type and boxes; or a sentence, and nothing is changed."""
+    """Raises: SaccadeError if a folder was begun with another extractor, number type or boxes; nothing is changed."""
     if folder.exists() and not folder.is_dir():
         raise SaccadeError(f"{folder} is a file, a folder was expected")
     if not (folder / "manifest.json").exists():

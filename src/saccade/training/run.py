@@ -46,7 +46,8 @@ class BackboneConfig:
             )
         if not self.lr_scale > 0:
             raise SaccadeError(
-                f"backbone.lr_scale must be more than zero, not {self.lr_scale}: train=false leaves the extractor as it is"
+                f"backbone.lr_scale must be more than zero, not {self.lr_scale}: "
+                "backbone.train=false leaves the extractor as it is"
             )
 
 
@@ -153,8 +154,8 @@ def freeze(backbone: GridNetwork, count: int) -> None:
     parts = backbone.backbone.parts
     if count >= len(parts):
         raise SaccadeError(
-            f"backbone.freeze={count} leaves nothing of the extractor {backbone.config.name} to train: it has {len(parts)} "
-            f"part{'s' if len(parts) > 1 else ''}"
+            f"backbone.freeze={count} leaves nothing of the extractor {backbone.config.name} to train: it has "
+            f"{len(parts)} part{'s' if len(parts) > 1 else ''}"
         )
     for part in parts[:count]:
         part.requires_grad_(False)

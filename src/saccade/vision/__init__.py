@@ -1,4 +1,6 @@
-"""Pictures to regions: picture files, box arithmetic, bilinear RoI sampling, backbones, and the extractors built of them."""
+"""Pictures to regions: picture files, box arithmetic, bilinear RoI sampling, backbones, and the extractors built of
+them.
+"""
 
 from __future__ import annotations
 

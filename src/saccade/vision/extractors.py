@@ -1,8 +1,10 @@
-"""What an extractor is: pictures in, regions out. `load_extractor("grid").extract(pictures)` is all that a model's user needs.
+"""What an extractor is: pictures in, regions out. `load_extractor("grid").extract(pictures)` is all that a model's
+user needs.
 
-An extractor has a name that builds it again, `KIND`, `KIND:ARGUMENT` or `KIND@NUMBER`: the name is what a feature store and
-a trained model keep, so that new pictures are seen the same way. A kind is one module with `open_extractor(argument)` and a
-row in `KINDS`.
+An extractor has a name that builds it again, `KIND`, `KIND:ARGUMENT` or `KIND@NUMBER`: the name is what a feature store
+and
+a trained model keep, so that new pictures are seen the same way. A kind is one module with `open_extractor(argument)`
+and a row in `KINDS`.
 
 An extractor on disk: `STEM.safetensors` with its weights, `STEM.json` with its config and facts about its training.
 """
@@ -113,7 +115,8 @@ class RegionExtractor(ABC):
     ) -> RegionBatch:
         """Region vectors of pictures: paths, Pillow images or arrays, of any size and mode.
 
-        Without `boxes`: the regions the extractor finds. With `boxes` (one array [region, 4] in 0..1 a picture): exactly
+        Without `boxes`: the regions the extractor finds. With `boxes` (one array [region, 4] in 0..1 a picture):
+        exactly
         those. Paths become the batch's ids; `scores` are how sure the extractor is of each region, where it can tell.
         """
 

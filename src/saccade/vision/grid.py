@@ -1,4 +1,5 @@
-"""The grid extractor: the regions of a picture are the cells of a backbone's map, or of that map averaged to coarser grids.
+"""The grid extractor: the regions of a picture are the cells of a backbone's map, or of that map averaged to coarser
+grids.
 
 Nothing is proposed and nothing can be missed; a thing may lie across cells, and how many there are does not depend on
 the picture. Several grids in one set (`/7+3+1`) give things of several sizes one region that holds them.
@@ -162,7 +163,7 @@ class GridExtractor(RegionExtractor):
 
 
 def tunable_grid(name: str, pretrained: bool = True) -> GridNetwork:
-    """The network of the grid extractor `name`, ready to be trained on: its normalisations folded, so their figures stay."""
+    """The network of the grid extractor `name`, ready to be trained further, its normalisations folded."""
     kind, _, argument = name.partition(":")
     if kind != "grid":
         raise SaccadeError(

@@ -32,8 +32,8 @@ def open_world(
 ) -> CaptionedImages:
     """One split of the world of `pictures` pictures and this seed. `root`, if given, is where the world is kept.
 
-    The world is seen by its own extractor, or as cells of that extractor's map with `grid:world/7` and the like; an extractor for photos,
-    which the settings name for data sets of photos, does not look at it.
+    The world is seen by its own extractor, or as cells of that extractor's map with `grid:world/7` and the like; an
+    extractor for photos, which the settings name for data sets of photos, does not look at it.
     """
     check_world(split, pictures)
     config = WorldConfig(pictures=pictures, seed=seed)
@@ -66,7 +66,7 @@ def check_world(split: str, pictures: int) -> None:
 
 
 def features_folder(config: WorldConfig, extractor: RegionExtractor) -> Path:
-    """Where the features of a world are kept: named for all that they depend on, the world and the extractor's weights."""
+    """Where the features of a world are kept: named for the world and the extractor's weights."""
     facts = f"{config.digest()} {extractor.digest}"
     return cache_folder() / "features" / hashlib.sha256(facts.encode()).hexdigest()[:16]
 

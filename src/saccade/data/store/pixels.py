@@ -1,4 +1,6 @@
-"""Photos as pixels, for models that train their own extractor: decoded once, stretched, kept in one file that is mapped."""
+"""Photos as pixels, for models that train their own extractor: decoded once, stretched, kept in one file that is
+mapped.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is in a picture, as words with scores: named by the extractor that saw it, or read from a file of another detector's.
+"""What is in a picture, as words with scores: named by the extractor that saw it, or read from a file of another
+detector's.
 
 Stores keep an extractor's region vectors, and an extractor names things from them: pictures are not looked at again.
 """

@@ -1,4 +1,5 @@
-"""What an extractor found, drawn on the photo: boxes in colours that can be told apart, each with a label that can be read.
+"""What an extractor found, drawn on the photo: boxes in colours that can be told apart, each with a label that can be
+read.
 
 No label hides another or leaves the picture. The best regions are named, the rest stay thin lines, and regions without
 names (the cells of a grid) get numbers. As in the strip, all is drawn at twice the size it is meant to be seen at.

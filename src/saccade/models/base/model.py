@@ -20,7 +20,7 @@ from saccade.version import __version__
 from saccade.vision.grid import GridNetwork, tunable_grid
 
 CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocabulary.json"
-SHIPPED = Path(__file__).parent / "weights"  # one folder for each trained model that comes with the package
+SHIPPED = Path(__file__).parents[1] / "weights"  # one folder for each trained model that comes with the package
 M = TypeVar("M", bound="Model")
 
 

@@ -1,4 +1,5 @@
-"""The extractor's convolutions: a small residual network whose levels are joined, coarse to fine, in one map of stride 4.
+"""The extractor's convolutions: a small residual network whose levels are joined, coarse to fine, in one map of stride
+4.
 
 What an extractor is made of and what it can name.
 """
@@ -14,7 +15,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saccade.vision import backbones
+from saccade.vision.backbones import base
 from saccade.vision.backbones.base import NormedConvolution, fold
 from saccade.vision.boxes import GEOMETRY_DIM
 
@@ -131,7 +132,7 @@ def normalise(pictures: UInt8[Tensor, "image height width 3"]) -> Float[Tensor, 
     return (floats - 127.5) * (1 / 64)
 
 
-class WorldBackbone(backbones.Backbone):
+class WorldBackbone(base.Backbone):
     """The extractor's convolutions without its heads: the detail of stride 2 and the joined map of stride 4."""
 
     def __init__(

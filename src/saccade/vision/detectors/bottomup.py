@@ -263,7 +263,7 @@ def _groups(channels: int) -> int:
 
 
 RECIPE = "recipes/bottomup.py"
-SHIPPED = Path(__file__).parent / "weights" / "bottomup_flickr8k.json"
+SHIPPED = Path(__file__).parents[1] / "weights" / "bottomup_flickr8k.json"
 CPU_BATCH = 8  # more at once is slower there, as for the grid extractor
 FLOOR = 0.01  # class scores below this neither suppress nor count: boxes without any higher stay as they were proposed
 
@@ -311,7 +311,7 @@ class BottomUpExtractor(RegionExtractor):
     def describe(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
     ) -> list[list[RegionDescription]]:
-        """The class (`kind`) of each region `see` returns, and its best `attribute` if the extractor is sure enough of it.
+        """The class (`kind`) of each region `extract` returns, and its best `attribute` where it is sure enough.
 
         The whole picture, where it is the last region, is no thing and has no name.
         """

@@ -292,8 +292,8 @@ class DetrExtractor(RegionExtractor):
         maps = self._map(output, pixels.shape[1], pixels.shape[2])
         if maps is None:
             raise SaccadeError(
-                f'the extractor "{self.name}" finds its own regions: its encoder has no single map from which given boxes '
-                "could be read (grid and bottomup take boxes)"
+                f'the extractor "{self.name}" finds its own regions: its encoder has no single map from which '
+                "given boxes could be read (grid and bottomup take boxes)"
             )
         counts = torch.tensor([len(g) for g in given])
         index = torch.arange(len(given)).repeat_interleave(counts).to(maps.device)

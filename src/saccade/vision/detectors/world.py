@@ -8,7 +8,8 @@ Where the things are: a heat map that peaks at the middle of each thing, and the
 Anchor-free, after CenterNet (Zhou et al. 2019) and FCOS (Tian et al. 2019): no table of anchor shapes to tune, and two
 things whose boxes overlap almost wholly (a fish inside a basket) still have two middles.
 
-The network of the extractor: pictures → map → proposals, and boxes → region vectors with everything about a thing in one.
+The network of the extractor: pictures → map → proposals, and boxes → region vectors with everything about a thing in
+one.
 
 A region's vector is its appearance (layer-normalised, so every component has unit spread) followed by eight numbers of
 geometry of like spread. The attribute classifiers are linear readers of the appearance: what they can tell, any model
@@ -204,7 +205,7 @@ class RegionHead(nn.Module):
         return functional.layer_norm(found, found.shape[-1:])
 
 
-WEIGHTS = Path(__file__).parent / "weights"
+WEIGHTS = Path(__file__).parents[1] / "weights"
 
 
 @dataclass(frozen=True)
@@ -289,10 +290,8 @@ class WorldExtractor(RegionExtractor):
         return found
 
     def save(self, folder: Path | str, facts: dict[str, object] | None = None) -> None:
-        """Write `<name>_extractor.safetensors` and `<name>_extractor.json` (config, and `facts` such as test figures)."""
-        self.digest = write_extractor(
-            Path(folder) / f"{self.name}_extractor", self.network, self.config, facts, "float16"
-        )
+        """Write `<name>.safetensors` and `<name>.json` (config, and `facts` such as test figures)."""
+        self.digest = write_extractor(Path(folder) / self.name, self.network, self.config, facts, "float16")
 
     @torch.inference_mode()
     def _look(
@@ -328,7 +327,7 @@ def open_extractor(argument: str = "") -> WorldExtractor:
 
 def load_world_extractor(folder: Path | str = WEIGHTS, name: str = "world") -> WorldExtractor:
     """The extractor that comes with the package, or the one in the folder its recipe wrote to."""
-    facts = Path(folder) / f"{name}_extractor.json"
+    facts = Path(folder) / f"{name}.json"
     network = WorldNetwork(read_extractor_config(facts, WorldExtractorConfig, f"recipes/{name}_extractor.py"))
     fold(network)
     return WorldExtractor(network, name, fill_weights(network, facts))

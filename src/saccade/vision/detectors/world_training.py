@@ -1,4 +1,5 @@
-"""Teaching an extractor: pictures with true boxes and labels as tensors, the loss of a batch, and the figures of a test.
+"""Teaching an extractor: pictures with true boxes and labels as tensors, the loss of a batch, and the figures of a
+test.
 
 Any set of pictures with boxes and labelled things will do; `recipes/world_extractor.py` brings those of the world.
 """
