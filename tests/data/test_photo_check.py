@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from saccade.cli.data import app
 from saccade.core.errors import SaccadeError
-from saccade.data import sources
+from saccade.data import registry as sources
 from saccade.data.datasets.photo_sets import DATA_SETS, recognise
 from saccade.data.records import CaptionedPhotos
 from saccade.data.registry import MODULES

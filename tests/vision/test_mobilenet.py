@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import sha256
-from saccade.vision import mobilenet
+from saccade.vision.backbones import mobilenet
 from saccade.vision.backbones.base import load_backbone
 
 

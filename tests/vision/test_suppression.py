@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from saccade.vision import suppression
+from saccade.vision import nms as suppression
 from saccade.vision.boxes import iou, nms, overlap_more, suppress
 from saccade.vision.detectors.selection import class_confidence
 from saccade.vision.nms import greedily_one_by_one, rows_at_once, settle
