@@ -23,7 +23,7 @@ from saccade.data.store.arrow import StoreWriter
 from saccade.features.extraction import extract
 from saccade.vision.boxes import clip, iou, nms, valid
 from saccade.vision.detectors.bottomup import FLOOR, BottomUpExtractor, load_bottomup, refine
-from saccade.vision.detectors.rpn import SMALLEST, decode
+from saccade.vision.detectors.rpn import MIN_PROPOSAL_SIDE, decode
 from saccade.vision.detectors.selection import class_confidence, select
 from saccade.vision.nms import greedily_one_by_one
 from saccade.vision.pictures import find_pictures, open_picture
@@ -222,7 +222,7 @@ def regions_of_one(extractor: BottomUpExtractor, pixels: Tensor) -> tuple[Tensor
     said = network.rpn(maps.joined)
     logits, place = said.logits[0].topk(min(c.candidates, said.logits.shape[1]))
     boxes = clip(decode(said.changes[0, place], said.anchors[place]))
-    boxes, score = (part[valid(boxes, SMALLEST)] for part in (boxes, logits.sigmoid()))
+    boxes, score = (part[valid(boxes, MIN_PROPOSAL_SIDE)] for part in (boxes, logits.sigmoid()))
     on_cpu = boxes.cpu()
     kept = greedily_one_by_one(iou(on_cpu, on_cpu), score.cpu(), c.proposal_overlap)
     boxes = boxes[kept.to(boxes.device)][None, : c.proposals]
