@@ -25,7 +25,8 @@ from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages, open_split
 from saccade.metrics import recall
 from saccade.models import Matcher, load_model
-from saccade.tasks import MatchingTask, ensemble_of, similarity_table
+from saccade.tasks.matching.evaluate import ensemble_of, similarity_table
+from saccade.tasks.matching.task import MatchingTask
 from saccade.training import Trainer
 from saccade.training.run import RunConfig, load_run_config, run_config, run_parts, train_run
 from saccade.vision.grid import GridNetwork, tunable_grid
@@ -89,7 +90,7 @@ def fresh(config: RunConfig) -> tuple[Matcher, MatchingTask]:
     """The model and task that `train_run` begins with."""
     backbone = tunable_grid(config.data.extractor)
     data = [open_split(config.data, split, backbone.size) for split in ("train", "dev")]
-    return run_parts(config, data[0], data[1], backbone)
+    return run_parts(config, data[0], data[1], backbone)[:2]
 
 
 def test_frozen_parts_stay_bit_by_bit_and_the_others_learn(run: Path) -> None:
@@ -204,7 +205,14 @@ def test_a_tuned_run_that_was_killed_ends_as_if_it_had_not(
         "warmup_steps=2",
         "optimiser=adamw",
     ]
-    chance = ["dropout=0.2", "word_dropout=0.3", "ramp_steps=4", "average=0.9", "precision=bf16", "weight_decay=0.01"]
+    chance = [
+        "dropout=0.2",
+        "word_dropout=0.3",
+        "hard_negative_ramp_steps=4",
+        "average=0.9",
+        "precision=bf16",
+        "weight_decay=0.01",
+    ]
     config = settings(photos, *words, *chance)
     train(config, tmp_path / "straight")
     loss = MatchingTask.loss

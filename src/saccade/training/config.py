@@ -13,11 +13,12 @@ Optimiser = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "step", "cosine", "linear"]
 Precision = Literal["fp32", "bf16"]
 
-MAY_CHANGE = frozenset({"epochs", "steps", "patience", "checkpoint_every", "log_every", "prefetch", "recorded"})
+MAY_CHANGE = frozenset({"epochs", "steps", "patience", "checkpoint_every", "log_every", "prefetch", "cuda_graphs"})
 """Settings that a resumed run may give anew: how long to go on, and what does not touch the weights.
 
-`recorded` is among them so that a step that cannot be recorded need not end a run. Recorded batches are padded, so that
-dropout draws other numbers for them: on a GPU, and there alone, a change of it changes the run as another seed would.
+`cuda_graphs` is among them so that a step that cannot be captured need not end a run. Captured batches are padded, so
+that dropout draws other numbers for them: on a GPU, and there alone, a change of it changes the run as another seed
+would.
 """
 
 
@@ -47,7 +48,7 @@ class TrainerConfig:
     checkpoint_every: int = 0  # steps; 0 saves once an epoch
     patience: int = 0  # evaluations without a new best before stopping; 0 never stops early
     log_every: int = 10  # steps between two rows of the log
-    recorded: bool = True  # on a GPU, steps of a shape that comes back are recorded once and replayed, where a task can
+    cuda_graphs: bool = True  # on a GPU, steps of a recurring shape are captured once and replayed, where a task can
     prefetch: int = 2  # batches made ahead in the background; 0 makes them when needed
     seed: int = 0
 
