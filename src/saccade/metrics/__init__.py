@@ -1,4 +1,4 @@
-"""Figures of merit, with no dependency beyond NumPy."""
+"""Figures of merit: numbers or words in, numbers out. Importing this needs no PyTorch."""
 
 from saccade.metrics.captions import (
     CAPTION_METRICS,
@@ -8,7 +8,6 @@ from saccade.metrics.captions import (
     DocumentFrequencies,
     MeteorConfig,
     MeteorTables,
-    SelfCriticalReward,
     bleu,
     caption_report,
     caption_scores,
@@ -37,7 +36,6 @@ __all__ = [
     "MeteorConfig",
     "MeteorTables",
     "Ranks",
-    "SelfCriticalReward",
     "bleu",
     "caption_report",
     "caption_scores",

@@ -1,4 +1,4 @@
-"""How good captions are: n-grams, METEOR, scene graphs, diversity, and the rewards of self-critical training."""
+"""How good captions are: n-grams, METEOR, scene graphs and diversity (`reward` is training's, and needs PyTorch)."""
 
 from saccade.metrics.captions.bleu import bleu
 from saccade.metrics.captions.cider import CiderD, cider, cider_d
@@ -7,7 +7,6 @@ from saccade.metrics.captions.frequencies import DocumentFrequencies
 from saccade.metrics.captions.meteor import MeteorConfig, meteor
 from saccade.metrics.captions.meteor_tables import MeteorTables, find_meteor_tables, read_meteor_tables
 from saccade.metrics.captions.report import CAPTION_METRICS, caption_report, caption_scores
-from saccade.metrics.captions.reward import SelfCriticalReward
 from saccade.metrics.captions.rouge import rouge_l
 from saccade.metrics.captions.scene_graph import scene_graph_f
 from saccade.metrics.captions.score import CaptionScore
@@ -20,7 +19,6 @@ __all__ = [
     "DocumentFrequencies",
     "MeteorConfig",
     "MeteorTables",
-    "SelfCriticalReward",
     "bleu",
     "caption_report",
     "caption_scores",
