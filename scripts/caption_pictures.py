@@ -19,6 +19,7 @@ from saccade.api import PictureCaptioner, load
 from saccade.api.captioning import DECODING
 from saccade.core.config import override
 from saccade.core.errors import SaccadeError
+from saccade.explain import draw_explanation
 from saccade.explain.draw.marks import save_drawing
 from saccade.vision.pictures import Picture
 
@@ -49,7 +50,7 @@ def main() -> None:
                 raise SaccadeError(f'a model is given as NAME=FOLDER, such as "updown=runs/updown", not "{model}"')
             captioner = load(folder, given.device, kind=PictureCaptioner)
             for place, picture in pictures.items():
-                drawn = (explanation := captioner.explain(picture, decoding=decoding)).picture()
+                drawn = draw_explanation(explanation := captioner.explain(picture, decoding=decoding))
                 smaller = drawn.resize((WIDE, round(drawn.height * WIDE / drawn.width)), Image.Resampling.LANCZOS)
                 file = f"caption-{name}.jpg" if len(pictures) == 1 else f"caption-{name}-{place}.jpg"
                 path = save_drawing(smaller, given.out / file, "an explanation")

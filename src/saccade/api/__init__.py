@@ -3,7 +3,7 @@
 >>> import saccade
 >>> model = saccade.load("runs/scan")
 >>> model.score(["a.png", "b.png"], ["a red cube left of a blue ball"])
->>> model.explain("a.png", "a red cube left of a blue ball").save("why.png")
+>>> save_explanation(model.explain("a.png", "a red cube left of a blue ball"), "why.png")
 >>> saccade.load("runs/updown").caption("a.png")[0].text
 """
 

@@ -38,7 +38,7 @@ class Caption:
     sentinel: Float[Array, " word"] | None = None  # β: the share of its look that went to no region
 
     def explain(self, picture: Picture, title: str = "") -> Explanation:
-        """The words with the regions they came from, on the picture: `.save("why.png")` draws it."""
+        """The words with the regions they came from, on the picture: `saccade.explain.save_explanation` draws it."""
         return Explanation(
             as_array(picture),
             self.words,

@@ -43,7 +43,7 @@ class PictureMatcher(PictureModel[Matcher]):
 
     @torch.no_grad()
     def explain(self, image: Picture, text: str, title: str = "") -> Explanation:
-        """Which regions each word found: `.save("why.png")` draws it."""
+        """Which regions each word found: `saccade.explain.save_explanation` draws it."""
         picture = as_array(image)
         regions, words = self.extract([picture]), self.read(text)
         alignment = self.model.align(self.model.encode_images(regions), self.model.encode_texts(words))

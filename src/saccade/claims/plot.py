@@ -10,7 +10,7 @@ import numpy as np
 
 from saccade.claims.findings import Findings, SplitFindings
 from saccade.core.files import atomic_file
-from saccade.explain.reading import PALETTE
+from saccade.explain.draw.palette import PALETTE
 
 INK, FAINT = "#1d2429", "#8a949c"
 PANEL_WIDTH, ROW_HEIGHT = 2.55, 0.46  # inches

@@ -38,6 +38,7 @@ def explain(
     """
     from saccade.api import PictureCaptioner, PictureMatcher, load
     from saccade.cli.score import default_model, report_unknown
+    from saccade.explain import save_explanation
 
     asked: PictureMatcher | PictureCaptioner = load(model or default_model(), device)
     if text is not None:
@@ -51,5 +52,5 @@ def explain(
     else:
         explanation = asked.explain(picture, text)
         told = f"score {explanation.score:.3f}"
-    explanation.save(out)
+    save_explanation(explanation, out)
     typer.echo(f"{told}; the picture is in {out}")

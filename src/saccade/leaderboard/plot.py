@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.transforms import Bbox
 
 from saccade.core.files import atomic_file
-from saccade.explain.reading import PALETTE
+from saccade.explain.draw.palette import PALETTE
 from saccade.leaderboard.board import Board, Row
 
 INK, FAINT = "#1d2429", "#8a949c"

@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageDraw
 
 from saccade.explain.draw.curves import Brush, bend, middle, smooth_layer
 from saccade.explain.draw.marks import (
-    FAINT,
     GUTTER,
-    INK,
     LABEL,
+    MAX_CUT_ASPECT,
     NOTE,
-    PAPER,
-    RULE,
-    WIDE,
     bar,
     cut,
     font,
     outline,
     paste_rounded,
     pixels,
-    rgb,
     size_like,
     tag,
     width,
 )
+from saccade.explain.draw.palette import FAINT, INK, PAPER, RULE, rgb
+from saccade.explain.explanation import Explanation
 from saccade.explain.reading import SAME_PLACE, overlap
 
-if TYPE_CHECKING:
-    from saccade.explain.explanation import Explanation
-
 LARGE, CUT, SMALL_CUT = 760, 128, 104  # sides of the picture, of the regions of a link, of the regions in order
-WIDEST, ARROW = round(WIDE * CUT), 110  # room for a region and for the arrow of a link
+WIDEST, ARROW = round(MAX_CUT_ASPECT * CUT), 110  # room for a region and for the arrow of a link
 LEAST_SLOT, WIDEST_SLOT = 2 * WIDEST + ARROW + 200, 2 * WIDEST + ARROW + 420  # of a link by itself
 LINKS = 6
 GIVES, AGAINST = "#ffb84d", "#58b7f5"  # amber: a link that adds; blue: one that takes away

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from PIL import Image, ImageDraw
 
 from saccade.explain.draw.marks import (
-    FAINT,
     GAP,
     GUTTER,
-    INK,
     LABEL,
     NOTE,
-    PAPER,
     cut,
     font,
     gate,
     outline,
     paste_rounded,
     pixels,
-    rgb,
     size_like,
     width,
 )
-
-if TYPE_CHECKING:
-    from saccade.explain.explanation import Explanation
+from saccade.explain.draw.palette import FAINT, INK, PAPER, rgb
+from saccade.explain.explanation import Explanation
 
 LARGE, CUT = 640, 190  # the side of a square picture; the height of a region cut out of it
 OPEN, ON_PAPER = "#ffc44d", "#b06f00"  # amber, on pictures and on paper
