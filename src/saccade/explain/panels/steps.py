@@ -32,7 +32,8 @@ def draw_steps(explanation: Explanation, room: int) -> Image.Image:
     heights = [steps * (high + BAR) + FOOT for high in tall]
     sheet = Image.new("RGB", (room, sum(heights) + GAP * (len(blocks) - 1)), PAPER)
     pen = ImageDraw.Draw(sheet)
-    thumbs = {cell.size: source.resize(cell.size, Image.Resampling.LANCZOS) for block in blocks for cell in block}
+    sizes = {cell.size for block in blocks for cell in block}
+    thumbs = {size: source.resize(size, Image.Resampling.LANCZOS) for size in sizes}
     top = 0
     for block, high, height in zip(blocks, tall, heights, strict=True):
         for step in range(steps):

@@ -98,7 +98,8 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     draw_caption(pen, explanation, lines, colours, (MARGIN, top + large[1] + 40), column)
 
     left, floor = MARGIN + column + GUTTER, top
-    picture_of_size = {cell.size: source.resize(cell.size, Image.Resampling.LANCZOS) for row in rows for cell in row}
+    sizes = {cell.size for row in rows for cell in row}
+    picture_of_size = {size: source.resize(size, Image.Resampling.LANCZOS) for size in sizes}
     for row in rows:
         floor += max(cell.size[1] for cell in row)  # the line the row's pictures stand on
         for cell in row:
