@@ -1,13 +1,57 @@
 """The words by which the rule parser knows its way through a caption: closed classes, verbs and their forms.
 
-Read off the words of Flickr8k's training captions, most frequent first. What is nothing else
-is a noun.
+Read off the words of Flickr8k's training captions, most frequent first. What is nothing else is a noun.
 """
 
 from __future__ import annotations
 
+from enum import Enum
+
 from saccade.language.adjectives import ADJECTIVES, BEFORE_NOUN_ONLY, COLOUR_WORDS, SPELLINGS, word_table
 from saccade.language.phrases import IRREGULAR, ONE_FORM
+
+
+class WordClass(str, Enum):
+    """What a word is; as text, one letter."""
+
+    __hash__ = str.__hash__  # quicker than that of an enumeration: classes are looked up for every word of a caption
+
+    # As the tables have it
+    DETERMINER = "d"
+    OWNER = "v"  # his
+    NUMBER = "q"
+    ADJECTIVE = "a"
+    MATERIAL = "m"  # adjective, or material noun: wood
+    NOUN = "n"
+    PLURAL = "N"
+    PRONOUN = "p"
+    ING = "g"
+    PARTICIPLE = "e"
+    PAST = "f"
+    S_FORM = "s"  # verb in -s, or plural noun
+    UNKNOWN_S = "S"  # in -s, and in no table
+    BASE = "b"  # verb, or noun
+    AUXILIARY = "x"
+    OTHER = "o"
+    PREPOSITION = "i"
+    CONJUNCTION = "c"  # and, or
+    SUBORDINATOR = "u"  # while, as
+    RELATIVE = "w"  # who, that
+    ADVERB = "r"
+    TO = "t"
+    THERE = "h"
+    POSSESSIVE = "k"  # 's
+    COMMA = ","
+    MARK = "."  # any other mark
+    # Once its neighbours are known
+    FINITE = "V"
+    DOING = "G"
+    DONE = "E"
+    INFINITIVE = "I"
+    FIXED = "F"  # goes on with the preposition before it: "in *front of*"
+    NAMES_VERB = "K"  # "*rock* climbing"
+    TO_INFINITIVE = "T"
+
 
 DETERMINERS = word_table("a an the this these those some any no every each another")
 OWNERS = word_table("his her its their my your our whose")
@@ -192,39 +236,42 @@ def forms(stem: str) -> tuple[list[str], list[str], list[str]]:
     return [third], [r + "ing" for r in roots], [r + "ed" for r in roots]
 
 
-def lexicon() -> dict[str, str]:
-    """Every word of the tables with its class, a letter (see `parsing/tags.py`); later tables win."""
-    table: dict[str, str] = {}
+def lexicon() -> dict[str, WordClass]:
+    """Every word of the tables with its class; later tables win."""
+    c = WordClass
+    table: dict[str, WordClass] = {}
     for stem in VERB_STEMS.split():
         third, present, past = forms(stem)
-        table[stem] = "b"
-        table.update(dict.fromkeys(third, "s") | dict.fromkeys(present, "g") | dict.fromkeys(past, "e"))
-    table.update(dict.fromkeys(PASTS, "f") | dict.fromkeys(PARTICIPLES, "e"))
+        table[stem] = c.BASE
+        table.update(dict.fromkeys(third, c.S_FORM) | dict.fromkeys(present, c.ING) | dict.fromkeys(past, c.PARTICIPLE))
+    table.update(dict.fromkeys(PASTS, c.PAST) | dict.fromkeys(PARTICIPLES, c.PARTICIPLE))
     adjectives = ADJECTIVES | {w for w, other in SPELLINGS.items() if other in ADJECTIVES} | MORE_ADJECTIVES
     for word in adjectives:
         doing = word.endswith("ing")
-        table[word] = "g" if doing else "e" if table.get(word) == "e" else "a"
-    table.update(dict.fromkeys(BEFORE_NOUN_ONLY - COLOUR_WORDS, "m"))
-    for words, letter in (
-        (IRREGULAR.keys() | ONE_FORM, "N"), (NOUNS_IN_ING, "n"), (ADVERBS, "r"), (PREPOSITIONS, "i"), (NUMBERS, "q"),
-        (PRONOUNS, "p"), (DETERMINERS, "d"), (OWNERS, "v"), (SUBORDINATORS, "u"), (RELATIVES, "w"), (CONJUNCTIONS, "c"),
-        (BE | HAVE | MODALS, "x"), ({"to"}, "t"), ({"there"}, "h"), ({","}, ","), (NOT_WHAT_THEY_SEEM, "n"),
+        table[word] = c.ING if doing else c.PARTICIPLE if table.get(word) is c.PARTICIPLE else c.ADJECTIVE
+    table.update(dict.fromkeys(BEFORE_NOUN_ONLY - COLOUR_WORDS, c.MATERIAL))
+    for words, kind in (
+        (IRREGULAR.keys() | ONE_FORM, c.PLURAL), (NOUNS_IN_ING, c.NOUN), (ADVERBS, c.ADVERB),
+        (PREPOSITIONS, c.PREPOSITION), (NUMBERS, c.NUMBER), (PRONOUNS, c.PRONOUN), (DETERMINERS, c.DETERMINER),
+        (OWNERS, c.OWNER), (SUBORDINATORS, c.SUBORDINATOR), (RELATIVES, c.RELATIVE), (CONJUNCTIONS, c.CONJUNCTION),
+        (BE | HAVE | MODALS, c.AUXILIARY), ({"to"}, c.TO), ({"there"}, c.THERE), ({","}, c.COMMA),
+        (NOT_WHAT_THEY_SEEM, c.NOUN),
     ):  # fmt: skip
-        table.update(dict.fromkeys(words, letter))
+        table.update(dict.fromkeys(words, kind))
     table.update(
         {
-            "cloth": "m",
-            "family": "n",
-            "butterfly": "n",
-            "lily": "n",
-            "couple": "n",
-            "couples": "N",
-            "grey": "a",
-            "blond": "m",
-            "blonde": "m",
-            "waves": "s",
-            "ties": "s",
-            "other": "o",
+            "cloth": c.MATERIAL,
+            "family": c.NOUN,
+            "butterfly": c.NOUN,
+            "lily": c.NOUN,
+            "couple": c.NOUN,
+            "couples": c.PLURAL,
+            "grey": c.ADJECTIVE,
+            "blond": c.MATERIAL,
+            "blonde": c.MATERIAL,
+            "waves": c.S_FORM,
+            "ties": c.S_FORM,
+            "other": c.OTHER,
         }
     )
     return table

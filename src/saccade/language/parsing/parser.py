@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.language.parsing.scene_graph import Attribute, Object, Relation, SceneGraph, read_graph
@@ -89,22 +90,18 @@ class Parser(ABC):
         """Different sentences of at least one token each."""
 
 
+KINDS = {"rules": ("rules", "RuleParser"), "spacy": ("spacy", "SpacyParser"), "file": ("files", "FileParser")}
+
+
 def load_parser(name: str = "rules") -> Parser:
-    """By name: "rules", "spacy", "spacy:MODEL", or "file:PATH" (CoNLL-U, or JSON of CoreNLP)."""
-    kind, _, detail = name.partition(":")
-    if name == "rules":
-        from saccade.language.parsing.rules import RuleParser
+    """By name: "rules", "spacy", "spacy:MODEL", or "file:PATH" (CoNLL-U, or JSON of CoreNLP).
 
-        return RuleParser()
-    if kind == "spacy":
-        from saccade.language.parsing.spacy import SpacyParser
-
-        return SpacyParser(detail)
-    if kind == "file" and detail:
-        from saccade.language.parsing.files import FileParser
-
-        return FileParser(detail)
-    raise SaccadeError(
-        f'there is no parser "{name}"{did_you_mean(kind, ("rules", "spacy", "file"))} '
-        f"(there are: rules, spacy, spacy:MODEL, file:PATH)"
-    )
+    Raises: SaccadeError if there is no such parser, or what it needs (spaCy, a model, the file) is missing or damaged.
+    """
+    kind, colon, detail = name.partition(":")
+    if kind not in KINDS or (kind == "rules" and colon) or (kind == "file" and not detail):
+        there = "(there are: rules, spacy, spacy:MODEL, file:PATH)"
+        raise SaccadeError(f'there is no parser "{name}"{did_you_mean(kind, KINDS)} {there}')
+    module, class_name = KINDS[kind]
+    parser: Callable[..., Parser] = getattr(import_module(f"saccade.language.parsing.{module}"), class_name)
+    return parser(detail) if detail else parser()
