@@ -6,6 +6,8 @@ Read off the words of Flickr8k's training captions, most frequent first. What is
 from __future__ import annotations
 
 from enum import Enum
+from types import SimpleNamespace
+from typing import cast
 
 from saccade.language.adjectives import ADJECTIVES, BEFORE_NOUN_ONLY, COLOUR_WORDS, SPELLINGS, word_table
 from saccade.language.phrases import IRREGULAR, ONE_FORM
@@ -52,6 +54,9 @@ class WordClass(str, Enum):
     NAMES_VERB = "K"  # "*rock* climbing"
     TO_INFINITIVE = "T"
 
+
+# The members by name: Python 3.11 looks a member of an enumeration up through a descriptor, ten times as long.
+C = cast("type[WordClass]", SimpleNamespace(**WordClass.__members__))
 
 DETERMINERS = word_table("a an the this these those some any no every each another")
 OWNERS = word_table("his her its their my your our whose")
@@ -238,40 +243,39 @@ def forms(stem: str) -> tuple[list[str], list[str], list[str]]:
 
 def lexicon() -> dict[str, WordClass]:
     """Every word of the tables with its class; later tables win."""
-    c = WordClass
     table: dict[str, WordClass] = {}
     for stem in VERB_STEMS.split():
         third, present, past = forms(stem)
-        table[stem] = c.BASE
-        table.update(dict.fromkeys(third, c.S_FORM) | dict.fromkeys(present, c.ING) | dict.fromkeys(past, c.PARTICIPLE))
-    table.update(dict.fromkeys(PASTS, c.PAST) | dict.fromkeys(PARTICIPLES, c.PARTICIPLE))
+        table[stem] = C.BASE
+        table.update(dict.fromkeys(third, C.S_FORM) | dict.fromkeys(present, C.ING) | dict.fromkeys(past, C.PARTICIPLE))
+    table.update(dict.fromkeys(PASTS, C.PAST) | dict.fromkeys(PARTICIPLES, C.PARTICIPLE))
     adjectives = ADJECTIVES | {w for w, other in SPELLINGS.items() if other in ADJECTIVES} | MORE_ADJECTIVES
     for word in adjectives:
         doing = word.endswith("ing")
-        table[word] = c.ING if doing else c.PARTICIPLE if table.get(word) is c.PARTICIPLE else c.ADJECTIVE
-    table.update(dict.fromkeys(BEFORE_NOUN_ONLY - COLOUR_WORDS, c.MATERIAL))
+        table[word] = C.ING if doing else C.PARTICIPLE if table.get(word) is C.PARTICIPLE else C.ADJECTIVE
+    table.update(dict.fromkeys(BEFORE_NOUN_ONLY - COLOUR_WORDS, C.MATERIAL))
     for words, kind in (
-        (IRREGULAR.keys() | ONE_FORM, c.PLURAL), (NOUNS_IN_ING, c.NOUN), (ADVERBS, c.ADVERB),
-        (PREPOSITIONS, c.PREPOSITION), (NUMBERS, c.NUMBER), (PRONOUNS, c.PRONOUN), (DETERMINERS, c.DETERMINER),
-        (OWNERS, c.OWNER), (SUBORDINATORS, c.SUBORDINATOR), (RELATIVES, c.RELATIVE), (CONJUNCTIONS, c.CONJUNCTION),
-        (BE | HAVE | MODALS, c.AUXILIARY), ({"to"}, c.TO), ({"there"}, c.THERE), ({","}, c.COMMA),
-        (NOT_WHAT_THEY_SEEM, c.NOUN),
+        (IRREGULAR.keys() | ONE_FORM, C.PLURAL), (NOUNS_IN_ING, C.NOUN), (ADVERBS, C.ADVERB),
+        (PREPOSITIONS, C.PREPOSITION), (NUMBERS, C.NUMBER), (PRONOUNS, C.PRONOUN), (DETERMINERS, C.DETERMINER),
+        (OWNERS, C.OWNER), (SUBORDINATORS, C.SUBORDINATOR), (RELATIVES, C.RELATIVE), (CONJUNCTIONS, C.CONJUNCTION),
+        (BE | HAVE | MODALS, C.AUXILIARY), ({"to"}, C.TO), ({"there"}, C.THERE), ({","}, C.COMMA),
+        (NOT_WHAT_THEY_SEEM, C.NOUN),
     ):  # fmt: skip
         table.update(dict.fromkeys(words, kind))
     table.update(
         {
-            "cloth": c.MATERIAL,
-            "family": c.NOUN,
-            "butterfly": c.NOUN,
-            "lily": c.NOUN,
-            "couple": c.NOUN,
-            "couples": c.PLURAL,
-            "grey": c.ADJECTIVE,
-            "blond": c.MATERIAL,
-            "blonde": c.MATERIAL,
-            "waves": c.S_FORM,
-            "ties": c.S_FORM,
-            "other": c.OTHER,
+            "cloth": C.MATERIAL,
+            "family": C.NOUN,
+            "butterfly": C.NOUN,
+            "lily": C.NOUN,
+            "couple": C.NOUN,
+            "couples": C.PLURAL,
+            "grey": C.ADJECTIVE,
+            "blond": C.MATERIAL,
+            "blonde": C.MATERIAL,
+            "waves": C.S_FORM,
+            "ties": C.S_FORM,
+            "other": C.OTHER,
         }
     )
     return table

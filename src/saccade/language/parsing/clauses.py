@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from saccade.language.adjectives import COLOUR_WORDS, word_table
-from saccade.language.caption_words import ANIMATE, BE, STATES_OF_THINGS, WORN, WordClass
+from saccade.language.caption_words import ANIMATE, BE, STATES_OF_THINGS, WORN, C, WordClass
 from saccade.language.parsing.tags import PHRASE, VERBS, classify
 from saccade.language.phrases import singular
 
-C = WordClass
 PRESENTERS = word_table("see sees show shows showing depicts features featuring displays")
 
 

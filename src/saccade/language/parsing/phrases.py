@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from saccade.language.caption_words import WordClass
+from saccade.language.caption_words import C
 from saccade.language.parsing.clauses import Clauses
 from saccade.language.parsing.tags import BREAKS, NOUNS, SPECIFIERS
 
-C = WordClass
 _BEFORE_NOUN = {
     C.DETERMINER: "det", C.OWNER: "nmod:poss", C.NUMBER: "nummod", C.ADJECTIVE: "amod", C.NOUN: "compound",
     C.PLURAL: "compound",

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from saccade.language.caption_words import WordClass
+from saccade.language.caption_words import C, WordClass
 from saccade.language.parsing.clauses import PRESENTERS
 from saccade.language.parsing.parser import Parse, Parser
 from saccade.language.parsing.phrases import Phrases
 from saccade.language.parsing.tags import PHRASE, VERBS
 
-C = WordClass
 PUNCTUATION = (C.MARK, C.COMMA)
 TAGS = {  # the universal tag of each class
     C.DETERMINER: "DET", C.OWNER: "PRON", C.NUMBER: "NUM", C.ADJECTIVE: "ADJ", C.NOUN: "NOUN", C.PLURAL: "NOUN",

@@ -20,13 +20,12 @@ from saccade.language.caption_words import (
     NOUN_COLLECTIVES,
     ONLY_VERBS,
     PARTICLES,
+    C,
     WordClass,
     lexicon,
 )
 from saccade.language.parsing.compound_prepositions import FIRST_OF_SEVERAL, compound_length
 from saccade.language.phrases import singular
-
-C = WordClass
 
 NOUNS = frozenset({C.NOUN, C.PLURAL})
 SPECIFIERS = frozenset({C.DETERMINER, C.OWNER})
