@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 
 from saccade.core.errors import SaccadeError, did_you_mean
@@ -105,3 +105,9 @@ def load_parser(name: str = "rules") -> Parser:
     module, class_name = KINDS[kind]
     parser: Callable[..., Parser] = getattr(import_module(f"saccade.language.parsing.{module}"), class_name)
     return parser(detail) if detail else parser()
+
+
+@cache
+def shared_parser(name: str = "rules") -> Parser:
+    """As `load_parser`, one for the whole process: it remembers the sentences it has read, for every model."""
+    return load_parser(name)
