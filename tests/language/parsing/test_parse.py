@@ -118,7 +118,7 @@ def test_a_sentence_parsed_again_is_the_same_and_not_parsed_twice(monkeypatch: p
 
 
 def test_a_parser_forgets_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saccade.language.parsing.parser.REMEMBERED", 10)
+    monkeypatch.setattr("saccade.language.parsing.parser.MAX_REMEMBERED_CAPTIONS", 10)
     parser = load_parser("rules")
     for n in range(40):
         assert len(parser.parse([f"{n} dogs run", "a cat"])) == 2

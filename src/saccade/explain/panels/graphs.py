@@ -31,7 +31,7 @@ from saccade.explain.draw.palette import FAINT, INK, PAPER, RULE, Colour, rgb
 from saccade.explain.explanation import Explanation
 from saccade.explain.reading import Place, colour_of_word, find_places, is_content, label, strengths
 
-LARGE = 700  # the side of a square picture
+PICTURE_SIDE = 700  # the side of a square picture
 CUT = 150  # the height of a matched region below its words
 MIN_TYPE = 28  # of the sentence, before it goes on in another line
 FAINTEST = 0.125  # a link weaker than this part of the strongest is not drawn
@@ -43,7 +43,7 @@ Edge = tuple[int, int, float]  # two nodes and the strength of their link, 0..1
 def draw_graphs(explanation: Explanation, room: int) -> Image.Image:
     """Left the picture with its graph, right the sentence with its own and the matched regions beneath."""
     places = find_places(explanation)
-    size = size_like(explanation.image.shape[1] / explanation.image.shape[0], LARGE, LARGE * 1.25)
+    size = size_like(explanation.image.shape[1] / explanation.image.shape[0], PICTURE_SIDE, PICTURE_SIDE * 1.25)
     source = Image.fromarray(explanation.image)
     picture = draw_region_graph(source.resize(size, Image.Resampling.LANCZOS), explanation, places)
     sentence = draw_word_graph(explanation, places, max(room - size[0] - GUTTER, 400))

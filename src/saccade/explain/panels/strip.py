@@ -49,7 +49,11 @@ from saccade.explain.reading import (
     strengths,
 )
 
-LARGE, TILE, SMALL = 760, 288, 172  # the sides of a square picture, of a content word's tile, of a function word's
+PICTURE_SIDE, TILE, SMALL = (
+    760,
+    288,
+    172,
+)  # a square picture, a content word's tile, a function word's
 UNDER_TILE, GATE = 92, 34  # word and score bar beneath a tile; the gate's bar beneath them
 MIN_SLOT = 136  # a tile's word and score need this much room, however slim the picture
 COLUMNS = range(2, 9)
@@ -72,8 +76,8 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     places = find_places(explanation)
     colours = colour_of_word(places)
     aspect = explanation.image.shape[1] / explanation.image.shape[0]
-    large = size_like(aspect, LARGE, LARGE * 1.25)
-    column = max(large[0], LARGE * 3 // 4)
+    large = size_like(aspect, PICTURE_SIDE, PICTURE_SIDE * 1.25)
+    column = max(large[0], PICTURE_SIDE * 3 // 4)
     lines = break_lines(explanation.words, CAPTION, column)
     gated = share_of_words(explanation) is not None
     foot = UNDER_TILE + GATE * gated

@@ -15,7 +15,7 @@ from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.language.parsing.scene_graph import Attribute, Object, Relation, SceneGraph, read_graph
 from saccade.language.tokenise import tokenise
 
-REMEMBERED = 1 << 16  # captions a parser keeps; they come again every epoch
+MAX_REMEMBERED_CAPTIONS = 1 << 16  # captions a parser keeps; they come again every epoch
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Parser(ABC):
         """As `parse`, of sentences already tokenised."""
         known = self._known
         new = list(dict.fromkeys(tokens for tokens in sentences if tokens and tokens not in known))
-        if len(known) + len(new) > REMEMBERED:
+        if len(known) + len(new) > MAX_REMEMBERED_CAPTIONS:
             asked = set(sentences)
             self._known = known = {tokens: parse for tokens, parse in known.items() if tokens in asked}
         if new:
