@@ -5,7 +5,7 @@ Vocabularies and word vectors are imported on first use: they need PyTorch and P
 
 from typing import TYPE_CHECKING
 
-from saccade.language.parsing import Parse, Parser, SceneGraph, load_parser, scene_graph, shared_parser
+from saccade.language.parsing import Parse, Parser, SceneGraph, load_parser, shared_parser
 from saccade.language.phrases import NounPhrase, read_phrase
 from saccade.language.ptb import ptb_tokenise
 from saccade.language.tokenise import tokenise
@@ -25,7 +25,6 @@ __all__ = [
     "load_vectors",
     "ptb_tokenise",
     "read_phrase",
-    "scene_graph",
     "shared_parser",
     "tokenise",
 ]

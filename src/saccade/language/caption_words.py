@@ -87,25 +87,15 @@ PARTICLES = word_table(
     about under within aboard opposite underneath near
     """
 )
-COMPOUND_PREPOSITIONS = (  # of several words: they are one relation
-    *("in front of", "on top of", "next to", "close to", "left of", "right of", "to the left of", "to the right of"),
-    *("on the left of", "on the right of", "on the left side of", "on the right side of", "out of", "because of"),
-    *("away from", "nearer than", "farther away than", "further away than", "inside of", "outside of", "in between"),
-    *("up against", "off of", "on to", "in to", "along with", "together with", "up to", "down to", "over to", "due to"),
-    *("ahead of", "instead of", "in back of", "in the middle of", "in the midst of", "by means of", "such as"),
-    *(
-        "along side",
-        "along side of",
-        "across from",
-        "far from",
-        "out from",
-        "down from",
-        "adjacent to",
-        "from behind",
-        "from under",
-        "from above",
-    ),
-)
+_COMPOUNDS = """
+in front of, on top of, next to, close to, left of, right of, to the left of, to the right of, on the left of,
+on the right of, on the left side of, on the right side of, out of, because of, away from, nearer than,
+farther away than, further away than, inside of, outside of, in between, up against, off of, on to, in to, along with,
+together with, up to, down to, over to, due to, ahead of, instead of, in back of, in the middle of, in the midst of,
+by means of, such as, along side, along side of, across from, far from, out from, down from, adjacent to, from behind,
+from under, from above
+"""
+COMPOUND_PREPOSITIONS = tuple(" ".join(phrase.split()) for phrase in _COMPOUNDS.split(","))  # each is one relation
 SUBORDINATORS = word_table("while as because when where although though if so whilst whereas once")
 RELATIVES = word_table("that which who whom")
 CONJUNCTIONS = word_table("and or but & nor plus")
@@ -262,22 +252,11 @@ def lexicon() -> dict[str, WordClass]:
         (NOT_WHAT_THEY_SEEM, C.NOUN),
     ):  # fmt: skip
         table.update(dict.fromkeys(words, kind))
-    table.update(
-        {
-            "cloth": C.MATERIAL,
-            "family": C.NOUN,
-            "butterfly": C.NOUN,
-            "lily": C.NOUN,
-            "couple": C.NOUN,
-            "couples": C.PLURAL,
-            "grey": C.ADJECTIVE,
-            "blond": C.MATERIAL,
-            "blonde": C.MATERIAL,
-            "waves": C.S_FORM,
-            "ties": C.S_FORM,
-            "other": C.OTHER,
-        }
-    )
+    table.update({
+        "cloth": C.MATERIAL, "family": C.NOUN, "butterfly": C.NOUN, "lily": C.NOUN, "couple": C.NOUN,
+        "couples": C.PLURAL, "grey": C.ADJECTIVE, "blond": C.MATERIAL, "blonde": C.MATERIAL, "waves": C.S_FORM,
+        "ties": C.S_FORM, "other": C.OTHER,
+    })  # fmt: skip
     return table
 
 

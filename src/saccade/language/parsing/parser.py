@@ -37,6 +37,7 @@ class Parse:
 
     @cached_property
     def graph(self) -> SceneGraph:
+        """Things, attributes and relations of the sentence."""
         return read_graph(self.tokens, self.heads, self.labels, self.tags)
 
     @property
@@ -56,11 +57,6 @@ class Parse:
 
 
 EMPTY = Parse((), (), (), ())
-
-
-def scene_graph(parse: Parse) -> SceneGraph:
-    """Things, attributes and relations of a sentence."""
-    return parse.graph
 
 
 class Parser(ABC):
