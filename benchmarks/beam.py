@@ -15,10 +15,9 @@ import torch
 
 from benchmarks.bench import Bench, Case
 from benchmarks.rows import Row, Target
-from saccade.batch import RegionBatch
-from saccade.decoding import Decoded, DecodingConfig, beam_search
+from saccade.batch import END, RegionBatch
+from saccade.decoding import DecodedCaptions, DecodingConfig, beam_search
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import END
 from saccade.models import UpDown, UpDownConfig
 
 BEAM, LONGEST, LOOP = 5, 12, 8
@@ -38,14 +37,14 @@ def search(bench: Bench, count: int) -> Row:
     torch.manual_seed(0)
     model = captioner(words, dim).to(bench.device)
     images = pictures(bench.size(count, 9)).to(bench.device)
-    config = DecodingConfig(beam=BEAM, finished="slot", longest=LONGEST)
+    config = DecodingConfig(num_beams=BEAM, finished_beams="keep_slot", max_length=LONGEST)
     some = min(LOOP, len(images))
 
-    def together() -> Decoded:
+    def together() -> DecodedCaptions:
         return beam_search(model, images, config, keep=1)
 
-    def one_by_one() -> Decoded:
-        return Decoded.join([beam_search(model, images.select([i]), config, keep=1) for i in range(some)])
+    def one_by_one() -> DecodedCaptions:
+        return stack([beam_search(model, images.select([i]), config, keep=1) for i in range(some)])
 
     spent = bench.best_of({"together": together, "one_by_one": one_by_one}, runs=3)
     differ = sum(not torch.equal(a, b) for a, b in zip(one_by_one().words, together().words[:some], strict=True))

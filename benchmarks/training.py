@@ -19,9 +19,8 @@ from benchmarks.official import scan_loop
 from benchmarks.problems import FORMS, LONGEST, SHORTEST
 from benchmarks.rows import Row
 from benchmarks.timing import Run, busy_seconds
-from saccade.batch import PairBatch, RegionBatch, TextBatch
+from saccade.batch import END, PairBatch, RegionBatch, TextBatch
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import END
 from saccade.models import (
     Captioner,
     Matcher,
@@ -159,9 +158,11 @@ def caption_step(bench: Bench, name: str, batch: int, mixed: bool, way: str) -> 
     def loss(model: Captioner, batch: PairBatch) -> Tensor:
         texts = batch.texts
         with torch.autocast(bench.device, torch.bfloat16, enabled=mixed):
-            told = model.tell(model.start_lesson(model.extract(batch.images), texts, batch.owner), texts.tokens[:, :-1])
+            forced = model.teacher_force(
+                model.start_training(model.extract(batch.images), texts, batch.owner), texts.tokens[:, :-1]
+            )
             wanted = texts.mask[:, 1:]
-            return told.missed(texts.tokens[:, 1:], wanted).sum() / wanted.sum()
+            return forced.nll(texts.tokens[:, 1:], wanted).sum() / wanted.sum()
 
     model, optimiser = fresh()
     ours = STEPS[way](model, optimiser, examined, partial(loss, model))

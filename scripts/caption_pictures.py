@@ -38,7 +38,9 @@ def main() -> None:
     parser.add_argument("models", nargs="+", metavar="NAME=FOLDER", help="the name in the file's name; a run or model")
     parser.add_argument("--world", nargs="+", default=[], metavar="SPLIT:NUMBER", help="pictures of the built-in world")
     parser.add_argument("--photos", nargs="+", default=[], type=Path, metavar="FILE", help="picture files")
-    parser.add_argument("--decoding", nargs="+", default=[], metavar="KEY=VALUE", help="beam=3 no_repeated_ngrams=3 …")
+    parser.add_argument(
+        "--decoding", nargs="+", default=[], metavar="KEY=VALUE", help="num_beams=3 no_repeat_ngram_size=3 …"
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=Path("docs/pictures"))
     given = parser.parse_args()

@@ -23,7 +23,7 @@ SENTENCES = [
         ("red", "blue", "green"), ("cube", "ball"), ("here", "there", "left", "up", "on")
     )
 ]
-SIZES = {"dim": 16, "word_dim": 6, "region_dim": DIM, "attention_dim": 8, "look_dim": 8, "entries": 9}
+SIZES = {"dim": 16, "word_dim": 6, "region_dim": DIM, "attention_dim": 8, "entries": 9}
 
 
 def make_features(root: Path, splits: tuple[str, ...] = ("dev", "test"), dim: int = DIM) -> Path:

@@ -282,7 +282,7 @@ class CaptionState(Batch):
 
 
 @dataclass(frozen=True)
-class Thought(Batch):
+class StepOutput(Batch):
     """One step of a captioner: what the next word is said from, and where it looked."""
 
     hidden: Float[Tensor, "row dim"]

@@ -15,7 +15,7 @@ from saccade.data import FeatureStore, StoreWriter
 from saccade.decoding import DecodingConfig
 from saccade.language import Vocabulary
 from saccade.models import Adaptive, AdaptiveConfig, Scan, ScanConfig
-from saccade.tasks.captioning.options import How, LengthPenalty, chosen_decoding
+from saccade.tasks.captioning.options import LengthPenalty, Strategy, chosen_decoding
 from saccade.tasks.captioning.photos import coco_id
 from saccade.tasks.captioning.predict import PictureCaptioner
 from saccade.tasks.predict import load
@@ -49,13 +49,13 @@ def captioner() -> PictureCaptioner:
 
 
 def run(*words: object) -> int:
-    return saccade_command("caption", *words, "--model", "model", "--longest", 6)
+    return saccade_command("caption", *words, "--model", "model", "--max-length", 6)
 
 
 def test_a_folder_becomes_a_table_and_cocos_results(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("photos", "--json", "said.json") == 0
     printed = capsys.readouterr().out
-    wanted = [said.text for said in captioner().caption([place / "photos" / name for name in NAMES], longest=6)]
+    wanted = [said.text for said in captioner().caption([place / "photos" / name for name in NAMES], max_length=6)]
     found = json.loads(Path("said.json").read_text())
     assert found == [{"image_id": i, "caption": c} for i, c in zip([7, *NAMES[1:]], wanted, strict=True)]
     assert all(name in printed for name in NAMES)
@@ -66,23 +66,23 @@ def test_a_folder_becomes_a_table_and_cocos_results(place: Path, capsys: pytest.
 def test_a_photo_is_captioned_as_decoding_asks(place: Path) -> None:
     photo = place / "photos" / "b.png"
     for options, settings in (
-        (["--how", "greedy"], {"how": "greedy"}),
-        (["--beam", "2", "--no-repeat", "1"], {"beam": 2, "no_repeated_ngrams": 1}),
-        (["--beam", "3", "--length-penalty", "average"], {"beam": 3, "length_penalty": "average"}),
+        (["--strategy", "greedy"], {"strategy": "greedy"}),
+        (["--num-beams", "2", "--no-repeat-ngram-size", "1"], {"num_beams": 2, "no_repeat_ngram_size": 1}),
+        (["--num-beams", "3", "--length-penalty", "average"], {"num_beams": 3, "length_penalty": "average"}),
     ):
         assert run(photo, "--json", "said.json", *options) == 0
-        wanted = captioner().caption(photo, longest=6, **settings)[0].text
+        wanted = captioner().caption(photo, max_length=6, **settings)[0].text
         assert json.loads(Path("said.json").read_text()) == [{"image_id": "b.png", "caption": wanted}]
 
 
 def test_samples_are_several_and_the_same_for_the_same_seed(place: Path) -> None:
     found = []
     for seed in (1, 1, 2):
-        assert run("photos/b.png", "-n", 4, "--nucleus", 0.9, "--seed", seed, "--json", "said.json") == 0
+        assert run("photos/b.png", "-n", 4, "--top-p", 0.9, "--seed", seed, "--json", "said.json") == 0
         found.append(json.loads(Path("said.json").read_text()))
     assert [row["image_id"] for row in found[0]] == ["b.png"] * 4
     assert found[0] == found[1] != found[2]
-    assert run("photos/b.png", "--how", "diverse", "--beam", 3, "--json", "said.json") == 0
+    assert run("photos/b.png", "--strategy", "diverse", "--num-beams", 3, "--json", "said.json") == 0
     diverse = [row["caption"] for row in json.loads(Path("said.json").read_text())]
     assert len(diverse) == 3
     assert len(set(diverse)) > 1
@@ -144,11 +144,17 @@ def test_a_broken_photo_is_told_and_the_others_go_on(place: Path, capsys: pytest
         (["photos/b.png", "--model", "scan"], "scan holds a model of scan, which matches pictures with sentences"),
         (["photos", "--attention", "why.png"], "why.png is one file for 3 photos: name a folder, or a page (why.html)"),
         (["photos", "--attention", "why.pdf"], "a folder, or a file that ends in one of .png"),
-        (["photos/b.png", "--how", "beam", "--top-k", "3"], "--top-k goes with --how sample"),
-        (["photos/b.png", "--nucleus", "1.5"], "nucleus must be above 0 and at most 1"),
-        (["photos/b.png", "--samples", "2", "--beam", "3"], "--beam goes with --how beam or diverse"),
-        (["photos/b.png", "--how", "greedy", "--samples", "2"], "has one caption a picture"),
-        (["photos/b.png", "--how", "beam", "--samples", "9"], "--samples 9 of 5 beams: give --beam 9"),
+        (["photos/b.png", "--strategy", "beam", "--top-k", "3"], "--top-k goes with --strategy sample"),
+        (["photos/b.png", "--top-p", "1.5"], "top_p must be above 0 and at most 1"),
+        (
+            ["photos/b.png", "--num-return-sequences", "2", "--num-beams", "3"],
+            "--num-beams goes with --strategy beam or diverse",
+        ),
+        (["photos/b.png", "--strategy", "greedy", "--num-return-sequences", "2"], "has one caption a picture"),
+        (
+            ["photos/b.png", "--strategy", "beam", "--num-return-sequences", "9"],
+            "--num-return-sequences 9 of 5 beams: give --num-beams 9",
+        ),
         (["photos/b.png", "--temperature", "nan"], "temperature must be above 0, not nan"),
         (["photos/b.png", "--temperature", "inf"], "temperature must be above 0, not inf"),
         (["photos/b.png", "--model", "runs/typo"], "runs/typo is no model folder"),
@@ -174,7 +180,7 @@ def test_mistakes_are_told_in_a_sentence(
     assert told.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [("--seed", "9" * 30), ("--beam", "100000"), ("--samples", "0")])
+@pytest.mark.parametrize("words", [("--seed", "9" * 30), ("--num-beams", "100000"), ("--num-return-sequences", "0")])
 def test_absurd_numbers_are_refused_before_the_memory_is_full(words: tuple[str, str], place: Path) -> None:
     assert run("photos/b.png", *words) == 2
 
@@ -211,17 +217,17 @@ def test_a_matcher_needs_a_sentence_and_captioners_do_not_score(
 
 
 def test_the_way_of_decoding_follows_from_the_options() -> None:
-    base = DecodingConfig(how="greedy", beam=5)
-    assert chosen_decoding(base) == DecodingConfig(how="greedy", beam=5, groups=1)
-    assert chosen_decoding(base, beam=3).how == "beam"
-    assert chosen_decoding(base, beam=1).how == "greedy"
+    base = DecodingConfig(strategy="greedy", num_beams=5)
+    assert chosen_decoding(base) == DecodingConfig(strategy="greedy", num_beams=5, num_beam_groups=1)
+    assert chosen_decoding(base, num_beams=3).strategy == "beam"
+    assert chosen_decoding(base, num_beams=1).strategy == "greedy"
     assert chosen_decoding(base, penalty=LengthPenalty.wu).length_penalty == "wu"
-    assert chosen_decoding(base, nucleus=0.9).how == "sample"
-    assert chosen_decoding(base, nucleus=0.9).samples == 5
-    diverse = chosen_decoding(base, how=How.diverse, beam=4)
-    assert (diverse.how, diverse.beam, diverse.groups) == ("diverse", 4, 4)
-    with pytest.raises(SaccadeError, match="--length-penalty goes with --how beam or diverse"):
-        chosen_decoding(base, how=How.sample, penalty=LengthPenalty.wu)
+    assert chosen_decoding(base, top_p=0.9).strategy == "sample"
+    assert chosen_decoding(base, top_p=0.9).num_return_sequences == 5
+    diverse = chosen_decoding(base, strategy=Strategy.diverse, num_beams=4)
+    assert (diverse.strategy, diverse.num_beams, diverse.num_beam_groups) == ("diverse", 4, 4)
+    with pytest.raises(SaccadeError, match="--length-penalty goes with --strategy beam or diverse"):
+        chosen_decoding(base, strategy=Strategy.sample, penalty=LengthPenalty.wu)
 
 
 def test_cocos_pictures_are_known_by_their_numbers() -> None:

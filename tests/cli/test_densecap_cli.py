@@ -78,7 +78,7 @@ def test_a_folder_becomes_a_sheet_and_a_beam_is_followed(model: Path, photo: Pat
     (tmp_path / "two").mkdir()
     for name in ("a.png", "b.png"):
         (tmp_path / "two" / name).write_bytes(photo.read_bytes())
-    said = run(tmp_path / "two", "--model", model, "-o", tmp_path / "sheet.jpg", "--beam", 2, "--top", 2)
+    said = run(tmp_path / "two", "--model", model, "-o", tmp_path / "sheet.jpg", "--num-beams", 2, "--top", 2)
     assert "a.png" in said
     assert "b.png" in said
     assert Image.open(tmp_path / "sheet.jpg").width > 1000
@@ -115,7 +115,7 @@ def test_it_is_evaluated_beside_no_other_kind(model: Path, tmp_path: Path, capsy
     assert "mAP of boxes" in result.output
     figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))["results"][str(model)]
     assert figures.keys() == {"map", "detection_map", "regions"}
-    for option in (["--folds", "2"], ["--how", "greedy"]):
+    for option in (["--folds", "2"], ["--strategy", "greedy"]):
         assert saccade_command("eval", model, *option) == 2
         assert f"{option[0]} is for" in capsys.readouterr().err
     assert saccade_command("eval", model, "scan-flickr8k") == 2

@@ -25,7 +25,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_figures_are_those_of_the_captions_that_are_kept(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["updown", "--split", "test", "--beam", "2", "--captions", "said.json", "--json", "figures.json"]
+    words = ["updown", "--split", "test", "--num-beams", "2", "--captions", "said.json", "--json", "figures.json"]
     assert saccade_command("eval", *words) == 0
     printed = capsys.readouterr().out
     said = json.loads(Path("said.json").read_text())
@@ -39,7 +39,7 @@ def test_the_figures_are_those_of_the_captions_that_are_kept(runs: Path, capsys:
             assert found[name] == pytest.approx(100 * wanted[name])
         assert label in printed
     assert {name: found["language"][name] for name in LANGUAGE} == pytest.approx({n: wanted[n] for n in LANGUAGE})
-    assert (found["decoding"]["how"], found["decoding"]["beam"]) == ("beam", 2)
+    assert (found["decoding"]["strategy"], found["decoding"]["num_beams"]) == ("beam", 2)
     assert "beam search of 2" in printed
     assert "meteor matches by" in printed
 
@@ -57,20 +57,20 @@ def test_several_captioners_stand_side_by_side_and_keep_a_file_each(
 
 
 def test_captions_are_found_as_in_the_run_unless_told_otherwise(runs: Path) -> None:
-    make_run(runs / "other", runs / "features", "updown", ("task.decoding.how=beam", "task.decoding.beam=4"))
+    make_run(runs / "other", runs / "features", "updown", ("task.decoding.strategy=beam", "task.decoding.num_beams=4"))
     found = own_decoding(load_run_config("other").task)
-    assert (found.how, found.beam) == ("beam", 4)
-    assert own_decoding(None) == DecodingConfig(how="greedy")
+    assert (found.strategy, found.num_beams) == ("beam", 4)
+    assert own_decoding(None) == DecodingConfig(strategy="greedy")
     assert saccade_command("eval", "other/best", "data=precomp", "root=features", "--json", "figures.json") == 0
     (told,) = json.loads(Path("figures.json").read_text())["results"].values()
-    assert told["decoding"]["how"] == "greedy"
+    assert told["decoding"]["strategy"] == "greedy"
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["scan", "updown"], "scan is a matcher and updown a captioner"),
-        (["scan", "--beam", "3"], "--beam is for captioners, and scan is a matcher"),
+        (["scan", "--num-beams", "3"], "--num-beams is for captioners, and scan is a matcher"),
         (["updown", "--folds", "2"], "--folds is for matchers, and updown is a captioner"),
         (["updown", "adaptive", "--ensemble"], "--ensemble is for matchers, and updown is a captioner"),
         (["scan", "--captions", "said.json"], "--captions is for captioners"),
@@ -95,7 +95,7 @@ def test_training_closes_with_the_figure_that_chose_the_best_and_what_to_do_next
     assert saccade_command("train", "updown", "data=precomp", f"root={runs / 'train'}", "-o", "run", *sizes) == 0
     printed = capsys.readouterr().out
     assert "best at step 3: cider_d " in printed
-    assert "next: saccade eval run --beam 5" in printed
+    assert "next: saccade eval run --num-beams 5" in printed
     assert "next: saccade caption PHOTO --model run --attention why.png" in printed
 
 

@@ -11,25 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_captioner import Toy, all_sentences, following, toy_pictures
 
-from saccade.batch import CaptionState, Thought
-from saccade.decoding import Decoded, DecodingConfig, beam_search, diverse_beam_search
+from saccade.batch import END, START, CaptionState, StepOutput
+from saccade.decoding import DecodedCaptions, DecodingConfig, beam_search, diverse_beam_search
 from saccade.decoding.beam import Search
-from saccade.language.vocabulary import END, START
 
 PLAIN = {"slot": plain_search.slot, "shrink": plain_search.shrink, "aside": plain_search.aside}
 
 configs = st.builds(
     DecodingConfig,
-    longest=st.integers(1, 6),
-    beam=st.integers(1, 4),
-    finished=st.sampled_from(["slot", "shrink", "aside"]),
-    unfinished=st.sampled_from(["compete", "fallback"]),
+    max_length=st.integers(1, 6),
+    num_beams=st.integers(1, 4),
+    finished_beams=st.sampled_from(["keep_slot", "shrink_beam", "keep_beam_full"]),
+    unfinished_beams=st.sampled_from(["compete", "fallback"]),
     length_penalty=st.sampled_from(["none", "wu", "average"]),
 )
 models = st.builds(Toy, words=st.integers(4, 6), seed=st.integers(0, 10**6), end=st.sampled_from([-4.0, 0.0, 3.0]))
 
 
-def sentences(decoded: Decoded, image: int) -> list[tuple[float, tuple[int, ...]]]:
+def sentences(decoded: DecodedCaptions, image: int) -> list[tuple[float, tuple[int, ...]]]:
     """The captions of one picture, those that are there."""
     rows = range(image * decoded.per_image, (image + 1) * decoded.per_image)
     words = [tuple(decoded.words[row, : int(decoded.lengths[row])].tolist()) for row in rows]
@@ -47,7 +46,7 @@ def test_all_pictures_at_once_are_as_plain_searches_of_each(model: Toy, config: 
     images = toy_pictures(3)
     decoded = beam_search(model, images, config)
     for i in range(len(images)):
-        plain = PLAIN[config.finished](following(model, images.select([i])), config)
+        plain = PLAIN[config.finished_beams](following(model, images.select([i])), config)
         assert_same(sentences(decoded, i), plain)
 
 
@@ -55,7 +54,7 @@ def test_all_pictures_at_once_are_as_plain_searches_of_each(model: Toy, config: 
 @given(models, st.sampled_from([(2, 2), (4, 2), (6, 2), (3, 3), (6, 3)]), st.integers(1, 6), st.floats(0, 3))
 def test_diverse_groups_are_as_plain_ones(model: Toy, shape: tuple[int, int], longest: int, diversity: float) -> None:
     beam, groups = shape
-    config = DecodingConfig(beam=beam, groups=groups, longest=longest, diversity=diversity)
+    config = DecodingConfig(num_beams=beam, num_beam_groups=groups, max_length=longest, diversity_penalty=diversity)
     images = toy_pictures(2)
     decoded = diverse_beam_search(model, images, config)
     assert decoded.per_image == beam
@@ -66,11 +65,11 @@ def test_diverse_groups_are_as_plain_ones(model: Toy, shape: tuple[int, int], lo
 @settings(max_examples=15, deadline=None)
 @given(models, st.sampled_from(["slot", "shrink", "aside"]), st.sampled_from(["none", "wu", "average"]))
 def test_a_wide_enough_beam_finds_the_best_of_all_sentences(model: Toy, finished: str, penalty: str) -> None:
-    config = DecodingConfig(longest=3, beam=300, finished=finished, length_penalty=penalty)  # type: ignore[arg-type]
+    config = DecodingConfig(max_length=3, num_beams=300, finished_beams=finished, length_penalty=penalty)  # type: ignore[arg-type]
     images = toy_pictures(2)
     decoded = beam_search(model, images, config)
     for i in range(len(images)):
-        everything = all_sentences(model, images.select([i]), config.longest)
+        everything = all_sentences(model, images.select([i]), config.max_length)
         scored = [(plain_search.penalised(p, len(said), config), said) for said, p in everything.items()]
         assert_same(sentences(decoded, i)[:10], plain_search.best(scored, 10))
 
@@ -80,15 +79,15 @@ def test_a_wide_enough_beam_finds_the_best_of_all_sentences(model: Toy, finished
 def test_what_is_told_of_a_sentence_is_what_teacher_forcing_says_of_it(model: Toy, config: DecodingConfig) -> None:
     images = toy_pictures(3)
     decoded = beam_search(model, images, config)
-    assert bool((decoded.score.view(-1, config.beam).diff(dim=1).nan_to_num() <= 0).all()), "best first"
+    assert bool((decoded.score.view(-1, config.num_beams).diff(dim=1).nan_to_num() <= 0).all()), "best first"
     read = torch.cat([torch.full_like(decoded.words[:, :1], START), decoded.words[:, :-1]], dim=1)
-    told = model.tell(model.start(images).repeat(config.beam), read)
-    said = told.log_probabilities.gather(2, decoded.words[..., None])[..., 0]
+    forced = model.teacher_force(model.start(images).repeat(config.num_beams), read)
+    said = forced.log_probabilities.gather(2, decoded.words[..., None])[..., 0]
     torch.testing.assert_close(decoded.log_probabilities, said.masked_fill(~decoded.mask, 0))
-    torch.testing.assert_close(decoded.weights, told.weights * decoded.mask[..., None])
+    torch.testing.assert_close(decoded.weights, forced.weights * decoded.mask[..., None])
     assert decoded.sentinel is not None
-    assert told.sentinel is not None
-    torch.testing.assert_close(decoded.sentinel, told.sentinel * decoded.mask)
+    assert forced.sentinel is not None
+    torch.testing.assert_close(decoded.sentinel, forced.sentinel * decoded.mask)
     if config.length_penalty == "none":
         there = decoded.lengths > 0
         torch.testing.assert_close(decoded.score[there], decoded.log_probabilities.sum(dim=1)[there])
@@ -97,9 +96,9 @@ def test_what_is_told_of_a_sentence_is_what_teacher_forcing_says_of_it(model: To
 @pytest.mark.parametrize("finished", PLAIN)
 def test_neither_company_nor_padding_changes_a_caption(finished: str) -> None:
     model, images = Toy(words=6, seed=4), toy_pictures(7)
-    config = DecodingConfig(longest=7, beam=4, finished=finished)  # type: ignore[arg-type]
+    config = DecodingConfig(max_length=7, num_beams=4, finished_beams=finished)  # type: ignore[arg-type]
     together = beam_search(model, images.pad(3), config)
-    alone = Decoded.join([beam_search(model, images.select([i]), config) for i in range(len(images))])
+    alone = stack([beam_search(model, images.select([i]), config) for i in range(len(images))])
     assert torch.equal(together.words, alone.words)
     torch.testing.assert_close(together.score, alone.score)
     torch.testing.assert_close(together.weights[:, :, : alone.weights.shape[2]], alone.weights)
@@ -110,10 +109,10 @@ def test_neither_company_nor_padding_changes_a_caption(finished: str) -> None:
 @given(models, configs)
 def test_stopping_when_all_is_settled_changes_nothing(model: Toy, config: DecodingConfig) -> None:
     images = toy_pictures(3)
-    search = Search(model, model.start(images), config, config.beam)
+    search = Search(model, model.start(images), config, config.num_beams)
     with torch.no_grad():
-        for _ in range(config.longest):
-            search.advance()
+        for _ in range(config.max_length):
+            search.step()
     stopped, whole = beam_search(model, images, config), search.result()
     assert torch.equal(stopped.words, whole.words)
     assert torch.equal(stopped.score, whole.score)
@@ -133,43 +132,45 @@ def test_the_best_caption_alone_is_the_first_of_all(model: Toy, config: Decoding
 class Counting(Toy):
     """How many rows each step had."""
 
-    def advance(self, words: torch.Tensor, state: CaptionState) -> Thought:
+    def step(self, words: torch.Tensor, state: CaptionState) -> StepOutput:
         self.rows = [*getattr(self, "rows", []), len(words)]
-        return super().advance(words, state)
+        return super().step(words, state)
 
 
 def test_a_step_is_one_call_of_the_model_however_many_pictures() -> None:
     model = Counting(end=-50.0)
-    beam_search(model, toy_pictures(5), DecodingConfig(longest=6, beam=3))
+    beam_search(model, toy_pictures(5), DecodingConfig(max_length=6, num_beams=3))
     assert model.rows == [15] * 6
 
 
 def test_a_search_ends_when_nothing_better_can_come() -> None:
     model = Counting(end=50.0)
-    decoded = beam_search(model, toy_pictures(5), DecodingConfig(longest=50, beam=3)).best()
+    decoded = beam_search(model, toy_pictures(5), DecodingConfig(max_length=50, num_beams=3)).best()
     assert len(model.rows) < 10
     assert decoded.words.tolist() == [[END]] * 5
     model.rows = []
     assert torch.equal(
-        beam_search(model, toy_pictures(5), DecodingConfig(longest=50, beam=3), keep=1).words, decoded.words
+        beam_search(model, toy_pictures(5), DecodingConfig(max_length=50, num_beams=3), keep=1).words, decoded.words
     )
     assert len(model.rows) == 1
 
 
 def test_pictures_leave_when_nothing_better_can_come() -> None:
     model, images = Counting(words=6, seed=0, end=2.0), toy_pictures(40)
-    config = DecodingConfig(longest=20, beam=3)
+    config = DecodingConfig(max_length=20, num_beams=3)
     together = beam_search(model, images, config, keep=1)
     assert model.rows[0] == 120
     assert model.rows[-1] <= 90
-    alone = Decoded.join([beam_search(model, images.select([i]), config, keep=1) for i in range(len(images))])
+    alone = stack([beam_search(model, images.select([i]), config, keep=1) for i in range(len(images))])
     assert torch.equal(together.words, alone.words)
 
 
 def test_sentences_in_the_order_in_which_they_ended() -> None:
     """As the codes with a shrinking beam list them: by length, at one length the better first; the cut ones last."""
     model = Toy(words=6, seed=3)
-    decoded = beam_search(model, toy_pictures(6), DecodingConfig(longest=6, beam=5, finished="shrink")).by_completion()
+    decoded = beam_search(
+        model, toy_pictures(6), DecodingConfig(max_length=6, num_beams=5, finished_beams="shrink_beam")
+    ).by_completion()
     assert decoded.per_image == 5
     for i in range(6):
         keys = [(END not in said, len(said), -score) for score, said in sentences(decoded, i)]
@@ -179,10 +180,10 @@ def test_sentences_in_the_order_in_which_they_ended() -> None:
 
 def test_diverse_groups_differ_more_the_more_likeness_costs() -> None:
     model, images = Toy(words=8, seed=2), toy_pictures(12)
-    config = DecodingConfig(beam=3, groups=3, longest=6)
+    config = DecodingConfig(num_beams=3, num_beam_groups=3, max_length=6)
 
     def shared(diversity: float) -> int:
-        words = diverse_beam_search(model, images, replace(config, diversity=diversity)).words.view(12, 3, -1)
+        words = diverse_beam_search(model, images, replace(config, diversity_penalty=diversity)).words.view(12, 3, -1)
         return int((words[:, 0] == words[:, 1]).logical_and(words[:, 0] > END).sum())
 
     assert shared(0.0) > shared(2.0) > shared(50.0) == 0

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_captioner import Toy, following, toy_pictures
 
+from saccade.batch import END, PAD, START, UNKNOWN
 from saccade.core.errors import SaccadeError
-from saccade.decoding import Decoded, DecodingConfig, beam_search, decode, greedy, narrow, sample
+from saccade.decoding import DecodedCaptions, DecodingConfig, beam_search, decode, greedy, narrow, sample
 from saccade.decoding.constraints import Constraints
-from saccade.language.vocabulary import END, PAD, START, UNKNOWN
 
 FORBIDDEN = float("-inf")
 models = st.builds(Toy, words=st.integers(4, 8), seed=st.integers(0, 10**6), end=st.sampled_from([-4.0, 0.0, 3.0]))
 
 
-def said(decoded: Decoded) -> list[list[int]]:
+def said(decoded: DecodedCaptions) -> list[list[int]]:
     return [row[: int(n)].tolist() for row, n in zip(decoded.words, decoded.lengths, strict=True)]
 
 
@@ -28,7 +28,7 @@ def said(decoded: Decoded) -> list[list[int]]:
 @given(models, st.integers(1, 7))
 def test_greedy_says_the_likeliest_word_each_time(model: Toy, longest: int) -> None:
     images = toy_pictures(4)
-    decoded = greedy(model, images.pad(2), DecodingConfig(longest=longest))
+    decoded = greedy(model, images.pad(2), DecodingConfig(max_length=longest))
     for i, got in enumerate(said(decoded)):
         after = following(model, images.select([i]))
         words: list[int] = []
@@ -37,12 +37,12 @@ def test_greedy_says_the_likeliest_word_each_time(model: Toy, longest: int) -> N
         assert got == words
         total = sum(float(after(tuple(words[:n]))[word]) for n, word in enumerate(words))
         assert float(decoded.score[i]) == pytest.approx(total)
-    assert torch.equal(decoded.words, beam_search(model, images, DecodingConfig(longest=longest, beam=1)).words)
+    assert torch.equal(decoded.words, beam_search(model, images, DecodingConfig(max_length=longest, num_beams=1)).words)
 
 
 def test_greedy_gives_all_that_could_have_been_said_if_asked() -> None:
     model, images = Toy(seed=5, end=2.0), toy_pictures(5)
-    decoded = greedy(model, images, DecodingConfig(unknown=True), distributions=True)
+    decoded = greedy(model, images, DecodingConfig(suppress_unk=False), distributions=True)
     assert decoded.distributions is not None
     taken = decoded.distributions.gather(2, decoded.words[..., None])[..., 0]
     torch.testing.assert_close(taken, decoded.log_probabilities)
@@ -59,7 +59,7 @@ def test_a_captioner_that_has_looked_goes_on_from_there() -> None:
 
 def test_no_word_twice_in_a_row() -> None:
     model, images = Toy(seed=1, end=-3.0), toy_pictures(6)
-    free, bound = DecodingConfig(longest=8), DecodingConfig(longest=8, no_immediate_repeat=True)
+    free, bound = DecodingConfig(max_length=8), DecodingConfig(max_length=8, no_immediate_repeat=True)
     for how in (greedy, beam_search):
         assert any(a == b for words in said(how(model, images, free)) for a, b in pairwise(words))
         assert all(a != b for words in said(how(model, images, bound)) for a, b in pairwise(words))
@@ -69,19 +69,19 @@ def test_no_word_twice_in_a_row() -> None:
 def test_no_ngram_twice(size: int) -> None:
     model, images = Toy(words=12, seed=1, end=-3.0), toy_pictures(6)
 
-    def repeated(decoded: Decoded) -> int:
+    def repeated(decoded: DecodedCaptions) -> int:
         grams = [[tuple(s[i : i + size]) for i in range(len(s) - size + 1)] for s in said(decoded)]
         return sum(len(g) - len(set(g)) for g in grams)
 
     for how in (greedy, beam_search):
-        assert repeated(how(model, images, DecodingConfig(longest=10)))
-        assert not repeated(how(model, images, DecodingConfig(longest=10, no_repeated_ngrams=size)))
+        assert repeated(how(model, images, DecodingConfig(max_length=10)))
+        assert not repeated(how(model, images, DecodingConfig(max_length=10, no_repeat_ngram_size=size)))
 
 
 def test_an_ngram_may_have_its_price_instead() -> None:
     """One said twice before costs twice as much."""
     model = Toy(words=4)
-    config = DecodingConfig(no_repeated_ngrams=2, ngram_cost=0.5, unknown=True)
+    config = DecodingConfig(no_repeat_ngram_size=2, repeat_ngram_penalty=0.5, suppress_unk=False)
     words = torch.tensor([[4, 5, 4, 5, 4], [6, 6, 7, 4, 6], [4, 5, 6, 7, 4]])
     flat = torch.full((3, 8), -1.0)
     paid = flat - Constraints(config, model.vocabulary, torch.device("cpu"))(flat, words)
@@ -90,10 +90,10 @@ def test_an_ngram_may_have_its_price_instead() -> None:
 
 def test_no_sentence_ends_with_a_word_that_ends_nothing() -> None:
     model, images = Toy(words=6, seed=3, end=1.0), toy_pictures(8)
-    free = DecodingConfig(longest=12, bad_endings=("a", "c"))
+    free = DecodingConfig(max_length=12, bad_endings=("a", "c"))
     bad = {model.vocabulary.words.index(word) for word in free.bad_endings}
 
-    def bad_ends(decoded: Decoded) -> int:
+    def bad_ends(decoded: DecodedCaptions) -> int:
         return sum(words[-1] == END and words[-2:-1] != [] and words[-2] in bad for words in said(decoded))
 
     for how in (greedy, beam_search):
@@ -107,16 +107,16 @@ def test_words_that_may_never_be_said_are_not() -> None:
     with torch.no_grad():
         model.out[:, UNKNOWN] = model.out[:, favourite] * 1.1  # now <unk> is
     for how in (greedy, beam_search, sample):
-        assert (how(model, images, DecodingConfig(unknown=True)).words == UNKNOWN).any()
+        assert (how(model, images, DecodingConfig(suppress_unk=False)).words == UNKNOWN).any()
         assert not (how(model, images, DecodingConfig()).words == UNKNOWN).any()
-        silenced = how(model, images, DecodingConfig(never=(favourite, END))).words
+        silenced = how(model, images, DecodingConfig(suppress_tokens=(favourite, END))).words
         assert not (silenced == favourite).any()
         assert silenced.shape[1] == 20
 
 
 def test_a_sentence_ends_where_nothing_else_may_be_said() -> None:
     model, images = Toy(words=2, end=-30.0), toy_pictures(3)
-    config = DecodingConfig(longest=9, no_repeated_ngrams=1)
+    config = DecodingConfig(max_length=9, no_repeat_ngram_size=1)
     for how in (greedy, sample):
         assert [len(words) for words in said(how(model, images, config))] == [3, 3, 3]
     assert all(END in words for words in said(beam_search(model, images, config)) if words)
@@ -124,11 +124,11 @@ def test_a_sentence_ends_where_nothing_else_may_be_said() -> None:
 
 def test_samples_are_drawn_as_their_probabilities_say() -> None:
     model, image, count = Toy(seed=7, sharpness=1.0), toy_pictures(1), 20_000
-    config = DecodingConfig(longest=2, samples=count, unknown=True)
+    config = DecodingConfig(max_length=2, num_return_sequences=count, suppress_unk=False)
     with torch.no_grad():
         drawn = sample(model, image, config, generator=torch.Generator().manual_seed(0))
     words = drawn.words[:, 0]
-    wanted = model.step(torch.tensor([START]), model.start(image))[0][0].detach().exp()
+    wanted = model.predict_next(torch.tensor([START]), model.start(image))[0][0].detach().exp()
     seen = torch.bincount(words, minlength=len(wanted)) / count
     assert float((seen - wanted).abs().max()) < 4 * (0.25 / count) ** 0.5
     first = words == words.mode().values
@@ -137,31 +137,31 @@ def test_samples_are_drawn_as_their_probabilities_say() -> None:
 
 def test_samples_of_a_picture_stand_together_and_the_seed_decides_them() -> None:
     model, images = Toy(words=8, sharpness=0.5), toy_pictures(4)
-    config = DecodingConfig(how="sample", samples=5)
+    config = DecodingConfig(strategy="sample", num_return_sequences=5)
     one, two, other = (decode(model, images, config, generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2))
     assert (len(one), one.per_image) == (20, 5)
     assert torch.equal(one.words, two.words)
     assert one.words.shape != other.words.shape or not torch.equal(one.words, other.words)
     first = model.start(images).repeat(5)
-    weights = model.advance(torch.full((20,), START), first).weights
+    weights = model.step(torch.full((20,), START), first).weights
     torch.testing.assert_close(one.weights[:, 0], weights)
 
 
 def test_gradients_of_samples_are_those_of_teacher_forcing() -> None:
     model, images = Toy(seed=3, sharpness=1.0), toy_pictures(3)
-    config = DecodingConfig(longest=6, samples=2, unknown=True)
+    config = DecodingConfig(max_length=6, num_return_sequences=2, suppress_unk=False)
     drawn = sample(model, images, config, generator=torch.Generator().manual_seed(3))
     reward = torch.linspace(-1, 1, len(drawn), dtype=torch.float64)
     parameters = list(model.parameters())
     got = torch.autograd.grad((drawn.log_probabilities.sum(dim=1) * reward).sum(), parameters)
     read = torch.cat([torch.full_like(drawn.words[:, :1], START), drawn.words[:, :-1]], dim=1)
-    told = model.tell(model.start(images).repeat(2), read).log_probabilities
-    missed = told.gather(2, drawn.words[..., None])[..., 0].masked_fill(~drawn.mask, 0)
-    wanted = torch.autograd.grad((missed.sum(dim=1) * reward).sum(), parameters)
+    forced = model.teacher_force(model.start(images).repeat(2), read).log_probabilities
+    nll = forced.gather(2, drawn.words[..., None])[..., 0].masked_fill(~drawn.mask, 0)
+    wanted = torch.autograd.grad((nll.sum(dim=1) * reward).sum(), parameters)
     for a, b in zip(got, wanted, strict=True):
         torch.testing.assert_close(a, b)
     assert not greedy(model, images).score.requires_grad
-    assert not decode(model, images, replace(config, how="sample")).score.requires_grad
+    assert not decode(model, images, replace(config, strategy="sample")).score.requires_grad
 
 
 def test_narrowing_leaves_the_likeliest_words() -> None:
@@ -185,7 +185,7 @@ def test_a_cold_captioner_is_greedy() -> None:
 
 def test_roll_outs_of_fixed_length_go_on_after_the_end() -> None:
     model, images = Toy(words=4, seed=8, end=3.0), toy_pictures(4)
-    words = greedy(model, images, DecodingConfig(longest=9, past_end=True)).words
+    words = greedy(model, images, DecodingConfig(max_length=9, continue_after_end=True)).words
     assert words.shape == (4, 9)
     assert not (words == PAD).any()
     assert (words[:, :-1] == END).any()
@@ -195,8 +195,8 @@ def test_roll_outs_of_fixed_length_go_on_after_the_end() -> None:
 
 
 def test_a_setting_that_makes_no_sense_is_answered_with_a_sentence() -> None:
-    for wrong in ({"longest": 0}, {"beam": 0}, {"temperature": 0.0}, {"nucleus": 1.5}, {"top_k": -1}):
+    for wrong in ({"longest": 0}, {"beam": 0}, {"temperature": 0.0}, {"top_p": 1.5}, {"top_k": -1}):
         with pytest.raises(SaccadeError, match=next(iter(wrong))):
             DecodingConfig(**wrong)
-    with pytest.raises(SaccadeError, match="groups=2"):
-        DecodingConfig(how="diverse", beam=3)
+    with pytest.raises(SaccadeError, match="num_beam_groups=2"):
+        DecodingConfig(strategy="diverse", num_beams=3)

@@ -10,9 +10,8 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from saccade.batch import Batch, CaptionState, RegionBatch, Thought
+from saccade.batch import END, START, UNKNOWN, Batch, CaptionState, RegionBatch, StepOutput
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import END, START, UNKNOWN
 from saccade.models.base.captioner import Captioner
 from saccade.nn.attention import masked_softmax
 
@@ -47,16 +46,16 @@ class Toy(Captioner):
         regions = images.features.double()
         return CaptionState(Memory(regions.sum(dim=1).tanh()), Seen(regions, images.mask))
 
-    def advance(self, words: Tensor, state: CaptionState) -> Thought:
+    def step(self, words: Tensor, state: CaptionState) -> StepOutput:
         assert isinstance(state.memory, Memory)
-        assert isinstance(state.seen, Seen)
-        hidden, seen = state.memory.hidden, state.seen
+        assert isinstance(state.context, Seen)
+        hidden, seen = state.memory.hidden, state.context
         weights = masked_softmax((seen.regions @ self.look @ hidden[..., None])[..., 0], seen.mask)
         found = (weights[..., None] * seen.regions).sum(dim=1)
         hidden = (hidden @ self.recur + self.embedding[words] + found).tanh()
-        return Thought(hidden, CaptionState(Memory(hidden), seen), weights, hidden[:, 0].sigmoid())
+        return StepOutput(hidden, CaptionState(Memory(hidden), seen), weights, hidden[:, 0].sigmoid())
 
-    def speak(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor) -> Tensor:
         logits = self.sharpness * hidden @ self.out
         return logits + self.end * torch.nn.functional.one_hot(torch.tensor(END), logits.shape[-1])
 
@@ -73,10 +72,10 @@ def following(model: Captioner, image: RegionBatch) -> Callable[[tuple[int, ...]
     """The log-probabilities of the word after a sentence, each found once; <unk> is never said."""
 
     @cache
-    def thought(said: tuple[int, ...]) -> tuple[Tensor, Thought]:
+    def thought(said: tuple[int, ...]) -> tuple[Tensor, StepOutput]:
         state = thought(said[:-1])[1].state if said else model.start(image)
         with torch.no_grad():
-            return model.step(torch.tensor([said[-1] if said else START]), state)
+            return model.predict_next(torch.tensor([said[-1] if said else START]), state)
 
     def after(said: tuple[int, ...]) -> Tensor:
         return thought(said)[0][0].index_fill(0, torch.tensor(UNKNOWN), float("-inf"))
@@ -92,5 +91,5 @@ def all_sentences(model: Captioner, image: RegionBatch, longest: int) -> dict[tu
     padded = torch.tensor([[START, *s, *[END] * (longest - len(s))] for s in sentences])
     with torch.no_grad():
         state = model.start(image).repeat(len(sentences))
-        told = model.tell(state, padded[:, :-1]).log_probabilities.gather(2, padded[:, 1:, None])[..., 0]
+        told = model.teacher_force(state, padded[:, :-1]).log_probabilities.gather(2, padded[:, 1:, None])[..., 0]
     return {s: float(told[i, : len(s)].sum()) for i, s in enumerate(sentences)}

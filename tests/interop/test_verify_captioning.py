@@ -15,11 +15,11 @@ import pytest
 import torch
 from captioner_case import OPTIONS, WORDS, make_case
 
+from saccade.batch import END, PAD, START, UNKNOWN
 from saccade.core.errors import SaccadeError
 from saccade.interop import IMPORTERS, Stage, verify
 from saccade.interop.checkpoint import read_plain_pickle
 from saccade.interop.importers.image_captioning import infos_beside, numbered_from_one
-from saccade.language.vocabulary import END, PAD, START, UNKNOWN
 from saccade.models import load_model
 
 

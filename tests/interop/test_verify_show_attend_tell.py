@@ -17,14 +17,14 @@ import pytest
 import torch
 from torch import nn
 
-from saccade.batch import RegionBatch
+from saccade.batch import END, START, UNKNOWN, RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.interop import IMPORTERS, Stage, verify
 from saccade.interop.checkpoint import read_modules
 from saccade.interop.importers.show_attend_tell import ARCTIC, CLASSES
 from saccade.interop.words import read_vocabulary
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import END, SPECIAL, START, UNKNOWN
+from saccade.language.vocabulary import SPECIAL
 
 SOFT, HARD = "show_attend_tell_soft", "show_attend_tell_hard"
 
@@ -180,8 +180,8 @@ def test_other_forms_of_the_authors_code(form: str, tmp_path: Path) -> None:
     regions = np.random.default_rng(1).normal(size=(3, 6))
     expected = arctic_probabilities(weights, options, regions, word=5)
     images = RegionBatch(torch.from_numpy(regions)[None], torch.ones(1, 3, dtype=torch.bool), torch.zeros(1, 3, 4))
-    told = model.tell(model.start(images), torch.tensor([[START, 5 + 2]]))  # <end>, <unk>, then the words
-    ours = told.log_probabilities[0].exp()[:, [END, UNKNOWN, *range(4, 11)]]
+    forced = model.teacher_force(model.start(images), torch.tensor([[START, 5 + 2]]))  # <end>, <unk>, then the words
+    ours = forced.log_probabilities[0].exp()[:, [END, UNKNOWN, *range(4, 11)]]
     np.testing.assert_allclose(ours.detach().numpy(), expected, atol=1e-12)
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from saccade.batch import END, START, UNKNOWN
 from saccade.core.errors import SaccadeError
 from saccade.interop import IMPORTERS, verify
 from saccade.interop.words import read_vocabulary
-from saccade.language.vocabulary import END, START, UNKNOWN
 
 
 def copied(golden: Path, folder: Path, file: str, changes: dict[str, np.ndarray | None], prefix: str = "") -> None:

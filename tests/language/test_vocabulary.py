@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from saccade.batch import UNKNOWN
 from saccade.core.errors import SaccadeError
 from saccade.core.files import write_json
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import SPECIAL, UNKNOWN
+from saccade.language.vocabulary import SPECIAL
 
 CAPTIONS = ["A dog runs.", "a Dog sleeps.", "the cat and the dog", "žluťoučký kůň, žluťoučký kůň"]
 

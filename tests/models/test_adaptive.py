@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.batch import RegionBatch, TextBatch
+from saccade.batch import END, PAD, START, RegionBatch, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import END, PAD, START
 from saccade.models import Adaptive, AdaptiveConfig
 from saccade.models.base.captioner import Captioner
 
@@ -45,7 +44,7 @@ def test_the_paper_by_hand(sentinel: bool, vocabulary: Vocabulary, toy_images: R
     """Equations 6–16 for the second picture, which has two regions, after <start> and after one word."""
     model = build(vocabulary, **PAPER, sentinel=sentinel).eval()
     images = toy_images.to(dtype=torch.float64)
-    told = model.tell(model.start(images), torch.tensor([[START, 4]] * 4))
+    forced = model.teacher_force(model.start(images), torch.tensor([[START, 4]] * 4))
     w = {name: value.detach() for name, value in model.named_parameters()}
     features = images.features[1, :2]
     regions = (features @ w["regions.linear.weight"].T + w["regions.linear.bias"]).relu()  # eq. 15
@@ -69,26 +68,26 @@ def test_the_paper_by_hand(sentinel: bool, vocabulary: Vocabulary, toy_images: R
             context, share = beta * s + (1 - beta) * context, 1 - beta  # eq. 11
         logits = w["out.weight"] @ (context + h) + w["out.bias"]  # eq. 13
         logits[[PAD, START]] = float("-inf")
-        torch.testing.assert_close(told.weights[1, step, :2], share * z.softmax(dim=0))
-        torch.testing.assert_close(told.log_probabilities[1, step], logits.log_softmax(dim=0))
+        torch.testing.assert_close(forced.weights[1, step, :2], share * z.softmax(dim=0))
+        torch.testing.assert_close(forced.log_probabilities[1, step], logits.log_softmax(dim=0))
         if beta is None:
-            assert told.sentinel is None
+            assert forced.sentinel is None
         else:
-            assert told.sentinel is not None
-            torch.testing.assert_close(told.sentinel[1, step], beta)
+            assert forced.sentinel is not None
+            torch.testing.assert_close(forced.sentinel[1, step], beta)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_shares_of_regions_and_sentinel_sum_to_one(
     form: str, vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
 ) -> None:
-    told = build(vocabulary, **FORMS[form]).eval()(toy_images.to(dtype=torch.float64), toy_texts)
-    total = told.weights.sum(dim=2)
-    if told.sentinel is not None:
-        assert (told.sentinel > 0).all()
-        total = total + told.sentinel
+    forced = build(vocabulary, **FORMS[form]).eval()(toy_images.to(dtype=torch.float64), toy_texts)
+    total = forced.weights.sum(dim=2)
+    if forced.sentinel is not None:
+        assert (forced.sentinel > 0).all()
+        total = total + forced.sentinel
     torch.testing.assert_close(total, torch.ones_like(total))
-    assert not told.weights[~toy_images.mask[:, None].expand_as(told.weights)].any()
+    assert not forced.weights[~toy_images.mask[:, None].expand_as(forced.weights)].any()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -111,16 +110,16 @@ def test_all_words_at_once_are_heard_as_one_by_one(
 ) -> None:
     model = build(vocabulary, **FORMS[form]).eval()
     state, words = model.start(toy_images.to(dtype=torch.float64)), toy_texts.tokens[:, :-1]
-    at_once, one_by_one = model.tell(state, words), Captioner.tell(model, state, words)
+    at_once, one_by_one = model.teacher_force(state, words), Captioner.teacher_force(model, state, words)
     torch.testing.assert_close(at_once.log_probabilities, one_by_one.log_probabilities)
     torch.testing.assert_close(at_once.sentinel, one_by_one.sentinel)
 
 
 def test_without_regions_all_attention_is_the_sentinels(vocabulary: Vocabulary, toy_texts: TextBatch) -> None:
     images = RegionBatch(torch.zeros(4, 2, 12).double(), torch.zeros(4, 2, dtype=torch.bool), torch.zeros(4, 2, 4))
-    told = build(vocabulary).eval()(images, toy_texts)
-    assert told.sentinel is not None
-    torch.testing.assert_close(told.sentinel, torch.ones_like(told.sentinel))
+    forced = build(vocabulary).eval()(images, toy_texts)
+    assert forced.sentinel is not None
+    torch.testing.assert_close(forced.sentinel, torch.ones_like(forced.sentinel))
 
 
 def test_it_learns_which_picture_is_which(

@@ -157,7 +157,7 @@ def test_it_learns_two_pictures_by_heart(vocabulary: Vocabulary, pictures: Pictu
     assert totals[-1] < 0.3 * totals[0]
     model.eval()
     found = model.find(pictures)
-    words = decode(model.writer, model.regions(found), DecodingConfig(how="greedy", longest=8)).words
+    words = decode(model.writer, model.regions(found), DecodingConfig(strategy="greedy", max_length=8)).words
     assert {tuple(w for w in row if w) for row in words.tolist()} & {(4, 5, 8, 2), (4, 9, 2), (6, 10, 2)}
 
 
@@ -184,9 +184,11 @@ def test_the_writer_is_a_captioner_of_single_regions(vocabulary: Vocabulary, pic
     """Greedy and a beam of one agree; what is said of a region does not depend on the others."""
     model = densecap(vocabulary).eval()
     regions = model.regions(model.find(pictures))
-    greedy = decode(model.writer, regions, DecodingConfig(how="greedy", longest=6))
-    torch.testing.assert_close(greedy.words, decode(model.writer, regions, DecodingConfig(beam=1, longest=6)).words)
-    alone = decode(model.writer, regions.select([1]), DecodingConfig(how="greedy", longest=6))
+    greedy = decode(model.writer, regions, DecodingConfig(strategy="greedy", max_length=6))
+    torch.testing.assert_close(
+        greedy.words, decode(model.writer, regions, DecodingConfig(num_beams=1, max_length=6)).words
+    )
+    alone = decode(model.writer, regions.select([1]), DecodingConfig(strategy="greedy", max_length=6))
     assert alone.words[0].tolist() == greedy.words[1, : alone.words.shape[1]].tolist()
     with pytest.raises(ValueError, match="on its own"):
         model.writer.start(model.find(pictures))

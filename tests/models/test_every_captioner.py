@@ -11,15 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.batch import RegionBatch, TextBatch, Told
+from saccade.batch import END, PAD, START, RegionBatch, TeacherForced, TextBatch
 from saccade.decoding import DecodingConfig, decode
 from saccade.language import Vocabulary
 from saccade.language.graph_words import padded_graphs
-from saccade.language.vocabulary import END, PAD, START
 from saccade.models import Captioner, Sgae, Unsupervised, entries, load_model
 from saccade.models.unsupervised import Rollout
 
-SMALL = {"region_dim": 12, "word_dim": 7, "dim": 10, "attention_dim": 6, "look_dim": 6, "entries": 9}
+SMALL = {"region_dim": 12, "word_dim": 7, "dim": 10, "attention_dim": 6, "entries": 9}
 SWITCHES: dict[str, list[dict[str, Any]]] = {
     "show_attend_tell": [
         {},
@@ -43,7 +42,7 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {},
         {"fusion": "released", "peek": True},
         {"dictionary": False, "relations": False},
-        {"one_speaker": True, "neighbours": 1},
+        {"shared_decoder": True, "neighbours": 1},
     ],
     "unsupervised": [{}, {"dropout": 0.0, "smoothing": 0.0}],
 }
@@ -73,8 +72,8 @@ def read_sentences(model: Sgae, images: RegionBatch, texts: TextBatch) -> list[T
     graphs = replace(model.config, dictionary_steps=1) if model.config.dictionary else model.config
     model.config = replace(graphs, sentence_steps=1)
     read = model.read([" ".join(words[1:-1]) for words in texts.words])
-    state = model.start_reading(read, images, model.config.dictionary)
-    return [model.tell(state, read.tokens[:, :-1]).log_probabilities[..., 4:].sin().sum()]
+    state = model.start_from_sentences(read, images, model.config.dictionary)
+    return [model.teacher_force(state, read.tokens[:, :-1]).log_probabilities[..., 4:].sin().sum()]
 
 
 def with_graphs(images: RegionBatch) -> RegionBatch:
@@ -91,7 +90,7 @@ def with_graphs(images: RegionBatch) -> RegionBatch:
 
 def play_both_sides(model: Unsupervised, images: RegionBatch, texts: TextBatch) -> list[Tensor]:
     """The critic's losses, and sentences said from what it recalls and from concepts."""
-    pictures, _ = model.look(images)
+    pictures, _ = model.encode_images(images)
     no_concepts = torch.zeros(4, 1)
     said = Rollout(texts.tokens[:, 1:].flip(0), pictures, no_concepts.long(), no_concepts)
     assert model.reader is not None
@@ -119,14 +118,14 @@ def test_gradients_reach_every_parameter(
     """Of a caption's loss, of the paper's own losses, and of the lessons without pictures where there are such."""
     model = build(name, switches, vocabulary).train()
     toy_images = with_graphs(toy_images) if name == "sgae" else toy_images
-    told = model.tell(model.start_lesson(toy_images, toy_texts, torch.arange(4)), toy_texts.tokens[:, :-1])
+    forced = model.teacher_force(model.start_training(toy_images, toy_texts, torch.arange(4)), toy_texts.tokens[:, :-1])
     labels, wanted = toy_texts.tokens[:, 1:], toy_texts.mask[:, 1:]
-    said = told.log_probabilities.gather(2, labels.masked_fill(~wanted, END)[..., None])[..., 0]
-    missed = -said * wanted
-    assert missed.isfinite().all()
-    own = model.own_losses(told, labels, missed, wanted)
+    said = forced.log_probabilities.gather(2, labels.masked_fill(~wanted, END)[..., None])[..., 0]
+    nll = -said * wanted
+    assert nll.isfinite().all()
+    own = model.own_losses(forced, labels, nll, wanted)
     beside = BESIDE_PICTURES[name](model, toy_images, toy_texts) if name in BESIDE_PICTURES else []
-    total = torch.stack([missed.sum(), *own.values(), *beside]).sum()
+    total = torch.stack([nll.sum(), *own.values(), *beside]).sum()
     assert total.isfinite()
     total.backward()  # type: ignore[no-untyped-call]
     silent = [k for k, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
@@ -140,16 +139,16 @@ def test_what_is_told_is_a_distribution_over_words_and_a_look_one_over_regions(
     name: str, switches: dict[str, Any], vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
 ) -> None:
     model = build(name, switches, vocabulary).double().eval()
-    told = model(toy_images.to(dtype=torch.float64), toy_texts)
+    forced = model(toy_images.to(dtype=torch.float64), toy_texts)
     steps = toy_texts.tokens.shape[1] - 1
-    assert told.log_probabilities.shape == (4, steps, len(vocabulary))
-    assert told.log_probabilities[..., [PAD, START]].isneginf().all()
-    torch.testing.assert_close(told.log_probabilities.exp().sum(dim=2), torch.ones(4, steps, dtype=torch.float64))
-    assert told.weights.shape == (4, steps, toy_images.mask.shape[1])
-    assert (told.weights >= 0).all()
-    assert (told.weights * ~toy_images.mask[:, None]).max() == 0
-    beside = torch.zeros(4, steps, dtype=torch.float64) if told.sentinel is None else told.sentinel
-    torch.testing.assert_close(told.weights.sum(dim=2) + beside, torch.ones(4, steps, dtype=torch.float64))
+    assert forced.log_probabilities.shape == (4, steps, len(vocabulary))
+    assert forced.log_probabilities[..., [PAD, START]].isneginf().all()
+    torch.testing.assert_close(forced.log_probabilities.exp().sum(dim=2), torch.ones(4, steps, dtype=torch.float64))
+    assert forced.weights.shape == (4, steps, toy_images.mask.shape[1])
+    assert (forced.weights >= 0).all()
+    assert (forced.weights * ~toy_images.mask[:, None]).max() == 0
+    beside = torch.zeros(4, steps, dtype=torch.float64) if forced.sentinel is None else forced.sentinel
+    torch.testing.assert_close(forced.weights.sum(dim=2) + beside, torch.ones(4, steps, dtype=torch.float64))
 
 
 @sweep
@@ -180,15 +179,15 @@ def test_word_by_word_is_as_under_teacher_forcing(
     """Also where every picture is told twice and the two change places on the way, as beams do."""
     model = build(name, switches, vocabulary).double().eval()
     images = toy_images.to(dtype=torch.float64)
-    told = model(images, toy_texts)
+    forced = model(images, toy_texts)
     state = model.start(images).repeat(2)
     swap = torch.arange(8).view(4, 2).flip(1).flatten()
     for step, words in enumerate(toy_texts.tokens[:, :-1].unbind(dim=1)):
-        log_probabilities, thought = model.step(words.repeat_interleave(2), state)
-        state = thought.state.remember(swap)
+        log_probabilities, output = model.predict_next(words.repeat_interleave(2), state)
+        state = output.state.reorder(swap)
         for copy in (0, 1):
-            same(log_probabilities[copy::2], told.log_probabilities[:, step])
-            same(thought.weights[copy::2], told.weights[:, step])
+            same(log_probabilities[copy::2], forced.log_probabilities[:, step])
+            same(output.weights[copy::2], forced.weights[:, step])
 
 
 @sweep
@@ -198,7 +197,7 @@ def test_captions_do_not_depend_on_padding(
 ) -> None:
     model = build(name, switches, vocabulary).double().eval()
     images = toy_images.to(dtype=torch.float64)
-    config = DecodingConfig(how=how, beam=3, longest=7, samples=2)  # type: ignore[arg-type]
+    config = DecodingConfig(strategy=how, num_beams=3, max_length=7, num_return_sequences=2)  # type: ignore[arg-type]
     plain, padded = (
         decode(model, given, config, generator=torch.Generator().manual_seed(5)) for given in (images, images.pad(3))
     )
@@ -232,15 +231,15 @@ def test_a_seed_fixes_everything(
 ) -> None:
     """Weights, dropout and sampled looks in training; nothing is left to chance after it."""
     first, second = (build(name, switches, vocabulary).train() for _ in range(2))
-    told = []
+    forced = []
     for model in (first, second):
         torch.manual_seed(3)
-        told.append(model(toy_images, toy_texts))
-    equal(*told)
+        forced.append(model(toy_images, toy_texts))
+    equal(*forced)
     first.eval()
     equal(first(toy_images, toy_texts), first(toy_images, toy_texts))
 
 
-def equal(one: Told, other: Told) -> None:
+def equal(one: TeacherForced, other: TeacherForced) -> None:
     assert torch.equal(one.log_probabilities, other.log_probabilities)
     assert torch.equal(one.weights, other.weights)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from saccade.models.sgae.graphs import SentenceGraphContext
 
 from saccade.batch import RegionBatch, TextBatch
 from saccade.core.config import override
@@ -15,7 +16,6 @@ from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.graph_words import padded_graphs
 from saccade.models import Sgae, SgaeConfig, load_model
-from saccade.nn.seen_graph import ReadGraph
 
 TEXTS = ["a red cube", "the small blue ball is left of a cone", "green", "a cube on the large ball and a zebra"]
 SMALL = SgaeConfig(12, 7, 10, 6, entries=9, dropout=0.0, sentence_steps=2, dictionary_steps=3)
@@ -25,7 +25,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "no dictionary": {"dictionary": False, "dictionary_steps": 0},
     "released, no dictionary": {"fusion": "released", "dictionary": False, "dictionary_steps": 0},
     "things alone": {"relations": False},
-    "one speaker": {"one_speaker": True, "neighbours": 1, "fusion_norm": True, "entry_spread": 0.3},
+    "one speaker": {"shared_decoder": True, "neighbours": 1, "fusion_norm": True, "entry_spread": 0.3},
 }
 
 
@@ -73,11 +73,11 @@ def test_lessons_go_from_sentences_through_the_dictionary_to_pictures(
     for _ in range(6):
         stages.append(model.stage)
         model.zero_grad()
-        state = model.start_lesson(toy_images, texts, owner)
-        said = model.tell(state, texts.tokens[:, :-1]).log_probabilities
+        state = model.start_training(toy_images, texts, owner)
+        said = model.teacher_force(state, texts.tokens[:, :-1]).log_probabilities
         said[:, 0, 2].sum().backward()  # type: ignore[no-untyped-call]
         moved = {name for name, weight in model.named_parameters() if weight.grad is not None and weight.grad.any()}
-        assert isinstance(state.seen, ReadGraph) == (stages[-1] != "pictures")
+        assert isinstance(state.context, SentenceGraphContext) == (stages[-1] != "pictures")
         assert ("dictionary.entries" in moved) == (model.config.dictionary and stages[-1] != "sentences")
         assert any(name.startswith("picture_graph.") for name in moved) == (stages[-1] == "pictures")
         assert any(name.startswith("sentence_graph.") for name in moved) == (stages[-1] != "pictures")
@@ -92,8 +92,8 @@ def test_sentences_are_learned_from_their_graphs(vocabulary: Vocabulary, toy_ima
     read, pictures = model.read(texts), toy_images.select([0, 0])
     optimiser = torch.optim.Adam(model.parameters(), 1e-2)
     for _ in range(90):
-        told = model.tell(model.start_lesson(pictures, read, torch.arange(2)), read.tokens[:, :-1])
-        loss = -told.log_probabilities.gather(2, read.tokens[:, 1:, None]).mean()
+        forced = model.teacher_force(model.start_training(pictures, read, torch.arange(2)), read.tokens[:, :-1])
+        loss = -forced.log_probabilities.gather(2, read.tokens[:, 1:, None]).mean()
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
@@ -104,11 +104,11 @@ def test_the_stage_is_kept_with_the_weights(vocabulary: Vocabulary, toy_images: 
     model = built(vocabulary).train()
     texts = model.read(TEXTS)
     for _ in range(4):
-        model.start_lesson(toy_images, texts, torch.arange(4))
+        model.start_training(toy_images, texts, torch.arange(4))
     model.save_pretrained(tmp_path)
     found = load_model(tmp_path, Sgae)
     assert found.stage == model.stage == "dictionary"
-    found.start_lesson(toy_images, texts, torch.arange(4))
+    found.start_training(toy_images, texts, torch.arange(4))
     assert int(found.lessons) == 4  # a lesson that is only looked at is none
 
 
@@ -126,7 +126,7 @@ def test_the_dictionary_learns_at_a_rate_of_its_own(vocabulary: Vocabulary) -> N
         ("neighbours=-1", "neighbours must not be negative"),
         ("dictionary_rate=0", "dictionary_rate must be more than zero"),
         ("dictionary=false", "they go with dictionary=true"),
-        ("fusion=released one_speaker=true", "goes with fusion=paper"),
+        ("fusion=released shared_decoder=true", "goes with fusion=paper"),
     ],
 )
 def test_settings_that_make_no_sense_are_told(words: str, told: str) -> None:
@@ -138,4 +138,4 @@ def test_sentences_without_graphs_are_told(
     vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
 ) -> None:
     with pytest.raises(SaccadeError, match=r"read\(\)"):
-        built(vocabulary).train().start_lesson(toy_images, toy_texts, torch.arange(4))
+        built(vocabulary).train().start_training(toy_images, toy_texts, torch.arange(4))

@@ -9,16 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.batch import RegionBatch, TextBatch, Told
+from saccade.batch import END, PAD, START, RegionBatch, TeacherForced, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import END, PAD, START
 from saccade.models import ShowAttendTell, ShowAttendTellConfig
 from saccade.models.show_attend_tell import draw
 
-SMALL = ShowAttendTellConfig(region_dim=12, word_dim=7, dim=10, look_dim=5, dropout=0.0)
+SMALL = ShowAttendTellConfig(region_dim=12, word_dim=7, dim=10, attention_dim=5, dropout=0.0)
 TUTORIAL = {
-    "look_layers": 1,
+    "attention_layers": 1,
     "activation": "relu",
     "gate": "vector",
     "first_layers": 1,
@@ -41,18 +40,20 @@ def build(vocabulary: Vocabulary, **switches: Any) -> ShowAttendTell:
     return ShowAttendTell(replace(SMALL, **switches), vocabulary).double()
 
 
-def lesson(model: ShowAttendTell, images: RegionBatch, texts: TextBatch) -> tuple[Tensor, dict[str, Tensor], Told]:
+def lesson(
+    model: ShowAttendTell, images: RegionBatch, texts: TextBatch
+) -> tuple[Tensor, dict[str, Tensor], TeacherForced]:
     """Cross-entropy, the model's own losses, and what was told."""
-    told, labels, wanted = model(images, texts), texts.tokens[:, 1:], texts.mask[:, 1:]
-    missed = -told.log_probabilities.gather(2, labels.masked_fill(~wanted, END)[:, :, None])[:, :, 0] * wanted
-    return missed.sum() / wanted.sum(), model.own_losses(told, labels, missed, wanted), told
+    forced, labels, wanted = model(images, texts), texts.tokens[:, 1:], texts.mask[:, 1:]
+    nll = -forced.log_probabilities.gather(2, labels.masked_fill(~wanted, END)[:, :, None])[:, :, 0] * wanted
+    return nll.sum() / wanted.sum(), model.own_losses(forced, labels, nll, wanted), forced
 
 
 def test_the_paper_by_hand(vocabulary: Vocabulary, toy_images: RegionBatch) -> None:
     """Equations 1–7 for the second picture, which has two regions, after <start> and after one word."""
     model = build(vocabulary).eval()
     images = toy_images.to(dtype=torch.float64)
-    told = model.tell(model.start(images), torch.tensor([[START, 4]] * 4))
+    forced = model.teacher_force(model.start(images), torch.tensor([[START, 4]] * 4))
     regions = images.features[1, :2]
     w = {name: value.detach() for name, value in model.named_parameters()}
 
@@ -72,8 +73,8 @@ def test_the_paper_by_hand(vocabulary: Vocabulary, toy_images: RegionBatch) -> N
         h = leave.sigmoid() * c.tanh()
         logits = linear("say", (read + linear("of_hidden", h) + linear("of_context", context)).tanh())
         logits[[PAD, START]] = float("-inf")
-        torch.testing.assert_close(told.weights[1, step], torch.cat([alpha, torch.zeros(3).double()]))
-        torch.testing.assert_close(told.log_probabilities[1, step], logits.log_softmax(dim=0))
+        torch.testing.assert_close(forced.weights[1, step], torch.cat([alpha, torch.zeros(3).double()]))
+        torch.testing.assert_close(forced.log_probabilities[1, step], logits.log_softmax(dim=0))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -97,9 +98,9 @@ def test_the_penalty_counts_how_often_regions_were_looked_at(
     """Equation 14, given for each word; in the tutorial's form a mean over captions and regions."""
     model = build(vocabulary, coverage=0.5)
     images = toy_images.to(dtype=torch.float64)
-    _, own, told = lesson(model, images, toy_texts)
+    _, own, forced = lesson(model, images, toy_texts)
     steps, counts = (toy_texts.lengths - 1).tolist(), images.mask.sum(dim=1).tolist()
-    each = [(1 - told.weights[i, : steps[i], : counts[i]].sum(dim=0)).square() for i in range(4)]
+    each = [(1 - forced.weights[i, : steps[i], : counts[i]].sum(dim=0)).square() for i in range(4)]
     torch.testing.assert_close(own["coverage_loss"], 0.5 * torch.cat(each).sum() / sum(steps))
     mean = build(vocabulary, coverage=0.5, coverage_over="mean")
     torch.testing.assert_close(
@@ -114,21 +115,21 @@ def test_reinforce_is_unbiased(vocabulary: Vocabulary, toy_images: RegionBatch) 
     text = TextBatch.of([[START, 5]])  # one word to say, so one look
     options = {"attention": "hard", "semi_sampling": 1.0, "reinforce": 1.0, "entropy": 0.0}
 
-    def told_of(region: int) -> tuple[ShowAttendTell, Tensor, Tensor, Told]:
+    def told_of(region: int) -> tuple[ShowAttendTell, Tensor, Tensor, TeacherForced]:
         model = build(vocabulary, **options).train()
         model.baseline.fill_(0.7)
         shares = model.eval()(image, text).weights[0, 0].detach()
         reached = shares.cumsum(0)
         chances = iter([torch.zeros(1), (reached[region] - shares[region] / 2)[None]])
         model.chance = lambda *_, **__: next(chances)
-        loss, own, told = lesson(model.train(), image, text)
-        assert told.extras["taken"][0, 0].tolist() == [float(i == region) for i in range(5)]
-        return model, loss, loss + sum(own.values()), told
+        loss, own, forced = lesson(model.train(), image, text)
+        assert forced.extras["taken"][0, 0].tolist() == [float(i == region) for i in range(5)]
+        return model, loss, loss + sum(own.values()), forced
 
     estimate, exact = [], []
     for region in range(5):
-        model, cost, loss, told = told_of(region)
-        share = told.weights[0, 0, region]
+        model, cost, loss, forced = told_of(region)
+        share = forced.weights[0, 0, region]
         loss.backward(retain_graph=True)
         estimate.append([share.item() * p.grad for p in model.parameters() if p.grad is not None])
         model.zero_grad()
@@ -144,10 +145,10 @@ def test_the_baseline_follows_the_cost_of_captions(
     for reward in ("caption", "mean"):
         model = build(vocabulary, attention="hard", reward=reward).train()
         model.baseline.fill_(2.0)
-        _, _, told = lesson(model, toy_images.to(dtype=torch.float64), toy_texts)
+        _, _, forced = lesson(model, toy_images.to(dtype=torch.float64), toy_texts)
         wanted, labels = toy_texts.mask[:, 1:], toy_texts.tokens[:, 1:]
-        missed = -(told.log_probabilities.gather(2, labels.masked_fill(~wanted, END)[..., None])[..., 0] * wanted)
-        costs = missed.sum(dim=1) if reward == "caption" else missed.sum(dim=1) / wanted.sum(dim=1)
+        nll = -(forced.log_probabilities.gather(2, labels.masked_fill(~wanted, END)[..., None])[..., 0] * wanted)
+        costs = nll.sum(dim=1) if reward == "caption" else nll.sum(dim=1) / wanted.sum(dim=1)
         assert model.baseline.item() == pytest.approx(0.9 * 2.0 + 0.1 * costs.mean().item())
 
 
@@ -166,8 +167,8 @@ def test_which_pictures_are_sampled_is_drawn_for_whole_captions(
     images = toy_images.select([0, 0, 3, 3] * 16).to(dtype=torch.float64)
     texts = toy_texts.select([1] * 64)
     model = build(vocabulary, attention="hard").train()
-    _, _, told = lesson(model, images, texts)
-    one_hot = (told.extras["taken"] == 1).any(dim=2)
+    _, _, forced = lesson(model, images, texts)
+    one_hot = (forced.extras["taken"] == 1).any(dim=2)
     assert (one_hot.all(dim=1) | ~one_hot.any(dim=1)).all()
     assert 10 < one_hot[:, 0].sum() < 54
     never = build(vocabulary, attention="hard", semi_sampling=0.0).train()
@@ -189,9 +190,9 @@ def test_hard_attention_at_test(vocabulary: Vocabulary, toy_images: RegionBatch,
 
 def test_without_attention_all_regions_count_alike(vocabulary: Vocabulary, toy_images: RegionBatch) -> None:
     model = build(vocabulary, attention="none").eval()
-    thought = model.advance(torch.tensor([START] * 4), model.start(toy_images.to(dtype=torch.float64)))
+    output = model.step(torch.tensor([START] * 4), model.start(toy_images.to(dtype=torch.float64)))
     counts = toy_images.mask.sum(dim=1, keepdim=True)
-    torch.testing.assert_close(thought.weights, (toy_images.mask / counts).double())
+    torch.testing.assert_close(output.weights, (toy_images.mask / counts).double())
 
 
 @pytest.mark.parametrize("form", ["paper", "tutorial", "hard", "none"])
@@ -199,7 +200,7 @@ def test_it_learns_which_picture_is_which(
     form: str, vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
 ) -> None:
     torch.manual_seed(0)
-    sizes = replace(SMALL, dim=32, word_dim=16, look_dim=16, dropout=0.1)
+    sizes = replace(SMALL, dim=32, word_dim=16, attention_dim=16, dropout=0.1)
     model = ShowAttendTell(replace(sizes, **FORMS[form]), vocabulary)
     optimiser = torch.optim.Adam(model.parameters(), lr=2e-2)
     for _ in range(80):
@@ -212,7 +213,7 @@ def test_it_learns_which_picture_is_which(
 
 
 def test_bad_settings_are_told() -> None:
-    with pytest.raises(SaccadeError, match="look_layers must be at least 1, not 0"):
-        ShowAttendTellConfig(look_layers=0)
+    with pytest.raises(SaccadeError, match="attention_layers must be at least 1, not 0"):
+        ShowAttendTellConfig(attention_layers=0)
     with pytest.raises(SaccadeError, match="semi_sampling must be between 0 and 1"):
         ShowAttendTellConfig(semi_sampling=1.5)

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from saccade.batch import RegionBatch, TextBatch
+from saccade.batch import END, RegionBatch, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import END
 from saccade.models import Unsupervised, UnsupervisedConfig
-from saccade.models.unsupervised import Rollout
-from saccade.nn import discounted, first_mentions, up_to_end
+from saccade.models.unsupervised import Rollout, discounted, first_mentions, up_to_end
 
 SMALL: dict[str, Any] = {"region_dim": 12, "dim": 10, "dropout": 0.0}
 
@@ -56,7 +54,7 @@ def test_each_loss_reaches_its_own_player_only(
     model = player(vocabulary)
     told = model(toy_images, TextBatch(torch.cat([torch.ones_like(said.words[:, :1]), said.words], dim=1), None))  # type: ignore[arg-type]
     spoken = told.log_probabilities.gather(2, said.words[:, :, None])[:, :, 0]
-    seen = replace(said, pictures=model.look(toy_images)[0])
+    seen = replace(said, pictures=model.encode_images(toy_images)[0])
     players = {
         "generator": model.generator_loss(spoken, seen, said.words.flip(0))[0],
         "critic": torch.stack([*model.discriminator_losses(toy_texts, seen).values()]).sum(),
@@ -96,8 +94,8 @@ def test_padding_never_changes_what_is_seen_or_judged(
     vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
 ) -> None:
     model = player(vocabulary)
-    vectors, shares = model.look(toy_images)
-    padded, more = model.look(toy_images.pad(3))
+    vectors, shares = model.encode_images(toy_images)
+    padded, more = model.encode_images(toy_images.pad(3))
     torch.testing.assert_close(vectors, padded)
     torch.testing.assert_close(shares, more[:, :-3])
     assert more[:, -3:].eq(0).all()

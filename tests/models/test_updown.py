@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.batch import RegionBatch, TextBatch
+from saccade.batch import END, PAD, START, RegionBatch, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import END, PAD, START
 from saccade.models import UpDown, UpDownConfig
 from saccade.models.base.captioner import Captioner
 
@@ -41,7 +40,7 @@ def test_the_paper_by_hand(vocabulary: Vocabulary, toy_images: RegionBatch) -> N
     """Equations 1–7 for the second picture, which has two regions, after <start> and after one word."""
     model = build(vocabulary).eval()
     images = toy_images.to(dtype=torch.float64)
-    told = model.tell(model.start(images), torch.tensor([[START, 4]] * 4))
+    forced = model.teacher_force(model.start(images), torch.tensor([[START, 4]] * 4))
     regions = images.features[1, :2]
     weights = {name: value.detach() for name, value in model.named_parameters()}
     h1 = c1 = h2 = c2 = torch.zeros(10).double()
@@ -65,8 +64,8 @@ def test_the_paper_by_hand(vocabulary: Vocabulary, toy_images: RegionBatch) -> N
         h2, c2 = lstm("say_lstm", torch.cat([alpha @ regions, h1]), h2, c2)
         logits = weights["out.weight"] @ h2 + weights["out.bias"]
         logits[[PAD, START]] = float("-inf")
-        torch.testing.assert_close(told.weights[1, step], torch.cat([alpha, torch.zeros(3).double()]))
-        torch.testing.assert_close(told.log_probabilities[1, step], logits.log_softmax(dim=0))
+        torch.testing.assert_close(forced.weights[1, step], torch.cat([alpha, torch.zeros(3).double()]))
+        torch.testing.assert_close(forced.log_probabilities[1, step], logits.log_softmax(dim=0))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -89,7 +88,7 @@ def test_all_words_at_once_are_heard_as_one_by_one(
 ) -> None:
     model = build(vocabulary, **FORMS[form]).eval()
     state, words = model.start(toy_images.to(dtype=torch.float64)), toy_texts.tokens[:, :-1]
-    at_once, one_by_one = model.tell(state, words), Captioner.tell(model, state, words)
+    at_once, one_by_one = model.teacher_force(state, words), Captioner.teacher_force(model, state, words)
     torch.testing.assert_close(at_once.log_probabilities, one_by_one.log_probabilities)
     torch.testing.assert_close(at_once.weights, one_by_one.weights)
 

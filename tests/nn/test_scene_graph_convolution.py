@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
-
-from saccade.batch import RegionBatch, SceneGraphBatch, stack
-from saccade.language import Vocabulary, load_parser
-from saccade.language.graph_words import graph_words, padded_graphs
-from saccade.nn.dictionary import Dictionary
-from saccade.nn.picture_graph import Fusion
-from saccade.nn.scene_graph import SceneGraphConvolution
-from saccade.nn.spatial_graph import (
+from saccade.models.sgae.graphs import (
     ABOVE,
     BELOW,
     IN,
@@ -20,10 +12,18 @@ from saccade.nn.spatial_graph import (
     NEAR,
     ON,
     RIGHT,
+    Dictionary,
+    Fusion,
+    SceneGraphConvolution,
     how_they_stand,
     spatial_graph,
     spatial_words,
 )
+from torch import Tensor
+
+from saccade.batch import RegionBatch, SceneGraphBatch, stack
+from saccade.language import Vocabulary, load_parser
+from saccade.language.graph_words import graph_words, padded_graphs
 
 DIM = 6
 GRAPHS = padded_graphs(

@@ -12,18 +12,17 @@ import torch
 from rich.console import Console
 from test_matching import bindings
 
-from saccade.batch import TextBatch
+from saccade.batch import END, START, UNKNOWN, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
 from saccade.decoding import sample
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import END, START, UNKNOWN
 from saccade.metrics import cider_d
 from saccade.models import UpDown, UpDownConfig, load_model
 from saccade.models.base.captioner import Captioner
 from saccade.tasks.captioning.evaluate import caption_all, caption_figures, references_of
 from saccade.tasks.captioning.self_critical import RewardConfig, SpokenBatch, mean_of_others, policy_loss
-from saccade.tasks.captioning.task import CaptioningConfig, CaptioningTask, evenly_missed
+from saccade.tasks.captioning.task import CaptioningConfig, CaptioningTask, uniform_nll
 from saccade.tasks.pairs import cut
 from saccade.training import Trainer, TrainerConfig, seed_everything
 
@@ -51,11 +50,11 @@ def test_the_loss_is_the_mean_over_words_of_what_was_missed(data: tuple[Captione
     task, model = task_and_model(data)
     batch = task.batch([3, 7])
     loss, figures = task.loss(model.eval(), batch, 0)
-    told = model(batch.images, batch.texts)
+    forced = model(batch.images, batch.texts)
     by_hand = []
     for row, words in enumerate(batch.texts.tokens.tolist()):
         said = words[1:][: int(batch.texts.lengths[row]) - 1]
-        by_hand += [-told.log_probabilities[row, step, word].item() for step, word in enumerate(said)]
+        by_hand += [-forced.log_probabilities[row, step, word].item() for step, word in enumerate(said)]
     assert loss.item() == pytest.approx(np.mean(by_hand), rel=1e-5)
     assert figures == {}
 
@@ -66,10 +65,10 @@ def test_label_smoothing_gives_a_share_to_every_word_that_can_be_said(
     plain, model = task_and_model(data)
     smooth, _ = task_and_model(data, label_smoothing=0.2)
     batch = plain.batch([0, 1, 2])
-    told, wanted = model.eval()(batch.images, batch.texts), batch.texts.mask[:, 1:]
-    chances = told.log_probabilities[wanted]
+    forced, wanted = model.eval()(batch.images, batch.texts), batch.texts.mask[:, 1:]
+    chances = forced.log_probabilities[wanted]
     evenly = -chances[:, 2:].mean()  # all but padding and <start>
-    torch.testing.assert_close(evenly_missed(told, wanted).sum() / wanted.sum(), evenly)
+    torch.testing.assert_close(uniform_nll(forced, wanted).sum() / wanted.sum(), evenly)
     expected = 0.8 * plain.loss(model, batch, 0)[0] + 0.2 * evenly
     torch.testing.assert_close(smooth.loss(model, batch, 0)[0], expected)
 
@@ -78,9 +77,9 @@ def test_nothing_is_missed_at_padding(data: tuple[CaptionedImages, CaptionedImag
     task, model = task_and_model(data)
     batch = task.batch([0, 1])
     wide = dataclasses.replace(batch, texts=batch.texts.pad(3))
-    told = model.eval()(wide.images, wide.texts)
-    missed = told.missed(wide.texts.tokens[:, 1:], wide.texts.mask[:, 1:])
-    assert missed[:, -3:].abs().max() == 0
+    forced = model.eval()(wide.images, wide.texts)
+    nll = forced.nll(wide.texts.tokens[:, 1:], wide.texts.mask[:, 1:])
+    assert nll[:, -3:].abs().max() == 0
     torch.testing.assert_close(task.loss(model, wide, 0)[0], task.loss(model, batch, 0)[0])
 
 
@@ -108,13 +107,13 @@ def test_a_model_that_always_hears_its_own_words_hears_no_teacher(
     task, model = task_and_model(data, scheduled_sampling=1.0, scheduled_sampling_every=1)
     batch = task.batch([0, 1, 2, 3])
     heard: list[torch.Tensor] = []
-    advance = model.advance
+    step = model.step
 
     def listen(words: torch.Tensor, state: Any) -> Any:
         heard.append(words)
-        return advance(words, state)
+        return step(words, state)
 
-    model.advance = listen  # type: ignore[method-assign]
+    model.step = listen  # type: ignore[method-assign]
     task.loss(model.eval(), batch, 10_000)
     assert (heard[0] == START).all()
     given = torch.stack(heard[1:], dim=1)
@@ -213,7 +212,7 @@ def test_the_policy_is_pushed_towards_what_earned_more() -> None:
 
 def test_unknown_words_earn_nothing(data: tuple[CaptionedImages, CaptionedImages]) -> None:
     task, model = task_and_model(data, reward=RewardConfig(after=0))
-    assert not task.self_critical.decoding.unknown
+    assert task.self_critical.decoding.suppress_unk
     with torch.no_grad():
         model.out.bias[UNKNOWN] = 100
     loss, _ = task.loss(model, task.before_loss(model.train(), task.batch([0, 1]), 0), 0)

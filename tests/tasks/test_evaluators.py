@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.batch import Batch, CaptionState, PictureBatch, RegionBatch, Thought
+from saccade.batch import Batch, CaptionState, PictureBatch, RegionBatch, StepOutput
 from saccade.core.files import read_json
 from saccade.data.datasets.region_phrases import PhrasedBoxes, PhrasedPictures
 from saccade.data.records import CaptionedImages
@@ -58,7 +58,7 @@ def data(toy_images: RegionBatch) -> CaptionedImages:
 
 
 def measured(model: Captioner, data: CaptionedImages, folder: Path) -> Any:
-    task = CaptioningConfig(longest=6, decoding=DecodingConfig(longest=5))
+    task = CaptioningConfig(longest=6, decoding=DecodingConfig(max_length=5))
     kept = CaptionScores().measure(model, data, task, folder, False)
     save_measured(folder, CaptionScores(), {"run": "toy"}, {"test": kept})
     found = load_measured(folder, CaptionScores())
@@ -106,13 +106,13 @@ class Clock(Captioner):
         zeros = torch.zeros(len(images))
         return CaptionState(Step(zeros), Step(zeros))
 
-    def advance(self, words: Tensor, state: CaptionState) -> Thought:
+    def step(self, words: Tensor, state: CaptionState) -> StepOutput:
         assert isinstance(state.memory, Step)
         count = state.memory.count
         hidden = torch.zeros(len(words), 2)
-        return Thought(hidden, replace(state, memory=Step(count + 1)), hidden, count / 10)
+        return StepOutput(hidden, replace(state, memory=Step(count + 1)), hidden, count / 10)
 
-    def speak(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor) -> Tensor:
         return hidden @ self.weight
 
 

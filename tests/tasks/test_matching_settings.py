@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from saccade.batch import ImageCode, RegionBatch, TextBatch, TextCode
+from saccade.batch import UNKNOWN, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import UNKNOWN
 from saccade.models import Vse, VseConfig
 from saccade.nn import triplet_loss
 from saccade.tasks.matching.evaluate import ensemble_of

@@ -56,7 +56,7 @@ def pictures() -> list[np.ndarray]:
 
 
 def test_captions_are_those_of_the_decoder_without_padding(adaptive: PictureCaptioner, toy_images: RegionBatch) -> None:
-    config = DecodingConfig(beam=3, longest=8)
+    config = DecodingConfig(num_beams=3, max_length=8)
     found = decode(adaptive.model, toy_images, config, keep=1)
     for i, said in enumerate(adaptive.caption(toy_images, config)):
         count = int(toy_images.mask[i].sum())
@@ -71,25 +71,25 @@ def test_captions_are_those_of_the_decoder_without_padding(adaptive: PictureCapt
 
 
 def test_options_go_over_the_settings_and_are_checked(adaptive: PictureCaptioner, toy_images: RegionBatch) -> None:
-    short = adaptive.caption(toy_images, DecodingConfig(longest=9), longest=2)
+    short = adaptive.caption(toy_images, DecodingConfig(max_length=9), max_length=2)
     assert max(len(said.words) for said in short) <= 2
-    with pytest.raises(SaccadeError, match=r'no setting "decoding\.beams"; did you mean "beam"'):
+    with pytest.raises(SaccadeError, match=r'no setting "decoding\.beams"; did you mean "num_beams"'):
         adaptive.caption(toy_images, beams=3)
-    with pytest.raises(SaccadeError, match="beam must be at least 1"):
-        adaptive.caption(toy_images, beam=0)
+    with pytest.raises(SaccadeError, match="num_beams must be at least 1"):
+        adaptive.caption(toy_images, num_beams=0)
 
 
 def test_several_captions_of_a_picture(adaptive: PictureCaptioner, toy_images: RegionBatch) -> None:
-    beams = adaptive.captions(toy_images, beam=4, longest=8)
+    beams = adaptive.captions(toy_images, num_beams=4, max_length=8)
     assert [len(said) for said in beams] == [4] * 4
     for said in beams:
         assert [one.score for one in said] == sorted((one.score for one in said), reverse=True)
         assert len({one.text for one in said}) == 4
-    assert [len(said) for said in adaptive.captions(toy_images, beam=4, keep=2, longest=8)] == [2] * 4
+    assert [len(said) for said in adaptive.captions(toy_images, num_beams=4, keep=2, max_length=8)] == [2] * 4
     torch.manual_seed(0)
-    first = adaptive.captions(toy_images, how="sample", samples=3, longest=8)
+    first = adaptive.captions(toy_images, strategy="sample", num_return_sequences=3, max_length=8)
     torch.manual_seed(0)
-    again = adaptive.captions(toy_images, how="sample", samples=3, longest=8)
+    again = adaptive.captions(toy_images, strategy="sample", num_return_sequences=3, max_length=8)
     assert [[one.text for one in said] for said in first] == [[one.text for one in said] for said in again]
     assert [len(said) for said in first] == [3] * 4
 
@@ -110,16 +110,16 @@ def test_the_same_from_paths_arrays_and_regions(
 def test_many_pictures_are_captioned_part_by_part(
     adaptive: PictureCaptioner, toy_images: RegionBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = [said.text for said in adaptive.caption(toy_images, longest=8)]
+    wanted = [said.text for said in adaptive.caption(toy_images, max_length=8)]
     monkeypatch.setattr("saccade.tasks.captioning.predict.BATCH_SIZE", 3)
-    assert [said.text for said in adaptive.caption(toy_images, longest=8)] == wanted
+    assert [said.text for said in adaptive.caption(toy_images, max_length=8)] == wanted
 
 
 def test_an_explanation_shows_the_caption_or_a_sentence_that_was_given(
     updown: PictureCaptioner, pictures: list[np.ndarray], tmp_path: Path
 ) -> None:
-    said = updown.caption(pictures[0], longest=6)[0]
-    own = updown.explain(pictures[0], longest=6, title="mine")
+    said = updown.caption(pictures[0], max_length=6)[0]
+    own = updown.explain(pictures[0], max_length=6, title="mine")
     assert own.words == said.words
     assert own.said
     assert own.title == "mine"
@@ -135,7 +135,7 @@ def test_an_explanation_shows_the_caption_or_a_sentence_that_was_given(
 
 def test_a_sentence_is_told_as_likely_as_it_was_found(updown: PictureCaptioner, pictures: list[np.ndarray]) -> None:
     """Teacher forcing gives the decoder's own figures back."""
-    said = updown.caption(pictures[0], how="greedy", unknown=True, longest=30)[0]
+    said = updown.caption(pictures[0], strategy="greedy", suppress_unk=False, max_length=30)[0]
     assert "<unk>" not in said.words
     told = updown.told(pictures[0], said.text)
     assert told.words == said.words

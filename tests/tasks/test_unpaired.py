@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.batch import TextBatch
+from saccade.batch import END, PAD, START, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import END, PAD, START
 from saccade.tasks.unpaired_captioning.unpaired import concept_table, corrupt, keywords, take_apart
 
 

@@ -16,11 +16,11 @@ from saccade.cli.options import Device
 from saccade.core.errors import SaccadeError
 from saccade.tasks.captioning.options import (
     MAX_COUNT,
-    BeamOption,
-    HowOption,
-    LongestOption,
+    MaxLengthOption,
+    NoRepeatNgramSizeOption,
+    NumBeamsOption,
     PenaltyOption,
-    RepeatOption,
+    StrategyOption,
     chosen_decoding,
 )
 
@@ -43,16 +43,16 @@ def caption(
     model: Annotated[
         str, typer.Option("--model", "-m", help="A run or model folder of a captioner (`saccade train updown …`).")
     ] = "runs/updown",
-    how: HowOption = None,
-    beam: BeamOption = None,
-    samples: Annotated[
+    strategy: StrategyOption = None,
+    num_beams: NumBeamsOption = None,
+    num_return_sequences: Annotated[
         int | None,
         typer.Option(
-            "--samples",
+            "--num-return-sequences",
             "-n",
             min=1,
             max=MAX_COUNT,
-            help="Captions of a picture: so many are drawn, or with --how beam and diverse the so many best are told. "
+            help="Captions of a picture: so many are drawn, or with --strategy beam and diverse the so many best are told. "
             "If not given: one of a beam, five samples, all diverse ones.",
         ),
     ] = None,
@@ -60,13 +60,13 @@ def caption(
         float | None, typer.Option(help="Below 1 the likely words become likelier, above 1 less so.")
     ] = None,
     top_k: Annotated[int | None, typer.Option(min=1, metavar="K", help="Draw among the K likeliest words.")] = None,
-    nucleus: Annotated[
+    top_p: Annotated[
         float | None,
         typer.Option(metavar="P", help="Draw among the fewest words that share this much of the probability."),
     ] = None,
-    longest: LongestOption = None,
+    max_length: MaxLengthOption = None,
     length_penalty: PenaltyOption = None,
-    no_repeat: RepeatOption = None,
+    no_repeat_ngram_size: NoRepeatNgramSizeOption = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="What samples are drawn with.")] = 0,
     attention: Annotated[
         Path | None,
@@ -94,9 +94,9 @@ def caption(
 
     Example: saccade caption holiday.jpg --model runs/updown --attention why.png
 
-    Example: saccade caption photos/ --model runs/updown --beam 3 --no-repeat 3 --json captions.json
+    Example: saccade caption photos/ --model runs/updown --num-beams 3 --no-repeat-ngram-size 3 --json captions.json
 
-    Example: saccade caption holiday.jpg --model runs/updown --samples 5 --nucleus 0.9
+    Example: saccade caption holiday.jpg --model runs/updown --num-return-sequences 5 --top-p 0.9
     """
     import torch
 
@@ -108,9 +108,22 @@ def caption(
     from saccade.tasks.predict import load
 
     decoding = chosen_decoding(
-        DECODING, how, beam, samples, temperature, top_k, nucleus, longest, length_penalty, no_repeat
+        DECODING,
+        strategy,
+        num_beams,
+        num_return_sequences,
+        temperature,
+        top_k,
+        top_p,
+        max_length,
+        length_penalty,
+        no_repeat_ngram_size,
     )
-    keep = None if decoding.how in ("sample", "diverse") and samples is None else samples or 1
+    keep = (
+        None
+        if decoding.strategy in ("sample", "diverse") and num_return_sequences is None
+        else num_return_sequences or 1
+    )
     photos, stores = sort_places(places)
     total = len(photos) + sum(map(len, stores))
     if not total:
@@ -131,7 +144,7 @@ def caption(
             progress(len(told) + len(broken), total)
     shown = told[:MAX_ROWS] if json_file is not None else told
     if told:
-        plain = decoding.how != "diverse" and decoding.length_penalty == "none"
+        plain = decoding.strategy != "diverse" and decoding.length_penalty == "none"
         Console().print(_table(shown, "log p" if plain else "score"))
     if len(shown) < len(told):
         typer.echo(f"and {len(told) - len(shown):,} more")

@@ -41,7 +41,7 @@ def densecap(
     least: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Regions that the model is less sure of are not told.")
     ] = 0.1,
-    beam: Annotated[
+    num_beams: Annotated[
         int, typer.Option(min=1, help="Sentences followed at once; 1 takes the likeliest word each time.")
     ] = 1,
     device: Device = "auto",
@@ -66,7 +66,7 @@ def densecap(
     files = listed_photos(photos)
     check_writable(out, json_file)
     describer = load(model, device, kind=PictureDescriber)
-    decoding = DecodingConfig(how="beam" if beam > 1 else "greedy", beam=beam, longest=16)
+    decoding = DecodingConfig(strategy="beam" if num_beams > 1 else "greedy", num_beams=num_beams, max_length=16)
     told: list[DescribedPhoto] = []
     broken: list[Broken] = []
     with progress_bar("describing") as progress:

@@ -59,7 +59,7 @@ def evaluate(
 
     Example: saccade eval runs/scan runs/vse --split hard --ensemble
 
-    Example: saccade eval runs/updown runs/adaptive --beam 5 --captions said.json
+    Example: saccade eval runs/updown runs/adaptive --num-beams 5 --captions said.json
     """
     from saccade.core.files import check_writable, write_json
     from saccade.tasks.evaluator import EvalRequest

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from saccade.decoding.beam import beam_search
+from saccade.decoding.beam import beam_search, diverse_beam_search
 from saccade.decoding.config import BAD_ENDINGS, DecodingConfig
 from saccade.decoding.decode import decode
-from saccade.decoding.decoded import Decoded
-from saccade.decoding.diverse import diverse_beam_search
-from saccade.decoding.rollout import greedy, narrow, sample
+from saccade.decoding.output import DecodedCaptions
+from saccade.decoding.sampling import greedy, narrow, sample
 
 __all__ = [
     "BAD_ENDINGS",

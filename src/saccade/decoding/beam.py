@@ -13,13 +13,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.batch import CaptionState, PictureBatch, RegionBatch
+from saccade.batch import END, PAD, START, CaptionState, PictureBatch, RegionBatch
+from saccade.decoding.beam import GONE, Entries, Kept, go_on, penalised, take
 from saccade.decoding.config import DecodingConfig
 from saccade.decoding.constraints import Constraints
-from saccade.decoding.decoded import Decoded
-from saccade.decoding.finished import GONE, Entries, Kept, go_on, penalised, take
-from saccade.decoding.rollout import begin, worth_asking
-from saccade.language.vocabulary import END, PAD, START
+from saccade.decoding.output import DecodedCaptions
+from saccade.decoding.sampling import begin, worth_asking
 from saccade.models.base.captioner import Captioner
 
 
@@ -60,7 +59,7 @@ class Search:
         """One word further; `cost` is taken from the log-probabilities before continuations are compared."""
         step, beam = len(self.steps), self.beam
         read = self.said[:, :, -1] if step else torch.full_like(self.over, START, dtype=torch.long)
-        spoken, thought = self.model.step(read.flatten(), self.state)
+        spoken, output = self.model.predict_next(read.flatten(), self.state)
         spoken = self._by_picture(self.constraints(spoken, self.said.flatten(0, 1)))
         if self.sums is None or self.kept is None:  # at first all beams are one
             self.sums = spoken.new_full((self.images, beam), GONE).index_fill(1, read.new_zeros(1), 0)
@@ -68,10 +67,10 @@ class Search:
         totals = self.sums[..., None] + (spoken if cost is None else spoken - cost[:, None])
         entries = take(totals, self.config, beam - self.kept.count)
         chances = spoken.flatten(1).gather(1, entries.parents * spoken.shape[2] + entries.words)
-        sentinel = None if thought.sentinel is None else self._by_picture(thought.sentinel)
-        self.steps.append(Step(entries.parents, entries.words, chances, self._by_picture(thought.weights), sentinel))
+        sentinel = None if output.sentinel is None else self._by_picture(output.sentinel)
+        self.steps.append(Step(entries.parents, entries.words, chances, self._by_picture(output.weights), sentinel))
         self._keep(entries, self.kept)
-        self._go_on(entries, thought.state)
+        self._go_on(entries, output.state)
 
     def _by_picture(self, rows: Float[Tensor, row * rest]) -> Float[Tensor, "image beam *rest"]:
         return rows.view(self.images, self.beam, *rows.shape[1:])
@@ -82,9 +81,9 @@ class Search:
         alive = (entries.sums > GONE) & ~self.over.gather(1, entries.parents)
         scores = penalised(entries.sums, length, self.config)
         kept = kept.add(scores.masked_fill(~(alive & (entries.words == END)), GONE), length - 1)
-        if length == self.config.longest:
+        if length == self.config.max_length:
             cut = alive & (entries.words != END)
-            if self.config.unfinished == "fallback":
+            if self.config.unfinished_beams == "fallback":
                 cut &= (kept.count == 0)[:, None]
             kept = kept.add(scores.masked_fill(~cut, GONE), length - 1)
         self.kept = kept
@@ -97,14 +96,14 @@ class Search:
         earlier = self.said.gather(1, parents[..., None].expand(-1, -1, self.said.shape[2]))
         self.said = torch.cat([earlier, words[..., None]], dim=2)
         first = torch.arange(self.images, device=parents.device)[:, None] * self.beam
-        self.state = state.remember((first + parents).flatten())
+        self.state = state.reorder((first + parents).flatten())
 
     @property
     def settled(self) -> Bool[Tensor, " image"]:
         """Where nothing still alive can come before the sentences wanted, whatever it goes on to say."""
         assert self.sums is not None
         assert self.kept is not None
-        hope = penalised(self.sums.masked_fill(self.over, GONE).amax(dim=1), self.config.longest, self.config)
+        hope = penalised(self.sums.masked_fill(self.over, GONE).amax(dim=1), self.config.max_length, self.config)
         return self.kept.scores[:, self.keep - 1] >= hope
 
     def of(self, pictures: Bool[Tensor, " image"]) -> Search:
@@ -119,7 +118,7 @@ class Search:
         search.steps = [step.of(chosen) for step in self.steps]
         return search
 
-    def result(self) -> Decoded:
+    def result(self) -> DecodedCaptions:
         """Follow the sentences kept back to their first words."""
         assert self.kept is not None
         scores, ends, here = (part[:, : self.keep] for part in (self.kept.scores, self.kept.steps, self.kept.entries))
@@ -138,7 +137,7 @@ class Search:
             )
             here = torch.where(there, parents, here)
         words, chances, weights, sentinels = zip(*reversed(backward), strict=True)
-        return Decoded(
+        return DecodedCaptions(
             torch.stack(words, dim=2).flatten(0, 1),
             torch.stack(chances, dim=2).flatten(0, 1),
             scores.flatten(),
@@ -155,18 +154,18 @@ def beam_search(
     config: DecodingConfig | None = None,
     *,
     keep: int | None = None,
-) -> Decoded:
+) -> DecodedCaptions:
     """The `keep` best captions found of each picture, best first; unless told, as many as there are beams.
 
     The search is over when no others can be better, so that one caption is found sooner than five. Where at least a
     quarter of the pictures are settled, the others go on alone.
     """
     config = config or DecodingConfig()
-    search = Search(model, begin(model, images), config, config.beam, keep)
+    search = Search(model, begin(model, images), config, config.num_beams, keep)
     here = torch.arange(search.images, device=search.said.device)
     places, results = [], []
-    for step in range(config.longest):
-        search.advance()
+    for step in range(config.max_length):
+        search.step()
         if not worth_asking(search.said, step):
             continue
         settled = search.settled
@@ -177,6 +176,6 @@ def beam_search(
             places.append(here[settled])
             results.append(search.of(settled).result())
             search, here = search.of(~settled), here[~settled]
-    decoded = Decoded.join([*results, search.result()])
+    decoded = stack([*results, search.result()])
     order = torch.cat([*places, here]).argsort()[:, None] * search.keep
     return decoded.select((order + torch.arange(search.keep, device=order.device)).flatten())

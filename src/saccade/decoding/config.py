@@ -29,7 +29,7 @@ class DecodingConfig:
     unknown: bool = False  # whether <unk> may be said
     never: tuple[int, ...] = ()  # ids of words that may not be said
     no_immediate_repeat: bool = False  # "a a dog"
-    no_repeated_ngrams: int = 0  # 3: no three words in a row occur twice; 0: they may
+    no_repeat_ngram_size: int = 0  # 3: no three words in a row occur twice; 0: they may
     ngram_cost: float | None = None  # what each earlier occurrence costs; none: it is forbidden
     no_bad_endings: bool = False  # "a dog on the"
     bad_endings: tuple[str, ...] = BAD_ENDINGS
@@ -52,12 +52,12 @@ class DecodingConfig:
         for name in ("longest", "beam", "groups", "samples"):
             if getattr(self, name) < 1:
                 raise SaccadeError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("no_repeated_ngrams", "top_k", "alpha", "diversity"):
+        for name in ("no_repeat_ngram_size", "top_k", "alpha", "diversity"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SaccadeError(f"{name} must be zero or more, not {getattr(self, name)}")
         if not 0 < self.temperature < math.inf:
             raise SaccadeError(f"temperature must be above 0, not {self.temperature}")
-        if not 0 < self.nucleus <= 1:
-            raise SaccadeError(f"nucleus must be above 0 and at most 1, not {self.nucleus}")
-        if self.how == "diverse" and self.beam % self.groups:
-            raise SaccadeError(f"beam={self.beam} cannot be shared out among groups={self.groups}")
+        if not 0 < self.top_p <= 1:
+            raise SaccadeError(f"top_p must be above 0 and at most 1, not {self.top_p}")
+        if self.strategy == "diverse" and self.num_beams % self.num_beam_groups:
+            raise SaccadeError(f"beam={self.num_beams} cannot be shared out among groups={self.num_beam_groups}")

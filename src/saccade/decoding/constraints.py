@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from saccade.batch import END, UNKNOWN
 from saccade.decoding.config import DecodingConfig
-from saccade.language.vocabulary import END, UNKNOWN, Vocabulary
+from saccade.language.vocabulary import Vocabulary
 
 FORBIDDEN = float("-inf")
 
@@ -17,12 +18,12 @@ class Constraints:
 
     def __init__(self, config: DecodingConfig, vocabulary: Vocabulary, device: torch.device) -> None:
         self.config = config
-        never = {*config.never, *(() if config.unknown else (UNKNOWN,))}
+        never = {*config.suppress_tokens, *(() if config.suppress_unk else (UNKNOWN,))}
         self.never = torch.tensor(sorted(never), dtype=torch.long, device=device)
         wanted = set(config.bad_endings) if config.no_bad_endings else set()
         bad = [i for i, word in enumerate(vocabulary.words) if word in wanted]
         self.bad_endings = torch.tensor(bad, dtype=torch.long, device=device)
-        self.look_back = bool(config.no_immediate_repeat or config.no_repeated_ngrams or bad)
+        self.look_back = bool(config.no_immediate_repeat or config.no_repeat_ngram_size or bad)
 
     def __call__(
         self, log_probabilities: Float[Tensor, "row word"], said: Int[Tensor, "row step"]
@@ -37,7 +38,7 @@ class Constraints:
         end, last = allowed[:, END], said[:, -1:]
         if config.no_immediate_repeat:
             allowed = allowed.scatter(1, last, FORBIDDEN)
-        if config.no_repeated_ngrams:
+        if config.no_repeat_ngram_size:
             allowed = self._without_repeated(allowed, said)
         if len(self.bad_endings):
             bad = torch.isin(last[:, 0], self.bad_endings)
@@ -49,7 +50,7 @@ class Constraints:
         self, allowed: Float[Tensor, "row word"], said: Int[Tensor, "row step"]
     ) -> Float[Tensor, "row word"]:
         """Whatever followed an earlier occurrence of the last n − 1 words."""
-        before = self.config.no_repeated_ngrams - 1
+        before = self.config.no_repeat_ngram_size - 1
         if said.shape[1] <= before:
             return allowed
         followers = said[:, before:]
@@ -58,6 +59,6 @@ class Constraints:
             earlier = said[:, :-1].unfold(1, before, 1)  # [row, follower, n − 1]
             same = (earlier == said[:, None, -before:]).all(dim=2)
         times = torch.zeros_like(allowed).scatter_add(1, followers, same.to(allowed.dtype))
-        if self.config.ngram_cost is None:
+        if self.config.repeat_ngram_penalty is None:
             return allowed.masked_fill(times > 0, FORBIDDEN)
-        return allowed - times * self.config.ngram_cost
+        return allowed - times * self.config.repeat_ngram_penalty

@@ -10,12 +10,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.batch import Batch, TextBatch
-from saccade.language.vocabulary import END, PAD, START
+from saccade.batch import END, PAD, START, Batch, TextBatch
 
 
 @dataclass(frozen=True)
-class Decoded(Batch):
+class DecodedCaptions(Batch):
     """`per_image` captions of each picture, one after the other; those of beam search best first.
 
     A picture with fewer captions than that has empty rows of score −∞ behind them.
@@ -48,11 +47,11 @@ class Decoded(Batch):
         words = F.pad(self.words, (1, 0), value=START)
         return TextBatch(words, words != PAD)
 
-    def best(self) -> Decoded:
+    def best(self) -> DecodedCaptions:
         """The first caption of each picture."""
         return replace(self.select(slice(0, None, self.per_image)), per_image=1).trimmed()
 
-    def by_completion(self) -> Decoded:
+    def by_completion(self) -> DecodedCaptions:
         """Each picture's captions in the order in which the search came to their ends; the cut ones follow."""
         keys = (-self.score, self.lengths, ~self.ended, self.score.isneginf())  # the last is what counts first
         order = torch.arange(len(self), device=self.score.device).view(-1, self.per_image)
@@ -60,7 +59,7 @@ class Decoded(Batch):
             order = order.gather(1, key[order].to(self.score.dtype).argsort(dim=1, stable=True))
         return replace(self.select(order.flatten()), per_image=self.per_image)
 
-    def pad(self, steps: int) -> Decoded:
+    def pad(self, steps: int) -> DecodedCaptions:
         """The same captions with `steps` more columns of padding."""
         wide, deep = (0, steps), (0, 0, 0, steps)
         return replace(
@@ -72,13 +71,13 @@ class Decoded(Batch):
             distributions=None if self.distributions is None else F.pad(self.distributions, deep),
         )
 
-    def trimmed(self) -> Decoded:
+    def trimmed(self) -> DecodedCaptions:
         """Without the columns that no caption needs."""
         steps = int(self.lengths.max()) if len(self) else 0
         return self.pad(steps - self.words.shape[1])
 
     @staticmethod
-    def join(parts: Sequence[Decoded], side_by_side: bool = False) -> Decoded:
+    def join(parts: Sequence[DecodedCaptions], side_by_side: bool = False) -> DecodedCaptions:
         """The captions of several batches; or, side by side, several sets of captions of the same pictures."""
         steps = max(part.words.shape[1] for part in parts)
         regions = max(part.weights.shape[2] for part in parts)
@@ -93,7 +92,7 @@ class Decoded(Batch):
             return torch.cat(shaped, dim=1).flatten(0, 1)
 
         first = parts[0]
-        return Decoded(
+        return DecodedCaptions(
             cat([p.words for p in parts]),
             cat([p.log_probabilities for p in parts]),
             cat([p.score for p in parts]),

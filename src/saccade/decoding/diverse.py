@@ -10,34 +10,36 @@ from saccade.batch import CaptionState, PictureBatch, RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.decoding.beam import Search
 from saccade.decoding.config import DecodingConfig
-from saccade.decoding.decoded import Decoded
-from saccade.decoding.rollout import begin, worth_asking
+from saccade.decoding.output import DecodedCaptions
+from saccade.decoding.sampling import begin, worth_asking
 from saccade.models.base.captioner import Captioner
 
 
 @torch.no_grad()
 def diverse_beam_search(
     model: Captioner, images: RegionBatch | PictureBatch | CaptionState, config: DecodingConfig | None = None
-) -> Decoded:
+) -> DecodedCaptions:
     """The best captions of the first group, then of the second, …, `beam / groups` of each.
 
     Group g is g words behind the first, as in the code of ImageCaptioning.pytorch: what it must pay for is what earlier
     groups say at that place in the sentences they follow by now.
     """
     config = config or DecodingConfig()
-    if config.beam % config.groups:
-        raise SaccadeError(f"beam={config.beam} cannot be shared out among groups={config.groups}")
+    if config.num_beams % config.num_beam_groups:
+        raise SaccadeError(f"beam={config.num_beams} cannot be shared out among groups={config.num_beam_groups}")
     state = begin(model, images)
-    groups = [Search(model, state, config, config.beam // config.groups) for _ in range(config.groups)]
-    for time in range(config.longest + config.groups - 1):
+    groups = [
+        Search(model, state, config, config.num_beams // config.num_beam_groups) for _ in range(config.num_beam_groups)
+    ]
+    for time in range(config.max_length + config.num_beam_groups - 1):
         for number, group in enumerate(groups):
-            if 0 <= time - number < config.longest:
+            if 0 <= time - number < config.max_length:
                 times = _times_said(groups[:number], time - number, len(model.vocabulary))
-                group.advance(None if times is None else config.diversity * times)
-        begun = time >= config.groups - 1
+                group.step(None if times is None else config.diversity_penalty * times)
+        begun = time >= config.num_beam_groups - 1
         if begun and worth_asking(groups[0].said, time) and all(bool(group.settled.all()) for group in groups):
             break
-    return Decoded.join([group.result() for group in groups], side_by_side=True)
+    return stack([group.result() for group in groups], side_by_side=True)
 
 
 def _times_said(groups: list[Search], step: int, vocabulary: int) -> Float[Tensor, "image word"] | None:

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from saccade.batch import END
 from saccade.decoding.config import DecodingConfig
-from saccade.language.vocabulary import END
 
 GONE = float("-inf")
 STEPPED_BACK = 1000.0  # so far a finished sentence falls behind those that go on, in the code of Up-Down
@@ -27,10 +27,10 @@ class Entries(NamedTuple):
 def take(totals: Float[Tensor, "image beam word"], config: DecodingConfig, room: Int[Tensor, " image"]) -> Entries:
     """The best continuations; `room` is what finished sentences have left of the beam, where it shrinks."""
     beam, vocabulary = totals.shape[1:]
-    if config.finished == "aside":
+    if config.finished_beams == "aside":
         return _take_aside(totals)
     sums, places = totals.flatten(1).topk(beam, dim=1)
-    if config.finished == "shrink":
+    if config.finished_beams == "shrink":
         sums = sums.masked_fill(torch.arange(beam, device=sums.device) >= room[:, None], GONE)
     return Entries(sums, places // vocabulary, places % vocabulary)
 
@@ -60,7 +60,7 @@ def go_on(
 
     slot: the ended beam is still there, but anything alive is before it.
     """
-    if config.finished == "slot":
+    if config.finished_beams == "slot":
         return torch.where(ended, sums - STEPPED_BACK, sums)
     return sums.masked_fill(ended, GONE)
 

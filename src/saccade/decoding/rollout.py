@@ -8,11 +8,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.batch import CaptionState, PictureBatch, RegionBatch
+from saccade.batch import END, PAD, START, CaptionState, PictureBatch, RegionBatch
 from saccade.decoding.config import DecodingConfig
 from saccade.decoding.constraints import FORBIDDEN, Constraints
-from saccade.decoding.decoded import Decoded
-from saccade.language.vocabulary import END, PAD, START
+from saccade.decoding.output import DecodedCaptions
 from saccade.models.base.captioner import Captioner
 
 Choose = Callable[[Tensor], tuple[Tensor, Tensor]]  # log-probabilities → words, log-probabilities they come from
@@ -34,7 +33,7 @@ def greedy(
     config: DecodingConfig | None = None,
     *,
     distributions: bool = False,
-) -> Decoded:
+) -> DecodedCaptions:
     """One caption a picture: always the likeliest word."""
 
     def likeliest(allowed: Float[Tensor, "row word"]) -> tuple[Tensor, Tensor]:
@@ -51,7 +50,7 @@ def sample(
     *,
     generator: torch.Generator | None = None,
     distributions: bool = False,
-) -> Decoded:
+) -> DecodedCaptions:
     """`config.samples` captions a picture, each word drawn from those that `top_k` and `nucleus` leave.
 
     The log-probabilities are those of the distribution drawn from, and keep their gradient unless it is switched off.
@@ -59,11 +58,11 @@ def sample(
     config = config or DecodingConfig()
 
     def drawn(allowed: Float[Tensor, "row word"]) -> tuple[Tensor, Tensor]:
-        policy = narrow(allowed, config.top_k, config.nucleus)
+        policy = narrow(allowed, config.top_k, config.top_p)
         return torch.multinomial(policy.detach().exp(), 1, generator=generator)[:, 0], policy
 
-    state = begin(model, images).repeat(config.samples)
-    return _roll_out(model, state, config, drawn, distributions, config.samples)
+    state = begin(model, images).repeat(config.num_return_sequences)
+    return _roll_out(model, state, config, drawn, distributions, config.num_return_sequences)
 
 
 def narrow(allowed: Float[Tensor, "row word"], top_k: int, nucleus: float) -> Float[Tensor, "row word"]:
@@ -85,7 +84,7 @@ def _roll_out(
     choose: Choose,
     distributions: bool,
     per_image: int = 1,
-) -> Decoded:
+) -> DecodedCaptions:
     """Until every sentence has ended; one that has ended says padding."""
     device = next(model.parameters()).device
     constraints = Constraints(config, model.vocabulary, device)
@@ -93,24 +92,24 @@ def _roll_out(
     over = torch.zeros_like(words, dtype=torch.bool)
     said = words.new_zeros(len(state), 0)
     chances, weights, sentinels, everything = [], [], [], []
-    for step in range(config.longest):
-        log_probabilities, thought = model.step(words, state)
-        state = thought.state
+    for step in range(config.max_length):
+        log_probabilities, output = model.predict_next(words, state)
+        state = output.state
         words, policy = choose(constraints(log_probabilities, said))
         chances.append(policy.gather(1, words[:, None])[:, 0].masked_fill(over, 0))
-        weights.append(thought.weights.detach().masked_fill(over[:, None], 0))
-        if thought.sentinel is not None:
-            sentinels.append(thought.sentinel.detach().masked_fill(over, 0))
+        weights.append(output.weights.detach().masked_fill(over[:, None], 0))
+        if output.sentinel is not None:
+            sentinels.append(output.sentinel.detach().masked_fill(over, 0))
         if distributions:
             everything.append(policy.masked_fill(over[:, None], 0))
         words = words.masked_fill(over, PAD)
         said = torch.cat([said, words[:, None]], dim=1)
-        if not config.past_end:
+        if not config.continue_after_end:
             over = over | (words == END)
             if worth_asking(over, step) and bool(over.all()):
                 break
     log_probabilities = torch.stack(chances, dim=1)
-    return Decoded(
+    return DecodedCaptions(
         said,
         log_probabilities,
         log_probabilities.sum(dim=1),

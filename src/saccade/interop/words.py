@@ -14,11 +14,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from saccade.batch import PAD, START, UNKNOWN
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, read_text
 from saccade.core.pickles import read_pickle
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import PAD, SPECIAL, START, UNKNOWN
+from saccade.language.vocabulary import SPECIAL
 
 NAMES = ("vocab.json", "vocab.pkl", "word_counts.txt")  # beside a checkpoint
 NEVER = -1e4  # the logit of a word that a checkpoint does not have

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from saccade.batch import SceneGraphBatch, padded_ids
+from saccade.batch import UNKNOWN, SceneGraphBatch, padded_ids
 from saccade.language.parsing.scene_graph import SceneGraph
-from saccade.language.vocabulary import UNKNOWN, Vocabulary
+from saccade.language.vocabulary import Vocabulary
 
 SMALL = frozenset(("of", "to", "in", "on", "at", "by", "with", "from", "the", "a"))  # in predicates of several words
 Triple = tuple[int, int, int]  # the places of subject and object, and the word of their relation

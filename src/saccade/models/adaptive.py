@@ -20,16 +20,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from saccade.batch import Batch, CaptionState, RegionBatch, Thought
+from saccade.batch import Batch, CaptionState, RegionBatch, StepOutput
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.models.base.captioner import Listener
+from saccade.models.base.captioner import RecurrentCaptioner
 from saccade.models.base.registry import register
-from saccade.nn.attention import masked_softmax
+from saccade.nn.attention import PictureContext, found, masked_softmax
+from saccade.nn.captioners import MaxoutLstmCell, RegionBatchNorm, RegionEmbedding, mean_region
 from saccade.nn.encode import dropout_layer
-from saccade.nn.look import Look, SeenPicture, found
-from saccade.nn.lstm import MaxoutLstmCell
-from saccade.nn.region_embedding import RegionBatchNorm, RegionEmbedding, mean_region
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class Sentinel(nn.Module):
     title="Knowing When to Look: Adaptive Attention via A Visual Sentinel for Image Captioning",
     venue="Lu et al., CVPR 2017",
 )
-class Adaptive(Listener):
+class Adaptive(RecurrentCaptioner):
     Config = AdaptiveConfig
 
     def __init__(self, config: AdaptiveConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
@@ -116,7 +114,7 @@ class Adaptive(Listener):
         regions = self.regions(images.features, images.mask)
         whole = self.dropout(self.whole(whole).relu())
         zeros = regions.new_zeros(len(regions), self.config.layers, self.config.dim)
-        seen = SeenPicture(regions, self.look.keys(regions), images.mask, whole)  # V, W_v V, v_g
+        seen = PictureContext(regions, self.look.keys(regions), images.mask, whole)  # V, W_v V, v_g
         return CaptionState(AdaptiveMemory(zeros, zeros), seen)
 
     def hear(self, words: Int[Tensor, "*text"]) -> Float[Tensor, "*text word_dim"]:
@@ -124,10 +122,10 @@ class Adaptive(Listener):
         heard: Tensor = self.dropout(vectors.relu() if self.config.word_relu else vectors)
         return heard
 
-    def think(self, word: Float[Tensor, "row word_dim"], state: CaptionState) -> Thought:
-        memory, seen = state.memory, state.seen
+    def think(self, word: Float[Tensor, "row word_dim"], state: CaptionState) -> StepOutput:
+        memory, seen = state.memory, state.context
         assert isinstance(memory, AdaptiveMemory)
-        assert isinstance(seen, SeenPicture)
+        assert isinstance(seen, PictureContext)
         inputs = torch.cat([word, seen.whole], dim=1)
         hidden: list[Tensor] = []
         cells: list[Tensor] = []
@@ -143,18 +141,18 @@ class Adaptive(Listener):
             top = self.dropout(self.hidden(top).tanh())
         if self.sentinel is None:
             weights = self.look(top, seen.keys, seen.mask)  # eq. 6–7
-            return Thought(self._join(found(weights, seen.regions) + top), state, weights)
+            return StepOutput(self._join(found(weights, seen.regions) + top), state, weights)
         sentinel, key = self.sentinel(inputs, memory.hidden[:, -1], cells[-1])  # eq. 9–10
         scores = torch.cat([self.look.scores(top, key), self.look.scores(top, seen.keys)], dim=1)
         shares = masked_softmax(scores, torch.cat([torch.ones_like(seen.mask[:, :1]), seen.mask], dim=1))  # eq. 12
         beta, weights = shares[:, 0], shares[:, 1:]
         context = beta[:, None].to(sentinel.dtype) * sentinel + found(weights, seen.regions)  # eq. 11
-        return Thought(self._join(context + top), state, weights, beta)
+        return StepOutput(self._join(context + top), state, weights, beta)
 
     def _join(self, both: Float[Tensor, "row dim"]) -> Float[Tensor, "row dim"]:
         """What the words are said from, of context and state together."""
         return both if self.join is None else self.dropout(self.join(both).tanh())
 
-    def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
+    def logits(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         logits: Tensor = self.out(hidden)  # eq. 13
         return logits

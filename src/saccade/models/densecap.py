@@ -29,15 +29,14 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saccade.batch import Batch, CaptionState, PictureBatch, RegionBatch, Thought
+from saccade.batch import PAD, Batch, CaptionState, PictureBatch, RegionBatch, StepOutput
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import PAD
 from saccade.models.base.captioner import Captioner
 from saccade.models.base.model import Model
 from saccade.models.base.registry import register
+from saccade.nn.captioners import LstmMemory, start_lstm
 from saccade.nn.encode import dropout_layer
-from saccade.nn.lstm import LstmMemory, start_lstm
 from saccade.nn.precision import full_precision
 from saccade.vision.backbones.base import Backbone, load_backbone
 from saccade.vision.boxes import WHOLE, clip, nms
@@ -235,15 +234,15 @@ class RegionWriter(Captioner):
         hidden, cell = self.lstm(functional.relu(self.norm(self.image(images.features[:, 0]))))
         return CaptionState(LstmMemory(hidden, cell), WrittenRegion(images.mask))
 
-    def advance(self, words: Int[Tensor, " row"], state: CaptionState) -> Thought:
+    def step(self, words: Int[Tensor, " row"], state: CaptionState) -> StepOutput:
         memory = state.memory
         assert isinstance(memory, LstmMemory)
-        assert isinstance(state.seen, WrittenRegion)
+        assert isinstance(state.context, WrittenRegion)
         hidden, cell = self.lstm(self.embed(words), (memory.hidden, memory.cell))
-        after = CaptionState(LstmMemory(hidden, cell), state.seen)
-        return Thought(self.dropout(hidden), after, state.seen.mask.to(hidden.dtype))
+        after = CaptionState(LstmMemory(hidden, cell), state.context)
+        return StepOutput(self.dropout(hidden), after, state.context.mask.to(hidden.dtype))
 
-    def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
+    def logits(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         logits: Tensor = self.out(hidden)
         return logits
 
@@ -387,10 +386,10 @@ class DenseCap(Model):
         """−log p of each region's phrase."""
         if not len(codes):
             return codes.sum()
-        told = self.writer.tell(self.writer.start(single_regions(codes)), phrases[:, :-1])
+        forced = self.writer.teacher_force(self.writer.start(single_regions(codes)), phrases[:, :-1])
         labels, wanted = phrases[:, 1:], phrases[:, 1:] != PAD
-        missed = told.missed(labels, wanted).sum()
-        return missed / wanted.sum().clamp(min=1) if self.config.per_word else missed / len(codes)
+        nll = forced.nll(labels, wanted).sum()
+        return nll / wanted.sum().clamp(min=1) if self.config.per_word else nll / len(codes)
 
     @torch.no_grad()
     def find(self, pictures: PictureBatch, most: int | None = None) -> RegionBatch:

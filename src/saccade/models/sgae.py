@@ -21,21 +21,28 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from saccade.batch import CaptionState, RegionBatch, SceneGraphBatch, TextBatch, Thought
+from saccade.batch import CaptionState, RegionBatch, SceneGraphBatch, StepOutput, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary, shared_parser
 from saccade.language.graph_words import graph_words
-from saccade.models.base.captioner import Listener
+from saccade.models.base.captioner import RecurrentCaptioner
 from saccade.models.base.registry import register
-from saccade.nn.dictionary import Dictionary
+from saccade.models.sgae.graphs import (
+    Dictionary,
+    GraphContext,
+    GraphNodes,
+    PictureGraph,
+    PlainPictureGraph,
+    SceneGraphConvolution,
+    SentenceGraphContext,
+    spatial_graph,
+    spatial_words,
+    to_sentences,
+    without_edges,
+)
+from saccade.nn.attention import found
+from saccade.nn.captioners import RegionBatchNorm, RegionEmbedding, TopDown, TopDownMemory, mean_region
 from saccade.nn.encode import dropout_layer
-from saccade.nn.look import Look, found
-from saccade.nn.picture_graph import PictureGraph, PlainPictureGraph, to_sentences
-from saccade.nn.region_embedding import RegionBatchNorm, RegionEmbedding, mean_region
-from saccade.nn.scene_graph import GraphNodes, SceneGraphConvolution, without_edges
-from saccade.nn.seen_graph import ReadGraph, SeenGraph
-from saccade.nn.spatial_graph import spatial_graph, spatial_words
-from saccade.nn.top_down import TopDown, TopDownMemory
 
 Stage = Literal["sentences", "dictionary", "pictures"]
 
@@ -58,7 +65,7 @@ class SgaeConfig:
     neighbours: int = 2  # of a region, where pictures come without graphs and boxes tell who stands how to whom
     sentence_steps: int = 0  # first lessons: sentences from their graphs, without the dictionary
     dictionary_steps: int = 0  # further lessons: sentences through the dictionary; then pictures
-    one_speaker: bool = False  # sentences and pictures are told by the same LSTMs; the released code has two pairs
+    shared_decoder: bool = False  # sentences and pictures are told by the same LSTMs; the released code has two pairs
     peek: bool = False  # lessons from sentences see the whole picture too, as in the released code
     region_norm: RegionBatchNorm = "none"  # batch normalisation before, or around, the layer that takes regions in
     dropout: float = 0.5
@@ -75,9 +82,9 @@ class SgaeConfig:
             raise SaccadeError(f"dictionary_rate must be more than zero, not {self.dictionary_rate}")
         if self.dictionary_steps and not self.dictionary:
             raise SaccadeError("dictionary_steps are lessons through the dictionary: they go with dictionary=true")
-        if self.one_speaker and self.fusion == "released":
+        if self.shared_decoder and self.fusion == "released":
             raise SaccadeError(
-                "one_speaker=true goes with fusion=paper: else pictures are told from more than sentences"
+                "shared_decoder=true goes with fusion=paper: else pictures are told from more than sentences"
             )
 
 
@@ -87,7 +94,7 @@ class SgaeConfig:
     title="Auto-Encoding Scene Graphs for Image Captioning",
     venue="Yang et al., CVPR 2019",
 )
-class Sgae(Listener):
+class Sgae(RecurrentCaptioner):
     Config = SgaeConfig
     spatial: Tensor
     lessons: Tensor
@@ -103,7 +110,7 @@ class Sgae(Listener):
             self.dictionary = Dictionary(config.entries, dim, config.entry_spread)  # D
 
         self.sentence_graph = SceneGraphConvolution(config.word_dim, dim, config.dropout)
-        if not config.one_speaker:
+        if not config.shared_decoder:
             self.sentence_look = Look(dim, dim, config.attention_dim)
             self.sentence_lstms = TopDown(config.word_dim, dim, dim, dim)
 
@@ -142,9 +149,9 @@ class Sgae(Listener):
         return replace(batch, graph=graph_words(graphs, self.vocabulary))
 
     def start(self, images: RegionBatch) -> CaptionState:
-        return self.start_seeing(images, mean_region(images.features, images.mask))
+        return self.start_from(images, mean_region(images.features, images.mask))
 
-    def start_seeing(self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]) -> CaptionState:
+    def start_from(self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]) -> CaptionState:
         """I → G → D: the nodes of pictures; `whole` need not be the mean of their regions."""
         nodes = self.picture_graph(
             self.regions(images.features, images.mask), self.seen_graph(images), self.words, self.hear
@@ -156,7 +163,7 @@ class Sgae(Listener):
             beside = self.reword(replace(nodes, vectors=self.to_sentences(nodes.vectors))).vectors
         keys = None if beside is None else self.reworded_look.keys(beside)
         seen = self.picture_look.keys(nodes.vectors), nodes.mask, nodes.places, images.mask, self.take_in(whole)
-        return CaptionState(self.picture_lstms.blank(nodes.vectors), SeenGraph(nodes.vectors, *seen, beside, keys))
+        return CaptionState(self.picture_lstms.blank(nodes.vectors), GraphContext(nodes.vectors, *seen, beside, keys))
 
     def take_in(self, whole: Float[Tensor, "row region_dim"]) -> Float[Tensor, "row dim"]:
         """A picture as one vector."""
@@ -170,7 +177,7 @@ class Sgae(Listener):
         graph = replace(images.graph, object_mask=images.mask)
         return graph if self.config.relations else without_edges(graph)
 
-    def start_reading(
+    def start_from_sentences(
         self, texts: TextBatch, images: RegionBatch, dictionary: bool, whole: Float[Tensor, "row in"] | None = None
     ) -> CaptionState:
         """S → G (→ D): the nodes of sentences; picture t is that of sentence t, and is seen with `peek` only."""
@@ -184,7 +191,9 @@ class Sgae(Listener):
         else:
             whole = mean_region(nodes.vectors, nodes.mask)
         look, lstms = self._speaker(reading=True)
-        seen = ReadGraph(nodes.vectors, look.keys(nodes.vectors), nodes.mask, nodes.places, images.mask, whole)
+        seen = SentenceGraphContext(
+            nodes.vectors, look.keys(nodes.vectors), nodes.mask, nodes.places, images.mask, whole
+        )
         return CaptionState(lstms.blank(nodes.vectors), seen)
 
     def read_graph(self, graph: SceneGraphBatch) -> GraphNodes:
@@ -215,13 +224,13 @@ class Sgae(Listener):
         self._settled = self._settled or self.stage == "pictures"
         return self._settled
 
-    def start_lesson(self, images: RegionBatch, texts: TextBatch, owner: Int[Tensor, " text"]) -> CaptionState:
+    def start_training(self, images: RegionBatch, texts: TextBatch, owner: Int[Tensor, " text"]) -> CaptionState:
         stage = "pictures" if self._settled else self.stage
         if self.training:
             self.lessons += 1
         if stage == "pictures":
-            return super().start_lesson(images, texts, owner)
-        return self.start_reading(texts, images.select(owner), stage == "dictionary")
+            return super().start_training(images, texts, owner)
+        return self.start_from_sentences(texts, images.select(owner), stage == "dictionary")
 
     # What is said
 
@@ -229,11 +238,11 @@ class Sgae(Listener):
         heard: Tensor = self.dropout(self.words(words).relu())
         return heard
 
-    def think(self, word: Float[Tensor, "row word_dim"], state: CaptionState) -> Thought:
-        memory, seen = state.memory, state.seen
+    def think(self, word: Float[Tensor, "row word_dim"], state: CaptionState) -> StepOutput:
+        memory, seen = state.memory, state.context
         assert isinstance(memory, TopDownMemory)
-        assert isinstance(seen, SeenGraph)
-        look, lstms = self._speaker(isinstance(seen, ReadGraph))
+        assert isinstance(seen, GraphContext)
+        look, lstms = self._speaker(isinstance(seen, SentenceGraphContext))
         looking = lstms.look(word, seen.whole, memory)
         weights = look(looking[0], seen.keys, seen.mask)
         taken, extras = found(weights, seen.nodes), {"nodes": weights}
@@ -243,13 +252,13 @@ class Sgae(Listener):
             weights = (weights + again) / 2
         memory = lstms.say(taken, looking, memory)
         hidden = self.dropout(memory.saying)
-        return Thought(hidden, CaptionState(memory, seen), seen.on_regions(weights), extras=extras)
+        return StepOutput(hidden, CaptionState(memory, seen), seen.on_regions(weights), extras=extras)
 
     def _speaker(self, reading: bool) -> tuple[Look, TopDown]:
-        if reading and not self.config.one_speaker:
+        if reading and not self.config.shared_decoder:
             return self.sentence_look, self.sentence_lstms
         return self.picture_look, self.picture_lstms
 
-    def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
+    def logits(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         logits: Tensor = self.out(hidden)
         return logits

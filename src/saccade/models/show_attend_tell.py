@@ -28,12 +28,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.batch import CaptionState, RegionBatch, Thought, Told
+from saccade.batch import CaptionState, RegionBatch, StepOutput, TeacherForced
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import Captioner
 from saccade.models.base.registry import register
-from saccade.nn import Activation, Look, LstmMemory, SeenRegions, at_least_float32, found, masked_softmax, mean_region
+from saccade.nn import Activation, Look, LstmMemory, RegionContext, at_least_float32, found, masked_softmax, mean_region
 
 Reward = Literal["caption", "mean", "word"]
 
@@ -46,8 +46,8 @@ class ShowAttendTellConfig:
     word_dim: int = 512  # m
     dim: int = 1800  # n
     attention: Literal["soft", "hard", "none"] = "soft"  # none: the mean of the regions, whatever the word
-    look_dim: int = 512
-    look_layers: int = 2  # of what regions say, the first linear, the others tanh
+    attention_dim: int = 512
+    attention_layers: int = 2  # of what regions say, the first linear, the others tanh
     activation: Activation = "tanh"  # of f_att
     gate: Literal["scalar", "vector", "none"] = "scalar"  # β; a vector has one for every channel
     first_layers: int = 2  # of f_init, the last included
@@ -67,7 +67,7 @@ class ShowAttendTellConfig:
     at_test: Literal["expected", "likeliest"] = "expected"  # hard, once trained: ẑ = Σ α a, or the region of largest α
 
     def __post_init__(self) -> None:
-        for name in ("look_layers", "first_layers", "output_layers"):
+        for name in ("attention_layers", "first_layers", "output_layers"):
             if getattr(self, name) < 1:
                 raise SaccadeError(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("dropout", "semi_sampling", "baseline_memory"):
@@ -76,7 +76,7 @@ class ShowAttendTellConfig:
 
 
 @dataclass(frozen=True)
-class DrawnRegions(SeenRegions):
+class SampledRegionContext(RegionContext):
     """Also how a picture is looked at in this lesson, where attention is hard."""
 
     sampled: Bool[Tensor, " row"]  # whether looks are drawn
@@ -100,7 +100,7 @@ class ShowAttendTell(Captioner):
         self.first_hidden, self.first_cell = nn.Linear(region, dim), nn.Linear(region, dim)
         self.look: Look | None = None
         if config.attention != "none":
-            self.look = Look(region, dim, config.look_dim, config.activation, config.look_layers)
+            self.look = Look(region, dim, config.attention_dim, config.activation, config.attention_layers)
         self.gate = nn.Linear(dim, {"scalar": 1, "vector": region}[config.gate]) if config.gate != "none" else None
         self.embed = nn.Embedding(len(vocabulary), word)  # N(0, 1): smaller words are not heard beside regions
         self.lstm = nn.LSTMCell(word + region, dim)
@@ -127,12 +127,12 @@ class ShowAttendTell(Captioner):
         sampled = torch.zeros_like(mask[:, 0])
         if self.training and self.config.attention == "hard":
             sampled = self.chance(len(mask), device=mask.device) < self.config.semi_sampling
-        return CaptionState(memory, DrawnRegions(regions, keys, mask, sampled))
+        return CaptionState(memory, SampledRegionContext(regions, keys, mask, sampled))
 
-    def advance(self, words: Int[Tensor, " row"], state: CaptionState) -> Thought:
-        memory, seen = state.memory, state.seen
+    def step(self, words: Int[Tensor, " row"], state: CaptionState) -> StepOutput:
+        memory, seen = state.memory, state.context
         assert isinstance(memory, LstmMemory)
-        assert isinstance(seen, DrawnRegions)
+        assert isinstance(seen, SampledRegionContext)
         weights = self._weights(memory, seen)  # eq. 4–5
         taken = self._taken(weights, seen)  # s
         context = found(taken, seen.regions)  # eq. 6
@@ -143,9 +143,9 @@ class ShowAttendTell(Captioner):
         memory = LstmMemory(at_least_float32(hidden), at_least_float32(cell))
         said_from = torch.cat([hidden, context, word], dim=1) if self.config.deep_output else hidden
         extras = {"taken": taken.detach()} if self.config.attention == "hard" else {"there": seen.mask}
-        return Thought(said_from, CaptionState(memory, seen), weights, extras=extras)
+        return StepOutput(said_from, CaptionState(memory, seen), weights, extras=extras)
 
-    def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
+    def logits(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         """Eq. 7, of all steps at once."""
         config = self.config
         if self.of_hidden is not None:
@@ -164,25 +164,25 @@ class ShowAttendTell(Captioner):
 
     def own_losses(
         self,
-        told: Told,
+        forced: TeacherForced,
         labels: Int[Tensor, "text step"],
-        missed: Float[Tensor, "text step"],
+        nll: Float[Tensor, "text step"],
         wanted: Bool[Tensor, "text step"],
     ) -> dict[str, Float[Tensor, ""]]:
         """The paper's sums over a caption, given for each word, as the cross-entropy beside them is."""
         config, words = self.config, wanted.sum()
         if config.attention == "soft" and config.coverage:
-            there = told.extras["there"][:, 0]
-            uneven = unevenness(told.weights, wanted, there).sum(dim=1)
+            there = forced.extras["there"][:, 0]
+            uneven = unevenness(forced.weights, wanted, there).sum(dim=1)
             share = uneven.sum() / words
             if config.coverage_over == "mean":
                 share = (uneven / there.sum(dim=1).clamp(min=1)).mean()
             return {"coverage_loss": config.coverage * share}
         if config.attention != "hard" or not self.training:
             return {}
-        cost = caption_cost(missed.detach(), wanted, config.reward)
+        cost = caption_cost(nll.detach(), wanted, config.reward)
         baseline = 0.0 if config.reward == "word" else self.baseline
-        drawn, disorder = looks_taken(told.weights, told.extras["taken"], cost - baseline, wanted)
+        drawn, disorder = looks_taken(forced.weights, forced.extras["taken"], cost - baseline, wanted)
         if config.reward != "word":  # after use
             self.baseline.copy_(torch.lerp(cost.mean().to(self.baseline), self.baseline, config.baseline_memory))
         return {
@@ -190,13 +190,13 @@ class ShowAttendTell(Captioner):
             "entropy_loss": config.entropy * disorder / words,
         }
 
-    def _weights(self, memory: LstmMemory, seen: DrawnRegions) -> Float[Tensor, "row region"]:
+    def _weights(self, memory: LstmMemory, seen: SampledRegionContext) -> Float[Tensor, "row region"]:
         if self.look is not None:
             weights: Tensor = self.look(memory.hidden, seen.keys, seen.mask)
             return weights
         return masked_softmax(memory.hidden.new_zeros(seen.mask.shape), seen.mask)
 
-    def _taken(self, weights: Float[Tensor, "row region"], seen: DrawnRegions) -> Float[Tensor, "row region"]:
+    def _taken(self, weights: Float[Tensor, "row region"], seen: SampledRegionContext) -> Float[Tensor, "row region"]:
         """s: how much of each region is taken. No gradient goes through a draw."""
         if self.config.attention != "hard":
             return weights
@@ -223,12 +223,12 @@ def unevenness(
 
 
 def caption_cost(
-    missed: Float[Tensor, "text step"], wanted: Bool[Tensor, "text step"], reward: Reward
+    nll: Float[Tensor, "text step"], wanted: Bool[Tensor, "text step"], reward: Reward
 ) -> Float[Tensor, "text look"]:
     """−log p(y | s) that looks are judged by: of the caption, of its words in the mean, or of each word."""
     if reward == "word":
-        return missed
-    whole = missed.sum(dim=1, keepdim=True)
+        return nll
+    whole = nll.sum(dim=1, keepdim=True)
     return whole if reward == "caption" else whole / wanted.sum(dim=1, keepdim=True).clamp(min=1)
 
 

@@ -22,23 +22,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.batch import Batch, CaptionState, RegionBatch, TextBatch, Thought
+from saccade.batch import Batch, CaptionState, RegionBatch, StepOutput, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import Captioner
 from saccade.models.base.registry import register
-from saccade.nn import (
-    LstmMemory,
-    SentenceCritic,
-    SentenceReader,
-    at_least_float32,
-    discounted,
-    dropout_layer,
-    first_mentions,
-    start_lstm,
-    unit,
-    up_to_end,
-)
+from saccade.models.unsupervised import SentenceCritic, SentenceReader, discounted, first_mentions, up_to_end
+from saccade.nn import LstmMemory, at_least_float32, dropout_layer, start_lstm, unit
 
 TINY = 1e-7  # added to q before its logarithm
 
@@ -122,14 +112,14 @@ class Unsupervised(Captioner):
         memory = LstmMemory(*self.cell(self.dropout(vectors)))
         return CaptionState(memory, SeenMean(vectors.new_zeros(len(vectors), 1) if weights is None else weights))
 
-    def advance(self, words: Int[Tensor, " row"], state: CaptionState) -> Thought:
-        memory, seen = state.memory, state.seen
+    def step(self, words: Int[Tensor, " row"], state: CaptionState) -> StepOutput:
+        memory, seen = state.memory, state.context
         assert isinstance(memory, LstmMemory)
         assert isinstance(seen, SeenMean)
         hidden, cell = self.cell(self.dropout(self.embed(words)), (memory.hidden, memory.cell))
-        return Thought(self.dropout(hidden), CaptionState(LstmMemory(hidden, cell), seen), seen.weights)
+        return StepOutput(self.dropout(hidden), CaptionState(LstmMemory(hidden, cell), seen), seen.weights)
 
-    def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
+    def logits(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         return F.linear(hidden, self.embed.weight, self.bias)
 
     # The two players. Each loss reaches its own player's weights only, so that one optimiser serves both.
@@ -180,9 +170,9 @@ class Unsupervised(Captioner):
         self, sentences: TextBatch, vectors: Float[Tensor, "text dim"], counted: Bool[Tensor, " text"] | None = None
     ) -> Float[Tensor, ""]:
         """L_sen: −log p of every word of the sentences, said from `vectors`; the mean over the words that count."""
-        told = self.tell(self.start_from(vectors), sentences.tokens[:, :-1])
+        forced = self.tell(self.start_from(vectors), sentences.tokens[:, :-1])
         wanted = sentences.mask[:, 1:] if counted is None else sentences.mask[:, 1:] & counted[:, None]
-        return told.missed(sentences.tokens[:, 1:], wanted).sum() / wanted.sum().clamp(min=1)
+        return forced.nll(sentences.tokens[:, 1:], wanted).sum() / wanted.sum().clamp(min=1)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """As any model's, with the paper's momentum: Adam leaves out weights that a step's loss does not reach."""

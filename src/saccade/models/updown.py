@@ -17,16 +17,21 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from saccade.batch import CaptionState, RegionBatch, Thought
+from saccade.batch import CaptionState, RegionBatch, StepOutput
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.models.base.captioner import Listener
+from saccade.models.base.captioner import RecurrentCaptioner
 from saccade.models.base.registry import register
+from saccade.nn.attention import PictureContext, found
+from saccade.nn.captioners import (
+    RegionBatchNorm,
+    RegionEmbedding,
+    TopDown,
+    TopDownMemory,
+    mean_region,
+    open_forget_gates,
+)
 from saccade.nn.encode import dropout_layer
-from saccade.nn.look import Look, SeenPicture, found
-from saccade.nn.lstm import open_forget_gates
-from saccade.nn.region_embedding import RegionBatchNorm, RegionEmbedding, mean_region
-from saccade.nn.top_down import TopDown, TopDownMemory
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class UpDownConfig:
     title="Bottom-Up and Top-Down Attention for Image Captioning and Visual Question Answering",
     venue="Anderson et al., CVPR 2018",
 )
-class UpDown(Listener):
+class UpDown(RecurrentCaptioner):
     Config = UpDownConfig
 
     def __init__(self, config: UpDownConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
@@ -88,7 +93,7 @@ class UpDown(Listener):
         if self.regions is not None and self.whole is not None:
             regions = self.regions(images.features, images.mask)
             whole = self.dropout(self.whole(whole).relu())
-        seen = SeenPicture(regions, self.look.keys(regions), images.mask, whole)  # v, W_v v, v̄
+        seen = PictureContext(regions, self.look.keys(regions), images.mask, whole)  # v, W_v v, v̄
         return CaptionState(self.lstms.blank(regions), seen)
 
     def hear(self, words: Int[Tensor, "*text"]) -> Float[Tensor, "*text word_dim"]:
@@ -96,15 +101,15 @@ class UpDown(Listener):
         heard: Tensor = self.dropout(vectors.relu() if self.config.word_relu else vectors)
         return heard
 
-    def think(self, word: Float[Tensor, "row word_dim"], state: CaptionState) -> Thought:
-        memory, seen = state.memory, state.seen
+    def think(self, word: Float[Tensor, "row word_dim"], state: CaptionState) -> StepOutput:
+        memory, seen = state.memory, state.context
         assert isinstance(memory, TopDownMemory)
-        assert isinstance(seen, SeenPicture)
+        assert isinstance(seen, PictureContext)
         looking = self.lstms.look(word, seen.whole, memory)  # eq. 1–2
         weights = self.look(looking[0], seen.keys, seen.mask)  # eq. 3–4
         memory = self.lstms.say(found(weights, seen.regions), looking, memory)  # eq. 5–6
-        return Thought(self.dropout(memory.saying), CaptionState(memory, seen), weights)
+        return StepOutput(self.dropout(memory.saying), CaptionState(memory, seen), weights)
 
-    def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
+    def logits(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         logits: Tensor = self.out(hidden)  # eq. 7
         return logits

@@ -1,10 +1,22 @@
 """The blocks the papers share: attend, encode, recur, losses."""
 
+from saccade.models.unsupervised import SentenceCritic, SentenceReader, discounted, first_mentions, up_to_end
 from saccade.nn.all_pairs import all_pairs
 from saccade.nn.attend import Attend
 from saccade.nn.attention import HeadPool, found_length, masked_softmax, products, summed
 from saccade.nn.block_match import BlockMatch, block_match
 from saccade.nn.caption_generator import AdditiveAttention, CaptionGenerator, caption_labels, caption_loss
+from saccade.nn.captioners import (
+    LstmMemory,
+    MaxoutLstmCell,
+    RegionBatchNorm,
+    RegionEmbedding,
+    TopDown,
+    TopDownMemory,
+    mean_region,
+    open_forget_gates,
+    start_lstm,
+)
 from saccade.nn.encode import (
     RegionEncoder,
     ScalarWeightNorm,
@@ -17,17 +29,13 @@ from saccade.nn.encode import (
     unit,
 )
 from saccade.nn.graph import GaussianKernels, GraphConvolution, likeness_weights, polar_coordinates, to_themselves
-from saccade.nn.look import Activation, Look, SeenPicture, SeenRegions, found
+from saccade.nn.look import Activation, Look, PictureContext, RegionContext, found
 from saccade.nn.losses import Negatives, RankingLoss, binary_loss, triplet_loss
-from saccade.nn.lstm import LstmMemory, MaxoutLstmCell, open_forget_gates, start_lstm
 from saccade.nn.memory import MemoryDistillation, MemoryForm
-from saccade.nn.policy import discounted, first_mentions
 from saccade.nn.precision import at_least_float32, byte_products, full_precision, in_bytes, present_precision
 from saccade.nn.recurrent import SentenceGru
-from saccade.nn.region_embedding import RegionBatchNorm, RegionEmbedding, mean_region
 from saccade.nn.relation import Affinity, MaskedBatchNorm, RelationBlock
-from saccade.nn.sentence_critic import Judgement, SentenceCritic, SentenceReader, up_to_end
-from saccade.nn.top_down import TopDown, TopDownMemory
+from saccade.nn.sentence_critic import Judgement
 from saccade.nn.whole import Measure, nearest_regions, whole_similarity
 
 __all__ = [
@@ -55,8 +63,8 @@ __all__ = [
     "RegionEncoder",
     "RelationBlock",
     "ScalarWeightNorm",
-    "SeenPicture",
-    "SeenRegions",
+    "PictureContext",
+    "RegionContext",
     "SentenceCritic",
     "SentenceGru",
     "SentenceReader",

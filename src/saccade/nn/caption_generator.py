@@ -10,11 +10,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.batch import TextBatch
-from saccade.language.vocabulary import END
+from saccade.batch import END, TextBatch
 from saccade.nn.attention import masked_softmax
 from saccade.nn.encode import dropout_layer, last_state
-from saccade.nn.look import found
 from saccade.nn.precision import at_least_float32
 from saccade.nn.recurrent import SentenceGru
 

@@ -18,7 +18,7 @@ Activation = Literal["tanh", "relu"]
 
 
 @dataclass(frozen=True)
-class SeenRegions(Batch):
+class RegionContext(Batch):
     """What a captioner takes from a picture once, to look at before every word."""
 
     regions: Float[Tensor, "row region dim"]
@@ -27,7 +27,7 @@ class SeenRegions(Batch):
 
 
 @dataclass(frozen=True)
-class SeenPicture(SeenRegions):
+class PictureContext(RegionContext):
     """Also the picture as a whole, which the captioner has in mind whatever it looks at."""
 
     whole: Float[Tensor, "row whole"]

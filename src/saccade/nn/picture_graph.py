@@ -9,9 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.batch import SceneGraphBatch
-from saccade.nn.dictionary import read_out
+from saccade.models.sgae.graphs import GraphNodes, SceneGraphConvolution, bent, place_of, read_out
 from saccade.nn.encode import dropout_layer
-from saccade.nn.scene_graph import GraphNodes, SceneGraphConvolution, bent, place_of
 
 Hear = Callable[[Tensor], Tensor]  # word ids → vectors
 

@@ -11,7 +11,7 @@ from saccade.batch import Batch
 
 
 @dataclass(frozen=True)
-class SeenGraph(Batch):
+class GraphContext(Batch):
     """A picture's nodes, and where among its regions each stands."""
 
     nodes: Float[Tensor, "row node dim"]
@@ -30,7 +30,7 @@ class SeenGraph(Batch):
 
 
 @dataclass(frozen=True)
-class ReadGraph(SeenGraph):
+class SentenceGraphContext(GraphContext):
     """A sentence's nodes, which stand nowhere in a picture."""
 
     def on_regions(self, weights: Float[Tensor, "row node"]) -> Float[Tensor, "row region"]:

@@ -8,10 +8,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from saccade.batch import Batch
-from saccade.language.vocabulary import END
+from saccade.batch import END, Batch
+from saccade.nn.captioners import start_lstm
 from saccade.nn.encode import dropout_layer, last_state, unit
-from saccade.nn.lstm import start_lstm
 from saccade.nn.precision import at_least_float32
 
 

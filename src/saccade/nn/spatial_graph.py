@@ -6,9 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.batch import RegionBatch, SceneGraphBatch
+from saccade.batch import UNKNOWN, RegionBatch, SceneGraphBatch
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import UNKNOWN
 
 WORDS = (  # how a region stands to its neighbour; of each row the first word that a vocabulary knows
     ("in", "inside", "within"),

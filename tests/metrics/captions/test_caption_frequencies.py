@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from saccade.batch import END, PAD, START
 from saccade.core.errors import SaccadeError
-from saccade.language.vocabulary import END, PAD, START
 from saccade.metrics.captions.bleu import Bleu
 from saccade.metrics.captions.cider import CiderD
 from saccade.metrics.captions.frequencies import DocumentFrequencies

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
-from saccade.batch import Batch, PictureBatch, TextBatch
+from saccade.batch import END, PAD, Batch, PictureBatch, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.core.progress import progress_bar
 from saccade.data.datasets.entities import PHOTO_FOLDERS, EntityPicture, read_entities
@@ -21,7 +21,6 @@ from saccade.data.datasets.world import check_world
 from saccade.data.records import CaptionedPhotos, ImageSource
 from saccade.data.registry import DataConfig, need_root
 from saccade.data.store.pixels import open_pixels
-from saccade.language.vocabulary import END, PAD
 from saccade.vision.pictures import open_picture
 from saccade.world import Split, WorldConfig, make_world
 from saccade.world.region_phrases import region_phrases

@@ -17,14 +17,13 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.batch import CaptionState, RegionBatch, Told
-from saccade.decoding import Decoded, DecodingConfig, beam_search, diverse_beam_search, greedy
+from saccade.batch import PAD, START, UNKNOWN, CaptionState, RegionBatch, TeacherForced
+from saccade.decoding import DecodedCaptions, DecodingConfig, beam_search, diverse_beam_search, greedy
 from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import Case, Difference, Excuse, Golden, Table, memo, of_gradient
 from saccade.interop.importer import Imported, Importer
 from saccade.interop.importers.adaptive import ADAPTIVE
 from saccade.interop.importers.updown import UPDOWN
-from saccade.language.vocabulary import PAD, START, UNKNOWN
 from saccade.metrics.captions.frequencies import DocumentFrequencies
 from saccade.metrics.captions.reward import SelfCriticalReward
 from saccade.tasks.captioning.self_critical import mean_of_others, policy_loss
@@ -34,7 +33,7 @@ DOCUMENT_FREQUENCIES = "scst_df.p"
 SEARCH_OPTIONS: dict[str, dict[str, Any]] = {  # the endings of stored beam searches
     "dc": {"no_immediate_repeat": True},
     "nobad": {"no_bad_endings": True},
-    "unk": {"unknown": False},
+    "unk": {"suppress_unk": True},
     "wu": {"length_penalty": "wu", "alpha": 0.9},
     "avg": {"length_penalty": "average"},
     "old": {},  # the reference's earlier implementation finds the same
@@ -71,24 +70,24 @@ class CaptionerCase:
         return state
 
     @cached_property
-    def told(self) -> Told:
+    def told(self) -> TeacherForced:
         return self._tell(self.images)
 
     @cached_property
-    def told_without_masks(self) -> Told:
+    def told_without_masks(self) -> TeacherForced:
         """As the reference sees pictures when it is given no masks: padding is a region like others."""
         images = self.images
         return self._tell(RegionBatch(images.features, torch.ones_like(images.mask), images.boxes))
 
-    def _tell(self, images: RegionBatch) -> Told:
+    def _tell(self, images: RegionBatch) -> TeacherForced:
         state = self.model.start_from(images, self.whole)
-        told: Told = self.model.tell(state.repeat(self.per_image), self.sentences[:, :-1])
-        return told
+        forced: TeacherForced = self.model.teacher_force(state.repeat(self.per_image), self.sentences[:, :-1])
+        return forced
 
     @property
     def keys(self) -> Tensor:
         """The state's bias is added to every region's key here; that of padding, never looked at, is the bias alone."""
-        seen: Any = self.state.seen
+        seen: Any = self.state.context
         weights = self.imported.source.weights
         keys = seen.keys - weights[self.asked_bias].to(seen.keys)
         return torch.where(seen.mask[:, :, None], keys, weights["ctx2att.bias"].to(keys))
@@ -98,11 +97,11 @@ class CaptionerCase:
         stored = self.case.stored[f"{what}{ending}"]
         if ending and not self.case.stored.get("logprobs_tf_nomask", np.zeros(0)).size:
             return NO_MASKS
-        told = self.told_without_masks if ending else self.told
-        value = self.words.columns(told.log_probabilities)
+        forced = self.told_without_masks if ending else self.told
+        value = self.words.columns(forced.log_probabilities)
         if what == "attn_tf":
-            sentinel = [] if told.sentinel is None else [told.sentinel[:, :, None]]
-            value = torch.cat([*sentinel, told.weights], dim=2)
+            sentinel = [] if forced.sentinel is None else [forced.sentinel[:, :, None]]
+            value = torch.cat([*sentinel, forced.weights], dim=2)
         value = value.clone()
         value[:, self.steps :] = 0
         return value[:, : self.steps] if stored.ndim == 3 and stored.shape[1] == self.steps else value
@@ -114,7 +113,7 @@ class CaptionerCase:
             self.model.zero_grad()
             labels = self.sentences[:, 1:]
             wanted = labels != PAD
-            loss = self._tell(self.images).missed(labels, wanted).sum() / wanted.sum()
+            loss = self._tell(self.images).nll(labels, wanted).sum() / wanted.sum()
             loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach(), self.imported.gradients()
 
@@ -127,15 +126,17 @@ class CaptionerCase:
         }
 
     @cached_property
-    def greedy(self) -> Decoded:
-        return greedy(self.model, self.state, DecodingConfig(longest=self.longest, unknown=True), distributions=True)
+    def greedy(self) -> DecodedCaptions:
+        return greedy(
+            self.model, self.state, DecodingConfig(max_length=self.longest, suppress_unk=False), distributions=True
+        )
 
     @property
-    def greedy_unrepeated(self) -> Decoded:
-        config = DecodingConfig(longest=self.longest, unknown=True, no_immediate_repeat=True)
+    def greedy_unrepeated(self) -> DecodedCaptions:
+        config = DecodingConfig(max_length=self.longest, suppress_unk=False, no_immediate_repeat=True)
         return greedy(self.model, self.state, config)
 
-    def ids(self, said: Decoded) -> Int[Tensor, "row step"]:
+    def ids(self, said: DecodedCaptions) -> Int[Tensor, "row step"]:
         return self.filled(self.words.back(said.words))
 
     def filled(self, values: Tensor) -> Tensor:
@@ -144,12 +145,12 @@ class CaptionerCase:
         return F.pad(values, (0, missing) if values.dim() == 2 else (0, 0, 0, missing))
 
     @memo
-    def search(self, name: str) -> Decoded | None:
+    def search(self, name: str) -> DecodedCaptions | None:
         """`beam3_wu` is beam search of three with the length penalty wu; `dbs_b4g2` is diverse, in two groups."""
-        given: dict[str, Any] = {"longest": self.longest, "finished": "slot", "unknown": True}
+        given: dict[str, Any] = {"max_length": self.longest, "finished_beams": "keep_slot", "suppress_unk": False}
         if name.startswith("dbs_b"):
             beam, groups = (int(part) for part in name.removeprefix("dbs_b").split("g"))
-            config = DecodingConfig(how="diverse", beam=beam, groups=groups, **given)
+            config = DecodingConfig(strategy="diverse", num_beams=beam, num_beam_groups=groups, **given)
             return diverse_beam_search(self.model, self.state, config)
         width, *options = name.removeprefix("beam").split("_")
         if not all(word in SEARCH_OPTIONS for word in options):
@@ -157,8 +158,8 @@ class CaptionerCase:
         for word in options:
             given |= SEARCH_OPTIONS[word]
         if int(self.words.said[-1]) != UNKNOWN:  # the reference looks for UNK among the last word only
-            given["unknown"] = True
-        return beam_search(self.model, self.state, DecodingConfig(beam=int(width), **given))
+            given["suppress_unk"] = False
+        return beam_search(self.model, self.state, DecodingConfig(num_beams=int(width), **given))
 
     def searched(self, name: str, part: str) -> Tensor | None:
         if (said := self.search(name)) is None:
@@ -174,14 +175,14 @@ class CaptionerCase:
         words = self.words.sentences(self.case.tensor("scst_samples"))
         wanted, per_image = words != PAD, len(words) // len(self.state)
         read = torch.cat([torch.full_like(words[:, :1], START), words[:, :-1]], dim=1)
-        told = self.model.tell(self.state.repeat(per_image), read)
-        said, owner = -told.missed(words, wanted), np.arange(len(words)) // per_image
+        forced = self.model.teacher_force(self.state.repeat(per_image), read)
+        said, owner = -forced.nll(words, wanted), np.arange(len(words)) // per_image
         baseline = self.words.sentences(self.case.tensor("greedy_seq"))
         reward = self._reward(lambda given: given(words, owner))
         earned, expected = torch.from_numpy(reward(words, owner)), torch.from_numpy(reward(baseline))
         ahead = earned - expected[owner]
         found = {
-            "scst_sample_logprobs": self.words.columns(told.log_probabilities).masked_fill(~wanted[:, :, None], 0),
+            "scst_sample_logprobs": self.words.columns(forced.log_probabilities).masked_fill(~wanted[:, :, None], 0),
             "scst_sample_ciderd": earned,
             "scst_greedy_ciderd": expected,
             "scst_reward": ahead[:, None].expand(said.shape),
@@ -226,8 +227,8 @@ SEARCHES = r"(beam\d+(?:_[a-z]+)*|dbs_b\d+g\d+)"
 TABLE: Table = {
     "num_boxes": (lambda c: c.mask.sum(dim=1), 0.0),
     "label_masks": (lambda c: (c.sentences != PAD).view(c.labels.shape), 0.0),
-    "fc_embed": (lambda c: c.state.seen.whole, LOG_PROBABILITY),
-    "att_embed": (lambda c: c.state.seen.regions, LOG_PROBABILITY),
+    "fc_embed": (lambda c: c.state.context.whole, LOG_PROBABILITY),
+    "att_embed": (lambda c: c.state.context.regions, LOG_PROBABILITY),
     "ctx2att": (lambda c: c.keys, LOG_PROBABILITY),
     "(logprobs_tf|attn_tf)(|_nomask)": (lambda c, what, ending: c.teacher_forced(what, ending), LOG_PROBABILITY),
     "xe_loss": (lambda c: c.cross_entropy[0], LOSS),

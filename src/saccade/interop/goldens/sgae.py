@@ -15,18 +15,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from saccade.batch import CaptionState, RegionBatch, SceneGraphBatch, TextBatch
+from saccade.batch import START, CaptionState, RegionBatch, SceneGraphBatch, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.decoding import DecodingConfig, beam_search, greedy
 from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import Case, Golden, fitted, memo
 from saccade.interop.importer import Imported
 from saccade.interop.importers.sgae import DICTIONARY, SGAE
-from saccade.language.vocabulary import START
 from saccade.models import Sgae
-from saccade.nn.picture_graph import PlainPictureGraph
-from saccade.nn.scene_graph import GraphNodes
-from saccade.nn.seen_graph import SeenGraph
+from saccade.models.sgae.graphs import GraphContext, GraphNodes, PlainPictureGraph
 
 TOLERANCE = 1e-5  # of float32 outputs, computed in float64 here
 MODE = r"(mode\d_(?:rela\d_)?)"
@@ -82,13 +79,13 @@ class SgaeCase:
         model, graph = self.imported.variant(relations=True), self.seen_graph
         assert isinstance(model.picture_graph, PlainPictureGraph)
         regions = model.regions(self.images.features, self.images.mask)
-        seen = model.picture_graph(regions, graph, model.words, model.hear)
+        seen = model.picture_graph(regions, graph, model.words, model.embed)
         read = model.read_graph(self.graph)
         merged, read_merged = (together(nodes.vectors, nodes.mask) for nodes in (seen, read))
         asked = model.to_sentences(merged)  # of padding too, as it was stored
         things, relations, attributes = split(read, self.graph)
         attributed = self.graph.attribute_mask.any(dim=2)
-        related = model.picture_graph.word(model.hear(graph.relations[:, :, 2])) * graph.relation_mask[:, :, None]
+        related = model.picture_graph.word(model.embed(graph.relations[:, :, 2])) * graph.relation_mask[:, :, None]
         return {
             "att_embed": regions,
             "rela_feats_in": related,
@@ -111,12 +108,12 @@ class SgaeCase:
         kind, relations = re.fullmatch(r"mode(\d)_(?:rela(\d)_)?", mode).groups()  # type: ignore[union-attr]
         model = self.model if relations is None else self.imported.variant(relations=relations == "1")
         if kind == "2":
-            return model, model.start_seeing(self.images, self.whole)
+            return model, model.start_from(self.images, self.whole)
         if kind not in "01":
             raise SaccadeError(f"{self.case.name}: there is no mode {kind}, only 0, 1 and 2")
         tokens = torch.zeros(len(self.images), 0, dtype=torch.long)
         texts = TextBatch(tokens, tokens.bool(), graph=self.graph)
-        return model, model.start_reading(texts, self.images, kind == "1", self.whole)
+        return model, model.start_from_sentences(texts, self.images, kind == "1", self.whole)
 
     @memo
     def taught(self, mode: str) -> dict[str, Tensor]:
@@ -126,14 +123,14 @@ class SgaeCase:
         words = self.words.read[self.labels[:, :-1]]
         words[:, 0] = START
         blank = (self.labels[:, 1:-1].sum(dim=0) == 0).nonzero().flatten()
-        told = model.tell(state, words[:, : 1 + int(blank[0]) if len(blank) else None])
-        labels, mask, seen = self.labels[:, 1:], self.label_mask[:, 1:], state.seen
-        spoken = fitted(self.words.columns(told.log_probabilities), labels.shape)
-        missed = -(spoken.gather(2, labels[:, :, None])[:, :, 0] * mask).sum() / mask.sum()
-        assert isinstance(seen, SeenGraph)
-        looked = {key: told.extras[of] for key, of in LOOKED.items() if of in told.extras}
+        forced = model.teacher_force(state, words[:, : 1 + int(blank[0]) if len(blank) else None])
+        labels, mask, seen = self.labels[:, 1:], self.label_mask[:, 1:], state.context
+        spoken = fitted(self.words.columns(forced.log_probabilities), labels.shape)
+        nll = -(spoken.gather(2, labels[:, :, None])[:, :, 0] * mask).sum() / mask.sum()
+        assert isinstance(seen, GraphContext)
+        looked = {key: forced.extras[of] for key, of in LOOKED.items() if of in forced.extras}
         looks = {key: together(weights.mT, seen.mask).mT for key, weights in looked.items()}
-        return {"logprobs": spoken, "loss": missed, **looks}
+        return {"logprobs": spoken, "loss": nll, **looks}
 
     def look(self, mode: str, key: str) -> Tensor:
         return fitted(self.taught(mode)[key], self.case.stored[f"{mode}{key}"].shape)
@@ -142,16 +139,16 @@ class SgaeCase:
     def greedy(self, mode: str) -> dict[str, Tensor]:
         """Log-probabilities are kept while any sentence goes on; those that ended hear 0 and still say something."""
         (model, state), shape = self.start(mode), self.case.take(f"{mode}greedy").shape
-        said = self.words.back(greedy(model, state, DecodingConfig(longest=shape[1], unknown=True)).words)
+        said = self.words.back(greedy(model, state, DecodingConfig(max_length=shape[1], suppress_unk=False)).words)
         heard, ended = torch.full((len(state),), START), torch.zeros(len(state), dtype=torch.bool)
         kept = [torch.zeros(len(state), 0, dtype=torch.float64)]
         for _ in range(shape[1]):
-            log_probabilities, thought = model.step(heard, state)
+            log_probabilities, output = model.predict_next(heard, state)
             chance, word = self.words.columns(log_probabilities).max(dim=1)
             ended |= word == 0
             if bool(ended.all()):
                 break
-            heard, state = self.words.read[word * ~ended], thought.state
+            heard, state = self.words.read[word * ~ended], output.state
             kept.append(chance[:, None])
         return {"": fitted(said, shape), "_logp": fitted(torch.cat(kept, dim=1), shape)}
 
@@ -160,7 +157,7 @@ class SgaeCase:
         """The last word is never said there: it was UNK once, before the words of scene graphs came behind it."""
         (model, state), shape = self.start(mode), self.case.take(f"{mode}beam{width}").shape
         last, size = int(self.words.said[-1]), int(width)
-        config = DecodingConfig(longest=shape[1], beam=size, unknown=True, never=(last,))
+        config = DecodingConfig(max_length=shape[1], num_beams=size, suppress_unk=False, suppress_tokens=(last,))
         decoded = beam_search(model, state, config)
         ids = fitted(self.words.back(decoded.words), (len(decoded.words), shape[1])).view(-1, size, shape[1])
         return {

@@ -16,16 +16,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.batch import CaptionState, Told
+from saccade.batch import START, CaptionState, TeacherForced
 from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import load_arrays
 from saccade.interop.goldens.show_attend_tell_soft import folders_with_io, gradient_norms
 from saccade.interop.harness import Case, Difference, Golden, memo, unmasked
 from saccade.interop.importer import Imported
 from saccade.interop.importers.show_attend_tell import ARCTIC
-from saccade.language.vocabulary import START
 from saccade.models import ShowAttendTell
-from saccade.models.show_attend_tell import DrawnRegions, unevenness
+from saccade.models.show_attend_tell import SampledRegionContext, unevenness
 from saccade.nn import LstmMemory
 
 SCORE, LOSS = 1e-5, 1e-5  # of float32 outputs, computed in float64 here
@@ -61,20 +60,22 @@ class HardCase:
         chances = iter([self.draws[:, 0], *self.draws.unbind(dim=1)])  # the first is for which pictures are sampled
         model.chance = lambda *_, **__: next(chances)
         state = model.start(self.images)
-        assert isinstance(state.seen, DrawnRegions)
+        assert isinstance(state.context, SampledRegionContext)
         if sampled is not None:
-            state = replace(state, seen=replace(state.seen, sampled=torch.full_like(state.seen.sampled, sampled)))
+            state = replace(
+                state, context=replace(state.context, sampled=torch.full_like(state.context.sampled, sampled))
+            )
         weights, taken, hidden, gates = [], [], [], []
         for word, there in zip(self.read.unbind(dim=1), self.mask.unbind(dim=1), strict=True):
             before = state.memory
             assert isinstance(before, LstmMemory)
             gates.append(torch.ones_like(there) if model.gate is None else model.gate(before.hidden).sigmoid()[:, 0])
-            thought = model.advance(word, state)
-            state = held(before, thought.state, there[:, None])
+            output = model.step(word, state)
+            state = held(before, output.state, there[:, None])
             assert isinstance(state.memory, LstmMemory)
-            hidden.append(torch.cat([state.memory.hidden, thought.hidden[:, model.config.dim :]], dim=1))
-            weights.append(thought.weights)
-            taken.append(thought.extras.get("taken", thought.weights))
+            hidden.append(torch.cat([state.memory.hidden, output.hidden[:, model.config.dim :]], dim=1))
+            weights.append(output.weights)
+            taken.append(output.extras.get("taken", output.weights))
         spoken = model.log_probabilities(torch.stack(hidden, dim=1))
         looked, went = torch.stack(weights, dim=1), torch.stack(taken, dim=1)
         return {
@@ -83,7 +84,7 @@ class HardCase:
             "probs": self.words.columns(spoken.exp()),
             "masked_cost": -(spoken.gather(2, self.labels[..., None])[..., 0].exp() + FLOOR).log() * self.mask,
             "sel": torch.stack(gates, dim=1),
-            "told": Told(spoken, looked, extras={"taken": went}),
+            "told": TeacherForced(spoken, looked, extras={"taken": went}),
         }
 
     @memo

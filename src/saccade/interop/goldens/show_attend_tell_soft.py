@@ -17,15 +17,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from saccade.batch import Thought
+from saccade.batch import START, StepOutput
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
-from saccade.decoding import Decoded, DecodingConfig, beam_search
+from saccade.decoding import DecodedCaptions, DecodingConfig, beam_search
 from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import LOSS, Case, Difference, Golden, difference, fitted, memo, of_gradient, unmasked
 from saccade.interop.importer import Imported
 from saccade.interop.importers.show_attend_tell import SHOW_ATTEND_TELL, word_map
-from saccade.language.vocabulary import START
 from saccade.models import ShowAttendTell
 
 SCORE = 1e-5  # of float32 outputs, computed in float64 here
@@ -57,19 +56,19 @@ class SoftCase:
         wanted = torch.arange(count) < self.steps[:, None]
         with torch.enable_grad():
             model.zero_grad()
-            state, thoughts = model.start(self.images.select(self.order)), list[Thought]()
+            state, outputs = model.start(self.images.select(self.order)), list[StepOutput]()
             for word in self.words.read[self.captions[:, :count]].unbind(dim=1):
-                thoughts.append(model.advance(word, thoughts[-1].state if thoughts else state))
-            told = model.told(thoughts)
-            logits = self.words.columns(model.speak(torch.stack([thought.hidden for thought in thoughts], dim=1)))
+                outputs.append(model.step(word, outputs[-1].state if outputs else state))
+            forced = model.stack_steps(outputs)
+            logits = self.words.columns(model.logits(torch.stack([output.hidden for output in outputs], dim=1)))
             labels = self.words.said[self.captions[:, 1 : count + 1]]
-            missed = -told.log_probabilities.gather(2, labels[..., None])[..., 0].masked_fill(~wanted, 0)
-            own = model.own_losses(told, labels, missed, wanted)["coverage_loss"]
-            loss = missed.sum() / wanted.sum()
+            nll = -forced.log_probabilities.gather(2, labels[..., None])[..., 0].masked_fill(~wanted, 0)
+            own = model.own_losses(forced, labels, nll, wanted)["coverage_loss"]
+            loss = nll.sum() / wanted.sum()
             (loss + own).backward()  # type: ignore[no-untyped-call]
         return {
             "scores": (logits * wanted[..., None]).detach(),
-            "alphas": told.weights * wanted[..., None],
+            "alphas": forced.weights * wanted[..., None],
             "ce_loss": loss,
             "alpha_reg": own,
             "loss": loss + own,
@@ -85,8 +84,8 @@ class SoftCase:
     def searched(self, name: str) -> dict[str, Tensor | Difference]:
         """The best caption and its looks, and all that came to an end, in that order; by the stored endings."""
         width = int(name.removeprefix("beam"))
-        ways: Any = {"finished": "shrink", "unfinished": "fallback", "length_penalty": "none"}
-        config = DecodingConfig(beam=width, longest=MAX_WORDS, unknown=True, **ways)
+        ways: Any = {"finished_beams": "shrink_beam", "unfinished_beams": "fallback", "length_penalty": "none"}
+        config = DecodingConfig(num_beams=width, max_length=MAX_WORDS, suppress_unk=False, **ways)
         decoded = beam_search(self.model, self.images, config)
         stored = {key.removeprefix(f"{name}_"): value for key, value in self.case.stored.items()}
         best, complete = decoded.best(), decoded.by_completion()
@@ -107,7 +106,7 @@ class SoftCase:
             ),
         }
 
-    def sentences(self, decoded: Decoded) -> Int[Tensor, "row step"]:
+    def sentences(self, decoded: DecodedCaptions) -> Int[Tensor, "row step"]:
         """Official ids, <start> first, −1 behind the end."""
         words = self.words.back(decoded.words).masked_fill(~decoded.mask, -1)
         return torch.cat([self.words.back(torch.full_like(words[:, :1], START)), words], dim=1)

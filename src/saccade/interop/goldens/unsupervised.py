@@ -14,16 +14,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.batch import CaptionState, TextBatch
+from saccade.batch import PAD, START, CaptionState, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import EMBEDDING, LOSS, Case, Difference, Golden, of_gradient, unmasked
 from saccade.interop.importer import Imported
 from saccade.interop.importers.unsupervised import UNSUPERVISED
-from saccade.language.vocabulary import PAD, START
 from saccade.models import Unsupervised
-from saccade.models.unsupervised import Rollout
-from saccade.nn import first_mentions, up_to_end
+from saccade.models.unsupervised import Rollout, first_mentions, up_to_end
 
 OUTPUTS, VARIABLES = "io.npz", "tf_variables.npz"
 
@@ -61,10 +59,10 @@ class UnsupervisedCase:
         """Of every official word after each of these: <S> is one there, which ours would never say."""
         hidden = []
         for word in words.unbind(dim=1):
-            thought = self.model.advance(word, state)
-            state = thought.state
-            hidden.append(thought.hidden)
-        return self.model.speak(torch.stack(hidden, dim=1))[:, :, self.ids]
+            output = self.model.step(word, state)
+            state = output.state
+            hidden.append(output.hidden)
+        return self.model.logits(torch.stack(hidden, dim=1))[:, :, self.ids]
 
     def logits(self) -> Float[Tensor, "image step official"]:
         start = self.said.new_full((len(self.said), 1), START)
@@ -79,9 +77,9 @@ class UnsupervisedCase:
         """Official ids; the official code may say <S> too, and goes on after </S>."""
         state, words, said = self.model.start(self.images), self.said.new_full((len(self.said),), START), []
         for _ in range(self.said.shape[1]):
-            thought = self.model.advance(words, state)
-            state = thought.state
-            said.append(self.model.speak(thought.hidden)[:, self.ids].argmax(dim=1))
+            output = self.model.step(words, state)
+            state = output.state
+            said.append(self.model.logits(output.hidden)[:, self.ids].argmax(dim=1))
             words = self.ids[said[-1]]
         return torch.stack(said, dim=1)
 
@@ -95,7 +93,7 @@ class UnsupervisedCase:
     def losses(self) -> dict[str, Tensor]:
         """The losses of both players; `gradients` needs their graphs."""
         with torch.enable_grad():
-            rollout = Rollout(self.said, self.model.look(self.images)[0], self.concepts, self.scores)
+            rollout = Rollout(self.said, self.model.encode_images(self.images)[0], self.concepts, self.scores)
             critic = self.model.discriminator_losses(self.written, rollout)
             greedy = self.ids[self.greedy]
             game, _ = self.model.generator_loss(self.log_probabilities(), rollout, greedy)
@@ -157,7 +155,7 @@ GOLDEN = Golden(
     "unsupervised",
     opens,
     {
-        "gen_feat": (lambda c: c.model.look(c.images)[0], EMBEDDING),
+        "gen_feat": (lambda c: c.model.encode_images(c.images)[0], EMBEDDING),
         "gen_logits": (lambda c: c.logits(), EMBEDDING),
         "gen_log_probs": (lambda c: c.log_probabilities(), EMBEDDING),
         "gen_baseline": (lambda c: c.greedy, 0.0),

@@ -12,14 +12,15 @@ from typing import Any
 
 import torch
 
+from saccade.batch import END, UNKNOWN
 from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import Options, read_checkpoint, read_plain_pickle, state_dict
 from saccade.interop.importer import Source, Term
 from saccade.interop.mapping import Table, ignored, to
 from saccade.interop.words import OfficialWords
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import END, SPECIAL, UNKNOWN
-from saccade.nn.region_embedding import RegionBatchNorm
+from saccade.language.vocabulary import SPECIAL
+from saccade.nn.captioners import RegionBatchNorm
 
 UNKNOWN_WORDS = ("UNK", "<unk>", "<UNK>")
 REGION_NORMS: dict[int, RegionBatchNorm] = {0: "none", 1: "before", 2: "around"}  # use_bn

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from saccade.batch import END, PAD, START, UNKNOWN
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
 from saccade.interop.checkpoint import (
@@ -32,7 +33,7 @@ from saccade.interop.importer import Importer, Source, Term, const, optional
 from saccade.interop.mapping import Row, Table, add_to, blocks, ignored, scaled, to, transposed
 from saccade.interop.words import OfficialWords, numbered_words
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import END, PAD, SPECIAL, START, UNKNOWN
+from saccade.language.vocabulary import SPECIAL
 from saccade.models import ShowAttendTell, ShowAttendTellConfig
 
 CLASSES = ("models.Encoder", "models.Attention", "models.DecoderWithAttention")
@@ -182,7 +183,7 @@ def arctic_weights(config: ShowAttendTellConfig) -> Table:
         layer(f"ff_init_{n}", f"first.{n - 1}", *([kept] if n > 1 else []))
     for name, ours in (("ff_state", "first_hidden"), ("ff_memory", "first_cell")):
         layer(name, ours, *([kept] if config.first_layers > 1 else []))
-    for n in range(1, config.look_layers):
+    for n in range(1, config.attention_layers):
         table[f"decoder_W_att_{n}"] = to(f"look.deeper.{n - 1}.weight", transposed)
         table[f"decoder_b_att_{n}"] = to(f"look.deeper.{n - 1}.bias")
     for n in range(1, config.output_layers):
@@ -205,8 +206,8 @@ ARCTIC = Importer(
         "word_dim": size("Wemb", 1),
         "dim": size("decoder_U", 0),
         "attention": lambda source: "hard" if source.options.get("attn_type", "") == "stochastic" else "soft",
-        "look_dim": size("decoder_Wc_att", 1),
-        "look_layers": layers(r"decoder_W_att_\d+"),
+        "attention_dim": size("decoder_Wc_att", 1),
+        "attention_layers": layers(r"decoder_W_att_\d+"),
         "gate": lambda source: "scalar" if "decoder_W_sel" in source.weights else "none",
         "first_layers": layers(r"ff_init_\d+_W"),
         "output_layers": layers(r"ff_logit_h\d+_W"),
@@ -232,8 +233,8 @@ SHOW_ATTEND_TELL = Importer(  # the tutorial: ReLU in f_att, a gate for every ch
         "region_dim": size("attention.encoder_att.weight", 1),
         "word_dim": size("embedding.weight", 1),
         "dim": size("decode_step.weight_hh", 1),
-        "look_dim": size("attention.encoder_att.weight", 0),
-        "look_layers": const(1),
+        "attention_dim": size("attention.encoder_att.weight", 0),
+        "attention_layers": const(1),
         "activation": const("relu"),
         "gate": const("vector"),
         "first_layers": const(1),

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import torch
 
+from saccade.batch import END, START, UNKNOWN
 from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import Options, load_arrays
 from saccade.interop.importer import Importer, Source, const
 from saccade.interop.mapping import Table, blocks, ignored, raised, rows, to, transposed
 from saccade.interop.words import OfficialWords, numbered_words
 from saccade.language import Vocabulary
-from saccade.language.vocabulary import END, SPECIAL, START, UNKNOWN
+from saccade.language.vocabulary import SPECIAL
 from saccade.models import Unsupervised, UnsupervisedConfig
 
 GATES = blocks(0, 2, 1, 3)  # theirs: in, candidate, forget, out; ours: in, forget, candidate, out

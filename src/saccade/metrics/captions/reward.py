@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from saccade.batch import END, PAD, START
 from saccade.core.errors import SaccadeError
-from saccade.language.vocabulary import END, PAD, START
 from saccade.metrics.captions.bleu import Bleu
 from saccade.metrics.captions.cider import CiderD
 from saccade.metrics.captions.frequencies import DocumentFrequencies

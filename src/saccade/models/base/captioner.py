@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.batch import CaptionState, PictureBatch, RegionBatch, TextBatch, Thought, Told
-from saccade.language.vocabulary import END, PAD, START
+from saccade.batch import END, PAD, START, CaptionState, PictureBatch, RegionBatch, StepOutput, TeacherForced, TextBatch
 from saccade.models.base.model import Model
 from saccade.nn.precision import at_least_float32
 
@@ -35,7 +34,7 @@ class Captioner(Model):
     def start(self, images: RegionBatch) -> CaptionState:
         """What is taken from the pictures, and the memory before the first word."""
 
-    def start_lesson(self, images: RegionBatch, texts: TextBatch, owner: Int[Tensor, " text"]) -> CaptionState:
+    def start_training(self, images: RegionBatch, texts: TextBatch, owner: Int[Tensor, " text"]) -> CaptionState:
         """What training captions are told from: their pictures, unless the paper learns from sentences alone."""
         return self.start(images).select(owner)
 
@@ -45,18 +44,18 @@ class Captioner(Model):
         return True
 
     @abstractmethod
-    def advance(self, words: Int[Tensor, " row"], state: CaptionState) -> Thought:
+    def step(self, words: Int[Tensor, " row"], state: CaptionState) -> StepOutput:
         """Read a word, look at the picture, and think of the next."""
 
     @abstractmethod
-    def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
+    def logits(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         """A logit for every word of the vocabulary."""
 
     def own_losses(
         self,
-        told: Told,
+        forced: TeacherForced,
         labels: Int[Tensor, "text step"],
-        missed: Float[Tensor, "text step"],
+        nll: Float[Tensor, "text step"],
         wanted: Bool[Tensor, "text step"],
     ) -> dict[str, Float[Tensor, ""]]:
         """What the paper asks beside cross-entropy, by name; `missed` is −log p of each label, where it is `wanted`."""
@@ -64,30 +63,30 @@ class Captioner(Model):
 
     def log_probabilities(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         """Of the next word; padding and <start> are never said."""
-        logits = at_least_float32(self.speak(hidden))
+        logits = at_least_float32(self.logits(hidden))
         return logits.masked_fill(never_said(logits), float("-inf")).log_softmax(dim=-1)
 
-    def step(self, words: Int[Tensor, " row"], state: CaptionState) -> tuple[Float[Tensor, "row word"], Thought]:
+    def step(self, words: Int[Tensor, " row"], state: CaptionState) -> tuple[Float[Tensor, "row word"], StepOutput]:
         """One word further: the log-probabilities of the word after `words`, and the thought behind them."""
-        thought = self.advance(words, state)
-        return self.log_probabilities(thought.hidden), thought
+        output = self.step(words, state)
+        return self.log_probabilities(output.hidden), output
 
-    def tell(self, state: CaptionState, words: Int[Tensor, "text step"]) -> Told:
+    def tell(self, state: CaptionState, words: Int[Tensor, "text step"]) -> TeacherForced:
         """Teacher forcing: what would be said after each of `words`, which begin with <start>."""
-        thoughts = []
+        outputs = []
         for word in words.unbind(dim=1):
-            thoughts.append(self.advance(word, state))
-            state = thoughts[-1].state
-        return self.told(thoughts)
+            outputs.append(self.step(word, state))
+            state = outputs[-1].state
+        return self.told(outputs)
 
-    def told(self, thoughts: list[Thought]) -> Told:
+    def told(self, outputs: list[StepOutput]) -> TeacherForced:
         """Steps one after the other; all words are spoken in one product."""
-        sentinels = [thought.sentinel for thought in thoughts if thought.sentinel is not None]
-        return Told(
-            self.log_probabilities(torch.stack([thought.hidden for thought in thoughts], dim=1)),
-            torch.stack([thought.weights for thought in thoughts], dim=1),
+        sentinels = [output.sentinel for output in outputs if output.sentinel is not None]
+        return TeacherForced(
+            self.log_probabilities(torch.stack([output.hidden for output in outputs], dim=1)),
+            torch.stack([output.weights for output in outputs], dim=1),
             torch.stack(sentinels, dim=1) if sentinels else None,
-            {name: torch.stack([t.extras[name] for t in thoughts], dim=1) for name in thoughts[0].extras},
+            {name: torch.stack([t.extras[name] for t in outputs], dim=1) for name in outputs[0].extras},
         )
 
     def sentence(self, words: Iterable[int]) -> str:
@@ -100,12 +99,12 @@ class Captioner(Model):
                 said.append(self.vocabulary.words[word])
         return " ".join(said)
 
-    def forward(self, images: RegionBatch | PictureBatch, texts: TextBatch) -> Told:
+    def forward(self, images: RegionBatch | PictureBatch, texts: TextBatch) -> TeacherForced:
         """Caption t is told of picture t: log-probabilities of words 1, 2, … given those before."""
         return self.tell(self.start(self.extract(images)), texts.tokens[:, :-1])
 
 
-class Listener(Captioner):
+class RecurrentCaptioner(Captioner):
     """A model says how it hears words and what it thinks after one."""
 
     @abstractmethod
@@ -113,15 +112,15 @@ class Listener(Captioner):
         """A vector for every word."""
 
     @abstractmethod
-    def think(self, word: Float[Tensor, "row dim"], state: CaptionState) -> Thought:
+    def think(self, word: Float[Tensor, "row dim"], state: CaptionState) -> StepOutput:
         """Look at the picture with this word in mind, and think of the next."""
 
-    def advance(self, words: Int[Tensor, " row"], state: CaptionState) -> Thought:
+    def step(self, words: Int[Tensor, " row"], state: CaptionState) -> StepOutput:
         return self.think(self.hear(words), state)
 
-    def tell(self, state: CaptionState, words: Int[Tensor, "text step"]) -> Told:
-        thoughts = []
+    def tell(self, state: CaptionState, words: Int[Tensor, "text step"]) -> TeacherForced:
+        outputs = []
         for word in self.hear(words).unbind(dim=1):
-            thoughts.append(self.think(word, state))
-            state = thoughts[-1].state
-        return self.told(thoughts)
+            outputs.append(self.think(word, state))
+            state = outputs[-1].state
+        return self.told(outputs)

@@ -154,7 +154,7 @@ class CaptionScores(Evaluator[Captioner, CaptionedImages]):
 
 def own_decoding(settings: Any) -> DecodingConfig:
     """How a run's own evaluations found captions, by its settings; of a model that is no run, greedily."""
-    return DecodingConfig(how="greedy") if settings is None else settings.decoding
+    return DecodingConfig(strategy="greedy") if settings is None else settings.decoding
 
 
 def captions_files(captions: Path | None, folders: Sequence[str]) -> dict[str, Path]:

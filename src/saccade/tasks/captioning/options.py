@@ -18,7 +18,7 @@ DEFAULT_SAMPLES = 5
 MAX_COUNT = 1000  # of beams, samples, words: more would fill the memory before anything is said
 
 
-class How(str, Enum):
+class Strategy(str, Enum):
     greedy = "greedy"
     beam = "beam"
     diverse = "diverse"
@@ -31,23 +31,24 @@ class LengthPenalty(str, Enum):
     average = "average"
 
 
-HowOption = Annotated[
-    How | None,
+StrategyOption = Annotated[
+    Strategy | None,
     typer.Option(
-        "--how",
+        "--strategy",
         help="greedy takes the likeliest word each time; beam follows several sentences at once; diverse makes them "
         "differ; sample draws words by their probability.",
         show_default=False,
     ),
 ]
-BeamOption = Annotated[
+NumBeamsOption = Annotated[
     int | None,
     typer.Option(
-        "--beam", "-b", min=1, max=MAX_COUNT, help="Sentences followed at once; 1 is greedy.", show_default=False
+        "--num-beams", "-b", min=1, max=MAX_COUNT, help="Sentences followed at once; 1 is greedy.", show_default=False
     ),
 ]
-LongestOption = Annotated[
-    int | None, typer.Option("--longest", min=1, max=MAX_COUNT, help="Words of a caption at most.", show_default=False)
+MaxLengthOption = Annotated[
+    int | None,
+    typer.Option("--max-length", min=1, max=MAX_COUNT, help="Words of a caption at most.", show_default=False),
 ]
 PenaltyOption = Annotated[
     LengthPenalty | None,
@@ -57,24 +58,26 @@ PenaltyOption = Annotated[
         show_default=False,
     ),
 ]
-RepeatOption = Annotated[
+NoRepeatNgramSizeOption = Annotated[
     int | None,
-    typer.Option("--no-repeat", metavar="N", min=0, help="3: no three words in a row are said twice; 0: they may be."),
+    typer.Option(
+        "--no-repeat-ngram-size", metavar="N", min=0, help="3: no three words in a row are said twice; 0: they may be."
+    ),
 ]
 
 
 @dataclass(frozen=True)
 class EvalOptions:
     """Of captioners: BLEU, METEOR, ROUGE-L, CIDEr and scene graphs of what they say of each picture, beside what people
-    said, times 100 as in papers. --how, --beam, --longest, --length-penalty, --no-repeat and --captions are for them;
+    said, times 100 as in papers. --strategy, --num-beams, --max-length, --length-penalty, --no-repeat-ngram-size and --captions are for them;
     where nothing is said, captions are found as in the run's own evaluations.
     """
 
-    how: HowOption = None
-    beam: BeamOption = None
-    longest: LongestOption = None
+    strategy: StrategyOption = None
+    num_beams: NumBeamsOption = None
+    max_length: MaxLengthOption = None
     length_penalty: PenaltyOption = None
-    no_repeat: RepeatOption = None
+    no_repeat_ngram_size: NoRepeatNgramSizeOption = None
     captions: Annotated[
         Path | None,
         typer.Option(
@@ -85,62 +88,76 @@ class EvalOptions:
 
     def over(self, base: DecodingConfig) -> DecodingConfig:
         """`base` with what was asked for."""
-        found = {"longest": self.longest, "penalty": self.length_penalty, "no_repeat": self.no_repeat}
-        return chosen_decoding(base, self.how, self.beam, **found)  # type: ignore[arg-type]
+        found = {
+            "max_length": self.max_length,
+            "penalty": self.length_penalty,
+            "no_repeat_ngram_size": self.no_repeat_ngram_size,
+        }
+        return chosen_decoding(base, self.strategy, self.num_beams, **found)  # type: ignore[arg-type]
 
 
 def chosen_decoding(
     base: DecodingConfig,
-    how: How | None = None,
-    beam: int | None = None,
-    samples: int | None = None,
+    strategy: Strategy | None = None,
+    num_beams: int | None = None,
+    num_return_sequences: int | None = None,
     temperature: float | None = None,
     top_k: int | None = None,
-    nucleus: float | None = None,
-    longest: int | None = None,
+    top_p: float | None = None,
+    max_length: int | None = None,
     penalty: LengthPenalty | None = None,
-    no_repeat: int | None = None,
+    no_repeat_ngram_size: int | None = None,
 ) -> DecodingConfig:
     """`base` with what was asked for; the way of decoding follows from the options where it is not named."""
-    drawing = {"--top-k": top_k, "--nucleus": nucleus}
-    searching = {"--beam": beam, "--length-penalty": penalty}
-    if how is None:
-        if any(value is not None for value in (*drawing.values(), samples)):
-            how = How.sample
+    drawing = {"--top-k": top_k, "--top-p": top_p}
+    searching = {"--num-beams": num_beams, "--length-penalty": penalty}
+    if strategy is None:
+        if any(value is not None for value in (*drawing.values(), num_return_sequences)):
+            strategy = Strategy.sample
         elif any(value is not None for value in searching.values()):
-            how = How.beam
+            strategy = Strategy.beam
         else:
-            how = How(base.how)
+            strategy = Strategy(base.strategy)
     for option, value in {**drawing, **searching}.items():
-        wanted = (How.sample,) if option in drawing else (How.beam, How.diverse)
-        if value is not None and how not in wanted:
+        wanted = (Strategy.sample,) if option in drawing else (Strategy.beam, Strategy.diverse)
+        if value is not None and strategy not in wanted:
             names = " or ".join(way.value for way in wanted)
-            raise SaccadeError(f"{option} goes with --how {names}, and these options mean --how {how.value}")
-    if how is How.greedy and (samples or 1) > 1:
-        raise SaccadeError(f"--how greedy has one caption a picture: --samples {samples} goes with the other ways")
-    beams = beam or base.beam
-    if how in (How.beam, How.diverse) and (samples or 1) > beams:
-        raise SaccadeError(f"--samples {samples} of {beams} beams: give --beam {samples} to have so many")
-    if how is How.beam and beam == 1:
-        how = How.greedy
+            raise SaccadeError(
+                f"{option} goes with --strategy {names}, and these options mean --strategy {strategy.value}"
+            )
+    if strategy is Strategy.greedy and (num_return_sequences or 1) > 1:
+        raise SaccadeError(
+            f"--strategy greedy has one caption a picture: --num-return-sequences {num_return_sequences} goes with the other ways"
+        )
+    beams = num_beams or base.num_beams
+    if strategy in (Strategy.beam, Strategy.diverse) and (num_return_sequences or 1) > beams:
+        raise SaccadeError(
+            f"--num-return-sequences {num_return_sequences} of {beams} beams: give --num-beams {num_return_sequences} to have so many"
+        )
+    if strategy is Strategy.beam and num_beams == 1:
+        strategy = Strategy.greedy
     changes = {
-        "beam": beam,
-        "samples": (samples or DEFAULT_SAMPLES) if how is How.sample else None,
+        "num_beams": num_beams,
+        "num_return_sequences": (num_return_sequences or DEFAULT_SAMPLES) if strategy is Strategy.sample else None,
         "temperature": temperature,
         "top_k": top_k,
-        "nucleus": nucleus,
-        "longest": longest,
+        "top_p": top_p,
+        "max_length": max_length,
         "length_penalty": None if penalty is None else penalty.value,
-        "no_repeated_ngrams": no_repeat,
+        "no_repeat_ngram_size": no_repeat_ngram_size,
     }
-    found = replace(base, how=how.value, groups=1, **{k: v for k, v in changes.items() if v is not None})  # type: ignore[arg-type]
-    return replace(found, groups=found.beam) if how is How.diverse else found  # each beam differs from all others
+    found = replace(
+        base, strategy=strategy.value, num_beam_groups=1, **{k: v for k, v in changes.items() if v is not None}
+    )  # type: ignore[arg-type]
+    return (
+        replace(found, num_beam_groups=found.num_beams) if strategy is Strategy.diverse else found
+    )  # each beam differs from all others
 
 
 def describe_decoding(config: DecodingConfig) -> str:
     """In a few words, for a table's title."""
-    if config.how == "greedy":
+    if config.strategy == "greedy":
         return "greedy"
-    if config.how == "sample":
+    if config.strategy == "sample":
         return "sampled"
-    return f"{'diverse beams' if config.how == 'diverse' else 'beam search'} of {config.beam}"
+    return f"{'diverse beams' if config.strategy == 'diverse' else 'beam search'} of {config.num_beams}"

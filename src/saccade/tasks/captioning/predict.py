@@ -14,22 +14,21 @@ import torch
 from jaxtyping import Float
 from numpy import ndarray as Array
 
-from saccade.batch import RegionBatch
+from saccade.batch import END, RegionBatch
 from saccade.core.config import update
 from saccade.core.threads import ahead
 from saccade.data import FeatureStore
 from saccade.data.store.broken import Broken
-from saccade.decoding import Decoded, DecodingConfig, decode
+from saccade.decoding import DecodedCaptions, DecodingConfig, decode
 from saccade.explain import Explanation
 from saccade.features.prefetch import Opened, Opener
-from saccade.language.vocabulary import END
 from saccade.models import Captioner
 from saccade.tasks.captioning.photos import Captioned, Photo
 from saccade.tasks.evaluator import check_features
 from saccade.tasks.predict import RegionPredictor, listed
 from saccade.vision.pictures import Picture, as_array
 
-DECODING = DecodingConfig(how="beam", beam=5, longest=30)  # unless asked otherwise
+DECODING = DecodingConfig(strategy="beam", num_beams=5, max_length=30)  # unless asked otherwise
 BATCH_SIZE = 64  # pictures looked at and captioned at once
 
 
@@ -67,7 +66,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
     def caption(
         self, images: Picture | Sequence[Picture] | RegionBatch, decoding: DecodingConfig | None = None, **options: Any
     ) -> list[Caption]:
-        """The best caption of each picture; `options` are those of DecodingConfig: `beam=3`, `no_repeated_ngrams=3` …
+        """The best caption of each picture; `options` are those of DecodingConfig: `num_beams=3`, `no_repeat_ngram_size=3` …
 
         Unless asked otherwise it is found by beam search with five beams. How a sampler's captions are drawn depends on
         PyTorch's random state: `torch.manual_seed(0)` before it makes them the same each time.
@@ -82,7 +81,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         keep: int | None = None,
         **options: Any,
     ) -> list[list[Caption]]:
-        """All captions of each picture, or the `keep` first: the beams, best first, or `how="sample", samples=5`."""
+        """All captions of each picture, or the `keep` first: the beams, best first, or `strategy="sample", num_return_sequences=5`."""
         return self._said(images, decoding, keep, options)
 
     @torch.no_grad()
@@ -106,10 +105,10 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         """A given sentence as if the captioner had said it of the picture: how sure of each word, looking where."""
         self.model.vocabulary.check(text)
         regions, sentence = self.extract(image), self.model.vocabulary.batch([text]).to(self.device)
-        told = self.model.tell(self.model.start(regions), sentence.tokens[:, :-1])
+        forced = self.model.teacher_force(self.model.start(regions), sentence.tokens[:, :-1])
         labels = sentence.tokens[:, 1:]
-        said = told.log_probabilities.gather(2, labels[:, :, None])[:, :, 0]
-        decoded = Decoded(labels, said, said.sum(dim=1), told.weights, told.sentinel)
+        said = forced.log_probabilities.gather(2, labels[:, :, None])[:, :, 0]
+        decoded = DecodedCaptions(labels, said, said.sum(dim=1), forced.weights, forced.sentinel)
         return replace(self._caption(decoded, 0, regions, 0), words=sentence.words[0][1:-1], text=text)
 
     def _said(
@@ -166,7 +165,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         found = decode(self.model, regions, settings, keep=keep)
         return self._captions(found.to("cpu"), regions.to("cpu"), keep)
 
-    def _captions(self, found: Decoded, regions: RegionBatch, keep: int | None) -> list[list[Caption]]:
+    def _captions(self, found: DecodedCaptions, regions: RegionBatch, keep: int | None) -> list[list[Caption]]:
         """What was decoded, by picture."""
         count = found.per_image if keep is None else min(keep, found.per_image)
         return [
@@ -178,7 +177,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
             for image in range(len(regions))
         ]
 
-    def _caption(self, found: Decoded, row: int, regions: RegionBatch, image: int) -> Caption:
+    def _caption(self, found: DecodedCaptions, row: int, regions: RegionBatch, image: int) -> Caption:
         """One row of what was decoded, without <end> and padding of words and regions."""
         ids = found.words[row].tolist()
         length = ids.index(END) if END in ids else int(found.lengths[row])
@@ -199,6 +198,6 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         )
 
 
-def rank_is_real(found: Decoded, row: int) -> bool:
+def rank_is_real(found: DecodedCaptions, row: int) -> bool:
     """A beam that found fewer captions than asked for leaves empty rows behind them."""
     return row % found.per_image == 0 or not bool(found.score[row].isneginf())

@@ -12,11 +12,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.batch import Batch, PairBatch, PictureBatch, RegionBatch, TextBatch
+from saccade.batch import UNKNOWN, Batch, PairBatch, PictureBatch, RegionBatch, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
 from saccade.decoding import DecodingConfig, greedy, sample
-from saccade.language.vocabulary import UNKNOWN
 from saccade.metrics.captions.reward import SelfCriticalReward
 from saccade.models.base.captioner import Captioner
 
@@ -68,7 +67,7 @@ class SelfCritical:
         self.config = config
         self.reward = SelfCriticalReward(references, cider_weight=config.cider, bleu_weight=config.bleu)
         # <end> counts as a word; <unk>, which references hold, would earn something and is never said of a picture
-        self.decoding = DecodingConfig(longest=longest + 1, samples=config.samples)
+        self.decoding = DecodingConfig(max_length=longest + 1, num_return_sequences=config.samples)
 
     @torch.no_grad()
     def say(self, model: Captioner, batch: PairBatch) -> SpokenBatch:
@@ -93,9 +92,9 @@ class SelfCritical:
         self, model: Captioner, images: RegionBatch, batch: SpokenBatch
     ) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
         """−Σ log p(sample) · (its reward − the baseline) a word, and the mean rewards."""
-        told = model.tell(model.start(images).select(batch.owner), batch.texts.tokens[:, :-1])
+        forced = model.teacher_force(model.start(images).select(batch.owner), batch.texts.tokens[:, :-1])
         labels, said = batch.texts.tokens[:, 1:], batch.texts.mask[:, 1:]
-        chances = sayable(told.log_probabilities).gather(2, labels[:, :, None])[:, :, 0].masked_fill(~said, 0)
+        chances = sayable(forced.log_probabilities).gather(2, labels[:, :, None])[:, :, 0].masked_fill(~said, 0)
         return policy_loss(chances, batch.advantage, said), {"reward": batch.reward, "baseline": batch.baseline}
 
     def _rewards(self, words: Int[Tensor, "row step"], owners: list[int]) -> Float[Tensor, " row"]:

@@ -38,7 +38,7 @@ def sentinel_shares(
         texts = [data.texts[place] for place in places]
         read = cut(model.read(texts), longest)
         state = model.start(model.extract(data.images.batch(list(images)).to(device))).select(owner.to(device))
-        shares = model.tell(state, read.tokens[:, :-1].to(device)).sentinel
+        shares = model.teacher_force(state, read.tokens[:, :-1].to(device)).sentinel
         if shares is None:
             return None
         beta, words = shares.float().cpu().numpy(), (read.lengths - 2).tolist()  # without <start> and <end>

@@ -12,12 +12,12 @@ from saccade.tasks.captioning.task import CaptioningConfig, CaptioningTask
 from saccade.tasks.pairs import open_captioned, prepare_captioned
 
 NOTE = "captions are found by a beam of 3; METEOR matches words and stems"
-WORLD = ClaimDefaults(("patience=0", "decoding.how=beam", "decoding.beam=3", "decoding.longest=31"), NOTE)
+WORLD = ClaimDefaults(("patience=0", "decoding.strategy=beam", "decoding.num_beams=3", "decoding.max_length=31"), NOTE)
 FLICKR8K = ClaimDefaults(
     (
         *("items=pictures", "task.longest=20", "min_count=3", "epochs=14", "batch_size=64", "optimiser=adamw"),
         *("learning_rate=0.001", "weight_decay=0.0001", "schedule=cosine", "warmup_steps=60", "average=0.99"),
-        *("patience=0", "decoding.how=beam", "decoding.beam=3", "decoding.longest=21"),
+        *("patience=0", "decoding.strategy=beam", "decoding.num_beams=3", "decoding.max_length=21"),
     ),
     NOTE,
 )
@@ -34,7 +34,7 @@ SPEC: TaskSpec[Captioner, CaptionedImages] = TaskSpec(
     evaluator=CaptionScores(),
     predictor=PictureCaptioner,
     verbs=("caption",),
-    next_steps=("saccade eval {run} --beam 5", "saccade caption PHOTO --model {run} --attention why.png"),
+    next_steps=("saccade eval {run} --num-beams 5", "saccade caption PHOTO --model {run} --attention why.png"),
     options=EvalOptions,
     claims={"world": WORLD, "flickr8k": FLICKR8K},
 )

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.batch import CaptionState, PairBatch, RegionBatch, TextBatch, Thought, Told
+from saccade.batch import CaptionState, PairBatch, RegionBatch, StepOutput, TeacherForced, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
 from saccade.decoding import DecodingConfig
@@ -37,7 +37,7 @@ class CaptioningConfig:
     reward: RewardConfig = field(default_factory=RewardConfig)
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 256  # pictures captioned at once
-    decoding: DecodingConfig = field(default_factory=lambda: DecodingConfig(how="greedy", longest=21))  # of dev
+    decoding: DecodingConfig = field(default_factory=lambda: DecodingConfig(strategy="greedy", max_length=21))  # of dev
 
     def __post_init__(self) -> None:
         if self.longest < 1:
@@ -85,7 +85,7 @@ class CaptioningTask(PairTask[CaptioningConfig]):
     ) -> PairBatch | SpokenBatch | None:
         """Captions padded to the longest there is, regions to a multiple of four; unless the loss still changes."""
         sampled = isinstance(batch, PairBatch) and self.config.scheduled_sampling_chance(step)
-        if sampled or not isinstance(batch.images, RegionBatch) or not model.settled:
+        if sampled or not isinstance(batch.images, RegionBatch) or not model.is_static:
             return None
         images = replace(batch.images, ids=()).pad(-batch.images.mask.shape[1] % 4)
         size = self.config.longest + 2  # with <start> and <end>
@@ -96,32 +96,34 @@ class CaptioningTask(PairTask[CaptioningConfig]):
         images = model.extract(batch.images)
         if isinstance(batch, SpokenBatch):
             return self.self_critical.loss(model, images, batch)
-        state = model.start_lesson(images, batch.texts, batch.owner)
-        told = self._tell(model, state, batch.texts.tokens[:, :-1], self.config.scheduled_sampling_chance(step))
+        state = model.start_training(images, batch.texts, batch.owner)
+        forced = self._tell(model, state, batch.texts.tokens[:, :-1], self.config.scheduled_sampling_chance(step))
         labels, wanted = batch.texts.tokens[:, 1:], batch.texts.mask[:, 1:]
-        missed = told.missed(labels, wanted)
-        loss = missed.sum() / wanted.sum()
+        nll = forced.nll(labels, wanted)
+        loss = nll.sum() / wanted.sum()
         if self.config.label_smoothing:
             share = self.config.label_smoothing
-            loss = (1 - share) * loss + share * evenly_missed(told, wanted).sum() / wanted.sum()
-        own = model.own_losses(told, labels, missed, wanted)
+            loss = (1 - share) * loss + share * uniform_nll(forced, wanted).sum() / wanted.sum()
+        own = model.own_losses(forced, labels, nll, wanted)
         if own:
             return loss + sum(own.values()), {"word_loss": loss, **own}
         return loss, {}
 
-    def _tell(self, model: Captioner, state: CaptionState, words: Int[Tensor, "text step"], chance: float) -> Told:
+    def _tell(
+        self, model: Captioner, state: CaptionState, words: Int[Tensor, "text step"], chance: float
+    ) -> TeacherForced:
         """Teacher forcing; with `chance`, a model hears what it would have said itself."""
         if not chance:
-            return model.tell(state, words)
-        thoughts: list[Thought] = []
+            return model.teacher_force(state, words)
+        outputs: list[StepOutput] = []
         for given in words.unbind(dim=1):
-            if thoughts:
+            if outputs:
                 with torch.no_grad(), present_precision(given):  # no short form of a weight is kept for later
-                    said = torch.multinomial(model.log_probabilities(thoughts[-1].hidden).exp(), 1)[:, 0]
+                    said = torch.multinomial(model.log_probabilities(outputs[-1].hidden).exp(), 1)[:, 0]
                 given = torch.where(torch.rand(len(given), device=given.device) < chance, said, given)
-            thoughts.append(model.advance(given, state))
-            state = thoughts[-1].state
-        return model.told(thoughts)
+            outputs.append(model.step(given, state))
+            state = outputs[-1].state
+        return model.stack_steps(outputs)
 
     @cached_property
     def self_critical(self) -> SelfCritical:
@@ -132,8 +134,8 @@ class CaptioningTask(PairTask[CaptioningConfig]):
         return caption_figures(model, self.dev, self.config.decoding, self.config.eval_batch)
 
 
-def evenly_missed(told: Told, wanted: Bool[Tensor, "text step"]) -> Float[Tensor, "text step"]:
+def uniform_nll(forced: TeacherForced, wanted: Bool[Tensor, "text step"]) -> Float[Tensor, "text step"]:
     """−log p averaged over all words that can be said."""
-    silent = never_said(told.log_probabilities)
-    total = told.log_probabilities.masked_fill(silent, 0).sum(dim=2)
+    silent = never_said(forced.log_probabilities)
+    total = forced.log_probabilities.masked_fill(silent, 0).sum(dim=2)
     return -total / (len(silent) - len(NEVER_SAID)) * wanted

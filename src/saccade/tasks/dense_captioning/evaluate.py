@@ -20,7 +20,7 @@ from saccade.metrics.dense_captioning import Phrased, dense_captioning_map
 from saccade.models import DenseCap, load_model
 from saccade.tasks.evaluator import Arrays, EvalRequest, Evaluation, Evaluator
 
-DECODING = DecodingConfig(how="greedy", longest=16)  # of phrases, unless asked otherwise
+DECODING = DecodingConfig(strategy="greedy", max_length=16)  # of phrases, unless asked otherwise
 NAMES = {"map": "mAP", "detection_map": "mAP of boxes", "regions": "regions a picture"}
 
 

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from saccade.batch import PAD
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.region_phrases import PhraseBatch, PhrasedPictures, phrase_batch
 from saccade.decoding import DecodingConfig
-from saccade.language.vocabulary import PAD
 from saccade.models import DenseCap
 from saccade.tasks.dense_captioning.evaluate import DensePrecision
 from saccade.tasks.pairs import Read
@@ -33,7 +33,7 @@ class DenseCaptioningConfig:
     eval_batch: int = 16  # pictures described at once
     eval_pictures: int = 500  # of the dev split, at most
     regions: int = 100  # of a picture, at most: the surest are described
-    decoding: DecodingConfig = field(default_factory=lambda: DecodingConfig(how="greedy", longest=16))
+    decoding: DecodingConfig = field(default_factory=lambda: DecodingConfig(strategy="greedy", max_length=16))
 
     def __post_init__(self) -> None:
         for name in ("longest", "eval_batch", "eval_pictures", "regions"):

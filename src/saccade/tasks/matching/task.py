@@ -9,9 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.batch import PairBatch, RegionBatch, TextBatch
+from saccade.batch import UNKNOWN, PairBatch, RegionBatch, TextBatch
 from saccade.core.errors import SaccadeError
-from saccade.language.vocabulary import UNKNOWN
 from saccade.models import Matcher
 from saccade.nn import Negatives, RankingLoss, binary_loss, triplet_loss
 from saccade.tasks.matching.evaluate import Recalls

@@ -10,7 +10,7 @@ from saccade.tasks.pairs import open_captioned, prepare_captioned
 from saccade.tasks.unpaired_captioning.task import UnpairedCaptioningConfig, UnpairedCaptioningTask
 
 CLAIMS = ClaimDefaults(
-    ("steps=4000", "sentence_gan_steps=0", "decoding.beam=3"),
+    ("steps=4000", "sentence_gan_steps=0", "decoding.num_beams=3"),
     "pictures of one half of the training split, sentences of the other, and a few steps of each player; captions are "
     "found by a beam of 3; METEOR matches words and stems",
 )

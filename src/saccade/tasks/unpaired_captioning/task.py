@@ -25,10 +25,10 @@ from torch import Tensor
 from saccade.batch import CaptionState, RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
-from saccade.decoding import Decoded, DecodingConfig, greedy, sample
+from saccade.decoding import DecodedCaptions, DecodingConfig, greedy, sample
 from saccade.models import Unsupervised
-from saccade.models.unsupervised import Rollout
-from saccade.nn import SentenceReader, present_precision, unit
+from saccade.models.unsupervised import Rollout, SentenceReader
+from saccade.nn import present_precision, unit
 from saccade.tasks.base import Loss
 from saccade.tasks.captioning.evaluate import caption_figures
 from saccade.tasks.pairs import Read, cut, vary_images
@@ -59,7 +59,9 @@ class UnpairedCaptioningConfig:
     pseudo_steps: int = 0
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 256  # pictures captioned at once
-    decoding: DecodingConfig = field(default_factory=lambda: DecodingConfig(finished="aside", unfinished="fallback"))
+    decoding: DecodingConfig = field(
+        default_factory=lambda: DecodingConfig(finished_beams="keep_beam_full", unfinished_beams="fallback")
+    )
 
     def __post_init__(self) -> None:
         for name in ("share", "concept_confidence", "drop"):
@@ -107,7 +109,7 @@ class UnpairedCaptioningTask:
         self.texts = cut(read([train.texts[i] for i in sentences]), config.longest)
         named = (config.concepts, config.concept_names, config.concept_confidence, config.concept_count)
         self.concepts = concept_table(train, self.pictures, read, *named)
-        self.rolling = DecodingConfig(longest=config.longest + 1, unknown=True)  # <end> is a word there
+        self.rolling = DecodingConfig(max_length=config.longest + 1, suppress_unk=False)  # <end> is a word there
 
     def __len__(self) -> int:
         return max(len(self.pictures), len(self.texts))
@@ -145,7 +147,7 @@ class UnpairedCaptioningTask:
     def _begin(self, model: Unsupervised, batch: UnpairedBatch, images: RegionBatch | None) -> tuple[Tensor, Tensor]:
         """f and the regions' shares in it; or noise of the same length for each sentence, which saw nothing."""
         if images is not None:
-            return model.look(images)
+            return model.encode_images(images)
         noise = torch.randn(len(batch.texts), model.config.dim, device=batch.texts.tokens.device)
         return unit(noise), noise.new_zeros(len(noise), 1)
 
@@ -195,7 +197,7 @@ class UnpairedCaptioningTask:
         with torch.no_grad(), present_precision(batch.scores):
             state: CaptionState = model.start_from(_reader(model).whole(words, found))
             captions = greedy(model, state, self.rolling).sentences()
-        vectors, _ = model.look(self._extract(model, batch))
+        vectors, _ = model.encode_images(self._extract(model, batch))
         pictures = model.sentence_loss(captions, vectors, found.any(dim=1))
         sentences, _ = self._say_concepts(model, batch)
         return pictures + sentences, {"pseudo_loss": pictures, "concept_loss": sentences}
@@ -219,7 +221,7 @@ def _rollout(
     return Rollout(words, vectors.detach(), batch.concepts, batch.scores)
 
 
-def _alike(one: Decoded, other: Decoded) -> tuple[Decoded, Decoded]:
+def _alike(one: DecodedCaptions, other: DecodedCaptions) -> tuple[DecodedCaptions, DecodedCaptions]:
     """Both with as many columns as the longer of them."""
     steps = max(one.words.shape[1], other.words.shape[1])
     return one.pad(steps - one.words.shape[1]), other.pad(steps - other.words.shape[1])

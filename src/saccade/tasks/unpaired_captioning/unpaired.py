@@ -10,11 +10,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.batch import Batch, PictureBatch, RegionBatch, TextBatch
+from saccade.batch import END, UNKNOWN, Batch, PictureBatch, RegionBatch, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
 from saccade.data.text.concepts import concepts_by_extractor, read_concepts
-from saccade.language.vocabulary import END, UNKNOWN
 from saccade.tasks.pairs import Read
 
 
