@@ -50,14 +50,14 @@ class Slot:
         return best(self.done or cut, self.beam)
 
 
-def slot(following: Next, config: DecodingConfig) -> Found:
+def keep_slot(following: Next, config: DecodingConfig) -> Found:
     search = Slot(following, config, config.num_beams)
     for _ in range(config.max_length):
         search.step({})
     return search.result()
 
 
-def shrink(following: Next, config: DecodingConfig) -> Found:
+def shrink_beam(following: Next, config: DecodingConfig) -> Found:
     """A sentence that ends leaves, and the beam is one smaller from then on."""
     live: Found = [(0.0, ())]
     done: Found = []
@@ -71,7 +71,7 @@ def shrink(following: Next, config: DecodingConfig) -> Found:
     return best([(penalised(t, len(s), config), s) for t, s in done], config.num_beams)
 
 
-def aside(following: Next, config: DecodingConfig) -> Found:
+def keep_beam_full(following: Next, config: DecodingConfig) -> Found:
     """Each sentence offers its best words, as many as there are beams; the ended go to a list of their own."""
     live: Found = [(0.0, ())]
     done: Found = []

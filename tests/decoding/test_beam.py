@@ -11,17 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_captioner import Toy, all_sentences, following, toy_pictures
 
-from saccade.batch import END, START, CaptionState, StepOutput
+from saccade.batch import END, START, CaptionState, StepOutput, stack
 from saccade.decoding import DecodedCaptions, DecodingConfig, beam_search, diverse_beam_search
 from saccade.decoding.beam import Search
 
-PLAIN = {"slot": plain_search.slot, "shrink": plain_search.shrink, "aside": plain_search.aside}
+PLAIN = {
+    "keep_slot": plain_search.keep_slot,
+    "shrink_beam": plain_search.shrink_beam,
+    "keep_beam_full": plain_search.keep_beam_full,
+}
 
 configs = st.builds(
     DecodingConfig,
     max_length=st.integers(1, 6),
     num_beams=st.integers(1, 4),
-    finished_beams=st.sampled_from(["keep_slot", "shrink_beam", "keep_beam_full"]),
+    finished_beams=st.sampled_from(sorted(PLAIN)),
     unfinished_beams=st.sampled_from(["compete", "fallback"]),
     length_penalty=st.sampled_from(["none", "wu", "average"]),
 )
@@ -63,7 +67,7 @@ def test_diverse_groups_are_as_plain_ones(model: Toy, shape: tuple[int, int], lo
 
 
 @settings(max_examples=15, deadline=None)
-@given(models, st.sampled_from(["slot", "shrink", "aside"]), st.sampled_from(["none", "wu", "average"]))
+@given(models, st.sampled_from(sorted(PLAIN)), st.sampled_from(["none", "wu", "average"]))
 def test_a_wide_enough_beam_finds_the_best_of_all_sentences(model: Toy, finished: str, penalty: str) -> None:
     config = DecodingConfig(max_length=3, num_beams=300, finished_beams=finished, length_penalty=penalty)  # type: ignore[arg-type]
     images = toy_pictures(2)

@@ -27,8 +27,8 @@ class Seen(Batch):
     mask: Tensor
 
 
-class Toy(Captioner):
-    """One recurrent layer that looks at the regions; `sharpness` makes its choices clear."""
+class Toy(Captioner[Memory, Seen]):
+    """One recurrent layer that attends to the regions; `sharpness` makes its choices clear."""
 
     name, task = "toy", "captioning"
 
@@ -42,13 +42,11 @@ class Toy(Captioner):
         self.embedding, self.recur, self.look = table(4 + words, dim), table(dim, dim), table(dim, dim)
         self.out, self.sharpness, self.end = table(dim, 4 + words), sharpness, end
 
-    def start(self, images: RegionBatch) -> CaptionState:
+    def start(self, images: RegionBatch) -> CaptionState[Memory, Seen]:
         regions = images.features.double()
         return CaptionState(Memory(regions.sum(dim=1).tanh()), Seen(regions, images.mask))
 
-    def step(self, words: Tensor, state: CaptionState) -> StepOutput:
-        assert isinstance(state.memory, Memory)
-        assert isinstance(state.context, Seen)
+    def step(self, words: Tensor, state: CaptionState[Memory, Seen]) -> StepOutput[Memory, Seen]:
         hidden, seen = state.memory.hidden, state.context
         weights = masked_softmax((seen.regions @ self.look @ hidden[..., None])[..., 0], seen.mask)
         found = (weights[..., None] * seen.regions).sum(dim=1)
@@ -72,13 +70,13 @@ def following(model: Captioner, image: RegionBatch) -> Callable[[tuple[int, ...]
     """The log-probabilities of the word after a sentence, each found once; <unk> is never said."""
 
     @cache
-    def thought(said: tuple[int, ...]) -> tuple[Tensor, StepOutput]:
-        state = thought(said[:-1])[1].state if said else model.start(image)
+    def predict(said: tuple[int, ...]) -> tuple[Tensor, StepOutput]:
+        state = predict(said[:-1])[1].state if said else model.start(image)
         with torch.no_grad():
             return model.predict_next(torch.tensor([said[-1] if said else START]), state)
 
     def after(said: tuple[int, ...]) -> Tensor:
-        return thought(said)[0][0].index_fill(0, torch.tensor(UNKNOWN), float("-inf"))
+        return predict(said)[0][0].index_fill(0, torch.tensor(UNKNOWN), float("-inf"))
 
     return after
 
@@ -91,5 +89,5 @@ def all_sentences(model: Captioner, image: RegionBatch, longest: int) -> dict[tu
     padded = torch.tensor([[START, *s, *[END] * (longest - len(s))] for s in sentences])
     with torch.no_grad():
         state = model.start(image).repeat(len(sentences))
-        told = model.teacher_force(state, padded[:, :-1]).log_probabilities.gather(2, padded[:, 1:, None])[..., 0]
-    return {s: float(told[i, : len(s)].sum()) for i, s in enumerate(sentences)}
+        said = model.teacher_force(state, padded[:, :-1]).log_probabilities.gather(2, padded[:, 1:, None])[..., 0]
+    return {s: float(said[i, : len(s)].sum()) for i, s in enumerate(sentences)}

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from saccade.models.sgae.graphs import SentenceGraphContext
 
 from saccade.batch import RegionBatch, TextBatch
 from saccade.core.config import override
@@ -16,6 +15,7 @@ from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.graph_words import padded_graphs
 from saccade.models import Sgae, SgaeConfig, load_model
+from saccade.models.sgae.graphs import SentenceGraphContext
 
 TEXTS = ["a red cube", "the small blue ball is left of a cone", "green", "a cube on the large ball and a zebra"]
 SMALL = SgaeConfig(12, 7, 10, 6, entries=9, dropout=0.0, sentence_steps=2, dictionary_steps=3)
@@ -88,7 +88,8 @@ def test_lessons_go_from_sentences_through_the_dictionary_to_pictures(
 def test_sentences_are_learned_from_their_graphs(vocabulary: Vocabulary, toy_images: RegionBatch) -> None:
     """Two sentences of the same words in another order: only their graphs tell which is which."""
     texts = ["a red cube left of a blue ball", "a blue cube left of a red ball"]
-    model = built(vocabulary, dim=32, word_dim=16, sentence_steps=100, dictionary_steps=0).train()
+    sizes = {"dim": 32, "word_dim": 16, "attention_gain": 8.0}
+    model = built(vocabulary, **sizes, sentence_steps=100, dictionary_steps=0).train()
     read, pictures = model.read(texts), toy_images.select([0, 0])
     optimiser = torch.optim.Adam(model.parameters(), 1e-2)
     for _ in range(90):

@@ -217,3 +217,12 @@ def test_bad_settings_are_told() -> None:
         ShowAttendTellConfig(attention_layers=0)
     with pytest.raises(SaccadeError, match="semi_sampling must be between 0 and 1"):
         ShowAttendTellConfig(semi_sampling=1.5)
+
+
+def test_word_vectors_start_as_large_as_asked(vocabulary: Vocabulary) -> None:
+    torch.manual_seed(0)
+    published = ShowAttendTell(SMALL, vocabulary).embed.weight
+    torch.manual_seed(0)
+    larger = ShowAttendTell(replace(SMALL, word_init_std=1.0), vocabulary).embed.weight
+    torch.testing.assert_close(published, larger / 100)
+    assert 0.5 < float(larger.detach().std()) < 1.5

@@ -124,3 +124,15 @@ def test_it_learns_which_picture_is_which(
         optimiser.step()
     assert loss(model, toy_images, toy_texts) < 0.1
     assert loss(model, toy_images.select([1, 2, 3, 0]), toy_texts) > 0.5
+
+
+def test_a_gain_multiplies_what_the_language_lstm_hears_of_the_attention_lstm(vocabulary: Vocabulary) -> None:
+    torch.manual_seed(0)
+    published = UpDown(SMALL, vocabulary)
+    assert float(published.lstms.say_lstm.weight_ih.detach().abs().max()) <= SMALL.dim**-0.5  # PyTorch's own range
+    torch.manual_seed(0)
+    louder = UpDown(replace(SMALL, attention_gain=8.0), vocabulary)
+    wanted = published.state_dict()
+    wanted["lstms.say_lstm.weight_ih"][:, SMALL.region_dim :] *= 8
+    assert wanted.keys() == louder.state_dict().keys()
+    assert all(torch.equal(weight, wanted[name]) for name, weight in louder.state_dict().items())

@@ -52,8 +52,8 @@ def caption(
             "-n",
             min=1,
             max=MAX_COUNT,
-            help="Captions of a picture: so many are drawn, or with --strategy beam and diverse the so many best are told. "
-            "If not given: one of a beam, five samples, all diverse ones.",
+            help="Captions of a picture: so many are drawn, or with --strategy beam and diverse the so many best are "
+            "told. If not given: one of a beam, five samples, all diverse ones.",
         ),
     ] = None,
     temperature: Annotated[

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from saccade.batch import END, UNKNOWN
 from saccade.decoding.config import DecodingConfig
-from saccade.language.vocabulary import Vocabulary
+from saccade.language import Vocabulary
 
 FORBIDDEN = float("-inf")
 
@@ -18,8 +18,8 @@ class Constraints:
 
     def __init__(self, config: DecodingConfig, vocabulary: Vocabulary, device: torch.device) -> None:
         self.config = config
-        never = {*config.suppress_tokens, *(() if config.suppress_unk else (UNKNOWN,))}
-        self.never = torch.tensor(sorted(never), dtype=torch.long, device=device)
+        suppressed = {*config.suppress_tokens, *((UNKNOWN,) if config.suppress_unk else ())}
+        self.suppressed = torch.tensor(sorted(suppressed), dtype=torch.long, device=device)
         wanted = set(config.bad_endings) if config.no_bad_endings else set()
         bad = [i for i, word in enumerate(vocabulary.words) if word in wanted]
         self.bad_endings = torch.tensor(bad, dtype=torch.long, device=device)
@@ -31,8 +31,8 @@ class Constraints:
         config, allowed = self.config, log_probabilities
         if config.temperature != 1:
             allowed = (allowed / config.temperature).log_softmax(dim=-1)
-        if len(self.never):
-            allowed = allowed.index_fill(1, self.never, FORBIDDEN)
+        if len(self.suppressed):
+            allowed = allowed.index_fill(1, self.suppressed, FORBIDDEN)
         if not self.look_back or not said.shape[1]:
             return allowed
         end, last = allowed[:, END], said[:, -1:]

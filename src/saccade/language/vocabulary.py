@@ -9,13 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from saccade.batch import TextBatch
+from saccade.batch import END, START, UNKNOWN, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, write_json
 from saccade.language.tokenise import tokenise
 
-PAD, START, END, UNKNOWN = range(4)
-SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")
+SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")  # the words of ids 0 to 3
 
 
 @dataclass(frozen=True)

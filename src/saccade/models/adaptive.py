@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.batch import Batch, CaptionState, RegionBatch, StepOutput
@@ -25,8 +25,8 @@ from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import RecurrentCaptioner
 from saccade.models.base.registry import register
-from saccade.nn.attention import PictureContext, found, masked_softmax
-from saccade.nn.captioners import MaxoutLstmCell, RegionBatchNorm, RegionEmbedding, mean_region
+from saccade.nn.attention import AdditiveAttention, attended, masked_softmax
+from saccade.nn.captioners import PictureContext, RegionBatchNorm, RegionEmbedding
 from saccade.nn.encode import dropout_layer
 
 
@@ -61,8 +61,31 @@ class AdaptiveMemory(Batch):
     cell: Float[Tensor, "row layer dim"]  # m
 
 
+class MaxoutLstmCell(nn.Module):
+    """An LSTM whose candidate is the larger of two linear maps, as in self-critical training's adaptive captioner.
+
+    i, f, o = σ(…); c' = f c + i max(a₁, a₂); h' = o tanh(c'). Called as `nn.LSTMCell` is.
+    """
+
+    def __init__(self, input_dim: int, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+        self.input = nn.Linear(input_dim, 5 * dim)
+        self.state = nn.Linear(dim, 5 * dim)
+
+    def forward(
+        self, inputs: Float[Tensor, "row in"], state: tuple[Float[Tensor, "row dim"], Float[Tensor, "row dim"]]
+    ) -> tuple[Float[Tensor, "row dim"], Float[Tensor, "row dim"]]:
+        hidden, cell = state
+        sums = self.input(inputs) + self.state(hidden)
+        take, keep, give = sums[:, : 3 * self.dim].sigmoid().chunk(3, dim=1)
+        candidate = torch.maximum(*sums[:, 3 * self.dim :].chunk(2, dim=1))
+        cell = keep * cell + take * candidate
+        return give * cell.tanh(), cell
+
+
 class Sentinel(nn.Module):
-    """s = σ(W_x x + W_h h₋₁) ⊙ tanh(m): what the LSTM knows without looking, and the key it is found by."""
+    """s = σ(W_x x + W_h h₋₁) ⊙ tanh(m)  (9–10): what the LSTM knows without looking, and the key it is found by."""
 
     def __init__(self, input_dim: int, dim: int, attention_dim: int, transform: bool, dropout: float) -> None:
         super().__init__()
@@ -87,46 +110,40 @@ class Sentinel(nn.Module):
     title="Knowing When to Look: Adaptive Attention via A Visual Sentinel for Image Captioning",
     venue="Lu et al., CVPR 2017",
 )
-class Adaptive(RecurrentCaptioner):
+class Adaptive(RecurrentCaptioner[AdaptiveMemory, PictureContext]):
     Config = AdaptiveConfig
 
     def __init__(self, config: AdaptiveConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
         super().__init__(config, vocabulary, extractor)
         dim, attention, rate = config.dim, config.attention_dim, config.dropout
         self.dropout = dropout_layer(rate)
+        self.word_relu = config.word_relu
         self.words = nn.Embedding(len(vocabulary), config.word_dim)
         self.regions = RegionEmbedding(config.region_dim, dim, config.region_norm, rate)
         self.whole = nn.Linear(config.region_dim, dim)
         widths = [config.word_dim + dim, *[dim] * (config.layers - 1)]
         cell = MaxoutLstmCell if config.maxout else nn.LSTMCell
         self.lstms = nn.ModuleList(cell(width, dim) for width in widths)
-        self.look = Look(dim, dim, attention, dropout=rate)
+        self.look = AdditiveAttention(dim, dim, attention, dropout=rate)
         self.sentinel = Sentinel(widths[-1], dim, attention, config.transforms, rate) if config.sentinel else None
         self.hidden = nn.Linear(dim, dim) if config.transforms else None
         self.join = nn.Linear(dim, dim) if config.transforms else None
-        self.out = nn.Linear(dim, len(vocabulary))  # W_p
+        self.out = nn.Linear(dim, len(vocabulary))  # W_p: eq. 13
 
-    def start(self, images: RegionBatch) -> CaptionState:
-        return self.start_from(images, mean_region(images.features, images.mask))
-
-    def start_from(self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]) -> CaptionState:
-        """Start with a vector for the whole picture that need not be the mean of its regions."""
-        regions = self.regions(images.features, images.mask)
-        whole = self.dropout(self.whole(whole).relu())
+    def start_from(
+        self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]
+    ) -> CaptionState[AdaptiveMemory, PictureContext]:
+        regions = self.regions(images.features, images.mask)  # eq. 14–15
+        whole = self.dropout(self.whole(whole).relu())  # eq. 16
         zeros = regions.new_zeros(len(regions), self.config.layers, self.config.dim)
-        seen = PictureContext(regions, self.look.keys(regions), images.mask, whole)  # V, W_v V, v_g
-        return CaptionState(AdaptiveMemory(zeros, zeros), seen)
+        context = PictureContext(regions, self.look.keys(regions), images.mask, whole)  # V, W_v V, v_g
+        return CaptionState(AdaptiveMemory(zeros, zeros), context)
 
-    def hear(self, words: Int[Tensor, "*text"]) -> Float[Tensor, "*text word_dim"]:
-        vectors = self.words(words)
-        heard: Tensor = self.dropout(vectors.relu() if self.config.word_relu else vectors)
-        return heard
-
-    def think(self, word: Float[Tensor, "row word_dim"], state: CaptionState) -> StepOutput:
-        memory, seen = state.memory, state.context
-        assert isinstance(memory, AdaptiveMemory)
-        assert isinstance(seen, PictureContext)
-        inputs = torch.cat([word, seen.whole], dim=1)
+    def decode_step(
+        self, word: Float[Tensor, "row word_dim"], state: CaptionState[AdaptiveMemory, PictureContext]
+    ) -> StepOutput[AdaptiveMemory, PictureContext]:
+        memory, context = state.memory, state.context
+        inputs = torch.cat([word, context.whole], dim=1)
         hidden: list[Tensor] = []
         cells: list[Tensor] = []
         for layer, lstm in enumerate(self.lstms):
@@ -135,24 +152,22 @@ class Adaptive(RecurrentCaptioner):
             above, cell = lstm(inputs, (memory.hidden[:, layer], memory.cell[:, layer]))
             hidden.append(above)
             cells.append(cell)
-        state = CaptionState(AdaptiveMemory(torch.stack(hidden, dim=1), torch.stack(cells, dim=1)), seen)
+        state = CaptionState(AdaptiveMemory(torch.stack(hidden, dim=1), torch.stack(cells, dim=1)), context)
         top = self.dropout(hidden[-1])
         if self.hidden is not None:
             top = self.dropout(self.hidden(top).tanh())
         if self.sentinel is None:
-            weights = self.look(top, seen.keys, seen.mask)  # eq. 6–7
-            return StepOutput(self._join(found(weights, seen.regions) + top), state, weights)
+            weights = self.look(top, context.keys, context.mask)  # eq. 6–7
+            return StepOutput(self._join(attended(weights, context.regions) + top), state, weights)
         sentinel, key = self.sentinel(inputs, memory.hidden[:, -1], cells[-1])  # eq. 9–10
-        scores = torch.cat([self.look.scores(top, key), self.look.scores(top, seen.keys)], dim=1)
-        shares = masked_softmax(scores, torch.cat([torch.ones_like(seen.mask[:, :1]), seen.mask], dim=1))  # eq. 12
+        scores = torch.cat([self.look.scores(top, key), self.look.scores(top, context.keys)], dim=1)
+        shares = masked_softmax(
+            scores, torch.cat([torch.ones_like(context.mask[:, :1]), context.mask], dim=1)
+        )  # eq. 12
         beta, weights = shares[:, 0], shares[:, 1:]
-        context = beta[:, None].to(sentinel.dtype) * sentinel + found(weights, seen.regions)  # eq. 11
-        return StepOutput(self._join(context + top), state, weights, beta)
+        adaptive = beta[:, None].to(sentinel.dtype) * sentinel + attended(weights, context.regions)  # eq. 8, 11
+        return StepOutput(self._join(adaptive + top), state, weights, beta)
 
     def _join(self, both: Float[Tensor, "row dim"]) -> Float[Tensor, "row dim"]:
         """What the words are said from, of context and state together."""
         return both if self.join is None else self.dropout(self.join(both).tanh())
-
-    def logits(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
-        logits: Tensor = self.out(hidden)  # eq. 13
-        return logits

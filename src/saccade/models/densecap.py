@@ -202,7 +202,7 @@ class WrittenRegion(Batch):
     mask: Bool[Tensor, "row 1"]  # nothing of the region is looked at again
 
 
-class RegionWriter(Captioner):
+class RegionWriter(Captioner[LstmMemory, WrittenRegion]):
     """An LSTM whose first input is the region itself, the second <start>, then word by word.
 
     A captioner whose pictures are single regions: rows of one code each. It looks once, before it speaks.
@@ -228,23 +228,19 @@ class RegionWriter(Captioner):
         nn.init.kaiming_normal_(self.image.weight, nonlinearity="relu")
         start_lstm(self.lstm)  # the region is not to be forgotten while words come
 
-    def start(self, images: RegionBatch) -> CaptionState:
+    def start(self, images: RegionBatch) -> CaptionState[LstmMemory, WrittenRegion]:
         if images.features.shape[1] != 1:
             raise ValueError(f"a region is written on its own, not {images.features.shape[1]} at a time")
         hidden, cell = self.lstm(functional.relu(self.norm(self.image(images.features[:, 0]))))
         return CaptionState(LstmMemory(hidden, cell), WrittenRegion(images.mask))
 
-    def step(self, words: Int[Tensor, " row"], state: CaptionState) -> StepOutput:
-        memory = state.memory
-        assert isinstance(memory, LstmMemory)
-        assert isinstance(state.context, WrittenRegion)
+    def step(
+        self, words: Int[Tensor, " row"], state: CaptionState[LstmMemory, WrittenRegion]
+    ) -> StepOutput[LstmMemory, WrittenRegion]:
+        memory, context = state.memory, state.context
         hidden, cell = self.lstm(self.embed(words), (memory.hidden, memory.cell))
-        after = CaptionState(LstmMemory(hidden, cell), state.context)
-        return StepOutput(self.dropout(hidden), after, state.context.mask.to(hidden.dtype))
-
-    def logits(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
-        logits: Tensor = self.out(hidden)
-        return logits
+        after = CaptionState(LstmMemory(hidden, cell), context)
+        return StepOutput(self.dropout(hidden), after, context.mask.to(hidden.dtype))
 
 
 def single_regions(codes: Float[Tensor, "box dim"]) -> RegionBatch:

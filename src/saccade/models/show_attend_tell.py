@@ -33,7 +33,9 @@ from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import Captioner
 from saccade.models.base.registry import register
-from saccade.nn import Activation, Look, LstmMemory, RegionContext, at_least_float32, found, masked_softmax, mean_region
+from saccade.nn.attention import Activation, AdditiveAttention, attended, masked_softmax
+from saccade.nn.captioners import LstmMemory, RegionContext, mean_region
+from saccade.nn.precision import at_least_float32
 
 Reward = Literal["caption", "mean", "word"]
 
@@ -56,11 +58,14 @@ class ShowAttendTellConfig:
     output_layers: int = 1  # more: ReLU layers between that and L_o
     word_shortcut: bool = True  # E y_{t−1} in eq. 7
     context_shortcut: bool = True  # ẑ_t in eq. 7
+    word_init_std: float = 0.01  # of the initial word vectors, as in the authors' code
     dropout: float = 0.5
     coverage: float = 1.0  # λ of the doubly stochastic penalty; soft attention only
     coverage_over: Literal["caption", "mean"] = "caption"  # mean: over captions and regions, as in the tutorial
-    semi_sampling: float = 0.5  # hard: the share of pictures that train with sampled looks, the rest with expected ones
-    reward: Reward = "caption"  # hard: −log p of the whole caption; of its words in the mean; of each word for its look
+    semi_sampling: float = (
+        0.5  # hard: the share of pictures that train with sampled regions, the rest with expected ones
+    )
+    reward: Reward = "caption"  # hard: −log p of the whole caption; of its words in the mean; of each word for its draw
     reinforce: float = 0.1  # λ_r
     entropy: float = 0.002  # λ_e
     baseline_memory: float = 0.9  # of b
@@ -77,9 +82,9 @@ class ShowAttendTellConfig:
 
 @dataclass(frozen=True)
 class SampledRegionContext(RegionContext):
-    """Also how a picture is looked at in this lesson, where attention is hard."""
+    """Also how a picture is attended to in this training step, where attention is hard."""
 
-    sampled: Bool[Tensor, " row"]  # whether looks are drawn
+    sampled: Bool[Tensor, " row"]  # whether regions are drawn
 
 
 @register(
@@ -88,7 +93,7 @@ class SampledRegionContext(RegionContext):
     title="Show, Attend and Tell: Neural Image Caption Generation with Visual Attention",
     venue="Xu et al., ICML 2015",
 )
-class ShowAttendTell(Captioner):
+class ShowAttendTell(Captioner[LstmMemory, SampledRegionContext]):
     Config = ShowAttendTellConfig
     config: ShowAttendTellConfig
     baseline: Tensor
@@ -98,11 +103,13 @@ class ShowAttendTell(Captioner):
         region, word, dim = config.region_dim, config.word_dim, config.dim
         self.first = nn.ModuleList(nn.Linear(region, region) for _ in range(config.first_layers - 1))
         self.first_hidden, self.first_cell = nn.Linear(region, dim), nn.Linear(region, dim)
-        self.look: Look | None = None
+        self.look: AdditiveAttention | None = None
         if config.attention != "none":
-            self.look = Look(region, dim, config.attention_dim, config.activation, config.attention_layers)
+            self.look = AdditiveAttention(region, dim, config.attention_dim, config.activation, config.attention_layers)
         self.gate = nn.Linear(dim, {"scalar": 1, "vector": region}[config.gate]) if config.gate != "none" else None
-        self.embed = nn.Embedding(len(vocabulary), word)  # N(0, 1): smaller words are not heard beside regions
+        self.embed = nn.Embedding(len(vocabulary), word)  # E
+        with torch.no_grad():
+            self.embed.weight *= config.word_init_std
         self.lstm = nn.LSTMCell(word + region, dim)
         self.dropout = nn.Dropout(config.dropout)
         self.of_hidden = self.of_context = None
@@ -116,34 +123,34 @@ class ShowAttendTell(Captioner):
             self.register_buffer("baseline", torch.zeros(()))  # b
         self.chance: Callable[..., Tensor] = torch.rand  # where draws come from
 
-    def start(self, images: RegionBatch) -> CaptionState:
+    def start(self, images: RegionBatch) -> CaptionState[LstmMemory, SampledRegionContext]:
         regions, mask = images.features, images.mask
         whole = mean_region(regions, mask)
         for layer in self.first:
             whole = self.dropout(layer(whole).relu())
         state = [at_least_float32(layer(whole)) for layer in (self.first_hidden, self.first_cell)]
-        memory = LstmMemory(*(part.tanh() if self.config.first_tanh else part for part in state))
+        memory = LstmMemory(*(part.tanh() if self.config.first_tanh else part for part in state))  # § 3.1.2
         keys = regions.new_zeros(*mask.shape, 0) if self.look is None else self.look.keys(regions)
         sampled = torch.zeros_like(mask[:, 0])
         if self.training and self.config.attention == "hard":
             sampled = self.chance(len(mask), device=mask.device) < self.config.semi_sampling
         return CaptionState(memory, SampledRegionContext(regions, keys, mask, sampled))
 
-    def step(self, words: Int[Tensor, " row"], state: CaptionState) -> StepOutput:
-        memory, seen = state.memory, state.context
-        assert isinstance(memory, LstmMemory)
-        assert isinstance(seen, SampledRegionContext)
-        weights = self._weights(memory, seen)  # eq. 4–5
-        taken = self._taken(weights, seen)  # s
-        context = found(taken, seen.regions)  # eq. 6
+    def step(
+        self, words: Int[Tensor, " row"], state: CaptionState[LstmMemory, SampledRegionContext]
+    ) -> StepOutput[LstmMemory, SampledRegionContext]:
+        memory, context = state.memory, state.context
+        weights = self._weights(memory, context)  # eq. 4–5
+        taken = self._taken(weights, context)  # s
+        found = attended(taken, context.regions)  # eq. 6, 8–9, 13
         if self.gate is not None:
-            context = self.gate(memory.hidden).sigmoid() * context
+            found = self.gate(memory.hidden).sigmoid() * found  # § 4.2.1
         word = self.embed(words)
-        hidden, cell = self.lstm(torch.cat([word, context], dim=1), (memory.hidden, memory.cell))  # eq. 1–3
+        hidden, cell = self.lstm(torch.cat([word, found], dim=1), (memory.hidden, memory.cell))  # eq. 1–3
         memory = LstmMemory(at_least_float32(hidden), at_least_float32(cell))
-        said_from = torch.cat([hidden, context, word], dim=1) if self.config.deep_output else hidden
-        extras = {"taken": taken.detach()} if self.config.attention == "hard" else {"there": seen.mask}
-        return StepOutput(said_from, CaptionState(memory, seen), weights, extras=extras)
+        said_from = torch.cat([hidden, found, word], dim=1) if self.config.deep_output else hidden
+        extras = {"taken": taken.detach()} if self.config.attention == "hard" else {"there": context.mask}
+        return StepOutput(said_from, CaptionState(memory, context), weights, extras=extras)
 
     def logits(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         """Eq. 7, of all steps at once."""
@@ -182,7 +189,7 @@ class ShowAttendTell(Captioner):
             return {}
         cost = caption_cost(nll.detach(), wanted, config.reward)
         baseline = 0.0 if config.reward == "word" else self.baseline
-        drawn, disorder = looks_taken(forced.weights, forced.extras["taken"], cost - baseline, wanted)
+        drawn, disorder = attention_rewards(forced.weights, forced.extras["taken"], cost - baseline, wanted)
         if config.reward != "word":  # after use
             self.baseline.copy_(torch.lerp(cost.mean().to(self.baseline), self.baseline, config.baseline_memory))
         return {
@@ -190,19 +197,21 @@ class ShowAttendTell(Captioner):
             "entropy_loss": config.entropy * disorder / words,
         }
 
-    def _weights(self, memory: LstmMemory, seen: SampledRegionContext) -> Float[Tensor, "row region"]:
+    def _weights(self, memory: LstmMemory, context: SampledRegionContext) -> Float[Tensor, "row region"]:
         if self.look is not None:
-            weights: Tensor = self.look(memory.hidden, seen.keys, seen.mask)
+            weights: Tensor = self.look(memory.hidden, context.keys, context.mask)
             return weights
-        return masked_softmax(memory.hidden.new_zeros(seen.mask.shape), seen.mask)
+        return masked_softmax(memory.hidden.new_zeros(context.mask.shape), context.mask)
 
-    def _taken(self, weights: Float[Tensor, "row region"], seen: SampledRegionContext) -> Float[Tensor, "row region"]:
+    def _taken(
+        self, weights: Float[Tensor, "row region"], context: SampledRegionContext
+    ) -> Float[Tensor, "row region"]:
         """s: how much of each region is taken. No gradient goes through a draw."""
         if self.config.attention != "hard":
             return weights
         if self.training:
             drawn = draw(weights.detach(), self.chance(len(weights), device=weights.device))
-            return torch.where(seen.sampled[:, None], drawn, weights)
+            return torch.where(context.sampled[:, None], drawn, weights)
         if self.config.at_test == "likeliest":
             return F.one_hot(weights.argmax(dim=1), weights.shape[1]).to(weights)
         return weights
@@ -224,21 +233,21 @@ def unevenness(
 
 def caption_cost(
     nll: Float[Tensor, "text step"], wanted: Bool[Tensor, "text step"], reward: Reward
-) -> Float[Tensor, "text look"]:
-    """−log p(y | s) that looks are judged by: of the caption, of its words in the mean, or of each word."""
+) -> Float[Tensor, "text draw"]:
+    """−log p(y | s) that draws are judged by: of the caption, of its words in the mean, or of each word."""
     if reward == "word":
         return nll
     whole = nll.sum(dim=1, keepdim=True)
     return whole if reward == "caption" else whole / wanted.sum(dim=1, keepdim=True).clamp(min=1)
 
 
-def looks_taken(
+def attention_rewards(
     weights: Float[Tensor, "text step region"],
     taken: Float[Tensor, "text step region"],
-    cost: Float[Tensor, "text look"],
+    cost: Float[Tensor, "text draw"],
     wanted: Bool[Tensor, "text step"],
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Σ cost · log p(s), whose gradient is REINFORCE's, and Σ α log α, the negative entropy; over all wanted looks."""
+    """Σ cost · log p(s), whose gradient is REINFORCE's, and Σ α log α, the negative entropy; over all wanted steps."""
     logs = weights.clamp(min=torch.finfo(weights.dtype).tiny).log()
     drawn = cost * (taken * logs).sum(dim=2)
     return (drawn * wanted).sum(), ((weights * logs).sum(dim=2) * wanted).sum()

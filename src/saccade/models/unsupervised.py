@@ -22,15 +22,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.batch import Batch, CaptionState, RegionBatch, StepOutput, TextBatch
+from saccade.batch import END, Batch, CaptionState, RegionBatch, StepOutput, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import Captioner
 from saccade.models.base.registry import register
-from saccade.models.unsupervised import SentenceCritic, SentenceReader, discounted, first_mentions, up_to_end
-from saccade.nn import LstmMemory, at_least_float32, dropout_layer, start_lstm, unit
+from saccade.nn.captioners import LstmMemory, start_lstm
+from saccade.nn.encode import dropout_layer, last_state, unit
+from saccade.nn.precision import at_least_float32
 
-TINY = 1e-7  # added to q before its logarithm
+EPSILON = 1e-7  # added to q before its logarithm
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,53 @@ class UnsupervisedConfig:
 
 
 @dataclass(frozen=True)
-class SeenMean(Batch):
+class CriticOutput(Batch):
+    """What a critic makes of sentences."""
+
+    logits: Float[Tensor, "text step"]  # after each word: above zero, a person wrote it
+    mask: Bool[Tensor, "text step"]
+    recalled: Float[Tensor, "text dim"]  # the picture's vector, guessed from the whole sentence; of length one
+
+
+class SentenceReader(nn.Module):
+    """h_t = LSTM(w_t, h_{t−1}), with dropout on what goes in and what comes out but not on what is remembered."""
+
+    def __init__(self, vocabulary: int, dim: int, dropout: float = 0.2) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary, dim)
+        self.lstm = nn.LSTM(dim, dim, batch_first=True)
+        self.dropout = dropout_layer(dropout)
+        start_lstm(self.lstm)
+        nn.init.uniform_(self.embed.weight, -0.08, 0.08)
+
+    def forward(
+        self, words: Int[Tensor, "text step"], mask: Bool[Tensor, "text step"]
+    ) -> Float[Tensor, "text step dim"]:
+        """The states; zero where there is no word."""
+        states = self.dropout(self.lstm(self.dropout(self.embed(words)))[0])
+        return at_least_float32(states) * mask[:, :, None]
+
+    def whole(self, words: Int[Tensor, "text step"], mask: Bool[Tensor, "text step"]) -> Float[Tensor, "text dim"]:
+        """The last state, of length one."""
+        return unit(last_state(self(words, mask), mask.sum(dim=1)))
+
+
+class SentenceCritic(SentenceReader):
+    """A reader that says after each word whether a person wrote it, and at the end what picture it was about."""
+
+    def __init__(self, vocabulary: int, dim: int, dropout: float = 0.2) -> None:
+        super().__init__(vocabulary, dim, dropout)
+        self.natural = nn.Linear(dim, 1)
+        self.recall = nn.Linear(dim, dim)
+
+    def judge(self, words: Int[Tensor, "text step"], mask: Bool[Tensor, "text step"]) -> CriticOutput:
+        states = self(words, mask)
+        recalled = unit(at_least_float32(self.recall(last_state(states, mask.sum(dim=1)))))
+        return CriticOutput(at_least_float32(self.natural(states))[:, :, 0], mask, recalled)
+
+
+@dataclass(frozen=True)
+class MeanContext(Batch):
     weights: Float[Tensor, "row region"]  # of the regions in the mean that stands for the picture
 
 
@@ -79,7 +126,7 @@ class Rollout(Batch):
 @register(
     "unsupervised", task="unpaired_captioning", title="Unsupervised Image Captioning", venue="Feng et al., CVPR 2019"
 )
-class Unsupervised(Captioner):
+class Unsupervised(Captioner[LstmMemory, MeanContext]):
     Config = UnsupervisedConfig
 
     def __init__(self, config: UnsupervisedConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
@@ -95,29 +142,29 @@ class Unsupervised(Captioner):
         nn.init.uniform_(self.embed.weight, -0.08, 0.08)
         start_lstm(self.cell)
 
-    def look(self, images: RegionBatch) -> tuple[Float[Tensor, "image dim"], Float[Tensor, "image region"]]:
+    def encode_images(self, images: RegionBatch) -> tuple[Float[Tensor, "image dim"], Float[Tensor, "image region"]]:
         """f, and the regions' shares in it: all are alike."""
         shares = images.mask / images.mask.sum(dim=1, keepdim=True).clamp(min=1)
         shares = shares.to(images.features.dtype)
         mean = torch.bmm(shares[:, None], images.features)[:, 0]
         return unit(at_least_float32(self.project(mean))), shares
 
-    def start(self, images: RegionBatch) -> CaptionState:
-        return self.start_from(*self.look(images))
+    def start(self, images: RegionBatch) -> CaptionState[LstmMemory, MeanContext]:
+        return self.start_from(*self.encode_images(images))
 
     def start_from(
         self, vectors: Float[Tensor, "row dim"], weights: Float[Tensor, "row region"] | None = None
-    ) -> CaptionState:
+    ) -> CaptionState[LstmMemory, MeanContext]:
         """The state after x_{−1}: a picture's f, what the critic recalls of a sentence, a set of concepts, or noise."""
         memory = LstmMemory(*self.cell(self.dropout(vectors)))
-        return CaptionState(memory, SeenMean(vectors.new_zeros(len(vectors), 1) if weights is None else weights))
+        return CaptionState(memory, MeanContext(vectors.new_zeros(len(vectors), 1) if weights is None else weights))
 
-    def step(self, words: Int[Tensor, " row"], state: CaptionState) -> StepOutput:
-        memory, seen = state.memory, state.context
-        assert isinstance(memory, LstmMemory)
-        assert isinstance(seen, SeenMean)
+    def step(
+        self, words: Int[Tensor, " row"], state: CaptionState[LstmMemory, MeanContext]
+    ) -> StepOutput[LstmMemory, MeanContext]:
+        memory, context = state.memory, state.context
         hidden, cell = self.cell(self.dropout(self.embed(words)), (memory.hidden, memory.cell))
-        return StepOutput(self.dropout(hidden), CaptionState(LstmMemory(hidden, cell), seen), seen.weights)
+        return StepOutput(self.dropout(hidden), CaptionState(LstmMemory(hidden, cell), context), context.weights)
 
     def logits(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         return F.linear(hidden, self.embed.weight, self.bias)
@@ -140,7 +187,7 @@ class Unsupervised(Captioner):
     def returns(self, said: Rollout, mask: Bool[Tensor, "image step"]) -> Float[Tensor, "image step"]:
         """R_t; the critic reads a sentence to its own end, rewards count as far as `mask` goes."""
         judged = self.critic.judge(said.words, up_to_end(said.words))
-        natural = (judged.logits.sigmoid() + TINY).log()
+        natural = (judged.logits.sigmoid() + EPSILON).log()
         named = first_mentions(said.words, mask, said.concepts, said.scores)
         rewards = (natural + self.config.concept_weight * named) * mask
         earned = discounted(rewards, self.config.discount)
@@ -170,10 +217,36 @@ class Unsupervised(Captioner):
         self, sentences: TextBatch, vectors: Float[Tensor, "text dim"], counted: Bool[Tensor, " text"] | None = None
     ) -> Float[Tensor, ""]:
         """L_sen: −log p of every word of the sentences, said from `vectors`; the mean over the words that count."""
-        forced = self.tell(self.start_from(vectors), sentences.tokens[:, :-1])
+        forced = self.teacher_force(self.start_from(vectors), sentences.tokens[:, :-1])
         wanted = sentences.mask[:, 1:] if counted is None else sentences.mask[:, 1:] & counted[:, None]
         return forced.nll(sentences.tokens[:, 1:], wanted).sum() / wanted.sum().clamp(min=1)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """As any model's, with the paper's momentum: Adam leaves out weights that a step's loss does not reach."""
         return [{**group, "betas": (self.config.first_momentum, 0.999)} for group in super().parameter_groups()]
+
+
+def up_to_end(words: Int[Tensor, "text step"]) -> Bool[Tensor, "text step"]:
+    """Which words count of sentences without <start>: up to the first <end>, or all where there is none."""
+    ends = (words == END).int()
+    return (torch.cumsum(ends, dim=1) - ends) == 0
+
+
+def discounted(rewards: Float[Tensor, "row step"], discount: float) -> Float[Tensor, "row step"]:
+    """R_t = Σ_{s ≥ t} γ^(s−t) r_s."""
+    steps = torch.arange(rewards.shape[1], device=rewards.device, dtype=rewards.dtype)
+    later = steps[:, None] - steps  # [s, t]
+    shares = (discount ** later.clamp(min=0)).masked_fill(later < 0, 0)
+    return (rewards[:, :, None] * shares).sum(dim=1)  # not as a product of matrices: mixed precision would round it
+
+
+def first_mentions(
+    words: Int[Tensor, "row step"],
+    mask: Bool[Tensor, "row step"],
+    concepts: Int[Tensor, "row concept"],
+    scores: Float[Tensor, "row concept"],
+) -> Float[Tensor, "row step"]:
+    """Each concept's score where it is first named, in the part of the sentence that counts; padding has no score."""
+    named = (words[:, :, None] == concepts[:, None]) & mask[:, :, None]
+    first = named & (named.cumsum(dim=1) == 1)
+    return (first * scores[:, None]).sum(dim=2)

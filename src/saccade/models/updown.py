@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.batch import CaptionState, RegionBatch, StepOutput
@@ -22,13 +22,13 @@ from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import RecurrentCaptioner
 from saccade.models.base.registry import register
-from saccade.nn.attention import PictureContext, found
+from saccade.nn.attention import AdditiveAttention, attended
 from saccade.nn.captioners import (
+    PictureContext,
     RegionBatchNorm,
     RegionEmbedding,
     TopDown,
     TopDownMemory,
-    mean_region,
     open_forget_gates,
 )
 from saccade.nn.encode import dropout_layer
@@ -36,11 +36,12 @@ from saccade.nn.encode import dropout_layer
 
 @dataclass(frozen=True)
 class UpDownConfig:
-    """The paper's form, which is also that of the authors' Caffe code: equations 2–7 and nothing else.
+    """The paper's form, which is also that of the authors' Caffe code: equations 1–7 and nothing else.
 
     The PyTorch code that most later papers grew from puts a ReLU layer before regions, picture and words, gives the
     attention a bias and forgets half of everything: `embed_regions=true word_relu=true attention_bias=true dropout=0.5
-    forget_bias=0`, and `region_norm` for its use_bn. Importers set these.
+    forget_bias=0`, and `region_norm` for its use_bn. Importers set these. `attention_gain` is neither's: recipes for
+    short training set it.
     """
 
     region_dim: int = 2048
@@ -52,6 +53,7 @@ class UpDownConfig:
     attention_bias: bool = False
     region_norm: RegionBatchNorm = "none"  # batch normalisation before, or before and after, that layer
     forget_bias: float = 1.0  # what the LSTMs' forget gates start from
+    attention_gain: float = 1.0  # of h¹'s initial weights in LSTM₂; 1: as published
     dropout: float = 0.0  # of embedded regions, picture and words, and of h² before the words
 
     def __post_init__(self) -> None:
@@ -65,51 +67,42 @@ class UpDownConfig:
     title="Bottom-Up and Top-Down Attention for Image Captioning and Visual Question Answering",
     venue="Anderson et al., CVPR 2018",
 )
-class UpDown(RecurrentCaptioner):
+class UpDown(RecurrentCaptioner[TopDownMemory, PictureContext]):
     Config = UpDownConfig
 
     def __init__(self, config: UpDownConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
         super().__init__(config, vocabulary, extractor)
         self.dropout = dropout_layer(config.dropout)
+        self.word_relu = config.word_relu
         self.words = nn.Embedding(len(vocabulary), config.word_dim)  # W_e
-        seen_dim = config.dim if config.embed_regions else config.region_dim
+        region_dim = config.dim if config.embed_regions else config.region_dim
         self.regions: RegionEmbedding | None = None
         self.whole: nn.Linear | None = None
         if config.embed_regions:
             self.regions = RegionEmbedding(config.region_dim, config.dim, config.region_norm, config.dropout)
             self.whole = nn.Linear(config.region_dim, config.dim)
-        self.lstms = TopDown(config.word_dim, seen_dim, seen_dim, config.dim)
-        self.look = Look(seen_dim, config.dim, config.attention_dim, bias=config.attention_bias)
-        self.out = nn.Linear(config.dim, len(vocabulary))  # W_p, b_p
+        self.lstms = TopDown(config.word_dim, region_dim, region_dim, config.dim, config.attention_gain)
+        self.look = AdditiveAttention(region_dim, config.dim, config.attention_dim, bias=config.attention_bias)
+        self.out = nn.Linear(config.dim, len(vocabulary))  # W_p, b_p: eq. 7
         for lstm in (self.lstms.look_lstm, self.lstms.say_lstm):
             open_forget_gates(lstm, config.forget_bias)
 
-    def start(self, images: RegionBatch) -> CaptionState:
-        return self.start_from(images, mean_region(images.features, images.mask))
-
-    def start_from(self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]) -> CaptionState:
-        """Start with a vector for the whole picture that need not be the mean of its regions."""
+    def start_from(
+        self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]
+    ) -> CaptionState[TopDownMemory, PictureContext]:
         regions = images.features * images.mask[:, :, None]
         if self.regions is not None and self.whole is not None:
             regions = self.regions(images.features, images.mask)
             whole = self.dropout(self.whole(whole).relu())
-        seen = PictureContext(regions, self.look.keys(regions), images.mask, whole)  # v, W_v v, v̄
-        return CaptionState(self.lstms.blank(regions), seen)
+        context = PictureContext(regions, self.look.keys(regions), images.mask, whole)  # v, W_v v, v̄
+        return CaptionState(self.lstms.initial_memory(regions), context)
 
-    def hear(self, words: Int[Tensor, "*text"]) -> Float[Tensor, "*text word_dim"]:
-        vectors = self.words(words)
-        heard: Tensor = self.dropout(vectors.relu() if self.config.word_relu else vectors)
-        return heard
-
-    def think(self, word: Float[Tensor, "row word_dim"], state: CaptionState) -> StepOutput:
-        memory, seen = state.memory, state.context
-        assert isinstance(memory, TopDownMemory)
-        assert isinstance(seen, PictureContext)
-        looking = self.lstms.look(word, seen.whole, memory)  # eq. 1–2
-        weights = self.look(looking[0], seen.keys, seen.mask)  # eq. 3–4
-        memory = self.lstms.say(found(weights, seen.regions), looking, memory)  # eq. 5–6
-        return StepOutput(self.dropout(memory.saying), CaptionState(memory, seen), weights)
-
-    def logits(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
-        logits: Tensor = self.out(hidden)  # eq. 7
-        return logits
+    def decode_step(
+        self, word: Float[Tensor, "row word_dim"], state: CaptionState[TopDownMemory, PictureContext]
+    ) -> StepOutput[TopDownMemory, PictureContext]:
+        memory, context = state.memory, state.context
+        attention = self.lstms.attention_step(word, context.whole, memory)  # eq. 1–2
+        weights = self.look(attention[0], context.keys, context.mask)  # eq. 3–4
+        found = attended(weights, context.regions)  # eq. 5
+        memory = self.lstms.language_step(found, attention, memory)  # eq. 6
+        return StepOutput(self.dropout(memory.language_hidden), CaptionState(memory, context), weights)

@@ -1,15 +1,24 @@
 """The blocks the papers share: attend, encode, recur, losses."""
 
-from saccade.models.unsupervised import SentenceCritic, SentenceReader, discounted, first_mentions, up_to_end
 from saccade.nn.all_pairs import all_pairs
 from saccade.nn.attend import Attend
-from saccade.nn.attention import HeadPool, found_length, masked_softmax, products, summed
+from saccade.nn.attention import (
+    Activation,
+    AdditiveAttention,
+    HeadPool,
+    attended,
+    found_length,
+    masked_softmax,
+    products,
+    summed,
+)
 from saccade.nn.block_match import BlockMatch, block_match
-from saccade.nn.caption_generator import AdditiveAttention, CaptionGenerator, caption_labels, caption_loss
+from saccade.nn.caption_generator import CaptionGenerator, caption_labels, caption_loss
 from saccade.nn.captioners import (
     LstmMemory,
-    MaxoutLstmCell,
+    PictureContext,
     RegionBatchNorm,
+    RegionContext,
     RegionEmbedding,
     TopDown,
     TopDownMemory,
@@ -29,13 +38,11 @@ from saccade.nn.encode import (
     unit,
 )
 from saccade.nn.graph import GaussianKernels, GraphConvolution, likeness_weights, polar_coordinates, to_themselves
-from saccade.nn.look import Activation, Look, PictureContext, RegionContext, found
 from saccade.nn.losses import Negatives, RankingLoss, binary_loss, triplet_loss
 from saccade.nn.memory import MemoryDistillation, MemoryForm
 from saccade.nn.precision import at_least_float32, byte_products, full_precision, in_bytes, present_precision
 from saccade.nn.recurrent import SentenceGru
 from saccade.nn.relation import Affinity, MaskedBatchNorm, RelationBlock
-from saccade.nn.sentence_critic import Judgement
 from saccade.nn.whole import Measure, nearest_regions, whole_similarity
 
 __all__ = [
@@ -48,11 +55,8 @@ __all__ = [
     "GaussianKernels",
     "GraphConvolution",
     "HeadPool",
-    "Look",
-    "Judgement",
     "MaskedBatchNorm",
     "LstmMemory",
-    "MaxoutLstmCell",
     "Measure",
     "MemoryDistillation",
     "MemoryForm",
@@ -65,24 +69,20 @@ __all__ = [
     "ScalarWeightNorm",
     "PictureContext",
     "RegionContext",
-    "SentenceCritic",
     "SentenceGru",
-    "SentenceReader",
     "StatePool",
     "TopDown",
     "TopDownMemory",
     "WordEncoder",
     "all_pairs",
     "at_least_float32",
+    "attended",
     "byte_products",
     "binary_loss",
     "block_match",
     "caption_labels",
     "caption_loss",
-    "found",
-    "discounted",
     "dropout_layer",
-    "first_mentions",
     "found_length",
     "full_precision",
     "in_bytes",
@@ -102,6 +102,5 @@ __all__ = [
     "to_themselves",
     "triplet_loss",
     "unit",
-    "up_to_end",
     "whole_similarity",
 ]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.batch import END, TextBatch
-from saccade.nn.attention import masked_softmax
+from saccade.nn.attention import attended, masked_softmax
 from saccade.nn.encode import dropout_layer, last_state
 from saccade.nn.precision import at_least_float32
 from saccade.nn.recurrent import SentenceGru
@@ -42,7 +42,7 @@ class AdditiveAttention(nn.Module):
         asked = F.linear(state, self.match.weight[:, values.shape[2] :])
         scores: Tensor = self.weigh(torch.tanh(keys + asked[:, None]))[:, :, 0]
         weights = masked_softmax(scores, mask)
-        return found(weights, values)
+        return attended(weights, values)
 
 
 class CaptionGenerator(nn.Module):

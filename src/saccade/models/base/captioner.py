@@ -1,21 +1,29 @@
-"""Captioners: a picture is seen once, then said word by word; every word can be asked where it looked.
-
-Captioners that hear a word as one vector, whatever they have seen: of a whole caption all words are heard at once.
-
-That is one look-up, and one gradient of the word table, instead of one for every step.
-"""
+"""Captioners: a picture is encoded once, then described word by word; every word comes with where it attended."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from typing import Generic
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from saccade.batch import END, PAD, START, CaptionState, PictureBatch, RegionBatch, StepOutput, TeacherForced, TextBatch
+from saccade.batch import (
+    END,
+    PAD,
+    START,
+    CaptionState,
+    PictureBatch,
+    RegionBatch,
+    StepOutput,
+    TeacherForced,
+    TextBatch,
+)
+from saccade.batch.captioning import Context, Memory
 from saccade.models.base.model import Model
+from saccade.nn.captioners import mean_region
 from saccade.nn.precision import at_least_float32
 
 NEVER_SAID = (PAD, START)
@@ -27,29 +35,44 @@ def never_said(logits: Float[Tensor, "*row word"]) -> Bool[Tensor, " word"]:
     return (words == PAD) | (words == START)
 
 
-class Captioner(Model):
-    """A model says how it starts, reads a word and speaks; teacher forcing and decoding are written once on that."""
+class Captioner(Model, Generic[Memory, Context]):
+    """A model says how it starts, steps and scores words; teacher forcing and decoding are written once on that.
+
+    `Memory` is what changes with every word, `Context` what was taken from the picture: the model's own dataclasses.
+    """
+
+    out: nn.Linear
+    _is_static = False
 
     @abstractmethod
-    def start(self, images: RegionBatch) -> CaptionState:
+    def start(self, images: RegionBatch) -> CaptionState[Memory, Context]:
         """What is taken from the pictures, and the memory before the first word."""
 
-    def start_training(self, images: RegionBatch, texts: TextBatch, owner: Int[Tensor, " text"]) -> CaptionState:
-        """What training captions are told from: their pictures, unless the paper learns from sentences alone."""
+    def start_training(
+        self, images: RegionBatch, texts: TextBatch, owner: Int[Tensor, " text"]
+    ) -> CaptionState[Memory, Context]:
+        """What training captions start from: their pictures, unless the paper learns from sentences alone."""
         return self.start(images).select(owner)
 
-    @property
-    def settled(self) -> bool:
-        """Whether all lessons from now on are alike."""
+    def in_last_stage(self) -> bool:
+        """Whether every training step from now on computes the same way, where a paper trains in stages."""
         return True
 
-    @abstractmethod
-    def step(self, words: Int[Tensor, " row"], state: CaptionState) -> StepOutput:
-        """Read a word, look at the picture, and think of the next."""
+    @property
+    def is_static(self) -> bool:
+        """Whether training steps can be captured as a CUDA graph: once in the last stage, the model is not asked again,
+        which could wait for the GPU."""
+        self._is_static = self._is_static or self.in_last_stage()
+        return self._is_static
 
     @abstractmethod
+    def step(self, words: Int[Tensor, " row"], state: CaptionState[Memory, Context]) -> StepOutput[Memory, Context]:
+        """Read a word and attend to the picture; the output's `hidden` gives the next word's logits."""
+
     def logits(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
-        """A logit for every word of the vocabulary."""
+        """A score for every word of the vocabulary; W_p h + b_p unless the paper has it otherwise."""
+        scores: Tensor = self.out(hidden)
+        return scores
 
     def own_losses(
         self,
@@ -58,7 +81,7 @@ class Captioner(Model):
         nll: Float[Tensor, "text step"],
         wanted: Bool[Tensor, "text step"],
     ) -> dict[str, Float[Tensor, ""]]:
-        """What the paper asks beside cross-entropy, by name; `missed` is −log p of each label, where it is `wanted`."""
+        """What the paper asks beside cross-entropy, by name; `nll` is −log p of each label, where it is `wanted`."""
         return {}
 
     def log_probabilities(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
@@ -66,27 +89,29 @@ class Captioner(Model):
         logits = at_least_float32(self.logits(hidden))
         return logits.masked_fill(never_said(logits), float("-inf")).log_softmax(dim=-1)
 
-    def step(self, words: Int[Tensor, " row"], state: CaptionState) -> tuple[Float[Tensor, "row word"], StepOutput]:
-        """One word further: the log-probabilities of the word after `words`, and the thought behind them."""
+    def predict_next(
+        self, words: Int[Tensor, " row"], state: CaptionState[Memory, Context]
+    ) -> tuple[Float[Tensor, "row word"], StepOutput[Memory, Context]]:
+        """One word further: the log-probabilities of the word after `words`, and the step behind them."""
         output = self.step(words, state)
         return self.log_probabilities(output.hidden), output
 
-    def tell(self, state: CaptionState, words: Int[Tensor, "text step"]) -> TeacherForced:
-        """Teacher forcing: what would be said after each of `words`, which begin with <start>."""
+    def teacher_force(self, state: CaptionState[Memory, Context], words: Int[Tensor, "text step"]) -> TeacherForced:
+        """The log-probabilities of the word after each of `words`, which begin with <start>."""
         outputs = []
         for word in words.unbind(dim=1):
             outputs.append(self.step(word, state))
             state = outputs[-1].state
-        return self.told(outputs)
+        return self.stack_steps(outputs)
 
-    def told(self, outputs: list[StepOutput]) -> TeacherForced:
-        """Steps one after the other; all words are spoken in one product."""
+    def stack_steps(self, outputs: list[StepOutput[Memory, Context]]) -> TeacherForced:
+        """Steps one after the other; the logits of all are one product."""
         sentinels = [output.sentinel for output in outputs if output.sentinel is not None]
         return TeacherForced(
             self.log_probabilities(torch.stack([output.hidden for output in outputs], dim=1)),
             torch.stack([output.weights for output in outputs], dim=1),
             torch.stack(sentinels, dim=1) if sentinels else None,
-            {name: torch.stack([t.extras[name] for t in outputs], dim=1) for name in outputs[0].extras},
+            {name: torch.stack([o.extras[name] for o in outputs], dim=1) for name in outputs[0].extras},
         )
 
     def sentence(self, words: Iterable[int]) -> str:
@@ -100,27 +125,45 @@ class Captioner(Model):
         return " ".join(said)
 
     def forward(self, images: RegionBatch | PictureBatch, texts: TextBatch) -> TeacherForced:
-        """Caption t is told of picture t: log-probabilities of words 1, 2, … given those before."""
-        return self.tell(self.start(self.extract(images)), texts.tokens[:, :-1])
+        """Caption t is that of picture t: log-probabilities of words 1, 2, … given those before."""
+        return self.teacher_force(self.start(self.extract(images)), texts.tokens[:, :-1])
 
 
-class RecurrentCaptioner(Captioner):
-    """A model says how it hears words and what it thinks after one."""
+class RecurrentCaptioner(Captioner[Memory, Context]):
+    """A captioner that embeds a word the same way whatever came before, and takes the whole picture as one vector.
+
+    The words of a caption are embedded together: one look-up, and one gradient of the table, instead of one a step.
+    """
+
+    words: nn.Embedding
+    dropout: nn.Module
+    word_relu = True  # w = ReLU(W_e Π); without: w = W_e Π
+
+    def start(self, images: RegionBatch) -> CaptionState[Memory, Context]:
+        return self.start_from(images, mean_region(images.features, images.mask))
 
     @abstractmethod
-    def hear(self, words: Int[Tensor, "*text"]) -> Float[Tensor, "*text dim"]:
+    def start_from(self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]) -> CaptionState[Memory, Context]:
+        """Start with a vector for the whole picture that need not be the mean of its regions."""
+
+    def embed(self, words: Int[Tensor, "*text"]) -> Float[Tensor, "*text word_dim"]:
         """A vector for every word."""
+        vectors = self.words(words)
+        embedded: Tensor = self.dropout(vectors.relu() if self.word_relu else vectors)
+        return embedded
 
     @abstractmethod
-    def think(self, word: Float[Tensor, "row dim"], state: CaptionState) -> StepOutput:
-        """Look at the picture with this word in mind, and think of the next."""
+    def decode_step(
+        self, word: Float[Tensor, "row word_dim"], state: CaptionState[Memory, Context]
+    ) -> StepOutput[Memory, Context]:
+        """`step` from the embedded word on."""
 
-    def step(self, words: Int[Tensor, " row"], state: CaptionState) -> StepOutput:
-        return self.think(self.hear(words), state)
+    def step(self, words: Int[Tensor, " row"], state: CaptionState[Memory, Context]) -> StepOutput[Memory, Context]:
+        return self.decode_step(self.embed(words), state)
 
-    def tell(self, state: CaptionState, words: Int[Tensor, "text step"]) -> TeacherForced:
+    def teacher_force(self, state: CaptionState[Memory, Context], words: Int[Tensor, "text step"]) -> TeacherForced:
         outputs = []
-        for word in self.hear(words).unbind(dim=1):
-            outputs.append(self.think(word, state))
+        for word in self.embed(words).unbind(dim=1):
+            outputs.append(self.decode_step(word, state))
             state = outputs[-1].state
-        return self.told(outputs)
+        return self.stack_steps(outputs)

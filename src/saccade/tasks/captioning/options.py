@@ -69,8 +69,8 @@ NoRepeatNgramSizeOption = Annotated[
 @dataclass(frozen=True)
 class EvalOptions:
     """Of captioners: BLEU, METEOR, ROUGE-L, CIDEr and scene graphs of what they say of each picture, beside what people
-    said, times 100 as in papers. --strategy, --num-beams, --max-length, --length-penalty, --no-repeat-ngram-size and --captions are for them;
-    where nothing is said, captions are found as in the run's own evaluations.
+    said, times 100 as in papers. --strategy, --num-beams, --max-length, --length-penalty, --no-repeat-ngram-size and
+    --captions are for them; where none is given, captions are decoded as in the run's own evaluations.
     """
 
     strategy: StrategyOption = None
@@ -127,12 +127,14 @@ def chosen_decoding(
             )
     if strategy is Strategy.greedy and (num_return_sequences or 1) > 1:
         raise SaccadeError(
-            f"--strategy greedy has one caption a picture: --num-return-sequences {num_return_sequences} goes with the other ways"
+            "--strategy greedy has one caption a picture: "
+            f"--num-return-sequences {num_return_sequences} goes with the other ways"
         )
     beams = num_beams or base.num_beams
     if strategy in (Strategy.beam, Strategy.diverse) and (num_return_sequences or 1) > beams:
         raise SaccadeError(
-            f"--num-return-sequences {num_return_sequences} of {beams} beams: give --num-beams {num_return_sequences} to have so many"
+            f"--num-return-sequences {num_return_sequences} of {beams} beams: "
+            f"give --num-beams {num_return_sequences} to have so many"
         )
     if strategy is Strategy.beam and num_beams == 1:
         strategy = Strategy.greedy
@@ -146,12 +148,11 @@ def chosen_decoding(
         "length_penalty": None if penalty is None else penalty.value,
         "no_repeat_ngram_size": no_repeat_ngram_size,
     }
-    found = replace(
-        base, strategy=strategy.value, num_beam_groups=1, **{k: v for k, v in changes.items() if v is not None}
-    )  # type: ignore[arg-type]
-    return (
-        replace(found, num_beam_groups=found.num_beams) if strategy is Strategy.diverse else found
-    )  # each beam differs from all others
+    given = {name: value for name, value in changes.items() if value is not None}
+    found = replace(base, strategy=strategy.value, num_beam_groups=1, **given)  # type: ignore[arg-type]
+    if strategy is Strategy.diverse:  # each beam differs from all others
+        return replace(found, num_beam_groups=found.num_beams)
+    return found
 
 
 def describe_decoding(config: DecodingConfig) -> str:

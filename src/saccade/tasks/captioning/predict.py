@@ -66,7 +66,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
     def caption(
         self, images: Picture | Sequence[Picture] | RegionBatch, decoding: DecodingConfig | None = None, **options: Any
     ) -> list[Caption]:
-        """The best caption of each picture; `options` are those of DecodingConfig: `num_beams=3`, `no_repeat_ngram_size=3` …
+        """The best caption of each picture; `options` are those of DecodingConfig: `num_beams=3`, `top_k=20` …
 
         Unless asked otherwise it is found by beam search with five beams. How a sampler's captions are drawn depends on
         PyTorch's random state: `torch.manual_seed(0)` before it makes them the same each time.
@@ -81,7 +81,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         keep: int | None = None,
         **options: Any,
     ) -> list[list[Caption]]:
-        """All captions of each picture, or the `keep` first: the beams, best first, or `strategy="sample", num_return_sequences=5`."""
+        """All captions of each picture, or the `keep` first: the beams, best first, or `strategy="sample"`."""
         return self._said(images, decoding, keep, options)
 
     @torch.no_grad()

@@ -71,7 +71,7 @@ class PictureDescriber(Predictor[DenseCap]):
     ) -> list[list[DensePhrase]]:
         """The `top` regions of each picture that the model is surest of, none of them less sure than `least`.
 
-        Pictures are paths, Pillow images or arrays; `options` are those of DecodingConfig: `strategy="beam", num_beams=3` …
+        Pictures are paths, Pillow images or arrays; `options` are DecodingConfig's: `strategy="beam", num_beams=3` …
         """
         settings = update(decoding, options, "decoding")
         given = listed(images)

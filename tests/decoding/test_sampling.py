@@ -13,7 +13,7 @@ from toy_captioner import Toy, following, toy_pictures
 
 from saccade.batch import END, PAD, START, UNKNOWN
 from saccade.core.errors import SaccadeError
-from saccade.decoding import DecodedCaptions, DecodingConfig, beam_search, decode, greedy, narrow, sample
+from saccade.decoding import DecodedCaptions, DecodingConfig, beam_search, decode, greedy, sample, top_k_top_p
 from saccade.decoding.constraints import Constraints
 
 FORBIDDEN = float("-inf")
@@ -166,13 +166,14 @@ def test_gradients_of_samples_are_those_of_teacher_forcing() -> None:
 
 def test_narrowing_leaves_the_likeliest_words() -> None:
     chances = torch.tensor([[0.4, 0.3, 0.2, 0.1], [0.05, 0.9, 0.05, 0.0]]).log()
-    torch.testing.assert_close(narrow(chances, 0, 1.0), chances)
-    two = narrow(chances, 2, 1.0).exp()
+    torch.testing.assert_close(top_k_top_p(chances, 0, 1.0), chances)
+    two = top_k_top_p(chances, 2, 1.0).exp()
     torch.testing.assert_close(two[0], torch.tensor([4 / 7, 3 / 7, 0, 0]))
-    assert (narrow(chances, 0, 0.71)[0] > FORBIDDEN).tolist() == [True, True, True, False]
-    assert (narrow(chances, 0, 0.69)[0] > FORBIDDEN).tolist() == [True, True, False, False]
-    assert narrow(chances, 0, 0.01).exp().tolist() == [[1, 0, 0, 0], [0, 1, 0, 0]]
-    assert (narrow(chances, 3, 0.5)[0] > FORBIDDEN).tolist() == [True, True, False, False]  # 0.4 / 0.9 is below a half
+    assert (top_k_top_p(chances, 0, 0.71)[0] > FORBIDDEN).tolist() == [True, True, True, False]
+    assert (top_k_top_p(chances, 0, 0.69)[0] > FORBIDDEN).tolist() == [True, True, False, False]
+    assert top_k_top_p(chances, 0, 0.01).exp().tolist() == [[1, 0, 0, 0], [0, 1, 0, 0]]
+    both = top_k_top_p(chances, 3, 0.5)[0] > FORBIDDEN  # 0.4 / 0.9 is below a half
+    assert both.tolist() == [True, True, False, False]
 
 
 def test_a_cold_captioner_is_greedy() -> None:
@@ -195,7 +196,7 @@ def test_roll_outs_of_fixed_length_go_on_after_the_end() -> None:
 
 
 def test_a_setting_that_makes_no_sense_is_answered_with_a_sentence() -> None:
-    for wrong in ({"longest": 0}, {"beam": 0}, {"temperature": 0.0}, {"top_p": 1.5}, {"top_k": -1}):
+    for wrong in ({"max_length": 0}, {"num_beams": 0}, {"temperature": 0.0}, {"top_p": 1.5}, {"top_k": -1}):
         with pytest.raises(SaccadeError, match=next(iter(wrong))):
             DecodingConfig(**wrong)
     with pytest.raises(SaccadeError, match="num_beam_groups=2"):

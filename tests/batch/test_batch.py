@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, dataclass, replace
 
 import numpy as np
 import pytest
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode, stack
+from saccade.batch import Alignment, Batch, ImageCode, RegionBatch, TextBatch, TextCode, stack
 
 COUNTS = (3, 1, 0, 2)  # a picture without regions is a picture too
 
@@ -199,3 +200,30 @@ def test_a_slice_of_a_batch_is_a_view_of_it(toy_images: RegionBatch, toy_texts: 
                 one, other = getattr(cut, name), getattr(copied, name)
                 assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
         assert getattr(batch.select(slice(1, 3)), first)._base is getattr(batch, first)
+
+
+@dataclass(frozen=True)
+class Clips(Batch):
+    """A batch of somebody else's: what is ragged in it follows from its annotations alone."""
+
+    frames: Float[Tensor, "clip frame dim"]
+    speeds: Float[Tensor, "clip frame frame"]
+    whole: Float[Tensor, "clip frame_dim"]
+    corners: Float[Tensor, "clip 4"] | None = None
+    rate: int = 1
+
+
+def test_which_axes_are_ragged_is_read_from_the_annotations() -> None:
+    def clips(count: int, frames: int) -> Clips:
+        shape = (count, frames)
+        return Clips(torch.ones(*shape, 5), torch.ones(*shape, frames), torch.ones(count, 6), torch.ones(count, 4))
+
+    joined = stack([clips(1, 2), clips(2, 3)])
+    assert (joined.frames.shape, joined.speeds.shape, joined.whole.shape) == ((3, 3, 5), (3, 3, 3), (3, 6))
+    assert joined.frames[0].sum() == 2 * 5
+    assert joined.speeds[0].sum() == 2 * 2
+    assert joined.corners is not None
+    cut = joined.resize(frame=1)
+    assert (cut.frames.shape, cut.speeds.shape, cut.whole.shape) == ((3, 1, 5), (3, 1, 1), (3, 6))
+    with pytest.raises(RuntimeError):  # `whole` is of fixed size
+        stack([clips(1, 2), replace(clips(1, 2), whole=torch.ones(1, 7))])

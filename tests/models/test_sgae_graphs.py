@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
+
+from saccade.batch import RegionBatch, SceneGraphBatch, stack
+from saccade.language import Vocabulary, load_parser
+from saccade.language.graph_words import graph_words, padded_graphs
 from saccade.models.sgae.graphs import (
     ABOVE,
     BELOW,
@@ -19,11 +24,6 @@ from saccade.models.sgae.graphs import (
     spatial_graph,
     spatial_words,
 )
-from torch import Tensor
-
-from saccade.batch import RegionBatch, SceneGraphBatch, stack
-from saccade.language import Vocabulary, load_parser
-from saccade.language.graph_words import graph_words, padded_graphs
 
 DIM = 6
 GRAPHS = padded_graphs(

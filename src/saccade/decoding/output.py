@@ -1,4 +1,4 @@
-"""Captions as decoders give them: words, what they were worth, and where each word looked."""
+"""Captions as decoders give them: words, what they were worth, and where the captioner attended for each word."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.batch import END, PAD, START, Batch, TextBatch
+from saccade.batch import END, PAD, START, Batch, TextBatch, stack
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class DecodedCaptions(Batch):
     words: Int[Tensor, "row step"]  # <end> included, then padding
     log_probabilities: Float[Tensor, "row step"]  # of these words, 0 at padding
     score: Float[Tensor, " row"]  # their sum, with any penalty for length and likeness
-    weights: Float[Tensor, "row step region"]  # where the captioner looked before each word
+    weights: Float[Tensor, "row step region"]  # where the captioner attended before each word
     sentinel: Float[Tensor, "row step"] | None = None
-    distributions: Float[Tensor, "row step word"] | None = None  # of all words, where they were asked for
+    distributions: Float[Tensor, "row step word_dim"] | None = None  # of all words, where they were asked for
     per_image: int = 1
 
     @property
@@ -61,43 +61,20 @@ class DecodedCaptions(Batch):
 
     def pad(self, steps: int) -> DecodedCaptions:
         """The same captions with `steps` more columns of padding."""
-        wide, deep = (0, steps), (0, 0, 0, steps)
-        return replace(
-            self,
-            words=F.pad(self.words, wide, value=PAD),
-            log_probabilities=F.pad(self.log_probabilities, wide),
-            weights=F.pad(self.weights, deep),
-            sentinel=None if self.sentinel is None else F.pad(self.sentinel, wide),
-            distributions=None if self.distributions is None else F.pad(self.distributions, deep),
-        )
+        return self.resize(step=self.words.shape[1] + steps)
 
     def trimmed(self) -> DecodedCaptions:
         """Without the columns that no caption needs."""
-        steps = int(self.lengths.max()) if len(self) else 0
-        return self.pad(steps - self.words.shape[1])
+        return self.resize(step=int(self.lengths.max()) if len(self) else 0)
 
     @staticmethod
-    def join(parts: Sequence[DecodedCaptions], side_by_side: bool = False) -> DecodedCaptions:
-        """The captions of several batches; or, side by side, several sets of captions of the same pictures."""
-        steps = max(part.words.shape[1] for part in parts)
-        regions = max(part.weights.shape[2] for part in parts)
-        parts = [part.pad(steps - part.words.shape[1]) for part in parts]
-        parts = [replace(p, weights=F.pad(p.weights, (0, regions - p.weights.shape[2]))) for p in parts]
-
-        def cat(values: Sequence[Tensor | None]) -> Tensor:
-            there = [value for value in values if value is not None]
-            if not side_by_side:
-                return torch.cat(there)
-            shaped = [v.view(-1, p.per_image, *v.shape[1:]) for v, p in zip(there, parts, strict=True)]
-            return torch.cat(shaped, dim=1).flatten(0, 1)
-
-        first = parts[0]
-        return DecodedCaptions(
-            cat([p.words for p in parts]),
-            cat([p.log_probabilities for p in parts]),
-            cat([p.score for p in parts]),
-            cat([p.weights for p in parts]),
-            None if first.sentinel is None else cat([p.sentinel for p in parts]),
-            None if first.distributions is None else cat([p.distributions for p in parts]),
-            sum(p.per_image for p in parts) if side_by_side else first.per_image,
-        )
+    def side_by_side(parts: Sequence[DecodedCaptions]) -> DecodedCaptions:
+        """Several sets of captions of the same pictures."""
+        images = len(parts[0]) // parts[0].per_image
+        first = torch.tensor([0, *(len(part) for part in parts[:-1])]).cumsum(dim=0)
+        rows = [
+            torch.arange(len(part)).view(images, part.per_image) + start
+            for part, start in zip(parts, first, strict=True)
+        ]
+        joined = stack(parts).select(torch.cat(rows, dim=1).flatten())
+        return replace(joined, per_image=sum(part.per_image for part in parts))

@@ -17,13 +17,13 @@ from saccade.models.base.captioner import Captioner
 Choose = Callable[[Tensor], tuple[Tensor, Tensor]]  # log-probabilities → words, log-probabilities they come from
 
 
-def begin(model: Captioner, images: RegionBatch | PictureBatch | CaptionState) -> CaptionState:
-    """Pictures are looked at; a captioner that has already looked goes on from there."""
+def start_state(model: Captioner, images: RegionBatch | PictureBatch | CaptionState) -> CaptionState:
+    """The state before the first word; a state that is given already stays as it is."""
     return images if isinstance(images, CaptionState) else model.start(model.extract(images))
 
 
-def worth_asking(like: Tensor, step: int) -> bool:
-    """Whether to look now if all is said. A GPU is asked at every fourth step only: to ask is to wait for it."""
+def should_check(like: Tensor, step: int) -> bool:
+    """Whether to look now if all sentences are over: on a GPU, which that waits for, at every fourth step only."""
     return not like.is_cuda or step % 4 == 3
 
 
@@ -40,7 +40,7 @@ def greedy(
         return allowed.argmax(dim=1), allowed
 
     with torch.no_grad():
-        return _roll_out(model, begin(model, images), config or DecodingConfig(), likeliest, distributions)
+        return _one_by_one(model, start_state(model, images), config or DecodingConfig(), likeliest, distributions)
 
 
 def sample(
@@ -51,33 +51,33 @@ def sample(
     generator: torch.Generator | None = None,
     distributions: bool = False,
 ) -> DecodedCaptions:
-    """`config.samples` captions a picture, each word drawn from those that `top_k` and `nucleus` leave.
+    """`config.num_return_sequences` captions a picture, each word drawn from those that `top_k` and `top_p` leave.
 
     The log-probabilities are those of the distribution drawn from, and keep their gradient unless it is switched off.
     """
     config = config or DecodingConfig()
 
     def drawn(allowed: Float[Tensor, "row word"]) -> tuple[Tensor, Tensor]:
-        policy = narrow(allowed, config.top_k, config.top_p)
+        policy = top_k_top_p(allowed, config.top_k, config.top_p)
         return torch.multinomial(policy.detach().exp(), 1, generator=generator)[:, 0], policy
 
-    state = begin(model, images).repeat(config.num_return_sequences)
-    return _roll_out(model, state, config, drawn, distributions, config.num_return_sequences)
+    state = start_state(model, images).repeat(config.num_return_sequences)
+    return _one_by_one(model, state, config, drawn, distributions, config.num_return_sequences)
 
 
-def narrow(allowed: Float[Tensor, "row word"], top_k: int, nucleus: float) -> Float[Tensor, "row word"]:
-    """Only the likeliest words: `top_k` of them, and of those the fewest that have a share of `nucleus`."""
+def top_k_top_p(allowed: Float[Tensor, "row word"], top_k: int, top_p: float) -> Float[Tensor, "row word"]:
+    """Only the likeliest words: `top_k` of them, and of those the fewest that have a share of `top_p`."""
     if 0 < top_k < allowed.shape[1]:
         kept = allowed.detach().topk(top_k, dim=1).indices
         allowed = allowed.masked_fill(torch.ones_like(allowed, dtype=torch.bool).scatter(1, kept, False), FORBIDDEN)
-    if nucleus < 1:
+    if top_p < 1:
         likely, order = allowed.detach().softmax(dim=1).sort(dim=1, descending=True)
         before = likely.cumsum(dim=1) - likely  # the share of likelier words: 0 for the first, which always stays
-        allowed = allowed.masked_fill((before >= nucleus).scatter(1, order, before >= nucleus), FORBIDDEN)
+        allowed = allowed.masked_fill((before >= top_p).scatter(1, order, before >= top_p), FORBIDDEN)
     return allowed.log_softmax(dim=1)
 
 
-def _roll_out(
+def _one_by_one(
     model: Captioner,
     state: CaptionState,
     config: DecodingConfig,
@@ -91,30 +91,30 @@ def _roll_out(
     words: Int[Tensor, " row"] = torch.full((len(state),), START, device=device)
     over = torch.zeros_like(words, dtype=torch.bool)
     said = words.new_zeros(len(state), 0)
-    chances, weights, sentinels, everything = [], [], [], []
+    chosen, weights, sentinels, policies = [], [], [], []
     for step in range(config.max_length):
         log_probabilities, output = model.predict_next(words, state)
         state = output.state
         words, policy = choose(constraints(log_probabilities, said))
-        chances.append(policy.gather(1, words[:, None])[:, 0].masked_fill(over, 0))
+        chosen.append(policy.gather(1, words[:, None])[:, 0].masked_fill(over, 0))
         weights.append(output.weights.detach().masked_fill(over[:, None], 0))
         if output.sentinel is not None:
             sentinels.append(output.sentinel.detach().masked_fill(over, 0))
         if distributions:
-            everything.append(policy.masked_fill(over[:, None], 0))
+            policies.append(policy.masked_fill(over[:, None], 0))
         words = words.masked_fill(over, PAD)
         said = torch.cat([said, words[:, None]], dim=1)
         if not config.continue_after_end:
             over = over | (words == END)
-            if worth_asking(over, step) and bool(over.all()):
+            if should_check(over, step) and bool(over.all()):
                 break
-    log_probabilities = torch.stack(chances, dim=1)
+    log_probabilities = torch.stack(chosen, dim=1)
     return DecodedCaptions(
         said,
         log_probabilities,
         log_probabilities.sum(dim=1),
         torch.stack(weights, dim=1),
         torch.stack(sentinels, dim=1) if sentinels else None,
-        torch.stack(everything, dim=1) if distributions else None,
+        torch.stack(policies, dim=1) if distributions else None,
         per_image,
     ).trimmed()

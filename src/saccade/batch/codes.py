@@ -1,0 +1,62 @@
+"""Encoded pictures and sentences, and which word goes with which region."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from saccade.batch.base import Batch
+
+
+@dataclass(frozen=True)
+class ImageCode(Batch):
+    """Encoded pictures: what an index stores."""
+
+    regions: Float[Tensor, "image region dim"]
+    mask: Bool[Tensor, "image region"]
+    pooled: Float[Tensor, "image dim"] | None = None  # for models that compare whole pictures
+    boxes: Float[Tensor, "image region 4"] | None = None  # for models that look at where regions lie
+    links: Float[Tensor, "image region region *kernel"] | None = None  # where regions take from each other: how much
+
+
+@dataclass(frozen=True)
+class TextCode(Batch):
+    """Encoded sentences."""
+
+    words: Float[Tensor, "text word dim"]
+    mask: Bool[Tensor, "text word"]
+    pooled: Float[Tensor, "text dim"] | None = None
+    links: Bool[Tensor, "text word word"] | None = None  # for models that look at how words depend on each other
+
+    @property
+    def reach(self) -> Int[Tensor, " text"]:
+        """How far each sentence reaches: its length, where no place before its last word is empty."""
+        places = self.mask * torch.arange(1, self.mask.shape[1] + 1, device=self.mask.device)
+        return places.amax(dim=1) if places.shape[1] else places.sum(dim=1)
+
+    def trimmed(self, longest: int | None = None) -> TextCode:
+        """The same sentences cut to their longest, whose length may be known: to ask a GPU for it is to wait."""
+        if longest is None:
+            longest = int(self.reach.max()) if len(self) else 0
+        links = None if self.links is None else self.links[:, :longest, :longest]
+        return replace(self, words=self.words[:, :longest], mask=self.mask[:, :longest], links=links)
+
+
+@dataclass(frozen=True)
+class Alignment(Batch):
+    """Which word goes with which region, for pairs of a picture and a sentence."""
+
+    weights: Float[Tensor, "pair word region"]  # over regions if words ask, over words if regions ask
+    score: Float[Tensor, " pair"]
+    word_mask: Bool[Tensor, "pair word"]
+    region_mask: Bool[Tensor, "pair region"]
+    word_score: Float[Tensor, "pair word"] | None = None  # how well each word found its regions
+    region_score: Float[Tensor, "pair region"] | None = None  # how well each region found its words
+    steps: Float[Tensor, "pair step word region"] | None = None  # the weights of each look, where a model looks again
+    word_gate: Float[Tensor, "pair word"] | None = None  # 0..1: how far each word lets in what it found
+    region_gate: Float[Tensor, "pair region"] | None = None
+    word_links: Float[Tensor, "pair word word"] | None = None  # how much the first word takes from the second
+    region_links: Float[Tensor, "pair region region"] | None = None

@@ -1,0 +1,81 @@
+"""Pictures: as sets of regions, with or without a scene graph, or as pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int, UInt8
+from torch import Tensor
+
+from saccade.batch.base import Batch
+
+
+@dataclass(frozen=True)
+class SceneGraphBatch(Batch):
+    """Scene graphs of sentences or pictures: things, how they stand to each other, and what they are like, as word ids.
+
+    The things of a picture are its regions, in their order; id 0 is a thing without a name.
+    """
+
+    objects: Int[Tensor, "graph object"]
+    object_mask: Bool[Tensor, "graph object"]
+    relations: Int[Tensor, "graph relation 3"]  # the places of subject and object, and a word
+    relation_mask: Bool[Tensor, "graph relation"]
+    described: Int[Tensor, "graph attributed"]  # the place of each thing that has attributes
+    attributes: Int[Tensor, "graph attributed attribute"]  # its words
+    attribute_mask: Bool[Tensor, "graph attributed attribute"]
+
+
+@dataclass(frozen=True)
+class RegionBatch(Batch):
+    """Pictures as sets of regions."""
+
+    features: Float[Tensor, "image region dim"]
+    mask: Bool[Tensor, "image region"]
+    boxes: Float[Tensor, "image region 4"]  # x1, y1, x2, y2 in 0..1
+    ids: tuple[str, ...] = ()
+    scores: Float[Tensor, "image region"] | None = None  # how sure the extractor was of each region
+    graph: SceneGraphBatch | None = None  # what is known of how the regions stand to each other
+
+    def pad(self, count: int) -> RegionBatch:
+        """The same pictures with `count` more padding regions."""
+        size = self.mask.shape[1] + count
+        graph = None if self.graph is None else self.graph.resize(object=size)
+        return replace(self.resize(region=size), graph=graph)
+
+    @staticmethod
+    def of(
+        features: Sequence[np.ndarray | Tensor],
+        boxes: Sequence[np.ndarray | Tensor],
+        ids: Sequence[str] = (),
+        scores: Sequence[np.ndarray | Tensor] | None = None,
+    ) -> RegionBatch:
+        """Pad ragged pictures ([region, dim] and [region, 4] each) into one batch."""
+        size = max((len(f) for f in features), default=0)
+        dim = features[0].shape[1] if features else 0
+        padded = torch.zeros(len(features), size, dim)
+        padded_boxes = torch.zeros(len(features), size, 4)
+        mask = torch.zeros(len(features), size, dtype=torch.bool)
+        for i, (f, b) in enumerate(zip(features, boxes, strict=True)):
+            if f.shape[1:] != (dim,) or b.shape != (len(f), 4):  # or it would be broadcast, silently
+                raise ValueError(f"picture {i}: features {tuple(f.shape)} and boxes {tuple(b.shape)} do not fit")
+            padded[i, : len(f)] = torch.as_tensor(f)
+            padded_boxes[i, : len(f)] = torch.as_tensor(b)
+            mask[i, : len(f)] = True
+        padded_scores = None
+        if scores is not None:
+            padded_scores = torch.zeros(len(features), size)
+            for i, s in enumerate(scores):
+                padded_scores[i, : len(s)] = torch.as_tensor(s)
+        return RegionBatch(padded, mask, padded_boxes, tuple(ids), padded_scores)
+
+
+@dataclass(frozen=True)
+class PictureBatch(Batch):
+    """Pictures as pixels, for models that train their own extractor."""
+
+    pixels: UInt8[Tensor, "image height width 3"]
+    ids: tuple[str, ...] = ()
