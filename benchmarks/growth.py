@@ -15,7 +15,7 @@ from benchmarks.rows import Growth, Target
 
 AXES = {"pictures": "images", "captions": "texts", "regions": "regions", "dimensions": "dim"}
 LINEAR = (Target("exponent", "≤", 1.1),)
-MATCHERS = ("IMRAM, 3 looks of the words", "GSMN", "CAMP")
+MATCHERS = ("IMRAM, 3 steps of the words", "GSMN", "CAMP")
 
 
 def cpu(bench: Bench) -> Iterator[Case]:

@@ -16,10 +16,8 @@ from torch.nn import functional as F
 
 from saccade.batch import ImageCode, TextCode
 from saccade.models import Camp, Gsmn, Imram
-from saccade.models.gsmn import MatchedGraph
-from saccade.models.imram import RecurrentAttention
-from saccade.nn import MemoryDistillation
-from saccade.nn.graph import polar_coordinates
+from saccade.models.gsmn import MatchedGraph, polar_coordinates
+from saccade.models.imram import MemoryDistillation, RecurrentAttention
 from saccade.ops import AttentionForm
 
 CAMP_LENGTH = 50  # places for words, full or empty
@@ -44,9 +42,9 @@ def scan_loop(
 
 
 def imram_loop(model: Imram, images: Tensor, texts: Tensor, lengths: list[int]) -> Tensor:
-    """K looks, each followed by an update of the queries; that after the last look too, which nobody reads."""
+    """K steps, each followed by an update of the queries; that after the last step too, which nobody reads."""
     sides = [side for side in (model.words_ask, model.regions_ask) if side is not None]
-    return torch.stack([_looks(side, images, texts, lengths) for side in sides]).sum(dim=0)
+    return torch.stack([_steps(side, images, texts, lengths) for side in sides]).sum(dim=0)
 
 
 def gsmn_loop(model: Gsmn, images: ImageCode, texts: TextCode) -> Tensor:
@@ -57,15 +55,14 @@ def gsmn_loop(model: Gsmn, images: ImageCode, texts: TextCode) -> Tensor:
     assert images.boxes is not None
     regions, lengths = images.regions, texts.mask.sum(dim=1).tolist()
     coordinates, itself = polar_coordinates(images.boxes), not model.config.message_passing
-    read = model.textual_graph(texts)
-    assert read.links is not None
+    edges = model.textual_edges(texts)
+    assert edges is not None
     columns = []
     for text, length in enumerate(lengths):
         words = _for_every_picture(texts.words[text, :length], regions)
         seen = _block_cosines(regions, words, model)
         score = _graph_score(model.visual, seen, _kernels(model, coordinates), itself)
-        links = read.links[text, :length, :length]
-        links = links[None, :, :, None].expand(len(regions), -1, -1, model.config.kernels)
+        links = edges[text, :length, :length].expand(len(regions), -1, -1, model.config.kernels)
         columns.append(score + _graph_score(model.textual, _block_cosines(words, regions, model), links, itself))
     return torch.stack(columns, dim=1)
 
@@ -101,7 +98,7 @@ def _cosine(one: Tensor, other: Tensor) -> Tensor:
     return (one * other).sum(dim=-1) / size.clamp(min=1e-8)
 
 
-def _looks(side: RecurrentAttention, images: Tensor, texts: Tensor, lengths: list[int]) -> Tensor:
+def _steps(side: RecurrentAttention, images: Tensor, texts: Tensor, lengths: list[int]) -> Tensor:
     columns = []
     for caption, length in zip(texts, lengths, strict=True):
         words = _for_every_picture(caption[:length], images)

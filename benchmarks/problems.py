@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.batch import ImageCode, TextCode
-from saccade.ops import AttentionForm, attended_similarity
+from saccade.ops import AttentionForm, Context, Queries, attended_similarity
 
 FORMS = {  # SCAN's settings for Flickr30k
     "text→image": AttentionForm("clipped_l2", 9.0, pool="logsumexp", pool_sharpness=6.0),
@@ -83,10 +83,14 @@ def largest_difference(found: Tensor, known: Tensor) -> float:
 
 def scan(given: Problem, direction: str, budget: int) -> Float[Tensor, "image text"]:
     """Ours: every picture with every caption."""
+    table = attended_similarity(*roles(given, direction), FORMS[direction], budget)
+    return table.T if direction == "text→image" else table
+
+
+def roles(given: Problem, direction: str) -> tuple[Queries, Context]:
+    """Words attend to regions (text→image), or regions to words."""
     regions, words = (given.images.regions, given.images.mask), (given.texts.words, given.texts.mask)
-    if direction == "text→image":
-        return attended_similarity(*words, *regions, FORMS[direction], budget).T
-    return attended_similarity(*regions, *words, FORMS[direction], budget)
+    return (Queries(*words), Context(*regions)) if direction == "text→image" else (Queries(*regions), Context(*words))
 
 
 def spread(count: int, wanted: int) -> list[int]:

@@ -46,18 +46,17 @@ against two things measured beside it, each by the best of its times (rows of pa
 *Difference* is the largest of a sample of scores to the same computed in float64 from vectors that nothing has rounded.
 *Memory* is the peak on top of the inputs. Pictures have 36 regions, captions 8 to 18 words.
 
-On a CPU with a C++ compiler, SCAN's and GSMN's scores and all that follows them, and all of IMRAM and CAMP that differs
-for every pair, run in loops of our own (`src/saccade/ops/native`). *Bytes*: products of vectors that differ for every
-pair are taken in 8-bit integers, scores in 16-bit ones (`byte_products`), on processors with AVX-512 VNNI. The loops
-are compiled once, in some seconds, and kept in Saccade's cache: here before anything is timed, elsewhere for the first
-table that takes a core two seconds or more. `SACCADE_NATIVE=1` compiles them for any table, `SACCADE_NATIVE=0` leaves
-all to PyTorch, which gives the same scores to rounding.
+On a CPU with a C++ compiler, SCAN's scores and all that follows them, and GSMN's node level, run in loops of our own
+(`src/saccade/ops/native`). They are compiled once, in some seconds, and kept in Saccade's cache: here before anything
+is timed, elsewhere for the first table that takes a core two seconds or more. Smaller tables are left to PyTorch, which
+gives the same scores to rounding; `SACCADE_NATIVE=1` takes the loops for any table, `SACCADE_NATIVE=0` for none.
 
-On a GPU kernels of our own do it (`src/saccade/ops/kernels`): in Triton, and for SCAN's tables in 16 bits in CUDA C++.
-They are compiled when they are first needed, in some seconds, and kept in the cache, which is done before anything is
-timed; so are the trials of how a table is cut best (`note: a large table …`) and where each item's vectors go, as for
-whoever measures a model after every epoch. Codes of unit length keep three bits more in float16 than in bfloat16, and
-their recalls with them. `SACCADE_KERNELS=0` leaves all to PyTorch.
+On a GPU kernels of our own do it: in Triton (`src/saccade/ops/triton`), and for SCAN's tables in 16 bits in CUDA C++
+(`src/saccade/ops/cuda`). They are compiled when they are first needed, in some seconds, and kept in the cache, which is
+done before anything is timed; so are the trials of how a table is cut best (`note: a large table …`) and where each
+item's vectors go, as for whoever measures a model after every epoch. Codes of unit length keep three bits more in
+float16 than in bfloat16, and their recalls with them. `SACCADE_KERNELS=0` leaves all to PyTorch. `saccade doctor` says
+what a machine offers, `SACCADE_LOG=ops` what runs.
 """
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks.bench import Bench, Case
 from benchmarks.official import scan_loop
-from benchmarks.problems import FORMS, Problem, largest_difference, part_of, problem, scan
+from benchmarks.problems import FORMS, Problem, largest_difference, part_of, problem, roles, scan
 from benchmarks.rows import Row, Target
 from benchmarks.timing import product
 from saccade.data import DataConfig
@@ -21,7 +21,7 @@ from saccade.models import Matcher, Scan, ScanConfig, load_model
 from saccade.ops import attended_similarity_reference
 from saccade.tasks.evaluator import SplitForModels
 from saccade.tasks.matching.evaluate import encode_all_images, encode_all_texts
-from saccade.tasks.matching.refined import Refined, refine
+from saccade.tasks.matching.refined import Refined, pair_scores, refine
 
 MIB = 1 << 20
 SLOW, FLOOR, EXACT = Target("speedup", "≥", 150), Target("times_floor", "≤", 2), Target("difference", "≤", 1e-5)
@@ -182,7 +182,7 @@ def compared_again(bench: Bench, given: Problem, model: Matcher, what: str, dtyp
     def ours() -> Refined:
         short = given.to(dtype)
         quick = model.similarity(short.images, short.texts)
-        return refine(quick, owner, partial(model.pair_scores, given.images, given.texts), exact)
+        return refine(quick, owner, partial(pair_scores, model, given.images, given.texts), exact)
 
     spent = bench.best_of({"ours": ours, "exact": exact})
     found, peak = bench.peak(ours)
@@ -218,10 +218,8 @@ def official(given: Problem, direction: str) -> Tensor:
 
 def plainly(given: Problem, direction: str) -> Tensor:
     """From the definition, pair by pair, in float64 and of vectors that nothing has rounded."""
-    regions, words = (given.images.regions, given.images.mask), (given.texts.words, given.texts.mask)
-    if direction == "text→image":
-        return attended_similarity_reference(*words, *regions, FORMS[direction]).T
-    return attended_similarity_reference(*regions, *words, FORMS[direction])
+    table = attended_similarity_reference(*roles(given, direction), FORMS[direction])
+    return table.T if direction == "text→image" else table
 
 
 def with_gradient(score: Callable[[Problem], Tensor], given: Problem) -> tuple[Tensor, ...]:

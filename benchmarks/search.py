@@ -19,12 +19,7 @@ from benchmarks.bench import Bench, Case
 from benchmarks.problems import LONGEST, SHORTEST, largest_difference
 from benchmarks.rows import Growth, Row, Target
 from benchmarks.timing import product
-from saccade.data.code_store import CodeStore
-from saccade.data.code_writer import CodeWriter, write_bytes
-from saccade.ops.maxsim import Queries
-from saccade.ops.region_codes import RegionCodes
-from saccade.ops.search import search_codes
-from saccade.ops.top_k import Ranking
+from saccade.search import CodeStore, CodeWriter, QueryWords, Ranking, RegionCodes, search_codes, write_bytes
 
 REGIONS, DIM, BATCH, BEST = 36, 128, 16, 100
 RIGHT = Target("answers_that_differ", "≤", 0)
@@ -132,11 +127,11 @@ def random_codes(device: str, count: int) -> RegionCodes:
     return RegionCodes.of(vectors, None)
 
 
-def random_queries(device: str) -> Queries:
+def random_queries(device: str) -> QueryWords:
     draw = torch.Generator().manual_seed(1)
     words = F.normalize(torch.randn(BATCH, LONGEST, DIM, generator=draw), dim=-1)
     lengths = torch.randint(SHORTEST, LONGEST + 1, (BATCH, 1), generator=draw)
-    return Queries.of(words.to(device), (torch.arange(LONGEST) < lengths).to(device))
+    return QueryWords.of(words.to(device), (torch.arange(LONGEST) < lengths).to(device))
 
 
 def joined_bytes(codes: RegionCodes) -> RegionCodes:
@@ -147,7 +142,7 @@ def joined_bytes(codes: RegionCodes) -> RegionCodes:
     )
 
 
-def plain_seconds(bench: Bench, queries: Queries, part: RegionCodes, count: int) -> float:
+def plain_seconds(bench: Bench, queries: QueryWords, part: RegionCodes, count: int) -> float:
     """All queries over `count` pictures, from one query over a part of them."""
     query = queries.words[queries.owner == 0].to(part.vectors.dtype if bench.device == "cuda" else torch.float32)
 
@@ -173,7 +168,7 @@ def scored(words: Tensor, codes: RegionCodes) -> Tensor:
     return torch.cat([(tile @ words.T).amax(dim=1).sum(dim=1) for tile in tiles])
 
 
-def checked(found: Ranking, queries: Queries, codes: RegionCodes) -> tuple[float, dict[str, float]]:
+def checked(found: Ranking, queries: QueryWords, codes: RegionCodes) -> tuple[float, dict[str, float]]:
     """How far the best scores are from those in float64, and how many answers are not among the best there."""
     exact = torch.stack([scored(queries.words[queries.owner == query].double(), codes) for query in range(BATCH)])
     least = exact.topk(found.scores.shape[1], dim=1).values[:, -1:]

@@ -91,12 +91,18 @@ def test_nothing_lower_imports_anything_higher(path: Path) -> None:
             assert HEIGHT.get(other, 99) <= HEIGHT[room], f"{room} must not know {other}"
 
 
+def test_models_know_operators_not_their_fast_forms() -> None:
+    for path in [*(PACKAGE / "models").rglob("*.py"), *(PACKAGE / "nn").rglob("*.py")]:
+        fast = [name for name, _ in imports(path) if name.startswith(("saccade.ops.native", "saccade.ops.triton"))]
+        assert not fast, f"{path.relative_to(ROOT)} imports {fast[0]}: that is for a row of a dispatch table"
+
+
 def test_importing_the_package_needs_only_its_dependencies() -> None:
     declared = requirements(PROJECT["dependencies"]).keys()
     for path in SOURCES:
         for module, at_import in imports(path):
             top = module.split(".")[0]
-            if top == "triton" and path.parent.name == "kernels":
+            if top == "triton" and path.parent.name == "triton":
                 continue  # kernels: imported by what has found Triton (see below)
             if at_import and top != "saccade" and top not in sys.stdlib_module_names:
                 name = canonicalize_name(DISTRIBUTION_OF_MODULE.get(top, top))

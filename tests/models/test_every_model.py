@@ -18,6 +18,7 @@ from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, write_json
 from saccade.language import Vocabulary
 from saccade.models import Captioner, DenseCap, Matcher, Scan, ScanConfig, Vse, VseConfig, entries, load_model
+from saccade.models.base.matcher import FragmentMatcher
 
 SMALL = {"region_dim": 12, "word_dim": 7, "dim": 10}
 SWITCHES: dict[str, list[dict[str, Any]]] = {
@@ -142,6 +143,24 @@ class TestEveryMatcher:
         real = toy_texts.mask if words_ask else toy_images.mask
         torch.testing.assert_close(asked[real], torch.ones_like(asked[real]))
         assert (alignment.weights * ~toy_images.mask[:, None]).abs().max() == 0
+
+    def test_a_pair_by_the_papers_equations_scores_as_in_the_table(
+        self, name: str, switches: dict[str, Any], vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
+    ) -> None:
+        model = build(name, switches, vocabulary).double().eval()
+        if isinstance(model, FragmentMatcher):
+            images, texts = model.encode_images(toy_images.to(dtype=torch.float64)), model.encode_texts(toy_texts)
+            found = model.pair(*model.prepare(images, texts))
+            torch.testing.assert_close(found, model.similarity(images, texts), rtol=0, atol=1e-12)
+
+    def test_nothing_to_compare_is_an_empty_table(
+        self, name: str, switches: dict[str, Any], vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
+    ) -> None:
+        model = build(name, switches, vocabulary).eval()
+        with torch.no_grad():
+            images, texts = model.encode_images(toy_images), model.encode_texts(toy_texts)
+            assert model.similarity(images.select(slice(0)), texts).shape == (0, 4)
+            assert model.similarity(images, texts.select(slice(0))).shape == (4, 0)
 
     def test_saved_and_loaded_it_scores_the_same(
         self,

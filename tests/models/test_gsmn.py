@@ -132,10 +132,10 @@ def test_a_neighbour_is_heard_where_messages_pass(vocabulary: Vocabulary, side: 
     if side == "visual":
         boxes = torch.rand(1, 4, 4, dtype=torch.float64)
         code = model.encode_images(RegionBatch(torch.randn(1, 4, 12, dtype=torch.float64), mask, boxes))
-        links = model.visual_graph(code).links
+        links = model.visual_edges(code)
     else:
         code = model.encode_texts(vocabulary.batch(["red ball"]))
-        links = model.textual_graph(code).links[..., None]
+        links = model.textual_edges(code)
     nodes = torch.randn(1, 1, 4, 5, dtype=torch.float64)
     changed = nodes.clone()
     changed[0, 0, 3] += 1

@@ -1,4 +1,4 @@
-"""IMRAM: equal to its equations one pair at a time, whatever the tiles; one look is SCAN's; memory stays in budget."""
+"""IMRAM: equal to its equations one pair at a time, whatever the tiles; one step is SCAN's; memory stays in budget."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from saccade.batch import ImageCode, TextCode
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models import Imram, ImramConfig, Scan, ScanConfig
-from saccade.models.imram import RecurrentAttention
-from saccade.nn import MemoryDistillation
+from saccade.models.imram import MemoryDistillation
+from saccade.ops.recurrent_attention import triton_steps
 
 SMALL = ImramConfig(region_dim=12, word_dim=7, dim=10)
 SWITCHES: list[dict[str, Any]] = [
@@ -118,7 +118,7 @@ def test_equals_the_equations_and_so_do_its_gradients(
 
 @pytest.mark.parametrize("queries", ["words", "regions"])
 @pytest.mark.parametrize("normaliser", ["clipped_l2", "softmax", "none"])
-def test_one_look_is_scan_with_the_mean(queries: Any, normaliser: Any, vocabulary: Vocabulary) -> None:
+def test_one_step_is_scan_with_the_mean(queries: Any, normaliser: Any, vocabulary: Vocabulary) -> None:
     images, texts = codes()
     imram = build(vocabulary, queries=queries, normaliser=normaliser, steps=1)
     same = {k: getattr(SMALL, k) for k in ("region_dim", "word_dim", "dim")}
@@ -131,8 +131,8 @@ def test_one_look_is_scan_with_the_mean(queries: Any, normaliser: Any, vocabular
 
 
 @pytest.mark.parametrize("queries", ["words", "regions", "both"])
-def test_alignment_shows_every_look(queries: Any, vocabulary: Vocabulary) -> None:
-    """Looks with memory differ from each other; their cosines make up the score."""
+def test_alignment_shows_every_step(queries: Any, vocabulary: Vocabulary) -> None:
+    """Steps with memory differ from each other; their cosines make up the score."""
     model = build(vocabulary, queries=queries)
     images, texts = codes(5, 5)
     shown = model.align(images, texts)
@@ -189,17 +189,10 @@ def test_all_pairs_by_kernels_are_the_same(
     images, texts = images.to(device, torch.float32), texts.to(device, torch.float32)
     with torch.no_grad():
         expected = model.similarity(images, texts)
-        monkeypatch.setattr("saccade.models.imram.looks_suit_kernels", lambda *_: True)
+        monkeypatch.setattr("saccade.models.imram.recurrent_attention", triton_steps)
         found = model.similarity(images, texts)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     assert not torch.equal(found, expected)  # it went another way
-
-
-def test_a_tile_that_learns_is_planned_larger_than_one_that_does_not() -> None:
-    side = RecurrentAttention("words", replace(SMALL, dim=64))
-    with torch.no_grad():
-        still = side._floats_per_pair(36, 14)
-    assert still < side._floats_per_pair(36, 14)
 
 
 def test_mixed_precision_keeps_scores_in_float32(vocabulary: Vocabulary) -> None:
@@ -221,6 +214,6 @@ def test_a_picture_without_regions_scores_without_nan(vocabulary: Vocabulary) ->
         assert found.isfinite().all()
 
 
-def test_no_look_at_all_is_refused() -> None:
+def test_no_step_at_all_is_refused() -> None:
     with pytest.raises(SaccadeError, match=r"model\.steps must be at least 1, not 0"):
         ImramConfig(steps=0)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.ops.kernels.packing import NOBODY, gather, gram, pack
+from saccade.ops.packing import NOBODY, gather, gram, pack
 
 
 @settings(max_examples=40, deadline=None)
@@ -32,7 +32,7 @@ def test_where_items_go_may_depend_on_shapes_alone() -> None:
     """Then every item keeps the places of its padding, which are nobody's, and masks of one shape share a plan."""
     masks = [torch.rand(9, 7, generator=torch.Generator().manual_seed(seed)) < 0.6 for seed in (0, 1)]
     masks[1][4] = False
-    one, other = (pack(mask, 16, align=8, still=True) for mask in masks)
+    one, other = (pack(mask, 16, align=8, static=True) for mask in masks)
     assert one.starts == other.starts
     assert torch.equal(one.item, other.item)
     assert one.empty is None

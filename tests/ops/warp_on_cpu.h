@@ -9,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+typedef unsigned int u32;
 #define __device__ static
 #define __forceinline__ inline
 #define __global__

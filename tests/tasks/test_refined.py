@@ -15,7 +15,7 @@ from saccade.core.files import read_json
 from saccade.language import Vocabulary
 from saccade.metrics import ranks, recall
 from saccade.models import Imram, ImramConfig, Matcher, Scan, ScanConfig, entries
-from saccade.tasks.matching.refined import SAFETY, Refined, refine, refined_similarity
+from saccade.tasks.matching.refined import SAFETY, Refined, pair_scores, refine, refined_similarity
 from toy_runs import make_features, make_run, saccade_command
 
 IMAGES, EACH = 60, 5
@@ -149,7 +149,7 @@ def test_scores_of_pairs_are_those_of_the_table(
     with torch.no_grad():
         images, texts = model.encode_images(toy_images), model.encode_texts(toy_texts)
         table = model.similarity(images, texts)
-        found = model.pair_scores(images, texts, image, text)
+        found = pair_scores(model, images, texts, image, text)
     torch.testing.assert_close(found, table[image, text], rtol=1e-5, atol=1e-6)
 
 
@@ -159,7 +159,7 @@ class TestAModelThatIsQuick:
     @pytest.fixture
     def model(self, vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> Matcher:
         torch.manual_seed(0)
-        monkeypatch.setattr(Imram, "quick_bits", {"cpu": torch.bfloat16})
+        monkeypatch.setattr("saccade.tasks.matching.refined.reduced_dtype", lambda *_: torch.bfloat16)
         return Imram(ImramConfig(region_dim=12, word_dim=7, dim=16), vocabulary).eval()
 
     def test_its_table_is_refined(self, model: Matcher, vocabulary: Vocabulary) -> None:

@@ -1,7 +1,5 @@
 """Pictures with sentences from disk: records, the Arrow feature store, and one reader per data set or format."""
 
-from saccade.data.code_store import CodeStore
-from saccade.data.code_writer import CodeWriter, write_bytes
 from saccade.data.datasets.coco import boxed_coco
 from saccade.data.datasets.entities import boxed_entities, read_entities
 from saccade.data.datasets.visual_genome import boxed_visual_genome
@@ -19,8 +17,6 @@ __all__ = [
     "Caption",
     "CaptionedImages",
     "CaptionedPhotos",
-    "CodeStore",
-    "CodeWriter",
     "DataConfig",
     "Extraction",
     "FeatureStore",
@@ -35,6 +31,5 @@ __all__ = [
     "read_captions",
     "read_entities",
     "source",
-    "write_bytes",
     "write_captions",
 ]

@@ -2,13 +2,13 @@
 
 from saccade.models.adaptive import Adaptive, AdaptiveConfig
 from saccade.models.base.captioner import Captioner
+from saccade.models.base.matcher import Matcher
 from saccade.models.base.model import Model, find_model, load_model, shipped_models
 from saccade.models.base.registry import Entry, entries, entry, register
 from saccade.models.camp import Camp, CampConfig
 from saccade.models.densecap import DenseCap, DenseCapConfig
 from saccade.models.gsmn import Gsmn, GsmnConfig
 from saccade.models.imram import Imram, ImramConfig
-from saccade.models.matcher import Matcher
 from saccade.models.scan import Scan, ScanConfig
 from saccade.models.sgae import Sgae, SgaeConfig
 from saccade.models.show_attend_tell import ShowAttendTell, ShowAttendTellConfig

@@ -2,11 +2,31 @@
 
 SCAN asks how well each word finds its regions. GSMN keeps the answer as a vector and lets it travel along the edges of
 two graphs, words that depend on each other and regions that lie around each other, so that a phrase is matched as a
-phrase: "red" has to be found where "cube" is. `docs/systems/gsmn.md` has the equations in full.
+phrase: "red" has to be found where "cube" is.
+
+Node level: every word attends to the regions, and every region to the words, as in SCAN; its vector q and what it
+attended to, a = Σ_i α_i c_i, are compared in t blocks of neighbouring numbers:
+
+    m_j    = (cos(q_j¹, a_j¹), …, cos(q_jᵗ, a_jᵗ))                                                     (1)
+
+Edges: between words by their likeness, where A says which of them depend on each other (or between all of them);
+between regions by the distance ρ and the angle θ of their centres, for each of K Gaussian kernels:
+
+    s_ij   = exp(λ e_i · e_j) / Σ_j exp(λ e_i · e_j),    W = ‖S ∘ A‖₂, rows of length one              (2)
+    w_ijk  ∝ exp(−½ (ρ_ij − ρ_k)² / σ_k²) · exp(−½ Δ(θ_ij, θ_k)² / τ_k²),    Σ_k w_ijk = 1             (3)
+
+Structure level: matches travel, and a two-layer network scores what arrives at each node of each graph:
+
+    ĥ_i    = ‖_k tanh(Σ_j w_ijk W_k m_j + b_k)                                                         (4)
+    s      = mean over i of w₂ · tanh(W₁ ĥ_i + b₁) + b₂,    S = s(words) + s(regions)                  (5)
+
+As in SCAN, a is never computed: with the context's Gram matrix G_b of a block, q_b · a_b = Σ_i α_i (q_b · c_ib) and
+|a_b|² = αᵀ G_b α.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -21,26 +41,11 @@ from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.parsing.parser import shared_parser
+from saccade.models.base.matcher import FragmentConfig, FragmentMatcher
 from saccade.models.base.registry import register
-from saccade.models.fragments import FragmentConfig, FragmentMatcher
-from saccade.nn import (
-    BlockMatch,
-    GaussianKernels,
-    GraphConvolution,
-    all_pairs,
-    block_match,
-    full_precision,
-    likeness_weights,
-    to_themselves,
-)
-from saccade.nn.block_match import block_cosines, with_grams
-from saccade.ops import AttentionForm, pool
-from saccade.ops.block_cosines import block_cosines as block_cosines_16
-from saccade.ops.block_cosines import pack_pictures, pack_sentences, suits_block_cosines
-from saccade.ops.kernels import on_gpu_of
-from saccade.ops.native.attention import NativeAttention, native_attention
-
-CACHED = 512  # sentences whose words and Gram matrices a GPU's cache holds, while picture after picture asks for them
+from saccade.nn import full_precision, masked_softmax
+from saccade.ops import EPSILON, AttentionForm, attention_weights, pool
+from saccade.ops.graph_matching import GRAPH_MATCHING, GraphProblem, GraphWeights, Nodes, graph_matching
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class GsmnConfig(FragmentConfig):
 )
 class Gsmn(FragmentMatcher):
     Config = GsmnConfig
+    operator = GRAPH_MATCHING
 
     def __init__(self, config: GsmnConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
         super().__init__(config, vocabulary, extractor)
@@ -102,148 +108,115 @@ class Gsmn(FragmentMatcher):
         return replace(code, links=(texts.adjacency() | itself) & texts.mask[:, :, None])
 
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-        if suits_block_cosines(images.regions, texts.words, self.config.blocks, self.form):
-            with full_precision(images.regions), on_gpu_of(images.regions):
-                return self._in_16_bits(self.visual_graph(images), self.textual_graph(texts))
-        native = self._native(images, texts)
+        seen, read = self.prepare(images, texts)
+        visual = self.visual.weights() if self.config.graphs != "textual" else None
+        textual = self.textual.weights() if self.config.graphs != "visual" else None
+        plain = self.pair, self.structure, tuple(self.parameters()), self.budget
+        return graph_matching(GraphProblem(seen, read, self.config.blocks, self.form, visual, textual, *plain))
 
-        def tile(images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-            if native is None:
-                return self._compare(images, texts)[1]
-            words, regions = block_cosines(images, texts, self.config.blocks, self.config.dim, native)
-            return self._score(words, regions, images, texts)
-
-        seen, read = self.visual_graph(images), self.textual_graph(texts)  # once for every item, not for every pair
-        if not torch.is_grad_enabled():
-            with full_precision(images.regions):
-                seen = replace(seen, regions=with_grams(seen.regions, seen.mask, self.config.blocks))
-                read = replace(read, words=with_grams(read.words, read.mask, self.config.blocks))
-        budget = self.config.budget_mb << 20
-        together = 1 if native is None else native.lanes
-        size = self._floats_per_pair if native is None else self._graph_floats
-        return all_pairs(tile, seen, read, self.parameters(), size, budget, cpu_tile=24 << 20, together=together)
-
-    def align(self, images: ImageCode, texts: TextCode) -> Alignment:
-        seen, read = self.visual_graph(images), self.textual_graph(texts)
-        match, score = self._compare(seen, read, every_pair=False)
-        return Alignment(
-            match.weights[:, 0].transpose(1, 2),
-            score[:, 0],
-            texts.mask,
-            images.mask,
-            word_score=match.words[:, 0].mean(dim=-1) * texts.mask,
-            region_score=match.regions[:, 0].mean(dim=-1) * images.mask,
-            word_links=read.links,
-            region_links=None if seen.links is None else self.visual.loudness(seen.links),
+    def prepare(self, images: ImageCode, texts: TextCode) -> tuple[Nodes, Nodes]:
+        """The nodes of both graphs and their edges."""
+        regions, words = images.regions * images.mask[..., None], texts.words * texts.mask[..., None]
+        return Nodes(regions, images.mask, self.visual_edges(images)), Nodes(
+            words, texts.mask, self.textual_edges(texts)
         )
 
-    def visual_graph(self, images: ImageCode) -> ImageCode:
-        """W_e of the regions, one weight for each kernel: polar coordinates through Gaussian kernels."""
+    def visual_edges(self, images: ImageCode) -> Float[Tensor, "image region region kernel"] | None:
+        """(3): one weight for each kernel."""
         if not self.config.structure or self.config.graphs == "textual":
-            return images
+            return None
         assert images.boxes is not None
         weights = self.places(images.boxes, images.mask)
-        return replace(images, links=weights if self.config.message_passing else to_themselves(weights))
+        return weights if self.config.message_passing else self_loops_only(weights)
 
-    def textual_graph(self, texts: TextCode) -> TextCode:
-        """W_e of the words: their likeness, between those that depend on each other or between all."""
+    def textual_edges(self, texts: TextCode) -> Float[Tensor, "text word word 1"] | None:
+        """(2): one weight for all kernels."""
         if not self.config.structure or self.config.graphs == "visual":
-            return replace(texts, links=None)
+            return None
         if not self.config.message_passing:  # weights of one row, which sum to one, all meet the same vector
-            return replace(texts, links=torch.diag_embed(texts.mask.to(texts.words)))
+            return torch.diag_embed(texts.mask.to(texts.words))[..., None]
         links = texts.links if self.config.text_graph == "sparse" else None
-        return replace(texts, links=likeness_weights(texts.words, texts.mask, self.config.link_sharpness, links))
+        return likeness_weights(texts.words, texts.mask, self.config.link_sharpness, links)[..., None]
 
-    def _compare(
-        self, images: ImageCode, texts: TextCode, every_pair: bool = True
-    ) -> tuple[BlockMatch, Float[Tensor, "image text"]]:
-        """Node level, then structure level, then the sum of both graphs: all pairs, or picture p with sentence p."""
-        with full_precision(images.regions):
-            match = block_match(images, texts, self.config.blocks, self.form, every_pair, self.config.dim)
-            return match, self._score(match.words, match.regions, images, texts, every_pair)
+    def pair(self, images: Nodes, texts: Nodes) -> Float[Tensor, "image text"]:
+        with full_precision(images.vectors):
+            words, _ = block_cosines(texts, images, self.config.blocks, self.form)
+            regions, _ = block_cosines(images, texts, self.config.blocks, self.form)
+            return self.structure(words, regions.transpose(0, 1), images, texts)
 
-    def _score(
+    def structure(
         self,
         words: Float[Tensor, "image text word block"],
         regions: Float[Tensor, "image text region block"],
-        images: ImageCode,
-        texts: TextCode,
-        every_pair: bool = True,
+        images: Nodes,
+        texts: Nodes,
     ) -> Float[Tensor, "image text"]:
+        """(4–5), of both graphs."""
         score = words.new_zeros(())
         if self.config.graphs != "textual":
             score = score + self.visual(regions, images.mask, images.links)
         if self.config.graphs != "visual":
-            nodes = words.transpose(0, 1) if every_pair else words  # graph by graph
-            links = None if texts.links is None else texts.links[..., None]  # one weight for all kernels
-            of_texts = self.textual(nodes, texts.mask, links)
-            score = score + (of_texts.T if every_pair else of_texts)
+            score = score + self.textual(words.transpose(0, 1), texts.mask, texts.links).T
         return score
 
-    def _in_16_bits(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-        """Mixed precision on a GPU: a kernel for the node level, and one large product for what travels."""
-        config, table = self.config, images.regions.new_empty(len(images), len(texts), dtype=torch.float32)
-        pictures = pack_pictures(images.regions, images.mask, config.blocks)
-        wide, tall = tiles_of(config, images.mask.shape[1], texts.mask.shape[1], len(texts))
-        for some in _slices(len(texts), wide):
-            part = texts.select(some)
-            sentences = pack_sentences(part.words, part.mask, config.blocks)
-            read = None
-            if config.graphs != "visual" and part.links is not None:
-                read = self.textual.folded(part.links[..., None])
-            for rows in _slices(len(images), tall):
-                words, regions = block_cosines_16(pictures[rows], sentences, self.form)
-                score = words.new_zeros((), dtype=torch.float32)
-                if config.graphs != "visual":
-                    score = score + self.textual.in_16_bits(words, part.mask, read).T
-                del words
-                if config.graphs != "textual":
-                    seen = None if images.links is None else self.visual.folded(images.links[rows])
-                    score = score + self.visual.in_16_bits(regions, images.mask[rows], seen)
-                table[rows, some] = score
-        return table
-
-    def _native(self, images: ImageCode, texts: TextCode) -> NativeAttention | None:
-        """Loops of our own, on a CPU and where nothing has to be remembered for a gradient."""
-        regions, words = images.regions, texts.words
-        if regions.device.type != "cpu" or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
-            return None
-        work = 4.0 * images.mask.numel() * texts.mask.numel() * self.config.dim
-        return native_attention(self.form, torch.promote_types(regions.dtype, words.dtype), work)
-
-    def _floats_per_pair(self, regions: int, words: int) -> int:
-        blocks = int(self.config.blocks)
-        return 8 * blocks * regions * words + self._graph_floats(regions, words)
-
-    def _graph_floats(self, regions: int, words: int) -> int:
-        return 3 * (int(self.config.blocks) + 2 * int(self.config.hidden)) * (regions + words)
+    def align(self, images: ImageCode, texts: TextCode) -> Alignment:
+        seen, read = self.prepare(images, texts)
+        with full_precision(seen.vectors):
+            words, weights = block_cosines(read, seen, self.config.blocks, self.form, every_pair=False)
+            regions, _ = block_cosines(seen, read, self.config.blocks, self.form, every_pair=False)
+            score = words.new_zeros(len(texts))
+            if self.config.graphs != "textual":
+                score = score + self.visual(regions, seen.mask, seen.links)[:, 0]
+            if self.config.graphs != "visual":
+                score = score + self.textual(words, read.mask, read.links)[:, 0]
+        return Alignment(
+            weights[:, 0].mT,
+            score,
+            texts.mask,
+            images.mask,
+            word_score=words[:, 0].mean(dim=-1) * texts.mask,
+            region_score=regions[:, 0].mean(dim=-1) * images.mask,
+            word_links=None if read.links is None else read.links[..., 0],
+            region_links=None if seen.links is None else self.visual.edge_importance(seen.links),
+        )
 
 
-def tiles_of(config: GsmnConfig, regions: int, words: int, texts: int) -> tuple[int, int]:
-    """How many sentences, and how many pictures with them, keep the 16-bit path within the model's budget."""
-    budget = config.budget_mb << 20
-    per_pair = 2 * (config.blocks * (regions + words) + 2 * config.hidden * max(regions, words))
-    of_text, of_image = (2 * config.blocks * config.hidden * places**2 for places in (words, regions))
-    wide = max(1, min(texts, CACHED, budget // 4 // of_text, budget // 2 // per_pair))
-    return wide, max(1, budget * 3 // 4 // (wide * per_pair + of_image))
+def block_cosines(
+    queries: Nodes, context: Nodes, blocks: int, form: AttentionForm, every_pair: bool = True
+) -> tuple[Float[Tensor, "other item query block"], Float[Tensor, "other item part query"]]:
+    """m of (1) and the weights α: every item with every other, or (one item to each) item p with other p.
+
+    Tensors keep the item and its queries innermost, so that sums over the context run along memory.
+    """
+    asking, asked, there = queries.blocked(blocks), context.blocked(blocks), queries.mask
+    gram = context.with_gram(blocks).gram if context.gram is None else context.gram
+    assert gram is not None
+    length = asking.square().sum(dim=-1).clamp(min=EPSILON**2).sqrt().transpose(1, 2)  # [item, query, block]
+    if every_pair:
+        scores = torch.einsum("obpd,ibqd->bopiq", asked, asking)
+    else:
+        scores = torch.einsum("obpd,obqd->bopq", asked, asking).unsqueeze(3)
+        there, length = there[:, None], length[:, None]
+    weights = attention_weights(scores.sum(dim=0).transpose(1, 2), there, context.mask[:, None], form)
+    spread = weights.transpose(1, 2).contiguous()  # α: [other, part, item, query]
+    found = _times(scores, spread).sum(dim=2)  # q · a, [block, other, item, query]
+    squared = _times(torch.einsum("obps,osiq->obpiq", gram, spread), spread[:, None]).sum(dim=2)  # |a|² = αᵀ G α
+    size = length * squared.permute(0, 2, 3, 1).clamp(min=EPSILON**2).sqrt()
+    return found.permute(1, 2, 3, 0) / size.clamp(min=EPSILON), weights
 
 
-def _slices(count: int, size: int) -> list[slice]:
-    """About equal ones."""
-    parts = -(-count // size)
-    return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
+def _times(large: Tensor, other: Tensor) -> Tensor:
+    """Their product, in the place of the large one where no gradient needs that."""
+    return large * other if torch.is_grad_enabled() else large.mul_(other)
 
 
 class MatchedGraph(nn.Module):
-    """From a graph whose nodes are matching vectors to one score.
-
-    ĥ_i = ‖_k σ(Σ_j W_e,ijk W_k m_j + b_k),   s = mean over i of W_s σ(W_h ĥ_i + b_h) + b_s
-    """
+    """From a graph whose nodes are matching vectors to one score: (4–5)."""
 
     def __init__(self, config: GsmnConfig, bias: bool) -> None:
         super().__init__()
         width = config.hidden if config.structure else config.blocks
-        self.bend = config.message_passing  # σ after the convolution: in the paper, not in the released code
+        self.bend = config.message_passing  # tanh after the convolution: in the paper, not in the released code
         self.propagate: GraphConvolution | None = None
         if config.structure:
             self.propagate = GraphConvolution(config.blocks, config.hidden, config.kernels, bias)
@@ -261,34 +234,101 @@ class MatchedGraph(nn.Module):
             nodes = nodes.tanh() if self.bend else nodes
         return pool(self.score(self.hidden(nodes).tanh())[..., 0], mask[:, None], "mean")
 
-    def folded(self, links: Float[Tensor, "graph node node #kernel"]) -> Float[Tensor, "graph said heard"] | None:
-        return None if self.propagate is None else self.propagate.folded(links, torch.float16)
-
-    def in_16_bits(
-        self,
-        nodes: Float[Tensor, "graph other node block"],
-        mask: Bool[Tensor, "graph node"],
-        folded: Float[Tensor, "graph said heard"] | None,
-    ) -> Float[Tensor, "graph other"]:
-        """The same for nodes of float16, links folded into one matrix; in place, so that no gradient comes through.
-
-        A mean of scores is a score of means: one product more, for eight partial sums, which tensor cores like.
-        """
-        places = nodes.shape[2]
-        if self.propagate is not None and folded is not None:
-            nodes = torch.bmm(nodes.flatten(2), folded).view(*nodes.shape[:3], -1)
-            nodes = nodes.add_(self.propagate.bias().half()) if self.propagate.has_bias else nodes
-            nodes = nodes.tanh_() if self.bend else nodes
-        nodes = F.linear(nodes, self.hidden.weight.half(), self.hidden.bias.half()).tanh_()
-        share = mask / mask.sum(dim=1, keepdim=True).clamp(min=1)
-        which = F.one_hot(torch.arange(places, device=mask.device) % 8, 8) * share[..., None]  # [graph, node, sum]
-        readers = which[:, :, None] * self.score.weight[0][:, None]  # [graph, node, hidden, sum]
-        sums: Tensor = torch.bmm(nodes.flatten(2), readers.flatten(1, 2).half()).float().sum(dim=-1)
-        return sums.add_(self.score.bias * mask.any(dim=1, keepdim=True))
-
-    def loudness(self, links: Float[Tensor, "graph node node kernel"]) -> Float[Tensor, "graph node node"]:
-        """The share that a node hears of each neighbour: every kernel counts as much as its weights are large."""
+    def edge_importance(self, links: Float[Tensor, "graph node node kernel"]) -> Float[Tensor, "graph node node"]:
+        """The share of each neighbour in what arrives at a node; a kernel counts as much as its weights are large."""
         assert self.propagate is not None
-        sizes = torch.stack([weight.norm() for weight in self.propagate.weights()])
-        heard = links @ sizes
-        return heard / heard.sum(dim=-1, keepdim=True).clamp(min=1e-30)
+        sizes = torch.stack([kernel.weight.norm() for kernel in self.propagate.kernels])
+        shares = links @ sizes
+        return shares / shares.sum(dim=-1, keepdim=True).clamp(min=1e-30)
+
+    def weights(self) -> GraphWeights:
+        kernels = [] if self.propagate is None else [kernel.weight for kernel in self.propagate.kernels]
+        bias = None if self.propagate is None else self.propagate.bias()
+        hidden, score = (self.hidden.weight, self.hidden.bias), (self.score.weight, self.score.bias)
+        return GraphWeights(kernels, bias, self.bend, hidden, score)
+
+
+class GraphConvolution(nn.Module):
+    """What arrives at a node, one part of the result per kernel: h_i = ‖_k Σ_j w_ijk W_k m_j + b_k."""
+
+    def __init__(self, in_dim: int, out_dim: int, kernels: int, bias: bool = True) -> None:
+        super().__init__()
+        if kernels < 1 or out_dim % kernels:
+            raise SaccadeError(f"{kernels} kernels cannot share {out_dim} numbers: make the second a multiple")
+        self.has_bias = bias
+        self.kernels: Sequence[nn.Linear] = nn.ModuleList(  # type: ignore[assignment]
+            nn.Linear(in_dim, out_dim // kernels, bias) for _ in range(kernels)
+        )
+
+    def forward(
+        self,
+        nodes: Float[Tensor, "graph other node in"],
+        weights: Float[Tensor, "graph node node #kernel"],
+    ) -> Float[Tensor, "graph other node out"]:
+        """`other` counts whatever shares a graph: the texts that one picture is compared with."""
+        sent = F.linear(nodes, torch.cat([kernel.weight for kernel in self.kernels]))
+        sent = sent.view(*sent.shape[:-1], weights.shape[-1], sent.shape[-1] // weights.shape[-1])
+        arrived = torch.einsum("gijk,gojkc->goikc", weights, sent).flatten(-2)
+        bias = self.bias()
+        return arrived if bias is None else arrived + bias
+
+    def bias(self) -> Float[Tensor, " out"] | None:
+        return torch.cat([kernel.bias for kernel in self.kernels]) if self.has_bias else None
+
+
+class GaussianKernels(nn.Module):
+    """K learned places (ρ_k, θ_k) around a region; an edge belongs to each as far as its Gaussian says: (3).
+
+    Δ is the way round the circle. Being a softmax over the kernels of the exponents, the weights are defined even
+    where every single Gaussian is too small for a float (Norcliffe-Brown et al., NeurIPS 2018; Monti et al., 2017).
+    """
+
+    def __init__(self, kernels: int) -> None:
+        super().__init__()
+        self.distance = nn.Parameter(torch.rand(kernels))  # ρ_k
+        self.angle = nn.Parameter((2 * torch.rand(kernels) - 1) * math.pi)  # θ_k
+        self.distance_width = nn.Parameter((1 + torch.rand(kernels)) / 2)  # σ_k; near 0 a kernel would see no edge
+        self.angle_width = nn.Parameter((1 + torch.rand(kernels)) / 2)  # τ_k
+
+    def forward(
+        self, boxes: Float[Tensor, "image region 4"], mask: Bool[Tensor, "image region"]
+    ) -> Float[Tensor, "image region region kernel"]:
+        """How much of the edge from every region to every other each kernel takes; nothing where one is padding."""
+        distance, angle = polar_coordinates(boxes)[..., None].unbind(dim=-2)
+        turn = (angle - self.angle).abs()
+        turn = torch.minimum(turn, (2 * math.pi - turn).abs())
+        far = (distance - self.distance) ** 2 / (1e-14 + self.distance_width**2)
+        turned = turn**2 / (1e-14 + self.angle_width**2)
+        there = mask[:, :, None] & mask[:, None]
+        return (-0.5 * (far + turned)).softmax(dim=-1) * there[..., None]
+
+
+def polar_coordinates(boxes: Float[Tensor, "image region 4"]) -> Float[Tensor, "image region region 2"]:
+    """Distance ρ and angle θ from the centre of every box to that of every other, (0, 0) where both are one.
+
+    The angle is measured from the vertical axis, atan2(x, y), as in the code that the graph papers share.
+    """
+    centres = (boxes[..., :2] + boxes[..., 2:]) / 2
+    x, y = (centres[:, :, None] - centres[:, None]).unbind(dim=-1)
+    apart = (x != 0) | (y != 0)
+    x, y = x.where(apart, 0.0), y.where(apart, 1.0)  # atan2(0, 0) and √0 have no gradient, atan2(0, 1) has
+    return torch.stack([torch.hypot(x, y).where(apart, 0.0), torch.atan2(x, y)], dim=-1)
+
+
+def likeness_weights(
+    nodes: Float[Tensor, "graph node dim"],
+    mask: Bool[Tensor, "graph node"],
+    sharpness: float,
+    links: Bool[Tensor, "graph node node"] | None = None,
+) -> Float[Tensor, "graph node node"]:
+    """(2); where `links` says which edges there are, only those, and none where a node is padding."""
+    there = mask[:, :, None] & mask[:, None]
+    with full_precision(nodes):  # λ would make much of a rounded likeness
+        alike = sharpness * torch.bmm(nodes, nodes.mT)
+    weights = masked_softmax(alike, there) * (there if links is None else there & links)
+    return F.normalize(weights, dim=-1, eps=1e-30)
+
+
+def self_loops_only(weights: Float[Tensor, "graph node node kernel"]) -> Float[Tensor, "graph node node kernel"]:
+    """The same edges, each leading back to its own node: nothing travels."""
+    return torch.diag_embed(weights.sum(dim=2).transpose(1, 2), dim1=1, dim2=2)

@@ -1,25 +1,43 @@
 """SCAN: Stacked Cross Attention for Image-Text Matching (Lee, Chen, Hua, Hu, He; ECCV 2018).
 
-Each word looks for its regions (or each region for its words), what it finds is compared with what it is, and the
-comparisons are pooled into one similarity. Equation numbers are the paper's; `docs/systems/scan.md` has them in full.
+Every word attends to the regions (or every region to the words), is compared with the vector it attended to, and the
+comparisons are pooled into one similarity. For words e_j as queries and regions v_i as context:
+
+    s_ij  = cos(v_i, e_j),   s̄_ij = [s_ij]₊ / √(Σ_j [s_ij]₊²)                             (1)
+    a_j   = Σ_i α_ij v_i,    α_ij = exp(λ₁ s̄_ij) / Σ_i exp(λ₁ s̄_ij)                       (2–3)
+    R_j   = e_j · a_j / (|e_j| |a_j|)                                                     (4)
+    S     = log(Σ_j exp(λ₂ R_j)) / λ₂,   or their mean                                    (5–8)
+    S     = Σ_j max_i s_ij                                          the Sum-Max baselines (9–10)
+
+The vectors a_j are never computed: e_j · a_j = Σ_i α_ij s_ij, and |a_j|² = α_jᵀ G α_j with G = V Vᵀ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
+from saccade.batch import Alignment, ImageCode, TextCode
 from saccade.language import Vocabulary
+from saccade.models.base.matcher import FragmentConfig, FragmentMatcher
 from saccade.models.base.registry import register
-from saccade.models.fragments import FragmentConfig, FragmentMatcher
-from saccade.nn import Attend
-from saccade.ops import AttentionForm, Choice, Normaliser, Pool
+from saccade.nn import attended_cosine, products
+from saccade.ops import (
+    ATTENDED_SIMILARITY,
+    AttentionForm,
+    AttentionProblem,
+    Choice,
+    Context,
+    Normaliser,
+    Pool,
+    Queries,
+    attention_weights,
+    pool,
+)
 
 
 @dataclass(frozen=True)
@@ -40,21 +58,58 @@ class ScanConfig(FragmentConfig):
 )
 class Scan(FragmentMatcher):
     Config = ScanConfig
-    quick_bits: ClassVar[Mapping[str, torch.dtype]] = {"cuda": torch.float16}  # codes of unit length: 3 bits more
-    pair_memory = 3
+    operator = ATTENDED_SIMILARITY
 
     def __init__(self, config: ScanConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
         super().__init__(config, vocabulary, extractor)  # the encoders, eq. 13–16
-        form = AttentionForm(
+        self.form = AttentionForm(
             config.normaliser, config.sharpness, config.slope, config.attention, config.pool, config.pool_sharpness
         )
-        self.attend = Attend(config.queries, form, config.budget_mb << 20)  # eq. 1–8
 
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-        return self.attend.similarity(images, texts)
+        """Eq. 1–8 of every pair."""
+        table = ATTENDED_SIMILARITY(self.problem(images, texts))  # [query item, context item]
+        return table.T if self.config.queries == "words" else table
 
-    def never_waits(self, images: RegionBatch, texts: TextBatch) -> bool:
-        return self.attend.never_waits(images.mask, texts.mask)
+    def problem(self, images: ImageCode, texts: TextCode) -> AttentionProblem:
+        return AttentionProblem(*self._roles(images, texts), self.form, self.budget)
+
+    def pair(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+        queries, context = self._roles(images, texts)
+        every, each = (queries.vectors[None], queries.mask[None]), (context.vectors[:, None], context.mask[:, None])
+        table = self._attend(*every, *each)[2]  # [context item, query item]
+        return table if self.config.queries == "words" else table.T
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
-        return self.attend.align(images, texts)
+        queries, context = self._roles(images, texts)
+        weights, match, score = self._attend(queries.vectors, queries.mask, context.vectors, context.mask)
+        if self.config.queries == "words":
+            return Alignment(weights, score, texts.mask, images.mask, word_score=match)
+        return Alignment(weights.mT, score, texts.mask, images.mask, region_score=match)
+
+    def _attend(
+        self,
+        queries: Float[Tensor, "*pair query dim"],
+        query_mask: Bool[Tensor, "*pair query"],
+        context: Float[Tensor, "*pair part dim"],
+        context_mask: Bool[Tensor, "*pair part"],
+    ) -> tuple[Float[Tensor, "*pair query part"], Float[Tensor, "*pair query"], Float[Tensor, "*pair"]]:
+        """The weights α, the cosines R and the similarity S; where an axis of `pair` is 1, it is with each."""
+        queries, context = queries * query_mask[..., None], context * context_mask[..., None]
+        scores = products(queries, context)  # eq. 1
+        if self.config.attention == "max":  # eq. 9–10
+            best = scores.masked_fill(~context_mask[..., None, :], -torch.inf).max(dim=-1)
+            weights = torch.zeros_like(scores).scatter(-1, best.indices[..., None], 1.0) * context_mask[..., None, :]
+            match = best.values.where(context_mask.any(dim=-1, keepdim=True), 0.0)
+        else:
+            weights = attention_weights(scores.mT, query_mask, context_mask, self.form).mT  # eq. 1–3
+            length = torch.linalg.vector_norm(queries, dim=-1)
+            match = attended_cosine(weights, scores, length, products(context, context))  # eq. 4
+        score = pool(match, query_mask, self.config.pool, self.config.pool_sharpness)  # eq. 5–8
+        return weights * query_mask[..., None], match * query_mask, score
+
+    def _roles(self, images: ImageCode, texts: TextCode) -> tuple[Queries, Context]:
+        regions, words = (images.regions, images.mask), (texts.words, texts.mask)
+        if self.config.queries == "words":
+            return Queries(*words), Context(*regions)
+        return Queries(*regions), Context(*words)

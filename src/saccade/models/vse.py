@@ -1,7 +1,9 @@
 """VSE++: Improving Visual-Semantic Embeddings with Hard Negatives (Faghri, Fleet, Kiros, Fidler; BMVC 2018).
 
-The baseline that fine-grained models must beat: one vector per picture (the mean of its regions), one per sentence
-(the GRU's last state), compared by their cosine. What is mixed in the mean cannot be told apart afterwards.
+The baseline that fine-grained models must beat: one vector per picture, one per sentence, compared by their cosine.
+What is mixed in the mean cannot be told apart afterwards.
+
+    v = l2norm(mean over i of W x_i + b),   t = l2norm(the GRU's last state),   S(I, T) = v · t
 """
 
 from __future__ import annotations
@@ -13,29 +15,15 @@ from torch import Tensor
 
 from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.language import Vocabulary
+from saccade.models.base.matcher import EncoderConfig, EncoderMatcher
 from saccade.models.base.registry import register
-from saccade.models.matcher import Matcher
-from saccade.nn import (
-    RegionEncoder,
-    StatePool,
-    WordEncoder,
-    mean_state,
-    nearest_regions,
-    pooled_state,
-    unit,
-    whole_similarity,
-)
+from saccade.nn import StatePool, mean_state, nearest_regions, pooled_state, unit, whole_similarity
 
 
 @dataclass(frozen=True)
-class VseConfig:
-    region_dim: int = 2048
-    word_dim: int = 300
-    dim: int = 1024
-    layers: int = 1
+class VseConfig(EncoderConfig):
     bidirectional: bool = False
     text_pool: StatePool = "last"
-    dropout: float = 0.0  # of region features and word vectors in training
     sharpness: float = 9.0  # of the word→region picture only; the score does not use it
 
 
@@ -45,21 +33,11 @@ class VseConfig:
     title="VSE++: Improving Visual-Semantic Embeddings with Hard Negatives",
     venue="Faghri et al., BMVC 2018",
 )
-class Vse(Matcher):
+class Vse(EncoderMatcher):
     Config = VseConfig
 
     def __init__(self, config: VseConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
         super().__init__(config, vocabulary, extractor)
-        self.regions = RegionEncoder(config.region_dim, config.dim, normalise=False, dropout=config.dropout)
-        self.words = WordEncoder(
-            len(vocabulary),
-            config.word_dim,
-            config.dim,
-            config.layers,
-            config.bidirectional,
-            normalise=False,
-            dropout=config.dropout,
-        )
 
     def encode_images(self, images: RegionBatch) -> ImageCode:
         regions = self.regions(images)

@@ -10,8 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from saccade.batch import Batch
-from saccade.nn.encode import dropout_layer
-from saccade.nn.relation import MaskedBatchNorm
+from saccade.nn.encode import MaskedBatchNorm, dropout_layer
 
 RegionBatchNorm = Literal["none", "before", "around"]  # use_bn = 0, 1, 2 of the reference code
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -59,6 +59,24 @@ class ScalarWeightNorm(nn.Module):
 
     def forward(self, inputs: Float[Tensor, "*items in"]) -> Float[Tensor, "*items out"]:
         return F.linear(inputs, self.weight_g * self.weight_v / self.weight_v.norm(), self.bias)
+
+
+class MaskedBatchNorm(nn.BatchNorm1d):
+    """`nn.BatchNorm1d` over the real entries alone: padding changes no statistic and stays zero."""
+
+    def forward(  # type: ignore[override]
+        self, inputs: Float[Tensor, "item place dim"], mask: Bool[Tensor, "item place"]
+    ) -> Float[Tensor, "item place dim"]:
+        if not self.training:
+            return self._normalise(inputs.flatten(0, 1)).view_as(inputs) * mask[:, :, None]
+        real = mask.flatten().nonzero()[:, 0]
+        normal = self._normalise(inputs.flatten(0, 1).index_select(0, real))
+        return torch.zeros_like(inputs).flatten(0, 1).index_copy(0, real, normal).view_as(inputs)
+
+    def _normalise(self, vectors: Float[Tensor, "vector dim"]) -> Float[Tensor, "vector dim"]:
+        if self.training and len(vectors) > 1:  # one vector has no spread: it is taken as at rest
+            return super().forward(vectors)
+        return F.batch_norm(vectors, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
 
 
 class RegionEncoder(nn.Module):

@@ -9,11 +9,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.batch import Alignment, ImageCode, TextCode
-from saccade.nn.all_pairs import all_pairs
 from saccade.nn.attention import masked_softmax
 from saccade.nn.encode import unit
 from saccade.nn.precision import full_precision
-from saccade.ops import DEFAULT_BUDGET
+from saccade.ops.all_pairs import all_pairs
+from saccade.ops.form import DEFAULT_BUDGET
 
 Measure = Literal["cosine", "order"]
 
@@ -30,7 +30,7 @@ def whole_similarity(
         with full_precision(image):  # near pictures differ by less than bfloat16 can
             return image @ text.T
     alone = ImageCode(image[:, None], images.mask[:, :1], image), TextCode(text[:, None], texts.mask[:, :1], text)
-    return all_pairs(_order_table, *alone, (), lambda regions, words: 3 * image.shape[1], budget)
+    return all_pairs(_order_table, *alone, (), budget)
 
 
 def nearest_regions(images: ImageCode, texts: TextCode, sharpness: float, measure: Measure = "cosine") -> Alignment:

@@ -1,47 +1,44 @@
-"""The hot operators, each with a plain reference to check it against."""
+"""The hot operators, each with a plain reference to check it against; `dispatch` says what runs."""
 
 import saccade.batch  # noqa: F401  takes the process's first square root, which may be wrong
-from saccade.ops.maxsim import Queries, maxsim, maxsim_codes
-from saccade.ops.maxsim_reference import maxsim_reference
-from saccade.ops.pairwise import (
+from saccade.ops.all_pairs import all_pairs, cpu_inference, current_autocast
+from saccade.ops.dispatch import OPERATORS, Backend, Operator, backend
+from saccade.ops.form import (
     DEFAULT_BUDGET,
     EPSILON,
     AttentionForm,
     Choice,
+    Context,
     Normaliser,
     Pool,
-    attended_similarity,
-    attention,
-    attention_weights,
-    never_waits,
-    pool,
+    Queries,
 )
-from saccade.ops.pairwise_reference import attended_similarity_reference
-from saccade.ops.region_codes import RegionCodes
-from saccade.ops.search import CodeSource, search_codes
-from saccade.ops.top_k import Ranking, streamed_top_k, top_k
+from saccade.ops.reference import attended_similarity_reference
+from saccade.ops.similarity import ATTENDED_SIMILARITY, AttentionProblem, attended_similarity, cuda_graph_safe
+from saccade.ops.torch import attention, attention_weights, pool
 
 __all__ = [
+    "ATTENDED_SIMILARITY",
     "DEFAULT_BUDGET",
     "EPSILON",
+    "OPERATORS",
     "AttentionForm",
+    "AttentionProblem",
+    "Backend",
     "Choice",
-    "CodeSource",
+    "Context",
     "Normaliser",
+    "Operator",
     "Pool",
     "Queries",
-    "Ranking",
-    "RegionCodes",
+    "all_pairs",
     "attended_similarity",
     "attended_similarity_reference",
     "attention",
     "attention_weights",
-    "maxsim",
-    "maxsim_codes",
-    "maxsim_reference",
-    "never_waits",
+    "backend",
+    "cpu_inference",
+    "cuda_graph_safe",
+    "current_autocast",
     "pool",
-    "search_codes",
-    "streamed_top_k",
-    "top_k",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
 from typing import TypeVar
 
 import torch
@@ -24,7 +25,7 @@ def on_every_core(jobs: Iterable[Callable[[], T]]) -> list[T]:
             return [job() for job in jobs]
     try:
         with ThreadPoolExecutor(min(cores, len(jobs)), initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            return list(pool.map(_alone, jobs))
+            return list(pool.map(_alone, jobs, [copy_context() for _ in jobs]))
     finally:
         torch.set_num_threads(cores)  # which the threads that come after these would else have from them
 
@@ -35,6 +36,7 @@ def ranges(count: int, parts: int) -> list[range]:
     return [range(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
 
 
-def _alone(job: Callable[[], T]) -> T:
+def _alone(job: Callable[[], T], context: Context) -> T:
+    """In the caller's context, so that a backend forced there is forced here; a context has one thread at a time."""
     with torch.no_grad():  # a new thread wants gradients until told otherwise
-        return job()
+        return context.run(job)

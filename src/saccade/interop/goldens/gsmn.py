@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +18,8 @@ from saccade.interop.harness import LOSS, SIMILARITY, Case, Golden
 from saccade.interop.importer import Imported
 from saccade.interop.importers.gsmn import GSMN
 from saccade.models import Gsmn
-from saccade.nn import block_match, likeness_weights, polar_coordinates
+from saccade.models.gsmn import block_cosines, likeness_weights, polar_coordinates
+from saccade.ops.graph_matching import Nodes
 
 ROUGH = 1e-4  # allowed between float32 and float64
 
@@ -64,9 +64,13 @@ class GsmnCase(MatchingCase[Gsmn]):
     def caption(self, number: str) -> TextCode:
         return replace(self.doubles[1], links=None).select([int(number)]).trimmed()
 
-    def node_match(self, number: str) -> Any:
-        """Node level, of all pictures with one caption."""
-        return block_match(self.doubles[0], self.caption(number), self.model.config.blocks, self.exact.form)
+    def node_match(self, number: str, side: str) -> Tensor:
+        """Node level, of all pictures with one caption: the cosines of its words, or of the regions, block by block."""
+        images, text = self.doubles[0], self.caption(number)
+        nodes = {"regions": Nodes(images.regions, images.mask), "words": Nodes(text.words, text.mask)}
+        queries, context = (nodes.pop(side), *nodes.values())
+        cosines, _ = block_cosines(queries, context, self.model.config.blocks, self.exact.form)
+        return cosines[0] if side == "regions" else cosines[:, 0]
 
     def likeness(self, number: str) -> Tensor:
         code = self.caption(number)
@@ -100,8 +104,8 @@ GOLDEN = Golden(
     opens(GsmnCase, GSMN),
     {
         **EMBEDDINGS,
-        r"vnode_mvector__cap(\d+)": (lambda c, n: c.node_match(n).regions[:, 0], SIMILARITY),
-        r"tnode_mvector__cap(\d+)": (lambda c, n: c.node_match(n).words[:, 0], SIMILARITY),
+        r"vnode_mvector__cap(\d+)": (lambda c, n: c.node_match(n, "regions"), SIMILARITY),
+        r"tnode_mvector__cap(\d+)": (lambda c, n: c.node_match(n, "words"), SIMILARITY),
         r"adjacency__cap(\d+)": (lambda c, n: c.adjacency(n), SIMILARITY),
         r"word_intra_relation__cap(\d+)": (lambda c, n: c.likeness(n), SIMILARITY),
         "pseudo_coord": (lambda c: polar_coordinates(c.doubles[0].boxes), SIMILARITY),

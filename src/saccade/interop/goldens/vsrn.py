@@ -16,8 +16,8 @@ from saccade.interop.goldens.matching import NEGATIVES, RECALLS, Codes, Matching
 from saccade.interop.harness import EMBEDDING, LOSS, SIMILARITY, Difference, Excuse, Expression, Golden
 from saccade.interop.importers.vsrn import VSRN
 from saccade.models import Vsrn
-from saccade.models.vsrn import normalise
-from saccade.nn import caption_labels, caption_loss, triplet_loss
+from saccade.models.vsrn import caption_labels, caption_loss, normalise
+from saccade.nn import triplet_loss
 
 MEASURES = "(cosine|order)"
 NOT_KEPT = Excuse("the caption generator is not in the checkpoint: expected NAME.caption_model.pt beside it")

@@ -1,4 +1,4 @@
-// All-pairs attention, the large product and what follows it: see ops/pairwise.py for the equations.
+// All-pairs attention, the large product and what follows it: see ops/torch.py for the equations.
 //
 // Scores of a few context items with some queries are multiplied into the second cache, become weights in the first and
 // are summed up; nothing but results is written. Lanes beyond the last item compute rubbish that nobody stores: arrays of
@@ -92,7 +92,7 @@ static inline void attend(
 }
 
 // Some query items of one length: their columns begin with the first; norm, match [other, query, item]
-struct Asking {
+struct QueryGroup {
     Size first, queries, items;
     const float* norm;
     float* match;
@@ -100,9 +100,9 @@ struct Asking {
 
 // One context item with one group of query items, from its scores, `stride` numbers a part; scales, weights: room
 static void attend_item(
-    const Form& form, const Asking& asking, const float* scores, const float* gram, float* match, float* scales,
+    const Form& form, const QueryGroup& group, const float* scores, const float* gram, float* match, float* scales,
     float* weights, Size parts, Size stride) {
-    const Size queries = asking.queries, items = asking.items;
+    const Size queries = group.queries, items = group.items;
     std::fill(weights + parts * COLUMNS * LANES, weights + up(parts, ROWS) * COLUMNS * LANES, 0.0f);
     for (Size item = 0; item < items; item += LANES) {
         const int some = int(items - item < LANES ? items - item : LANES);
@@ -115,7 +115,7 @@ static void attend_item(
         for (Size query = 0; query < queries; query += COLUMNS) {
             const Size place = query * items + item;
             const auto go = [&](auto loop) {
-                loop(form, scores + place, scales, gram, asking.norm + place, match + place, weights, parts, items, stride,
+                loop(form, scores + place, scales, gram, group.norm + place, match + place, weights, parts, items, stride,
                      some);
             };
             switch (queries - query) {
@@ -128,7 +128,7 @@ static void attend_item(
     }
 }
 
-// queries are `columns` as saccade_columns_of makes them, in groups, each {first, queries, items} of `shapes`, with norms
+// queries are `columns` as saccade_pack_columns makes them, in groups, each {first, queries, items} of `shapes`, with norms
 // [query, item]; `gram`: as saccade_triangles makes it, an item's from `triangle` [other] on -> matches [other, query, item]
 extern "C" void saccade_attend(
     const float* values, const Size* place, const Size* start, const float* gram, const Size* triangle,
@@ -154,16 +154,16 @@ extern "C" void saccade_attend(
         for (Size other = first; other < last; ++other)
             for (Size group = 0; group < groups; ++group) {
                 const Size* shape = shapes + 3 * group;
-                const Asking asking{shape[0], shape[1], shape[2], norms[group], matches[group]};
-                attend_item(form, asking, &scores[(start[other] - start[first]) * stride + asking.first],
-                            gram + triangle[other], asking.match + other * asking.queries * asking.items, scales.data(),
+                const QueryGroup queries{shape[0], shape[1], shape[2], norms[group], matches[group]};
+                attend_item(form, queries, &scores[(start[other] - start[first]) * stride + queries.first],
+                            gram + triangle[other], queries.match + other * queries.queries * queries.items, scales.data(),
                             weights.data(), parts(other), stride);
             }
     }
 }
 
 // vectors at `place` [count], a multiple of LANES -> columns [dim, count] in panels of BROAD, and their lengths
-extern "C" void saccade_columns_of(
+extern "C" void saccade_pack_columns(
     const float* values, const Size* place, float* columns, float* length, Size count, Size dim) {
     const Vectors vectors{values, place, dim};
     constexpr Size PANEL = BROAD * LANES;

@@ -15,7 +15,7 @@ from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
 from saccade.decoding import DecodingConfig
 from saccade.models.base.captioner import NEVER_SAID, Captioner, never_said
-from saccade.nn import present_precision
+from saccade.ops import current_autocast
 from saccade.tasks.base import Loss
 from saccade.tasks.captioning.evaluate import caption_figures
 from saccade.tasks.captioning.self_critical import RewardConfig, SelfCritical, SpokenBatch
@@ -118,7 +118,7 @@ class CaptioningTask(PairTask[CaptioningConfig]):
         outputs: list[StepOutput] = []
         for given in words.unbind(dim=1):
             if outputs:
-                with torch.no_grad(), present_precision(given):  # no short form of a weight is kept for later
+                with torch.no_grad(), current_autocast(given):  # no short form of a weight is kept for later
                     said = torch.multinomial(model.log_probabilities(outputs[-1].hidden).exp(), 1)[:, 0]
                 given = torch.where(torch.rand(len(given), device=given.device) < chance, said, given)
             outputs.append(model.step(given, state))

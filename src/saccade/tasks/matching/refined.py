@@ -1,13 +1,14 @@
-"""Recalls of float32 from a table that was computed sooner: what a rank hangs on is scored again in full.
+"""Two-stage scoring: all pairs in 16 bits on a GPU, then those that a rank hangs on again in float32.
 
-A table in 16 bits or in bytes orders almost all pairs as float32 does. A rank changes only where a wrong answer lies so
-near to the right one that rounding can carry it across, and these are few.
+A table in 16 bits orders almost all pairs as float32 does. A rank changes only where a wrong answer lies so near to
+the right one that rounding can carry it across, and these are few.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,12 +17,14 @@ from torch import Tensor
 
 from saccade.batch import ImageCode, TextCode
 from saccade.models import Matcher
-from saccade.nn import byte_products, full_precision
+from saccade.nn import full_precision
+from saccade.ops.all_pairs import peak_bytes
 
 SAFETY = 4.0  # the margin, in times of the largest error seen; of SCAN on Flickr8k it covers that of every pair
-MOST = 0.1  # of the table: a pair alone takes several times what it takes among all
-SLAB = 1 << 24  # scores looked through at a time
+MAX_RESCORED_SHARE = 0.1  # of the table: a pair alone takes several times what it takes among all
+SLAB_SCORES = 1 << 24  # looked through at a time
 SPREAD = 0.6180339887498949  # steps of this share of a table come near every place and to none twice
+LENGTH_STEP = 8  # texts whose lengths fall into the same so many words are scored together
 
 Indices = Int[Tensor, " pair"]
 PairScores = Callable[[Indices, Indices], Float[Tensor, " pair"]]
@@ -43,26 +46,57 @@ class Refined:
 
 @torch.no_grad()
 def refined_similarity(
-    model: Matcher, images: ImageCode, texts: TextCode, image_of_text: Int[np.ndarray, " text"], most: float = MOST
+    model: Matcher,
+    images: ImageCode,
+    texts: TextCode,
+    image_of_text: Int[np.ndarray, " text"],
+    most: float = MAX_RESCORED_SHARE,
 ) -> Refined:
-    """The model's table: first in fewer bits where it has a way to (`Matcher.quick_bits`), then refined; else in full.
-
-    The codes are of float32.
+    """The model's table in two stages, on a GPU and where its operator has a 16-bit type (`Operator.reduced`); else in
+    full. The codes are of float32.
     """
-    device = images.regions.device
-    bits = model.quick_bits.get(device.type)
-    if bits is None:
+    dtype = reduced_dtype(model, images.regions.device)
+    if dtype is None:
         return Refined(model.similarity(images, texts))
-    with byte_products() if bits == torch.int8 else torch.autocast(device.type, bits):
+    with torch.autocast(images.regions.device.type, dtype):
         quick = model.similarity(images, texts)
     with full_precision(images.regions):
         return refine(
             quick,
             image_of_text,
-            lambda image, text: model.pair_scores(images, texts, image, text),
+            lambda image, text: pair_scores(model, images, texts, image, text),
             lambda: model.similarity(images, texts),
             most,
         )
+
+
+def reduced_dtype(model: Matcher, device: torch.device) -> torch.dtype | None:
+    """In what the first stage of a model's table is computed; None: one stage is all."""
+    return model.operator.reduced if model.operator is not None and device.type == "cuda" else None
+
+
+@torch.no_grad()
+def pair_scores(
+    model: Matcher, images: ImageCode, texts: TextCode, image: Indices, text: Indices
+) -> Float[Tensor, " pair"]:
+    """Picture `image[p]` with text `text[p]`, as `similarity` has them to rounding, within the budget.
+
+    How far a text is padded depends on its length alone, so that the same text always scores the same.
+    """
+    buckets = (texts.mask.sum(dim=1)[text] + LENGTH_STEP - 1) // LENGTH_STEP
+    buckets, order = buckets.sort(stable=True)
+    found = image.new_empty(len(image), dtype=images.regions.dtype)
+    kinds, counts = torch.unique_consecutive(buckets, return_counts=True)
+    for bucket, places in zip(kinds.tolist(), torch.split(order, counts.tolist()), strict=True):
+        longest = min(bucket * LENGTH_STEP, texts.mask.shape[1])
+
+        def scores(some: Indices, longest: int = longest) -> Float[Tensor, " pair"]:
+            return model.align(images.select(image[some]), texts.select(text[some]).trimmed(longest)).score
+
+        size = max(1, peak_bytes(partial(scores, places[:1])))
+        for some in torch.split(places, max(1, model.budget // size)):
+            found[some] = scores(some)
+    return found
 
 
 def refine(
@@ -70,7 +104,7 @@ def refine(
     image_of_text: Int[np.ndarray, " text"],
     pair_scores: PairScores,
     whole: Callable[[], Float[Tensor, "image text"]],
-    most: float = MOST,
+    most: float = MAX_RESCORED_SHARE,
 ) -> Refined:
     """A quick table in which every pair that a rank can hang on has its exact score.
 
@@ -145,7 +179,7 @@ class _Table:
     def near(self, of_images: Marks, of_texts: Marks) -> Iterator[Indices]:
         """Where a quick score is within the margin of a mark of its row or column, some rows at a time."""
         images, texts = self.table.shape
-        height = max(1, SLAB // texts)
+        height = max(1, SLAB_SCORES // texts)
         for start in range(0, images, height):
             some = slice(start, start + height)
             quick = self.table[some]

@@ -9,10 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.batch import UNKNOWN, PairBatch, RegionBatch, TextBatch
+from saccade.batch import UNKNOWN, ImageCode, PairBatch, RegionBatch, TextBatch, TextCode
 from saccade.core.errors import SaccadeError
 from saccade.models import Matcher
 from saccade.nn import Negatives, RankingLoss, binary_loss, triplet_loss
+from saccade.ops import AttentionProblem, cuda_graph_safe
 from saccade.tasks.matching.evaluate import Recalls
 from saccade.tasks.pairs import PairTask, vary_images
 
@@ -49,7 +50,8 @@ class MatchingTask(PairTask[MatchingConfig]):
         return batch
 
     def graph_batch(self, model: Matcher, batch: PairBatch, step: int) -> PairBatch | None:
-        """Regions and words padded to a multiple of four; unless the loss still changes, or the model synchronises."""
+        """Regions and words padded to a multiple of four; None while the loss still changes, or if a step cannot be
+        captured as a CUDA graph."""
         images, config = batch.images, self.config
         if step < max(config.all_negatives_steps, config.hard_negative_ramp_steps) or not isinstance(
             images, RegionBatch
@@ -57,7 +59,7 @@ class MatchingTask(PairTask[MatchingConfig]):
             return None
         images = replace(images, ids=()).pad(-images.mask.shape[1] % 4)
         texts = TextBatch(batch.texts.tokens, batch.texts.mask).pad(-batch.texts.mask.shape[1] % 4)
-        return replace(batch, images=images, texts=texts) if model.never_waits(images, texts) else None
+        return replace(batch, images=images, texts=texts) if _cuda_graph_safe(model, images, texts) else None
 
     def loss(self, model: Matcher, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
         images = model.encode_images(model.extract(vary_images(model, batch.images, self.augmentation)))
@@ -91,3 +93,12 @@ class MatchingTask(PairTask[MatchingConfig]):
 
     def evaluate(self, model: Matcher) -> dict[str, float]:
         return Recalls().evaluate(model, self.dev, self.config)
+
+
+def _cuda_graph_safe(model: Matcher, images: RegionBatch, texts: TextBatch) -> bool:
+    """Whether a training step needs no host synchronisation, so that it can be captured as a CUDA graph."""
+    regions, words = (side.mask[..., None].float() for side in (images, texts))
+    problem = model.problem(ImageCode(regions, images.mask), TextCode(words, texts.mask))
+    if not isinstance(problem, AttentionProblem):
+        return False
+    return cuda_graph_safe(problem.queries.mask, problem.context.mask, problem.form)

@@ -28,7 +28,8 @@ from saccade.data.records import CaptionedImages
 from saccade.decoding import DecodedCaptions, DecodingConfig, greedy, sample
 from saccade.models import Unsupervised
 from saccade.models.unsupervised import Rollout, SentenceReader
-from saccade.nn import present_precision, unit
+from saccade.nn import unit
+from saccade.ops import current_autocast
 from saccade.tasks.base import Loss
 from saccade.tasks.captioning.evaluate import caption_figures
 from saccade.tasks.pairs import Read, cut, vary_images
@@ -194,7 +195,7 @@ class UnpairedCaptioningTask:
         words, found = batch.concepts.flip(1), batch.scores.flip(1) > 0  # the surest is read last
         order = (~found).int().argsort(dim=1, stable=True)  # padding behind
         words, found = words.gather(1, order), found.gather(1, order)
-        with torch.no_grad(), present_precision(batch.scores):
+        with torch.no_grad(), current_autocast(batch.scores):
             state: CaptionState = model.start_from(_reader(model).whole(words, found))
             captions = greedy(model, state, self.rolling).sentences()
         vectors, _ = model.encode_images(self._extract(model, batch))

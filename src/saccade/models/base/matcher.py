@@ -1,0 +1,135 @@
+"""Matchers: pictures and texts are encoded apart and compared; the comparison can be looked into."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from saccade.batch import Alignment, ImageCode, PictureBatch, RegionBatch, TextBatch, TextCode
+from saccade.language import Vocabulary
+from saccade.models.base.model import Model
+from saccade.nn import RegionEncoder, WordEncoder
+from saccade.ops.all_pairs import ALL_PAIRS, all_pairs
+from saccade.ops.dispatch import Operator, Problem
+
+
+class Matcher(Model):
+    """Encoding apart from scoring is what makes indexing and two-stage search possible."""
+
+    operator: ClassVar[Operator[Any, Tensor] | None] = None
+    """What computes the table of all pairs, with its backends in `ops.dispatch`; None: one product of whole vectors."""
+
+    @abstractmethod
+    def encode_images(self, images: RegionBatch) -> ImageCode: ...
+
+    @abstractmethod
+    def encode_texts(self, texts: TextBatch) -> TextCode: ...
+
+    @abstractmethod
+    def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+        """Every picture with every text."""
+
+    @abstractmethod
+    def align(self, images: ImageCode, texts: TextCode) -> Alignment:
+        """Picture p with text p: the weight of every word–region pair."""
+
+    @property
+    def budget(self) -> int:
+        """Bytes that temporaries of the table of all pairs may take."""
+        return int(getattr(self.config, "budget_mb", 256)) << 20
+
+    def problem(self, images: ImageCode, texts: TextCode) -> Problem | None:
+        """What `operator` is asked for, where that is one problem for all pairs."""
+        return None
+
+    def own_losses(
+        self, images: ImageCode, texts: TextBatch, owner: Int[Tensor, " text"]
+    ) -> dict[str, Float[Tensor, ""]]:
+        """What the paper asks of the model beside ranking, by name; text t describes picture `owner[t]`."""
+        return {}
+
+    def forward(self, images: RegionBatch | PictureBatch, texts: TextBatch) -> Float[Tensor, "image text"]:
+        return self.similarity(self.encode_images(self.extract(images)), self.encode_texts(texts))
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The sizes of the two encoders."""
+
+    region_dim: int = 2048
+    word_dim: int = 300
+    dim: int = 1024  # the common space
+    layers: int = 1  # of the GRU
+    bidirectional: bool = True
+    dropout: float = 0.0  # of region features and word vectors in training; none in the papers
+
+
+class EncoderMatcher(Matcher):
+    """Encodes regions by a linear map and words by a GRU; how the two are compared is each paper's own."""
+
+    def __init__(
+        self,
+        config: EncoderConfig,
+        vocabulary: Vocabulary,
+        extractor: str | None = None,
+        weight_norm: bool = False,
+        unit_regions: bool = False,
+        unit_words: bool = False,
+    ) -> None:
+        super().__init__(config, vocabulary, extractor)
+        self.regions = RegionEncoder(config.region_dim, config.dim, weight_norm, unit_regions, config.dropout)
+        self.words = WordEncoder(
+            len(vocabulary),
+            config.word_dim,
+            config.dim,
+            config.layers,
+            config.bidirectional,
+            unit_words,
+            config.dropout,
+        )
+
+
+@dataclass(frozen=True)
+class FragmentConfig(EncoderConfig):
+    """SCAN's settings, which the later papers kept."""
+
+    region_encoder: Literal["linear", "weight_norm"] = "linear"
+    unit_regions: bool = True
+    unit_words: bool = True
+    budget_mb: int = 256  # bounds the memory of all-pairs scoring
+
+
+class FragmentMatcher(EncoderMatcher):
+    """What SCAN and the papers that build on it share: a picture is its region vectors, a text its word vectors, and
+    what a pair scores hangs on all of them."""
+
+    operator: ClassVar[Operator[Any, Tensor] | None] = ALL_PAIRS
+
+    def __init__(self, config: FragmentConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        weight_norm = config.region_encoder == "weight_norm"
+        super().__init__(config, vocabulary, extractor, weight_norm, config.unit_regions, config.unit_words)
+
+    def encode_images(self, images: RegionBatch) -> ImageCode:
+        return ImageCode(self.regions(images), images.mask)
+
+    def encode_texts(self, texts: TextBatch) -> TextCode:
+        return TextCode(self.words(texts), texts.mask)
+
+    @abstractmethod
+    def pair(self, images: Any, texts: Any) -> Float[Tensor, "image text"]:
+        """The paper's equations for some pictures, each with each of some texts, from what `prepare` gives of them."""
+
+    def prepare(self, images: ImageCode, texts: TextCode) -> tuple[Any, Any]:
+        """What `pair` needs of every picture and of every text alone, computed once however many pairs they are in.
+
+        Both are a `Batch` of tensors whose first axis counts items; the second has a `mask` [text word] and `trimmed`.
+        """
+        return images, texts
+
+    def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+        """`pair` in tiles that fit the budget."""
+        return all_pairs(self.pair, *self.prepare(images, texts), tuple(self.parameters()), self.budget)

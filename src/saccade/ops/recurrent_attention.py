@@ -1,0 +1,211 @@
+"""IMRAM's steps of all pairs: attend, compare with the first queries, take what was attended to into memory, K times.
+
+    α    = softmax of λ s̄ over the context, s = q · c          `ops/torch.py` has the normalisers
+    F_k += cos(q⁰, Σ α c)                                      pooled over the queries of an item
+    q    ← g q + (1 − g) u,   g = σ(W_g [q ; a] + b_g),   u = tanh(W_u [q ; a] + b_u),   a = Σ α c
+
+A query that remembers differs with every context item, so queries of all pairs are by far the largest tensors. On a GPU
+they are made of real queries alone, in the precision of the products, and go through memory as few times as can be: in
+16 bits, the kernel that takes what was attended to into memory compares the new query with the context, too, and the
+last one is never written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from saccade.ops import gpu, triton
+from saccade.ops.dispatch import Backend, Operator, anything
+from saccade.ops.form import AttentionForm, Context, Queries, name_of, product_dtype
+from saccade.ops.ragged import neighbours
+
+if TYPE_CHECKING:
+    from saccade.ops.triton.memory_steps import StepContext, StepQueries
+
+TILE_QUERIES = 8192  # then what is prepared for each context item costs next to nothing
+
+
+@dataclass(frozen=True)
+class MemoryWeights:
+    """W [q ; a] + b, of the gate and of the candidate."""
+
+    gate: Float[Tensor, "dim 2*dim"]
+    gate_bias: Float[Tensor, " dim"]
+    candidate: Float[Tensor, "dim 2*dim"]
+    candidate_bias: Float[Tensor, " dim"]
+
+
+@dataclass(frozen=True)
+class RecurrentProblem:
+    """Σ_k F_k of every query item with every context item."""
+
+    queries: Queries
+    context: Context
+    memory: MemoryWeights | None  # None: no gated memory
+    form: AttentionForm
+    steps: int
+    budget: int  # bytes of temporaries
+    plain: Callable[[], Float[Tensor, "item other"]]  # the model's own equations, in tiles
+
+    def describe(self) -> str:
+        dtype = name_of(product_dtype(self.queries.vectors))
+        return f"{dtype}, {self.queries.parts} queries, {self.context.parts} context vectors, {self.steps} steps"
+
+
+def recurrent_attention(problem: RecurrentProblem) -> Float[Tensor, "item other"]:
+    """Σ_k F_k of every query item with every context item."""
+    return RECURRENT_ATTENTION(problem)
+
+
+def _suits_triton(problem: RecurrentProblem) -> str | None:
+    queries, context, form = problem.queries, problem.context, problem.form
+    if torch.is_grad_enabled():
+        return "it has no gradient"
+    if (reason := gpu.refuses(queries.device)) is not None:
+        return reason
+    if problem.memory is None:
+        return "it has the gated memory alone, with queries of any length"
+    if queries.dtype != context.dtype or queries.dtype == torch.float64:
+        return "it takes vectors of one precision, float32 or less"
+    if not 0 < max(queries.parts, context.parts) <= triton.BIN:
+        return f"an item has {max(queries.parts, context.parts)} vectors, a tile of the kernel 1 to {triton.BIN}"
+    if not min(queries.vectors.numel(), context.vectors.numel()):
+        return "there is nothing to compare"
+    plain = form.slope <= 1 and form.pool in ("mean", "sum")
+    return None if plain else "it has slopes up to 1, pooled by mean or sum"
+
+
+@dataclass(frozen=True)
+class _MergedMemory:
+    """Gate and candidate side by side, in the precision of the products."""
+
+    of_query: Float[Tensor, "2*dim dim"]
+    of_context: Float[Tensor, "2*dim dim"]
+    bias: Float[Tensor, " 2*dim"]
+
+    @classmethod
+    def of(cls, memory: MemoryWeights, dtype: torch.dtype) -> _MergedMemory:
+        weight, dim = torch.cat([memory.gate, memory.candidate]).to(dtype), len(memory.gate)
+        bias = torch.cat([memory.gate_bias, memory.candidate_bias]).to(dtype)
+        return cls(weight[:, :dim], weight[:, dim:], bias)
+
+    def recall(self, query: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row offered"]:
+        return F.linear(query, self.of_query)
+
+    def offer(self, context: Float[Tensor, "other part dim"]) -> Float[Tensor, "other part offered"]:
+        """With b: weights α sum to one, so that it comes with what is attended to."""
+        return F.linear(context, self.of_context, self.bias)
+
+
+def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[Tensor, "item other"]:
+    """In large tiles without padding, within the budget.
+
+    `fused`: what was attended to comes into memory in a kernel, rather than by a product before it; in 16 bits unless
+    told otherwise.
+    """
+    from saccade.ops.triton.memory_steps import (
+        FUSED_MULTIPLE,
+        REDUCED,
+        StepContext,
+        StepQueries,
+        power_of_two_from_16,
+    )
+
+    queries, query_mask = problem.queries.vectors, problem.queries.mask
+    context, context_mask = problem.context.vectors, problem.context.mask
+    device, dim = queries.device, queries.shape[-1]
+    dtype = product_dtype(queries)
+    element, room = torch.finfo(dtype).bits // 8, problem.budget * 7 // 8
+    fused = (dtype in REDUCED if fused is None else fused) and dim % FUSED_MULTIPLE == 0
+    table = torch.zeros(len(context), len(queries), device=device)
+    place, asks = query_mask.flatten().nonzero()[:, 0], query_mask.sum(dim=1).tolist()
+    counts, order = context_mask.sum(dim=1).sort(descending=True, stable=True)
+    groups = runs([power_of_two_from_16(count) for count in counts.tolist()])
+    own_first = (~context_mask).byte().sort(dim=1, stable=True).indices  # a context item's real vectors before padding
+
+    def row_bytes(parts: int) -> int:
+        """Of a query and a context item: it, what it brings into an update, and its scores."""
+        return element * (3 * dim + 4 * parts)
+
+    assert problem.memory is not None
+    with torch.autocast(device.type, enabled=False), gpu.on_gpu_of(queries):
+        memory = _MergedMemory.of(problem.memory, dtype)
+        for items, rows in neighbours(asks, min(TILE_QUERIES, room // 16 // row_bytes(groups[0][2]))):
+            vectors = queries.flatten(0, 1).index_select(0, place[rows])
+            length = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float32)
+            start = torch.tensor([0, *accumulate(asks[items])], dtype=torch.int32).to(device)
+            asking = StepQueries(vectors.to(dtype), length, start, max(asks[items]))
+            recalled = memory.recall(asking.vectors)[None]
+            for begin, end, parts in groups:
+                own_bytes = parts * (3 * dim * (4 + element) + 4 * parts)  # of a context item, while it is prepared
+                many = max(1, room // (len(vectors) * row_bytes(parts) + own_bytes))
+                for here in range(begin, end, many):
+                    some = order[here : min(end, here + many)]
+                    chosen = own_first[some, :parts]
+                    real = context_mask[some].gather(1, chosen)[..., None]
+                    seen = context[some[:, None], chosen].masked_fill_(~real, 0.0)
+                    seen = F.pad(seen, (0, 0, 0, parts - seen.shape[1]))
+                    gram = torch.bmm(seen.float(), seen.float().mT)
+                    asked = StepContext(seen.to(dtype), gram, counts[here : here + len(some)].int())
+                    table[some, items] = _tile(asking, asked, recalled, memory, problem.form, problem.steps, fused)
+    return table.T
+
+
+def _tile(
+    asking: StepQueries,
+    asked: StepContext,
+    recalled: Float[Tensor, "1 row offered"],
+    memory: _MergedMemory,
+    form: AttentionForm,
+    steps: int,
+    fused: bool,
+) -> Float[Tensor, "other item"]:
+    from saccade.ops.triton.memory_steps import attend_step, blend, update_queries
+
+    query = asking.vectors[None]
+    others, towards = len(asked.vectors), asked.vectors.mT
+    first = scores = torch.bmm(query.expand(others, -1, -1), towards)
+    offered = memory.offer(asked.vectors)
+    total = torch.zeros(others, len(asking.start) - 1, device=query.device)
+    if not len(asking.vectors):
+        return total
+    for step in range(steps):
+        shared = step == 0  # at first all context items have the same queries
+        weights = None if step + 1 == steps else torch.empty_like(first) if shared else scores
+        total += attend_step(asking, asked, scores, first, form, weights)
+        if weights is None:
+            break  # what is attended to last is remembered by nobody
+        mixed = recalled if shared else memory.recall(query)
+        if fused:
+            kept, scores = update_queries(mixed, query, weights, offered, asked, shared, keep=step + 2 < steps)
+            query = query if kept is None else kept
+        else:
+            mixed = torch.baddbmm(mixed, weights, offered) if shared else mixed.baddbmm_(weights, offered)
+            query = blend(mixed, query, shared)
+            scores = torch.bmm(query, towards)
+        del mixed  # before the next is made: these are the largest
+    return total
+
+
+def runs(values: list[int]) -> list[tuple[int, int, int]]:
+    """Where each run of equal values begins and ends, and the value."""
+    edges = [0, *(i for i in range(1, len(values)) if values[i] != values[i - 1]), len(values)]
+    return [(begin, end, values[begin]) for begin, end in pairwise(edges) if begin < end]
+
+
+RECURRENT_ATTENTION: Operator[RecurrentProblem, Tensor] = Operator(
+    "recurrent_attention",
+    (
+        Backend("triton", _suits_triton, triton_steps, gpu.triton_unavailable),
+        Backend("torch", anything, lambda problem: problem.plain()),
+    ),
+    torch.bfloat16,
+)

@@ -1,0 +1,11 @@
+"""GPU kernels in Triton. The modules in here import Triton, and are imported by the functions that call them.
+
+- `tile.py` what happens to one tile of scores, `forward.py` and `backward.py` the kernels made of it, for all forms,
+  precisions and for gradients; `attention.py` how they are called;
+- `block_cosines.py` GSMN's matching of nodes; `memory_steps.py` IMRAM's steps and memory.
+"""
+
+from __future__ import annotations
+
+BIN = 64  # places of a bin, which is a tile's side: the most vectors that an item may have
+MAX_STATIC_SCORES = 1 << 27  # with so many, padding and all, a GPU is done sooner than a host has packed a batch

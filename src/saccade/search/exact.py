@@ -1,0 +1,226 @@
+"""Exact search by MaxSim over codes that may be far larger than memory: tile by tile, the best k kept.
+
+With codes in bytes, search can still be exact. A tile's bytes give, for every picture, the most that its exact codes
+could score; only pictures for which that reaches the k-th best exact score found so far are scored again from the exact
+codes. Whatever is left out could not have been among the best: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from saccade.core.errors import SaccadeError
+from saccade.core.threads import ahead
+from saccade.ops.form import DEFAULT_BUDGET
+from saccade.ops.gpu import on_gpu_of
+from saccade.search.maxsim import QueryWords, by_triton, can_choose, maxsim_codes
+from saccade.search.region_codes import RegionCodes
+from saccade.search.top_k import Ranking, ranked, top_k
+
+if TYPE_CHECKING:
+    from saccade.search.triton.words import PreparedWords
+
+_AHEAD = 2  # tiles that are read while another is searched
+_CPU_PICTURES = 4096  # of a tile that is read from disk: some tens of megabytes
+
+
+class CodeSource(Protocol):
+    """Region codes by picture: in memory (`RegionCodes`), or on disk (`CodeStore`)."""
+
+    @property
+    def dim(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def part(self, first: int, stop: int) -> RegionCodes: ...
+
+    def pick(self, pictures: Tensor) -> RegionCodes: ...
+
+
+def search_codes(
+    queries: QueryWords,
+    codes: CodeSource,
+    k: int = 100,
+    exact: CodeSource | None = None,
+    device: torch.device | str | None = None,
+    budget: int = DEFAULT_BUDGET,
+) -> Ranking:
+    """The k pictures that score best for each query, best first; of equal scores the earlier picture is first.
+
+    Scores are sums in floating point, and a matrix product may add in another order for another place of a tile: two
+    pictures of equal codes can score apart by the last bit, and then either may be first.
+
+    `exact`: if `codes` are bytes, the codes they were made from; the ranking is then that of the exact codes.
+    `device`: where to search; codes that lie elsewhere are sent there tile by tile. Scores and tiles of codes take
+    about `budget` bytes each. Words are rounded to the precision of the exact codes, so that every device ranks alike.
+    """
+    if k < 1:
+        raise SaccadeError(f"k is {k}: at least one picture must be asked for")
+    if queries.words.shape[1] != codes.dim:
+        raise SaccadeError(f"the words have {queries.words.shape[1]} dimensions, the codes {codes.dim}")
+    if exact is not None and (len(exact), exact.dim) != (len(codes), codes.dim):
+        raise SaccadeError(
+            f"the codes in bytes ({len(codes):,} pictures of {codes.dim} dimensions) were not made from the exact ones "
+            f"({len(exact):,} of {exact.dim})"
+        )
+    place = _numbered(torch.device(device)) if device is not None else _home(codes)
+    queries = _rounded(queries.to(place), codes if exact is None else exact)
+    found: Ranking | None = None
+    words: PreparedWords | None = None  # as a GPU wants them, made for the first tile
+    with on_gpu_of(queries.words):
+        for first, tile in stream(codes, _pictures(queries, codes, place, budget), place):
+            if words is None and by_triton(queries, tile):
+                from saccade.search.triton.launch import words_for
+
+                words = words_for(queries, tile, _beside(queries, exact, place))
+            if exact is None:
+                best = _best(queries, tile, k, first, words, budget)
+            else:
+                best = _certain(queries, tile, exact, k, first, found, words, budget)
+            found = best if found is None else found.join(best, k)
+    if found is None:
+        nothing = torch.zeros(len(queries), 0, device=place)
+        return Ranking(nothing, nothing.long())
+    return Ranking(found.scores[:, : len(codes)], found.indices[:, : len(codes)])
+
+
+def stream(codes: CodeSource, step: int, device: torch.device) -> Iterator[tuple[int, RegionCodes]]:
+    """Tiles of `step` pictures on a device, the next ones read by other threads meanwhile."""
+    firsts = range(0, len(codes), step)
+    if isinstance(codes, RegionCodes) and codes.vectors.device == device:
+        for first in firsts:
+            yield first, codes.part(first, min(first + step, len(codes)))
+        return
+    copies = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def read(first: int) -> tuple[int, RegionCodes, torch.cuda.Event | None]:
+        tile = codes.part(first, min(first + step, len(codes)))
+        if copies is None:
+            tile.vectors.view(torch.int8).view(-1)[::4096].sum()  # every page: the disk is read here, in the thread
+            return first, tile, None
+        with torch.cuda.stream(copies):
+            sent = tile.pinned().to(device, non_blocking=True)
+            return first, sent, copies.record_event()
+
+    tiles = ahead(read, firsts, _AHEAD, _AHEAD)
+    try:
+        for first, tile, arrived in tiles:
+            if arrived is not None:
+                torch.cuda.current_stream(device).wait_event(arrived)
+                tile.used_by(torch.cuda.current_stream(device))
+            yield first, tile
+    finally:
+        tiles.close()
+
+
+def _best(
+    queries: QueryWords, tile: RegionCodes, k: int, first: int, words: PreparedWords | None, budget: int
+) -> Ranking:
+    if words is None or not by_triton(queries, tile):
+        return top_k(maxsim_codes(queries, tile, budget), k, first)
+    from saccade.search.triton.launch import launch, shape_for
+    from saccade.search.triton.lists import best_listed
+
+    scores, peaks = launch(queries, tile, words=words)
+    block = shape_for(tile).pictures
+    return best_listed(scores, peaks, block, k, first) or top_k(scores, k, first, peaks, block)
+
+
+def _certain(
+    queries: QueryWords,
+    tile: RegionCodes,
+    exact: CodeSource,
+    k: int,
+    first: int,
+    found: Ranking | None,
+    words: PreparedWords | None,
+    budget: int,
+) -> Ranking:
+    """The best k of a tile of bytes by their exact scores, leaving out what cannot be among the best k of all."""
+    known = found.scores[:, k - 1] if found is not None and found.scores.shape[1] >= k else None
+    near = _beside(queries, exact, tile.vectors.device) if tile.vectors.dtype == torch.int8 else None
+    blocks: tuple[Tensor, int] | tuple[()] = ()  # the best that each block of so many pictures could score
+    if words is not None and by_triton(queries, tile):
+        from saccade.search.triton.launch import launch, shape_for
+        from saccade.search.triton.lists import certain_listed
+
+        most, peaks = launch(queries, tile, bound=True, words=words)
+        blocks = peaks, shape_for(tile).pictures
+        best = None if near is None else certain_listed(queries, near, most, *blocks, k, first, known, words)
+        if best is not None:
+            return best
+    else:
+        most = maxsim_codes(queries, tile, budget, bound=True)
+    if known is None:  # the exact scores of a first guess say how good is good enough
+        guess = _scored(queries, exact, top_k(most, k, first, *blocks).indices, k, budget)
+        known = guess.scores[:, k - 1] if guess.scores.shape[1] >= k else most.new_full((len(most),), -torch.inf)
+    return _scored(queries, exact, _listed(most >= known[:, None], first), k, budget)
+
+
+def _beside(queries: QueryWords, exact: CodeSource | None, device: torch.device) -> RegionCodes | None:
+    """Exact codes that a kernel can pick from by itself."""
+    if isinstance(exact, RegionCodes) and exact.vectors.device == device and can_choose(queries, exact):
+        return exact
+    return None
+
+
+def _listed(chosen: Bool[Tensor, "query picture"], first: int) -> Int[Tensor, "query choice"]:
+    """The numbers of each query's pictures, filled up with −1."""
+    query, picture = chosen.nonzero(as_tuple=True)
+    counts = query.bincount(minlength=len(chosen))
+    rank = torch.arange(len(query), device=chosen.device) - (counts.cumsum(0) - counts)[query]
+    listed = torch.full((len(chosen), int(counts.max())), -1, device=chosen.device)
+    listed[query, rank] = picture + first
+    return listed
+
+
+def _scored(
+    queries: QueryWords, exact: CodeSource, listed: Int[Tensor, "query choice"], k: int, budget: int
+) -> Ranking:
+    """Rank the listed pictures of each query by their exact scores."""
+    place = listed.device
+    if not listed.shape[1]:
+        return Ranking(torch.zeros(listed.shape, device=place), listed)
+    near = _beside(queries, exact, place)
+    if near is not None:
+        from saccade.search.triton.launch import launch_chosen
+
+        return ranked(launch_chosen(queries, near, listed), listed, k, listed >= 0)
+    pictures, places = torch.unique(listed.clamp(min=0), return_inverse=True)  # any query's, each read once
+    scores = maxsim_codes(queries, _picked(exact, pictures, place), budget)
+    return ranked(scores.float().gather(1, places), listed, k, listed >= 0)
+
+
+def _picked(codes: CodeSource, pictures: Tensor, device: torch.device) -> RegionCodes:
+    return codes.pick(pictures.to(_home(codes))).to(device)
+
+
+def _pictures(queries: QueryWords, codes: CodeSource, device: torch.device, budget: int) -> int:
+    """How many pictures make a tile."""
+    step = budget // (4 * max(1, len(queries)))
+    if isinstance(codes, RegionCodes) and codes.vectors.device == device:
+        return max(1, step)
+    if device.type == "cpu":
+        return max(1, min(step, _CPU_PICTURES))
+    some = codes.part(0, min(len(codes), 64))  # as large as the others, or nearly
+    each = max(1, some.vectors.nbytes // max(1, len(some)))
+    return max(1, min(step, budget // ((_AHEAD + 1) * each)))
+
+
+def _home(codes: CodeSource) -> torch.device:
+    return codes.vectors.device if isinstance(codes, RegionCodes) else torch.device("cpu")
+
+
+def _numbered(device: torch.device) -> torch.device:
+    """As tensors name it that lie there: "cuda" is one of them."""
+    return torch.device("cuda", torch.cuda.current_device()) if device == torch.device("cuda") else device
+
+
+def _rounded(queries: QueryWords, codes: CodeSource) -> QueryWords:
+    kind = (codes if isinstance(codes, RegionCodes) else codes.part(0, 0)).vectors.dtype
+    return queries.to(kind).to(torch.float32) if kind in (torch.float16, torch.bfloat16) else queries

@@ -1,0 +1,239 @@
+"""MaxSim, or late interaction: every word of a query takes its best region, and the words are summed.
+
+    S(query, picture) = Σ_words max_regions word · region
+
+for every query with every picture. On a GPU, codes of half precision or of bytes go through one kernel that reads each
+of them once (`search/triton/maxsim.py`); everything else goes through tiles of matrix products that stay under a budget
+of bytes. A picture without regions scores −∞; a query without words scores 0 with all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from saccade.ops import gpu
+from saccade.ops.dispatch import Backend, Operator, anything
+from saccade.ops.form import DEFAULT_BUDGET, name_of
+from saccade.search import triton
+from saccade.search.region_codes import LEVELS, RegionCodes
+
+_CPU_TILE_BYTES = 6 << 20  # bytes of scores of a tile: they should stay in the cache
+_UP = 1 + 1e-5
+
+
+@dataclass(frozen=True)
+class QueryWords:
+    """The words of several queries, one after the other."""
+
+    words: Float[Tensor, "word dim"]
+    lengths: tuple[int, ...]  # how many of them each query has: known without asking a GPU
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @cached_property
+    def owner(self) -> Int[Tensor, " word"]:
+        """Whose word it is."""
+        owner = np.repeat(np.arange(len(self)), self.lengths)
+        return torch.from_numpy(owner).to(self.words.device, non_blocking=True)
+
+    @staticmethod
+    def of(words: Float[Tensor, "query word dim"], mask: Bool[Tensor, "query word"] | None = None) -> QueryWords:
+        """From a padded table; without a mask every word is real."""
+        if mask is None:
+            return QueryWords(words.flatten(0, 1), (words.shape[1],) * len(words))
+        return QueryWords(words[mask], tuple(mask.sum(dim=1).tolist()))
+
+    def part(self, first: int, stop: int) -> QueryWords:
+        begin = sum(self.lengths[:first])
+        return QueryWords(self.words[begin : begin + sum(self.lengths[first:stop])], self.lengths[first:stop])
+
+    def to(self, target: torch.device | torch.dtype | str) -> QueryWords:
+        return QueryWords(self.words.to(target), self.lengths)
+
+    def sums(self, values: Float[Tensor, "*item word"]) -> Float[Tensor, "*item query"]:
+        """Add up what belongs to each query."""
+        return values @ self.members().to(values.dtype)
+
+    def members(self) -> Bool[Tensor, "word query"]:
+        return self.owner[:, None] == torch.arange(len(self), device=self.words.device)
+
+    def to_bytes(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Words as whole numbers, their scales, and of each query Σ|q − q̂| and Σ|q|."""
+        words = self.words.float()
+        scale = words.abs().amax(dim=1) / LEVELS
+        unit = torch.where(scale > 0, scale, 1.0)[:, None]
+        whole = (words / unit).round()
+        size = self.sums(words.norm(dim=1)) * _UP
+        off = self.sums((words - whole * unit).norm(dim=1)) + 1e-5 * size  # and what float32 rounds off
+        return whole.to(torch.int8), scale, off, size
+
+
+def maxsim(
+    words: Float[Tensor, "query word dim"],
+    word_mask: Bool[Tensor, "query word"],
+    regions: Float[Tensor, "picture region dim"],
+    region_mask: Bool[Tensor, "picture region"],
+    budget: int = DEFAULT_BUDGET,
+) -> Float[Tensor, "query picture"]:
+    """MaxSim of padded tables; temporaries take at most about `budget` bytes."""
+    mask = None if bool(region_mask.all()) else region_mask
+    return maxsim_codes(QueryWords.of(words, word_mask), RegionCodes.of(regions, mask), budget)
+
+
+@dataclass(frozen=True)
+class MaxSimProblem:
+    """Packed queries with packed codes; see `maxsim_codes`."""
+
+    queries: QueryWords
+    codes: RegionCodes
+    budget: int = DEFAULT_BUDGET
+    bound: bool = False
+
+    def describe(self) -> str:
+        return f"{name_of(self.codes.vectors.dtype)}, {self.codes.dim} dimensions"
+
+
+def maxsim_codes(
+    queries: QueryWords, codes: RegionCodes, budget: int = DEFAULT_BUDGET, bound: bool = False
+) -> Float[Tensor, "query picture"]:
+    """MaxSim of packed queries with packed codes, in float32 (float64 if the codes are).
+
+    With `bound`, codes in bytes give not their score but the most that the exact codes could score:
+    Σ max (q̂ · ĉ) + max|ĉ| Σ|q − q̂| + max|c − ĉ| Σ|q|, after Cauchy and Schwarz.
+    """
+    return MAXSIM(MaxSimProblem(queries, codes, budget, bound))
+
+
+def by_triton(queries: QueryWords, codes: RegionCodes) -> bool:
+    """Whether Triton's kernels score these: then lists can pass from one to the next (`search/triton/lists.py`)."""
+    return MAXSIM.chosen(MaxSimProblem(queries, codes)).name == "triton"
+
+
+def can_choose(queries: QueryWords, codes: RegionCodes) -> bool:
+    """Whether `launch_chosen` can score these: codes of half precision, and each query's words in shared memory."""
+    if not by_triton(queries, codes) or codes.vectors.dtype == torch.int8:
+        return False
+    words, wide = (max(16, triton.power_of_two(size)) for size in (max(queries.lengths), codes.dim))
+    return words * wide * codes.vectors.element_size() <= triton.WORD_BYTES
+
+
+def _suits_triton(problem: MaxSimProblem) -> str | None:
+    queries, codes = problem.queries, problem.codes
+    if (reason := gpu.refuses(codes.vectors.device)) is not None:
+        return reason
+    if codes.vectors.dtype not in triton.DTYPES:
+        return "the codes are neither of 16 bits nor bytes"
+    if not len(codes.vectors) or not len(queries.words):
+        return "there is nothing to compare"
+    if codes.dim > triton.MAX_DIM or max(queries.lengths) > triton.MAX_WORDS:
+        return f"it holds {triton.MAX_DIM:,} dimensions and {triton.MAX_WORDS} words of a query"
+    return None if codes.vectors.is_contiguous() else "the codes are not contiguous"
+
+
+def _run_triton(problem: MaxSimProblem) -> Tensor:
+    from saccade.search.triton.launch import launch
+
+    with gpu.on_gpu_of(problem.codes.vectors):
+        return launch(problem.queries, problem.codes, problem.bound)[0]
+
+
+def _run_torch(problem: MaxSimProblem) -> Tensor:
+    return _tiled(problem.queries, problem.codes, problem.budget, problem.bound)
+
+
+MAXSIM: Operator[MaxSimProblem, Tensor] = Operator(
+    "maxsim",
+    (Backend("triton", _suits_triton, _run_triton, gpu.triton_unavailable), Backend("torch", anything, _run_torch)),
+)
+
+
+def _tiled(queries: QueryWords, codes: RegionCodes, budget: int, bound: bool) -> Float[Tensor, "query picture"]:
+    integer = codes.vectors.dtype == torch.int8
+    kind = torch.float64 if codes.vectors.dtype == torch.float64 else torch.float32
+    count = len(queries.words)
+    scores = torch.zeros(len(codes), len(queries), dtype=kind, device=codes.vectors.device)
+    empty = codes.starts.diff() == 0
+    if count == 0 or not len(codes.vectors):
+        return scores.masked_fill_(empty[:, None], -torch.inf).T
+    room = min(budget // 2, _CPU_TILE_BYTES) if codes.vectors.device.type == "cpu" else budget // 2
+    rows = max(1, room // (4 * (count + codes.dim)))
+    asking = queries.words.to(kind)
+    if integer:
+        asking, word_scale, off, size = queries.to_bytes()
+    asking = asking.T.contiguous()
+    members = queries.members().to(kind)
+    tiles = _tiles(codes, rows)
+    most = max(_rows(codes, *tile) for tile in tiles)  # buffers are used again: new memory is slow
+    table = torch.empty(most, count, dtype=torch.int32 if integer else kind, device=asking.device)
+    exact = torch.empty(
+        0 if codes.vectors.dtype in (kind, torch.int8) else most, codes.dim, dtype=kind, device=asking.device
+    )
+    for first, stop in tiles:
+        tile = codes.part(first, stop)
+        vectors = tile.vectors if not len(exact) else exact[: len(tile.vectors)].copy_(tile.vectors)
+        (torch._int_mm if integer else torch.mm)(vectors, asking, out=table[: len(vectors)])
+        best = _best(table[: len(vectors)], tile)
+        if integer:
+            best = best * word_scale
+        torch.mm(best, members, out=scores[first:stop])
+    if integer:
+        assert codes.scale is not None
+        scores *= codes.scale[:, None]
+        if bound:
+            assert codes.reach is not None
+            assert codes.error is not None
+            scores += codes.reach[:, None] * off + codes.error[:, None] * size
+    return scores.masked_fill_(empty[:, None], -torch.inf).T
+
+
+def _best(table: Tensor, tile: RegionCodes) -> Tensor:
+    """The best row of each picture, for every word: [picture, word]."""
+    if tile.regions:
+        return table.view(len(tile), tile.regions, -1).amax(dim=1)
+    owner = torch.repeat_interleave(torch.arange(len(tile), device=table.device), tile.starts.diff())
+    least = table.new_zeros(len(tile), table.shape[1])
+    return least.scatter_reduce(0, owner[:, None].expand_as(table), table, "amax", include_self=False)
+
+
+def _rows(codes: RegionCodes, first: int, stop: int) -> int:
+    return (
+        (stop - first) * codes.regions if codes.regions is not None else int(codes.starts[stop] - codes.starts[first])
+    )
+
+
+def _tiles(codes: RegionCodes, rows: int) -> list[tuple[int, int]]:
+    """Cut the pictures so that a tile has at most so many rows, or is a single picture."""
+    if codes.regions is not None:
+        step = max(1, rows // max(1, codes.regions))
+        return [(first, min(first + step, len(codes))) for first in range(0, len(codes), step)]
+    starts, cuts, first = codes.starts.tolist(), [], 0
+    for picture in range(1, len(codes) + 1):
+        if starts[picture] - starts[first] > rows and picture - 1 > first:
+            cuts.append((first, picture - 1))
+            first = picture - 1
+    return [*cuts, (first, len(codes))]
+
+
+def maxsim_reference(
+    words: Float[Tensor, "query word dim"],
+    word_mask: Bool[Tensor, "query word"],
+    regions: Float[Tensor, "picture region dim"],
+    region_mask: Bool[Tensor, "picture region"],
+) -> Float[Tensor, "query picture"]:
+    """From the definition, one pair, one word at a time, in float64: what `maxsim` must equal."""
+    table = torch.zeros(len(words), len(regions), dtype=torch.float64)
+    for query, (asking, real_words) in enumerate(zip(words.double().cpu(), word_mask.cpu(), strict=True)):
+        for picture, (shown, real_regions) in enumerate(zip(regions.double().cpu(), region_mask.cpu(), strict=True)):
+            if not bool(real_regions.any()):
+                table[query, picture] = -torch.inf
+                continue
+            for word in asking[real_words]:
+                table[query, picture] += (shown[real_regions] @ word).max()
+    return table
