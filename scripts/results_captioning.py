@@ -25,7 +25,7 @@ from saccade.claims.measure import is_finished
 from saccade.claims.plan import Run, digest, run_of, settings_that_matter
 from saccade.claims.workers import Ended, carry_out_all
 from saccade.core.files import read_json, write_json, write_text
-from saccade.data import open_split
+from saccade.features import open_split
 from saccade.metrics import (
     CAPTION_METRICS,
     MeteorTables,

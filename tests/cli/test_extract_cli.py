@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 
 from saccade.cli import main
-from saccade.data import Caption, DataConfig, FeatureStore, open_split, write_captions
+from saccade.data import Caption, DataConfig, FeatureStore, write_captions
+from saccade.features import open_split
 
 Saccade = Callable[..., tuple[int, str, str]]
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.data import DataConfig, open_split
+from saccade.data import DataConfig
+from saccade.features import open_split
 from saccade.models import Matcher, entries, load_model
 from saccade.tasks import measure_cost, similarity_table
 from saccade.tasks.cost import _peak_memory

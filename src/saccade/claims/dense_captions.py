@@ -10,7 +10,7 @@ import numpy as np
 from saccade.claims.captions import plain_scores
 from saccade.claims.scores import Arrays, Scores
 from saccade.claims.yardstick import SplitOf, Yardstick
-from saccade.data.datasets.region_phrases import open_region_phrases
+from saccade.features.region_phrases import open_region_phrases
 from saccade.models import DenseCap, Model
 from saccade.tasks import dense_captioning_figures
 

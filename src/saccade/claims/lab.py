@@ -69,7 +69,7 @@ def run_claims(
 
 def fill_caches(todo: Sequence[Run], console: Console) -> None:
     """Open every split once here, so that the workers find worlds made and photos seen, and need not wait in turn."""
-    from saccade.data import open_split
+    from saccade.features import open_split
     from saccade.models import entry
     from saccade.tasks import TASKS
     from saccade.vision.grid import tunable_grid

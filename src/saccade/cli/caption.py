@@ -26,7 +26,7 @@ from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
     from saccade.cli.captioned import Captioned
-    from saccade.data.store.broken import Broken
+    from saccade.data.store.manifest import Broken
 
 SHOWN = 40  # pictures in the table where a file has them all
 
@@ -105,7 +105,7 @@ def caption(
     from saccade.cli.captioned import Drawings, caption_places, results, sort_places
     from saccade.core.files import check_writable, write_json
     from saccade.core.progress import progress_bar
-    from saccade.data.store.broken import Broken
+    from saccade.data.store.manifest import Broken
 
     decoding = chosen_decoding(
         DECODING, how, beam, samples, temperature, top_k, nucleus, longest, length_penalty, no_repeat

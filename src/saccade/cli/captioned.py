@@ -16,7 +16,7 @@ from saccade.explain.draw.marks import FORMATS
 if TYPE_CHECKING:
     from saccade.api import Caption, PictureCaptioner
     from saccade.data import FeatureStore
-    from saccade.data.store.broken import Broken
+    from saccade.data.store.manifest import Broken
     from saccade.decoding import DecodingConfig
     from saccade.explain import Explanation
 
@@ -40,7 +40,7 @@ class Captioned:
 def sort_places(places: Sequence[Path]) -> tuple[list[Photo], list[FeatureStore]]:
     """Photos of files, folders and lists; and feature stores, which are folders with a manifest."""
     from saccade.data import FeatureStore
-    from saccade.features.listing import list_pictures
+    from saccade.features.photos import list_pictures
 
     stored = [place for place in places if (place / "manifest.json").is_file()]
     others = [place for place in places if place not in stored]
@@ -63,8 +63,8 @@ def caption_places(
 ) -> Iterator[Captioned | Broken]:
     """Every picture in order; one that cannot be read is told as broken."""
     from saccade.core.threads import ahead
-    from saccade.data.store.broken import Broken
-    from saccade.features.prefetch import Opened, Opener
+    from saccade.data.store.manifest import Broken
+    from saccade.features.decoding import Opened, Opener
     from saccade.tasks.evaluation import check_features
 
     for store in stores:  # before the first picture, which may take a while

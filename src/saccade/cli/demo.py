@@ -66,7 +66,8 @@ def demo(
     from saccade.cli.side_by_side import Job, train_side_by_side
     from saccade.core.files import write_json
     from saccade.core.progress import progress_bar
-    from saccade.data import DataConfig, open_split
+    from saccade.data import DataConfig
+    from saccade.features import open_split
     from saccade.models import Matcher, load_model
     from saccade.tasks import similarity_table
     from saccade.training.run import run_config

@@ -18,7 +18,7 @@ from saccade.cli.region_drawings import MANY, ONE, listed_photos, save_drawings,
 if TYPE_CHECKING:
     from PIL import Image
 
-    from saccade.data.store.broken import Broken
+    from saccade.data.store.manifest import Broken
     from saccade.explain.panels.regions import RegionPicture
     from saccade.tasks import DensePhrase
 
@@ -141,7 +141,7 @@ def tell(model: Any, files: list[Path], top: int, least: float, decoding: Any) -
 def _opened(files: list[Path], broken: list[Broken]) -> tuple[list[Path], list[Image.Image]]:
     """The files that hold pictures, and these; the others join the broken ones."""
     from saccade.core.errors import SaccadeError
-    from saccade.data.store.broken import Broken
+    from saccade.data.store.manifest import Broken
     from saccade.vision import open_picture
 
     read: dict[Path, Image.Image] = {}

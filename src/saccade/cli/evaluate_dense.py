@@ -20,7 +20,7 @@ NAMES = {"map": "mAP", "detection_map": "mAP of boxes", "regions": "regions a pi
 def evaluate_dense(folders: Sequence[str], config: DataConfig, split: str, device: str, json_file: Path | None) -> None:
     """Mean average precision of each model on the whole of one split, as a table and as JSON."""
     from saccade.core.files import write_json
-    from saccade.data.datasets.region_phrases import open_region_phrases
+    from saccade.features.region_phrases import open_region_phrases
     from saccade.models import DenseCap, load_model
     from saccade.tasks import DenseCaptioningConfig, dense_captioning_figures
     from saccade.training.run import CONFIG, load_run_config

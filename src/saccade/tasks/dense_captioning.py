@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from saccade.batch import PictureBatch, TextBatch
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.region_phrases import PhraseBatch, PhrasedPictures, phrase_batch
 from saccade.decoding import DecodingConfig, decode
+from saccade.features.region_phrases import PhraseBatch, PhrasedPictures, phrase_batch
 from saccade.language import tokenise
 from saccade.language.vocabulary import PAD
 from saccade.metrics.dense_captioning import Phrased, dense_captioning_map

@@ -12,7 +12,8 @@ from jaxtyping import Float
 
 from saccade.batch import ImageCode, TextCode, stack
 from saccade.core.errors import SaccadeError
-from saccade.data import CaptionedImages, DataConfig, open_split
+from saccade.data import CaptionedImages, DataConfig
+from saccade.features import open_split
 from saccade.models import Matcher, Model
 from saccade.tasks.refined import refined_similarity
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saccade.data import DataConfig
-from saccade.data.datasets.region_phrases import open_region_phrases
+from saccade.features.region_phrases import open_region_phrases
 from saccade.tasks.captioning import CaptioningConfig, CaptioningTask
 from saccade.tasks.dense_captioning import DenseCaptioningConfig, DenseCaptioningTask
 from saccade.tasks.matching import MatchingConfig, MatchingTask

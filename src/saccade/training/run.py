@@ -13,8 +13,8 @@ from rich.console import Console
 
 from saccade.core.config import load_yaml, override, save_yaml, to_dict, update
 from saccade.core.errors import SaccadeError
-from saccade.data import CaptionedImages, DataConfig, open_split
-from saccade.data.store.memory import open_in_memory
+from saccade.data import CaptionedImages, DataConfig
+from saccade.features import open_in_memory, open_split
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import SPECIAL
 from saccade.models import Model, entry

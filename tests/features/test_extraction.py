@@ -21,7 +21,7 @@ from toy_pictures import folder_bytes
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import ahead
 from saccade.data import FeatureStore
-from saccade.data.store.broken import write_broken
+from saccade.data.store.manifest import write_broken
 from saccade.features.extraction import extract
 from saccade.vision import load_extractor
 
@@ -205,7 +205,7 @@ def test_a_decoder_that_fails_in_its_own_way_ends_nothing(
             raise ZeroDivisionError
         return Image.open(path)
 
-    monkeypatch.setattr("saccade.features.prefetch.open_picture", fail)
+    monkeypatch.setattr("saccade.features.decoding.open_picture", fail)
     done = extract(photos[:4], CompanyExtractor(), tmp_path / "s")
     assert [b.reason.endswith("could not be decoded (ZeroDivisionError)") for b in done.broken] == [True]
 

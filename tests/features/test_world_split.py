@@ -12,7 +12,8 @@ import torch
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.world import extract_split
-from saccade.data.registry import DataConfig, open_split
+from saccade.data.registry import DataConfig
+from saccade.features import open_split
 from saccade.data.store.arrow import FeatureStore
 from saccade.vision import load_extractor
 from saccade.vision.detectors.world import WorldExtractor, WorldNetwork

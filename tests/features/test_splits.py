@@ -14,7 +14,8 @@ from PIL import Image
 from toy_pictures import make_pictures, write_store
 
 from saccade.core.errors import SaccadeError
-from saccade.data import Caption, DataConfig, open_split, seen, source, write_captions
+from saccade.data import Caption, DataConfig, seen, source, write_captions
+from saccade.features import open_split
 from saccade.data.records import CaptionedPhotos
 from saccade.features.photos import extract_photos, first_photos
 from saccade.vision import RegionExtractor, load_extractor

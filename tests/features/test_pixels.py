@@ -15,7 +15,7 @@ from PIL import Image
 from saccade.core.errors import SaccadeError
 from saccade.data.store import pixels
 from saccade.data.records import CaptionedPhotos
-from saccade.data.store.pixels import open_pixels
+from saccade.features.splits import open_pixels
 from saccade.vision.pictures import as_array
 
 NAMES = ("d.png", "a.png", "c.png", "b.png")

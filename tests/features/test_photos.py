@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from saccade.core.errors import SaccadeError
-from saccade.features.listing import by_name, list_pictures
+from saccade.features.photos import by_name, list_pictures
 
 
 def photo(path: Path) -> Path:
