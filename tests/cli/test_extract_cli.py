@@ -25,7 +25,7 @@ import saccade.features.extraction
 from saccade.cli import main
 from saccade.vision.detectors.world import WorldExtractor
 
-saccade.features.extraction.REST = saccade.features.extraction.PATIENCE = 0  # write after every batch
+saccade.features.extraction.FLUSH_SECONDS = saccade.features.extraction.FLUSH_PATIENCE = 0  # write after every batch
 see, calls = WorldExtractor.see, itertools.count(1)
 def die_later(*words, **options):
     if next(calls) == 3:

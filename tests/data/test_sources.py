@@ -10,9 +10,9 @@ from toy_pictures import make_pictures, write_store
 
 from saccade.core.config import from_dict, to_dict
 from saccade.core.errors import SaccadeError
-from saccade.data import Caption, CaptionedImages, DataConfig, FeatureStore, source, write_captions
-from saccade.features import open_split
+from saccade.data import Caption, CaptionedImages, DataConfig, FeatureStore, reader, write_captions
 from saccade.data.store.sources import ChainedRegions, RegionSubset
+from saccade.features import open_split
 
 
 @pytest.fixture
@@ -73,13 +73,13 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 def test_a_new_source_is_one_function(tmp_path: Path) -> None:
     store = FeatureStore.open(write_store(tmp_path / "s", make_pictures(2)))
 
-    @source("mine")
+    @reader("mine")
     def open_mine(split: str, root: Path | None, seed: int) -> CaptionedImages:
         return CaptionedImages("mine", split, store, (f"seed {seed}",), np.array([1]))
 
     assert open_split(DataConfig("mine", seed=3), "dev").texts == ("seed 3",)
 
-    @source("mine")
+    @reader("mine")
     def open_mine_with_all(split: str, root: Path | None, **options: int) -> CaptionedImages:
         return CaptionedImages("mine", split, store, (str(sorted(options)),), np.array([1]))
 

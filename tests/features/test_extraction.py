@@ -37,8 +37,8 @@ def photos(tmp_path: Path) -> Photos:
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small shards, written after every batch, so that a kill finds everything in between."""
     monkeypatch.setattr("saccade.features.extraction.SHARD_ROWS", 8)
-    monkeypatch.setattr("saccade.features.extraction.REST", 0.0)
-    monkeypatch.setattr("saccade.features.extraction.PATIENCE", 0)
+    monkeypatch.setattr("saccade.features.extraction.FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr("saccade.features.extraction.FLUSH_PATIENCE", 0)
 
 
 def child(action: Callable[[], Any]) -> int:

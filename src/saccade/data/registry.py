@@ -1,12 +1,12 @@
 """The list of data sets and feature files: what each is called, what it holds, who reads it, where to get it.
 
 `DATA_SETS` is the one table. A new data set is a file in `datasets/` with a reader for each kind of annotation that it
-holds, and a row here. A reader is a function `open(split, root, **options)`; the options it may ask for are the settings of
-`DataConfig` named in `OPTIONS`. What it returns is a record of `saccade.data.records`, one type a kind of annotation:
+holds, and a row here. A reader is a function `open(split, root, **options)`; the options it may ask for are the
+settings of `DataConfig` named in `OPTIONS`. What it returns is a record of `saccade.data.records`, by annotation:
 
     captions   CaptionedImages (regions), CaptionedPhotos (files) or CaptionedDrawings
     boxes      a tuple of BoxedPicture
-    phrases    photos or drawings, and the PhrasedBoxes of each
+    phrases    (id, photo or drawing, PhrasedBoxes) of each picture
 
 A task that learns from something else (questions, moments, clicks) adds its own word here and its own record there.
 Readers are named as "module:function" and imported when first asked for, so that one format never needs another's code.

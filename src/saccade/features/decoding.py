@@ -53,7 +53,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Opener:
-    """Opens a picture, shrinks it to what the extractor wants, and brings its boxes to 0..1. Safe in threads and forks."""
+    """Opens a picture, shrinks it to what the extractor wants, and brings its boxes to 0..1; in any thread or fork."""
 
     extractor: RegionExtractor
     boxes: Mapping[str, np.ndarray] | None
@@ -186,9 +186,7 @@ class _Decoder:
             found = self.pipe.recv()
         except (EOFError, ConnectionResetError) as error:
             names = ", ".join(str(source) for _, source in self.pictures[chunk.start : chunk.stop])
-            raise SaccadeError(
-                f"a process that decodes pictures was ended from outside, while opening {names}"
-            ) from error
+            raise SaccadeError(f"a process that decodes pictures was ended while it opened {names}") from error
         if isinstance(found, SaccadeError):
             raise found
         start = self._slot(self.answered)
@@ -226,7 +224,7 @@ def _serve(opener: Opener, pictures: Sequence[Listed], memory: mmap.mmap, slot_b
         while True:
             first, last, start = pipe.recv()
             end = start + slot_bytes
-            found: list[tuple[Opened | Broken, tuple[int, ...] | None]] | SaccadeError = []
+            found: list[tuple[Opened | Broken, tuple[int, ...] | None]] = []
             try:
                 for picture in pictures[first:last]:
                     one = opener(picture)
@@ -237,8 +235,9 @@ def _serve(opener: Opener, pictures: Sequence[Listed], memory: mmap.mmap, slot_b
                         start, one = start + one.pixels.size, replace(one, pixels=_EMPTY)
                     found.append((one, shape))
             except SaccadeError as error:
-                found = error
-            pipe.send(found)
+                pipe.send(error)
+            else:
+                pipe.send(found)
 
 
 def _close_all_but(pipe: Connection) -> None:

@@ -65,8 +65,8 @@ def extract(
 
     `boxes`: regions to look at, by id, x1 y1 x2 y2; without them the extractor finds its own. `sizes`: (width, height)
     of the originals where the files were made smaller. `workers`: processes that decode pictures, or threads where
-    there are few (None: by the number of cores). `retry`: try again what was broken before. `progress` is told (pictures
-    settled, pictures in all), `waiting` that another process is at work on the folder.
+    there are few (None: by the number of cores). `retry`: try again what was broken before. `progress` is told how many
+    pictures are settled, and of how many; `waiting` that another process is at work on the folder.
     """
     started, folder = time.perf_counter(), Path(folder)
     if batch_size < 1 or (workers is not None and workers < 1):

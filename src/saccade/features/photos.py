@@ -1,4 +1,4 @@
-"""Photos as a user names them (folders, files, lists), seen into a store with the boxes and sentences that go with them."""
+"""Photos as a user names them (folders, files, lists), seen into a store with their boxes and sentences."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def extract_photos_at(
 ) -> Extraction:
     """See the photos at `places` into the store `out`, with their sentences beside it: what `saccade extract` does.
 
-    `regions` is the name of an extractor, or a file of boxes for `extractor` (grid, if not given) to look at. Files that
-    do not fit the photos are refused before the first photo is seen.
+    `regions` is the name of an extractor, or a file of boxes for `extractor` (grid, if not given) to look at. Files
+    that do not fit the photos are refused before the first photo is seen.
     """
     pictures = list_pictures(places, limit)
     ids = [id for id, _ in pictures]

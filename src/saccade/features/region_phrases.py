@@ -96,8 +96,8 @@ def _cut(tokens: Int[Tensor, "text word"], longest: int) -> Int[Tensor, "text wo
 def open_region_phrases(config: DataConfig, split: str) -> PhrasedPictures:
     """One split of a data set whose boxes have phrases, its pictures as squares.
 
-    Photos are kept as squares as wide as the first of them is long, but no wider than `MAX_KEPT_SIDE`: a model stretches
-    them to its own size.
+    Photos are kept as squares as wide as the first of them is long, but no wider than `MAX_KEPT_SIDE`: a model
+    stretches them to its own size.
     """
     if config.name not in names_with("phrases"):
         known = ", ".join(names_with("phrases"))

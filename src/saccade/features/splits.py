@@ -1,4 +1,4 @@
-"""A split of a data set as models train on it: the regions that an extractor finds, or plain pixels; both are cached."""
+"""A split of a data set as models train on it: regions that an extractor finds, or plain pixels; both are cached."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def open_split(config: DataConfig, split: str, pixels: int | None = None) -> Cap
     """One split of a data set, e.g. `open_split(DataConfig("precomp", Path("data/f30k_precomp")), "test")`.
 
     Photos are seen by `config.extractor`; with `pixels`, they come as squares of that size for a model that trains its
-    own backbone. The world is seen by its own extractor, or as cells of that extractor's map with `grid:world/7` and the
-    like; an extractor for photos, which the settings name for data sets of photos, does not look at it.
+    own backbone. The world is seen by its own extractor, or as cells of that extractor's map with `grid:world/7` and
+    the like; an extractor for photos, which the settings name for data sets of photos, does not look at it.
     """
     data = open_records(config, split)
     if isinstance(data, CaptionedPhotos):
@@ -70,7 +70,7 @@ def extract_photos(photos: CaptionedPhotos, extractor_name: str) -> CaptionedIma
 
 
 def extract_drawings(data: CaptionedDrawings, extractor_name: str) -> CaptionedImages:
-    """The regions of drawn pictures: what is in the cache is kept, the rest is seen now; a whole store is only opened."""
+    """The regions of drawn pictures: what is cached is kept, the rest is seen now; a whole store is only opened."""
     extractor = load_extractor(extractor_name if extractor_name.startswith("grid:world") else "world")
     folder = _features_folder(data.digest, extractor) / data.split
     store: FeatureStore | None = None

@@ -1,10 +1,12 @@
 """Sentences from whatever file holds them: for pictures that are there, or to be scored against each other.
 
-`captions_of` gives the sentences of a collection's pictures under their ids, with their splits, from captions.jsonl as a
-store has it, Karpathy's dataset*.json, COCO's captions*.json, coco_mini's annotations.jsonl, and lines
-`photo.jpg#0<TAB>sentence` as Flickr8k and Flickr30k have them. `read_caption_results` asks for less, an id and a
-sentence, and so reads more: COCO's results [{"image_id", "caption"}, …] and COCO's captions {"images", "annotations"}, Karpathy's files, a
-plain mapping {id: sentence or sentences}, JSON lines with `image_id` or `image` and `caption`, `text` or `captions`,
+`captions_of` gives the sentences of known pictures under their ids, with their splits, from captions.jsonl as a store
+has it, Karpathy's dataset*.json, COCO's captions*.json, coco_mini's annotations.jsonl, and lines
+`photo.jpg#0<TAB>sentence` as Flickr8k and Flickr30k have them.
+
+`read_caption_results` asks for less, an id and a sentence, and so reads more: COCO's results
+[{"image_id", "caption"}, …] and COCO's captions {"images", "annotations"}, Karpathy's files, a plain mapping
+{id: sentence or sentences}, JSON lines with `image_id` or `image` and `caption`, `text` or `captions`,
 Flickr8k's captions.tsv and lines `photo.jpg#0<TAB>sentence`; all of them also gzipped.
 """
 

@@ -141,7 +141,7 @@ def read_json_file(path: Path) -> Any:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """A JSON value. Raises: SaccadeError if it is none, or holds NaN, numbers of thousands of digits, endless nesting."""
+    """A JSON value. Raises: SaccadeError if it is none, or holds NaN, endless digits or endless nesting."""
 
     def refuse(constant: str) -> NoReturn:
         raise SaccadeError(f"{where}: {constant} is not a number")

@@ -1,4 +1,4 @@
-"""Text files of data sets, plain or gzipped: finding them, their lines, tables with a header. A fault names the line."""
+"""Text files of data sets, plain or gzipped: read by lines, or as tables with a header. A fault names the line."""
 
 from __future__ import annotations
 
