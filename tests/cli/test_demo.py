@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import saccade.data
+import saccade.features
 import saccade.training.run
 import saccade.world
 from saccade.batch import RegionBatch
@@ -61,7 +61,7 @@ def small_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         return CaptionedImages("world", name, TrueRegions(split), tuple(t for _, t in texts), owners)
 
     monkeypatch.setattr(saccade.world, "WorldConfig", small)
-    monkeypatch.setattr(saccade.data, "open_split", open_split)
+    monkeypatch.setattr(saccade.features, "open_split", open_split)
     monkeypatch.setattr(saccade.training.run, "open_split", open_split)
     monkeypatch.setattr("saccade.cli.side_by_side.cores", lambda: 1)  # in this process, where the above holds
 

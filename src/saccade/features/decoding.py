@@ -8,16 +8,18 @@ gone reads the end of its pipe and ends. Few pictures, pictures in memory, and s
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import signal
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -189,16 +191,10 @@ class _Decoder:
             raise SaccadeError(f"a process that decodes pictures was ended while it opened {names}") from error
         if isinstance(found, SaccadeError):
             raise found
-        start = self._slot(self.answered)
+        used, results = found
+        block = np.frombuffer(self.memory, np.uint8, used, self._slot(self.answered)).copy()
         self.answered += 1
-        results: list[Opened | Broken] = []
-        for one, shape in found:
-            if shape is not None:
-                count = int(np.prod(shape))
-                one = replace(one, pixels=np.frombuffer(self.memory, np.uint8, count, start).reshape(shape).copy())
-                start += count
-            results.append(one)
-        return results
+        return [_from_slot(one, block) for one in results]
 
     def _slot(self, number: int) -> int:
         return number % CHUNKS_AHEAD * self.slot_bytes
@@ -213,7 +209,22 @@ class _Decoder:
         self.memory.close()
 
 
-_EMPTY = np.zeros((0, 0, 3), np.uint8)
+class _InSlot(NamedTuple):
+    """An `Opened` whose pixels lie in the slot, `start` bytes from its beginning."""
+
+    id: str
+    start: int
+    shape: tuple[int, ...]
+    width: int
+    height: int
+    boxes: np.ndarray | None
+
+
+def _from_slot(one: _InSlot | Opened | Broken, block: UInt8[np.ndarray, " byte"]) -> Opened | Broken:
+    if not isinstance(one, _InSlot):
+        return one
+    pixels = block[one.start : one.start + math.prod(one.shape)].reshape(one.shape)
+    return Opened(one.id, pixels, one.width, one.height, one.boxes)
 
 
 def _serve(opener: Opener, pictures: Sequence[Listed], memory: mmap.mmap, slot_bytes: int, pipe: Connection) -> None:
@@ -223,21 +234,22 @@ def _serve(opener: Opener, pictures: Sequence[Listed], memory: mmap.mmap, slot_b
     with suppress(EOFError, OSError):
         while True:
             first, last, start = pipe.recv()
-            end = start + slot_bytes
-            found: list[tuple[Opened | Broken, tuple[int, ...] | None]] = []
+            slot = np.frombuffer(memory, np.uint8, slot_bytes, start)
+            found: list[_InSlot | Opened | Broken] = []
+            used = 0
             try:
                 for picture in pictures[first:last]:
                     one = opener(picture)
-                    shape = None
-                    if isinstance(one, Opened) and start + one.pixels.size <= end:
-                        shape = one.pixels.shape
-                        np.frombuffer(memory, np.uint8, one.pixels.size, start).reshape(shape)[:] = one.pixels
-                        start, one = start + one.pixels.size, replace(one, pixels=_EMPTY)
-                    found.append((one, shape))
+                    if isinstance(one, Opened) and used + one.pixels.size <= slot_bytes:
+                        slot[used : used + one.pixels.size].reshape(one.pixels.shape)[:] = one.pixels
+                        found.append(_InSlot(one.id, used, one.pixels.shape, one.width, one.height, one.boxes))
+                        used += one.pixels.size
+                    else:
+                        found.append(one)
             except SaccadeError as error:
                 pipe.send(error)
             else:
-                pipe.send(found)
+                pipe.send((used, found))
 
 
 def _close_all_but(pipe: Connection) -> None:

@@ -151,13 +151,18 @@ def _regions(good: Sequence[Opened], extractor: RegionExtractor, batch_size: int
 
 def _append(good: Sequence[Opened], seen: RegionBatch, writer: StoreWriter) -> None:
     """Write the rows of a batch that are not there yet."""
-    counts = seen.mask.sum(dim=1).tolist()
-    features, boxes = (torch.split(part[seen.mask], counts) for part in (seen.features, seen.boxes))
-    scores = None if seen.scores is None else torch.split(seen.scores[seen.mask], counts)
-    for row, one in enumerate(good):
-        if one.id not in writer.done:
-            score = None if scores is None else scores[row].numpy()
-            writer.append(one.id, features[row].numpy(), boxes[row].numpy(), one.width, one.height, score)
+    rows = [row for row, one in enumerate(good) if one.id not in writer.done]
+    if len(rows) < len(good):
+        good, seen = [good[row] for row in rows], seen.select(rows)
+    whole = bool(seen.mask.all())
+    features, boxes, scores = (
+        None if part is None else (part.flatten(0, 1) if whole else part[seen.mask]).numpy()
+        for part in (seen.features, seen.boxes, seen.scores)
+    )
+    assert features is not None
+    assert boxes is not None
+    sizes = [(one.width, one.height) for one in good]
+    writer.append_batch([one.id for one in good], seen.mask.sum(dim=1).tolist(), features, boxes, sizes, scores)
 
 
 def _check_ids(pictures: Sequence[Listed]) -> KeysView[str]:

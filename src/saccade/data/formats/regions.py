@@ -78,14 +78,15 @@ def check_features(features: np.ndarray, dim: int, dtype: str, where: str) -> np
         raise SaccadeError(f"{where}: features have shape {list(features.shape)}, [regions, {dim}] was expected")
     if features.dtype.kind not in "fiu":
         raise SaccadeError(f"{where}: features are {features.dtype}, numbers were expected")
-    if not np.isfinite(features).all():
+    largest = np.maximum(features.max(initial=0), -float(features.min(initial=0)))  # NaN and infinity come through
+    if not np.isfinite(largest):
         raise SaccadeError(f"{where}: the features hold NaN or infinity")
     with np.errstate(over="ignore"):
-        kept = features.astype(dtype)
-    if not np.isfinite(kept).all():
-        largest = float(np.abs(features).max())
-        raise SaccadeError(f"{where}: the feature value {largest:g} does not fit into {dtype}")
-    return kept
+        if not np.isfinite(np.asarray(largest).astype(dtype)):
+            raise SaccadeError(f"{where}: the feature value {float(largest):g} does not fit into {dtype}")
+    if features.dtype == np.float32 and dtype == "float16":  # rounds as NumPy does, and is four times as quick
+        return torch.from_numpy(np.ascontiguousarray(features)).to(torch.float16).numpy()
+    return features.astype(dtype)
 
 
 def _numbers(box: np.ndarray) -> str:

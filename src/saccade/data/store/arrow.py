@@ -268,8 +268,39 @@ class StoreWriter:
         score = None if scores is None else np.array(scores, dtype=np.float32)
         if score is not None and score.shape != (len(box),):
             raise SaccadeError(f"{where}: scores have shape {list(score.shape)}, [{len(box)}] was expected")
-        self._rows.append(PictureRegions(id, kept, box, int(width), int(height), score))
-        self.done.add(id)
+        self._add(PictureRegions(id, kept, box, int(width), int(height), score))
+
+    def append_batch(
+        self,
+        ids: Sequence[str],
+        counts: Sequence[int],
+        features: np.ndarray,
+        boxes: np.ndarray,
+        sizes: Sequence[tuple[int, int]],
+        scores: np.ndarray | None = None,
+    ) -> None:
+        """`append` for many pictures at once: the regions of all, one after the other, `counts` of them for each."""
+        ends = list(accumulate(counts))
+        parts = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+        try:
+            kept = check_features(features, self.manifest.dim, self.manifest.dtype, "a batch")
+            box = check_boxes(boxes, "a batch")
+            score = None if scores is None else np.array(scores, dtype=np.float32)
+            sound = all(ids) and self.done.isdisjoint(ids) and len(set(ids)) == len(ids)
+            sound = sound and min(map(min, sizes), default=0) >= 0 and {len(kept), len(box)} == {sum(counts)}
+        except SaccadeError:
+            sound = False
+        if not sound:  # one by one: those before the one at fault are kept, and its own error is raised
+            for id, part, size in zip(ids, parts, sizes, strict=True):
+                self.append(id, features[part], boxes[part], *size, None if scores is None else scores[part])
+            return
+        for id, part, (width, height) in zip(ids, parts, sizes, strict=True):
+            own = None if score is None else score[part]
+            self._add(PictureRegions(id, kept[part], box[part], int(width), int(height), own))
+
+    def _add(self, row: PictureRegions) -> None:
+        self._rows.append(row)
+        self.done.add(row.id)
         if len(self._rows) == self.manifest.shard_rows:
             self.flush()
 
