@@ -114,7 +114,7 @@ def open_ahead(
     count = (len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1) if workers is None else workers
     files = len(pictures) >= MIN_FILES_FOR_PROCESSES and all(isinstance(source, Path) for _, source in pictures)
     if files and count > 1 and sys.platform == "linux":
-        return ProcessesAhead(opener, pictures, min(count, len(pictures) // CHUNK))
+        return ProcessesAhead(opener, pictures, count)
     return ahead(opener, pictures, openers() if workers is None else workers, most)
 
 
@@ -128,13 +128,13 @@ class ProcessesAhead:
         self.chunks = [range(i, min(i + CHUNK, len(pictures))) for i in range(0, len(pictures), CHUNK)]
         self.decoders: list[_Decoder] = []
         try:
-            for _ in range(workers):
+            for _ in range(min(workers, len(self.chunks))):
                 self.decoders.append(_Decoder(opener, pictures))
-            for number in range(CHUNKS_AHEAD * workers):
+            for number in range(CHUNKS_AHEAD * len(self.decoders)):
                 self._ask(number)
-        except BaseException:
+        except OSError as error:
             self.close()
-            raise
+            raise SaccadeError(f"{workers} processes could not be started: use fewer workers ({error})") from error
         self._results = self._take()
 
     def __iter__(self) -> Iterator[Opened | Broken]:
@@ -168,6 +168,7 @@ class _Decoder:
         self.pictures = pictures
         self.asked = self.answered = 0
         self.pipe, theirs = Pipe()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C reaches all: the parent decides
         self.process = os.fork()
         if self.process == 0:
             try:
@@ -175,6 +176,7 @@ class _Decoder:
                 _serve(opener, pictures, self.memory, self.slot_bytes, theirs)
             finally:
                 os._exit(0)  # nothing of the parent's is cleaned up here
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
     def ask(self, chunk: range) -> None:
@@ -229,7 +231,6 @@ def _from_slot(one: _InSlot | Opened | Broken, block: UInt8[np.ndarray, " byte"]
 
 def _serve(opener: Opener, pictures: Sequence[Listed], memory: mmap.mmap, slot_bytes: int, pipe: Connection) -> None:
     """What a process does: decode the chunks it is asked for until its parent closes the pipe or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the parent decides
     torch.set_num_threads(1)  # the threads of the parent were not forked with it
     with suppress(EOFError, OSError):
         while True:
