@@ -26,12 +26,12 @@ from saccade.cli import main
 from saccade.vision.detectors.world import WorldExtractor
 
 saccade.features.extraction.FLUSH_SECONDS = saccade.features.extraction.FLUSH_PATIENCE = 0  # write after every batch
-see, calls = WorldExtractor.see, itertools.count(1)
+extract, calls = WorldExtractor.extract, itertools.count(1)
 def die_later(*words, **options):
     if next(calls) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-    return see(*words, **options)
-WorldExtractor.see = die_later
+    return extract(*words, **options)
+WorldExtractor.extract = die_later
 main()
 """
 
