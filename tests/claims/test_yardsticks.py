@@ -21,9 +21,9 @@ from saccade.claims.measure import load_measured, save_measured
 from saccade.claims.sentinel import function_words, sentinel_shares, things
 from saccade.claims.yardsticks import YARDSTICKS
 from saccade.core.files import read_json
-from saccade.features.region_phrases import PhrasedBoxes, PhrasedPictures
 from saccade.data.records import CaptionedImages
 from saccade.decoding import DecodingConfig
+from saccade.features.region_phrases import PhrasedBoxes, PhrasedPictures
 from saccade.language import Vocabulary, load_parser
 from saccade.models import Captioner, DenseCap, DenseCapConfig, entries, entry
 from saccade.tasks import TASKS, CaptioningConfig, DenseCaptioningConfig

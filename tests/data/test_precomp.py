@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from saccade.data.store.sources import join_captions
 from toy_pictures import folder_bytes, make_pictures, write_store
 
 from saccade.core.errors import SaccadeError
 from saccade.data import Caption, CaptionedImages, FeatureStore
 from saccade.data.formats.precomp import PrecompImages, open_precomp, write_precomp
+from saccade.data.store.sources import join_captions
 
 
 def save(folder: Path, images: np.ndarray, captions: int, split: str = "test") -> np.ndarray:

@@ -132,9 +132,11 @@ class ProcessesAhead:
                 self.decoders.append(_Decoder(opener, pictures))
             for number in range(CHUNKS_AHEAD * len(self.decoders)):
                 self._ask(number)
-        except OSError as error:
+        except BaseException as error:
             self.close()
-            raise SaccadeError(f"{workers} processes could not be started: use fewer workers ({error})") from error
+            if isinstance(error, OSError):
+                raise SaccadeError(f"{workers} processes could not be started: use fewer workers ({error})") from error
+            raise
         self._results = self._take()
 
     def __iter__(self) -> Iterator[Opened | Broken]:
@@ -154,8 +156,9 @@ class ProcessesAhead:
 
     def _take(self) -> Iterator[Opened | Broken]:
         for number, chunk in enumerate(self.chunks):
-            yield from self.decoders[number % len(self.decoders)].answer(chunk)
+            results = self.decoders[number % len(self.decoders)].answer(chunk)
             self._ask(number + CHUNKS_AHEAD * len(self.decoders))
+            yield from results
 
 
 class _Decoder:
@@ -169,7 +172,11 @@ class _Decoder:
         self.asked = self.answered = 0
         self.pipe, theirs = Pipe()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C reaches all: the parent decides
-        self.process = os.fork()
+        try:
+            self.process = os.fork()
+        except OSError:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            raise
         if self.process == 0:
             try:
                 _close_all_but(theirs)
@@ -189,7 +196,7 @@ class _Decoder:
         try:
             found = self.pipe.recv()
         except (EOFError, ConnectionResetError) as error:
-            names = ", ".join(str(source) for _, source in self.pictures[chunk.start : chunk.stop])
+            names = ", ".join(printable(source) for _, source in self.pictures[chunk.start : chunk.stop])
             raise SaccadeError(f"a process that decodes pictures was ended while it opened {names}") from error
         if isinstance(found, SaccadeError):
             raise found
