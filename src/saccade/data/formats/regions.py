@@ -84,8 +84,8 @@ def check_features(features: np.ndarray, dim: int, dtype: str, where: str) -> np
     with np.errstate(over="ignore"):
         if not np.isfinite(np.asarray(largest).astype(dtype)):
             raise SaccadeError(f"{where}: the feature value {float(largest):g} does not fit into {dtype}")
-    if features.dtype == np.float32 and dtype == "float16":  # rounds as NumPy does, and is four times as quick
-        return torch.from_numpy(np.ascontiguousarray(features)).to(torch.float16).numpy()
+    if features.dtype == np.float32 and dtype == "float16" and features.flags.carray:  # views of files are not
+        return torch.from_numpy(features).to(torch.float16).numpy()  # rounds as NumPy does, four times as quickly
     return features.astype(dtype)
 
 
