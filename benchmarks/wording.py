@@ -17,8 +17,11 @@ NAMES = {
     "percent_again": "{} % of the pairs scored again",
     "answers_that_differ": "{} answers differ",
     "pictures_a_second": "{} pictures a second",
+    "decoded_alone_a_second": "{} decoded alone",
+    "seen_alone_a_second": "{} seen alone",
+    "of_decoding": "{} of the decoding rate",
 }
-SHARES = ("gemm_share", "idle", "of_budget")
+SHARES = ("gemm_share", "idle", "of_budget", "of_decoding")
 
 
 def duration(seconds: float | None) -> str:

@@ -80,16 +80,16 @@ def boxed_pictures(data: str, root: Path | None, split: str, world: tuple[int, i
     if root is None:
         raise SaccadeError(f"--data {data} needs --root, the folder it is in")
     if data == "flickr8k":
-        from saccade.data.datasets.entities import boxed_entities
+        from saccade.data.datasets.entities import open_entity_boxes
 
-        return boxed_entities(root, split)
+        return open_entity_boxes(split, root)
     if data == "coco":
-        from saccade.data.datasets.coco import boxed_coco
+        from saccade.data.datasets.coco import open_coco_boxes
 
-        return boxed_coco(root, split)
-    from saccade.data.datasets.visual_genome import boxed_visual_genome
+        return open_coco_boxes(split, root)
+    from saccade.data.datasets.visual_genome import open_visual_genome_boxes
 
-    return boxed_visual_genome(root, split)
+    return open_visual_genome_boxes(split, root)
 
 
 def load(pictures: Sequence[NamedBoxes], classes: Sequence[str], attributes: Sequence[str], size: int) -> BoxedPictures:

@@ -18,7 +18,8 @@ from rich.console import Console
 
 from saccade.core.files import write_text
 from saccade.core.weights import write_weights
-from saccade.data import DataConfig, open_split
+from saccade.data import DataConfig
+from saccade.features import open_split
 from saccade.metrics import recall
 from saccade.models import Matcher, load_model
 from saccade.tasks.matching.evaluate import similarity_table

@@ -20,7 +20,7 @@ from typing import Any
 from rich.console import Console
 
 from saccade.core.files import read_json, write_json, write_text
-from saccade.data import open_split
+from saccade.features import open_split
 from saccade.lab.claims import Request, load_claim
 from saccade.lab.claims.claim import ClaimData
 from saccade.lab.claims.measure import is_finished, train_and_measure

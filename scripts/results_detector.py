@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from saccade.core.files import read_json, write_json, write_text
-from saccade.data.datasets.entities import boxed_entities
+from saccade.data.datasets.entities import open_entity_boxes
 from saccade.metrics.detection import (
     COUNTS,
     Tally,
@@ -231,7 +231,7 @@ def main() -> None:
     c = extractor.config
     splits = {}
     for name in ("train", "dev"):
-        pictures = boxed_entities(arguments.root, name)[: arguments.pictures]
+        pictures = open_entity_boxes(name, arguments.root)[: arguments.pictures]
         splits[name] = load_boxed_pictures(pictures, c.classes, c.attributes, c.size, workers=os.cpu_count() or 1)
     train, dev = splits["train"], splits["dev"]
     console.print(f"opened {len(train)} and {len(dev)} photos after {time.perf_counter() - started:.0f} s")

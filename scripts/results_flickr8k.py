@@ -22,8 +22,8 @@ import torch
 from rich.console import Console
 
 from saccade.core.files import read_json, write_json, write_text
-from saccade.data import open_split
 from saccade.data.records import CaptionedImages
+from saccade.features import open_split
 from saccade.metrics import CUTOFFS, chance, mean_and_spread, recall
 from saccade.models import Matcher, load_model
 from saccade.tasks.matching.evaluate import ensemble_of, similarity_table

@@ -16,7 +16,7 @@ import numpy as np
 from rich.console import Console
 
 from saccade.core.files import write_json, write_text
-from saccade.data import open_split
+from saccade.features import open_split
 from saccade.metrics import chance, mean_and_spread, recall
 from saccade.models import Matcher, load_model
 from saccade.tasks.matching.evaluate import similarity_table

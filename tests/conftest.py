@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,3 +71,23 @@ def toy_texts(vocabulary: Vocabulary) -> TextBatch:
     """Four sentences, and which of their words depend on each other for models that ask."""
     texts = ["a red cube", "the small blue ball is left of a cone", "green", "a cube on the large ball and a zebra"]
     return replace(vocabulary.batch(texts), links=tuple(parse.links for parse in load_parser().parse(texts)))
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """`full_disk(n)`: the n-th file that is finished from now on meets a full disk."""
+
+    def arm(after: int = 1) -> None:
+        left = after
+        real = os.fsync
+
+        def fsync(handle: int) -> None:
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            real(handle)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+
+    return arm

@@ -21,7 +21,7 @@ from benchmarks.rows import Growth, Results, Row, Target
 from benchmarks.scan import official, plainly
 from saccade.data import DataConfig
 from saccade.data.store.arrow import StoreWriter
-from saccade.data.text.captions import CAPTIONS, Caption, write_captions
+from saccade.data.store.manifest import CAPTIONS, Caption, write_captions
 from toy_runs import DIM, IMAGES, SENTENCES, make_features, make_run
 
 QUICK = Bench("cpu", quick=True)

@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 
 from saccade.cli import main
-from saccade.data import Caption, DataConfig, FeatureStore, open_split, write_captions
+from saccade.data import Caption, DataConfig, FeatureStore, write_captions
+from saccade.features import open_split
 
 Saccade = Callable[..., tuple[int, str, str]]
 
@@ -24,13 +25,13 @@ import saccade.features.extraction
 from saccade.cli import main
 from saccade.vision.detectors.world import WorldExtractor
 
-saccade.features.extraction.REST = saccade.features.extraction.PATIENCE = 0  # write after every batch
-see, calls = WorldExtractor.see, itertools.count(1)
+saccade.features.extraction.FLUSH_SECONDS = saccade.features.extraction.FLUSH_PATIENCE = 0  # write after every batch
+extract, calls = WorldExtractor.extract, itertools.count(1)
 def die_later(*words, **options):
     if next(calls) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-    return see(*words, **options)
-WorldExtractor.see = die_later
+    return extract(*words, **options)
+WorldExtractor.extract = die_later
 main()
 """
 

@@ -27,7 +27,7 @@ from photo_samples import (
 
 import saccade.data.text.json
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.coco import boxed_coco, boxed_coco_mini, open_coco, open_coco_mini
+from saccade.data.datasets.coco import open_coco, open_coco_boxes, open_coco_mini, open_coco_mini_boxes
 from saccade.data.datasets.karpathy import KarpathyImage, Sentence, write_karpathy
 from saccade.data.text.json import read_items
 
@@ -44,7 +44,7 @@ def test_captions_of_cocos_own_files(tmp_path: Path) -> None:
 
 
 def test_boxes_without_crowds_and_without_empty_ones(tmp_path: Path) -> None:
-    (picture,) = boxed_coco(coco_folder(tmp_path), "train")
+    (picture,) = open_coco_boxes("train", coco_folder(tmp_path))
     assert picture.names == ("dog", "sports ball")
     np.testing.assert_allclose(picture.boxes, [[0.1, 0.1, 0.6, 0.6], [0.7625, 20 / 30, 1, 1]], rtol=1e-6)
     assert picture.attributes == ((), ())
@@ -83,20 +83,20 @@ def test_a_wrong_field_is_named(tmp_path: Path, change: dict[str, Any], sentence
     root = coco_folder(tmp_path)
     write_value(root / "annotations" / "instances_train2017.json", coco_values() | change)
     with pytest.raises(SaccadeError, match=r"instances_train2017.json") as error:
-        boxed_coco(root, "train")
+        open_coco_boxes("train", root)
     assert sentence in str(error.value)
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     root = coco_folder(tmp_path)
     (root / "images" / "train2017" / "000000000007.jpg").unlink()
-    for read in (open_coco, lambda split, root: boxed_coco(root, split)):
+    for read in (open_coco, lambda split, root: open_coco_boxes(split, root)):
         with pytest.raises(SaccadeError, match=r"000000000007.jpg is missing"):
             read("train", root)
     with pytest.raises(SaccadeError, match="has no captions: COCO is"):
         open_coco("train", root / "images")
     with pytest.raises(SaccadeError, match=r"instances_train2017.json is missing"):
-        boxed_coco(root / "images", "train")
+        open_coco_boxes("train", root / "images")
 
 
 def one_line(root: Path, line: Any = COCO_LINE, name: str = "annotations.jsonl.gz") -> Path:
@@ -110,15 +110,15 @@ def test_one_line_a_photo(tmp_path: Path, name: str) -> None:
     root = one_line(tmp_path, name=name)
     data = open_coco_mini("dev", root)
     assert (data.ids, data.texts, data.sizes) == (("1.jpg",), SENTENCES, ((40, 30),))
-    (picture,) = boxed_coco_mini(root, "val2017")
+    (picture,) = open_coco_mini_boxes("val2017", root)
     assert picture.names == ("dog",)  # the crowd is left out
-    assert boxed_coco(root, "dev")[0].names == ("dog",)
+    assert open_coco_boxes("dev", root)[0].names == ("dog",)
 
 
 def test_the_photos_of_the_repository_are_readable(photos: list[Path]) -> None:
     root = photos[0].parent
     assert set(open_coco_mini("train+dev", root).paths) == set(photos)
-    assert all(picture.names for picture in boxed_coco(root, "train+dev"))
+    assert all(picture.names for picture in open_coco_boxes("train+dev", root))
 
 
 def test_items_come_one_by_one_whatever_the_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,10 +156,10 @@ def test_spoiled_values_are_refused_in_a_sentence(data: st.DataObject) -> None:
         for kind in ("captions", "instances"):
             write_value(root / "annotations" / f"{kind}_train2017.json", data.draw(spoiled_values(coco_values())))
         read_or_refuse(lambda: open_coco("train", root))
-        read_or_refuse(lambda: boxed_coco(root, "train"))
+        read_or_refuse(lambda: open_coco_boxes("train", root))
         mini = one_line(root / "mini", data.draw(spoiled_values(deepcopy(COCO_LINE))))
         read_or_refuse(lambda: open_coco_mini("dev", mini))
-        read_or_refuse(lambda: boxed_coco_mini(mini, "dev"))
+        read_or_refuse(lambda: open_coco_mini_boxes("dev", mini))
 
 
 @settings(max_examples=60, deadline=None)
@@ -169,4 +169,4 @@ def test_spoiled_bytes_are_refused_in_a_sentence(data: st.DataObject) -> None:
         root = coco_folder(Path(folder))
         path = root / "annotations" / "instances_train2017.json"
         path.write_bytes(data.draw(spoiled_bytes(path.read_bytes())))
-        read_or_refuse(lambda: boxed_coco(root, "train"))
+        read_or_refuse(lambda: open_coco_boxes("train", root))

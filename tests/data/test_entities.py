@@ -25,7 +25,7 @@ from photo_samples import (
 )
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.entities import EntityPhrase, boxed_entities, parse_sentence, read_entities
+from saccade.data.datasets.entities import EntityPhrase, open_entity_boxes, parse_sentence, read_entities
 
 
 def lines(root: Path, *values: Any) -> Path:
@@ -54,7 +54,7 @@ def test_pixels_count_from_one_and_the_last_is_inside(tmp_path: Path) -> None:
 
 def test_boxes_are_named_by_what_most_say_with_all_adjectives(tmp_path: Path) -> None:
     for root in (lines(tmp_path / "lines", ENTITY_LINE), entities_published(tmp_path / "published")):
-        (picture,) = boxed_entities(root, "train")
+        (picture,) = open_entity_boxes("train", root)
         assert picture.names == ("dog", "ball", "ball")
         assert picture.attributes == (("small", "brown", "wet"), ("red",), ("red",))
         assert picture.boxes.dtype == np.float32
@@ -66,7 +66,7 @@ def test_the_same_box_under_the_same_name_counts_once(tmp_path: Path) -> None:
     line["boxes"]["5"] = line["boxes"]["1"]
     phrase = {"first_word": 0, "n_words": 3, "phrase": "A black dog", "chain": "5", "types": ["animals"]}
     line["sentences"].append({"text": "A black dog .", "phrases": [phrase]})
-    (picture,) = boxed_entities(lines(tmp_path, line), "train")
+    (picture,) = open_entity_boxes("train", lines(tmp_path, line))
     assert picture.names == ("dog", "ball", "ball")
     assert picture.attributes[0] == ("small", "brown", "wet", "black")
 
@@ -78,7 +78,7 @@ def test_colours_marked_as_clothing_are_clothes_and_pronouns_have_no_name(tmp_pa
         {"first_word": 4, "n_words": 1, "phrase": "it", "chain": "2", "types": ["other"]},
     ]
     line["sentences"] = [{"text": "A man in black it .", "phrases": phrases}]
-    (picture,) = boxed_entities(lines(tmp_path, line), "train")
+    (picture,) = open_entity_boxes("train", lines(tmp_path, line))
     assert (picture.names, picture.attributes) == (("clothes",), (("black",),))
 
 
@@ -125,19 +125,19 @@ def test_a_wrong_field_is_named(tmp_path: Path, line: Any, sentence: str) -> Non
 def test_splits_and_missing_files_are_named(tmp_path: Path) -> None:
     root = lines(tmp_path / "lines", ENTITY_LINE)
     with pytest.raises(SaccadeError, match='no split "test"'):
-        boxed_entities(root, "test")
+        open_entity_boxes("test", root)
     (root / "images" / "a.jpg").unlink()
     with pytest.raises(SaccadeError, match=r"a.jpg is missing"):
-        boxed_entities(root, "train")
+        open_entity_boxes("train", root)
     with pytest.raises(SaccadeError, match="has no Entities"):
-        boxed_entities(root / "images", "train")
+        open_entity_boxes("train", root / "images")
     root = entities_published(tmp_path / "published")
     write(root / "train.txt", "../a\n")
     with pytest.raises(SaccadeError, match="is not a plain name"):
-        boxed_entities(root, "train")
+        open_entity_boxes("train", root)
     (root / "train.txt").unlink()
     with pytest.raises(SaccadeError, match=r"train.txt is missing"):
-        boxed_entities(root, "train")
+        open_entity_boxes("train", root)
     assert len(list(read_entities(root))) == 1  # all of them need no lists
 
 
@@ -160,7 +160,7 @@ def test_xml_that_declares_entities_or_is_huge_is_refused(tmp_path: Path) -> Non
 def test_spoiled_lines_are_refused_in_a_sentence(data: st.DataObject) -> None:
     with TemporaryDirectory() as folder:
         root = lines(Path(folder), data.draw(spoiled_values(ENTITY_LINE)))
-        read_or_refuse(lambda: boxed_entities(root, "train"))
+        read_or_refuse(lambda: open_entity_boxes("train", root))
 
 
 @settings(max_examples=60, deadline=None)
@@ -172,4 +172,4 @@ def test_spoiled_annotations_are_refused_in_a_sentence(data: st.DataObject) -> N
             (root / "Annotations" / "a.xml").write_bytes(data.draw(spoiled_bytes(ENTITY_XML.encode())))
         else:
             (root / "Sentences" / "a.txt").write_bytes(data.draw(spoiled_bytes(ENTITY_SENTENCES.encode())))
-        read_or_refuse(lambda: boxed_entities(root, "train"))
+        read_or_refuse(lambda: open_entity_boxes("train", root))

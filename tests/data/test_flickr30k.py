@@ -20,7 +20,7 @@ from photo_samples import (
 )
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.entities import boxed_entities
+from saccade.data.datasets.entities import open_entity_boxes
 from saccade.data.datasets.flickr30k import open_flickr30k
 from saccade.data.datasets.karpathy import KarpathyImage, Sentence, write_karpathy
 
@@ -55,7 +55,7 @@ def test_the_token_file_with_the_lists_of_entities(tmp_path: Path) -> None:
     )
     assert open_flickr30k("train", root).texts == SENTENCES
     assert open_flickr30k("dev", root).ids == ("b.jpg",)
-    assert boxed_entities(root, "train")[0].id == "a.jpg"
+    assert open_entity_boxes("train", root)[0].id == "a.jpg"
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from test_npz import assert_toy
 from saccade.core.errors import SaccadeError
 from saccade.data import FeatureStore
 from saccade.data.formats.hdf5 import open_hdf5
-from saccade.data.formats.picture import read_sizes
+from saccade.data.formats.regions import read_sizes
 
 
 def write(path: Path, **tables: Any) -> Path:

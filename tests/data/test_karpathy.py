@@ -10,8 +10,9 @@ import pytest
 from toy_pictures import make_pictures, write_store
 
 from saccade.core.errors import SaccadeError
-from saccade.data import DataConfig, open_split
+from saccade.data import DataConfig
 from saccade.data.datasets.karpathy import KarpathyImage, Sentence, read_karpathy, write_karpathy
+from saccade.features import open_split
 
 
 def images(count: int = 6, **extra: Any) -> list[KarpathyImage]:

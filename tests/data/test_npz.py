@@ -19,7 +19,7 @@ from saccade.core.errors import SaccadeError
 from saccade.data import FeatureStore
 from saccade.data.formats.arrays import ArrayPictures, read_arrays, regions_of
 from saccade.data.formats.npz import NpzFolder
-from saccade.data.formats.picture import read_sizes
+from saccade.data.formats.regions import read_sizes
 
 
 class Explosive:

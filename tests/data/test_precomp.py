@@ -12,8 +12,8 @@ from toy_pictures import folder_bytes, make_pictures, write_store
 
 from saccade.core.errors import SaccadeError
 from saccade.data import Caption, CaptionedImages, FeatureStore
-from saccade.data.datasets.store import join_captions
 from saccade.data.formats.precomp import PrecompImages, open_precomp, write_precomp
+from saccade.data.store.sources import join_captions
 
 
 def save(folder: Path, images: np.ndarray, captions: int, split: str = "test") -> np.ndarray:

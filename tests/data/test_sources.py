@@ -10,8 +10,9 @@ from toy_pictures import make_pictures, write_store
 
 from saccade.core.config import from_dict, to_dict
 from saccade.core.errors import SaccadeError
-from saccade.data import Caption, CaptionedImages, DataConfig, FeatureStore, open_split, source, write_captions
-from saccade.data.store.subset import ChainedPictures, RegionSubset
+from saccade.data import Caption, CaptionedImages, DataConfig, FeatureStore, reader, write_captions
+from saccade.data.store.sources import ChainedRegions, RegionSubset
+from saccade.features import open_split
 
 
 @pytest.fixture
@@ -72,13 +73,13 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 def test_a_new_source_is_one_function(tmp_path: Path) -> None:
     store = FeatureStore.open(write_store(tmp_path / "s", make_pictures(2)))
 
-    @source("mine")
+    @reader("mine")
     def open_mine(split: str, root: Path | None, seed: int) -> CaptionedImages:
         return CaptionedImages("mine", split, store, (f"seed {seed}",), np.array([1]))
 
     assert open_split(DataConfig("mine", seed=3), "dev").texts == ("seed 3",)
 
-    @source("mine")
+    @reader("mine")
     def open_mine_with_all(split: str, root: Path | None, **options: int) -> CaptionedImages:
         return CaptionedImages("mine", split, store, (str(sorted(options)),), np.array([1]))
 
@@ -94,7 +95,7 @@ def test_chained_sources_count_on(tmp_path: Path) -> None:
     pictures = make_pictures(7)
     first = FeatureStore.open(write_store(tmp_path / "a", pictures[:3]))
     second = FeatureStore.open(write_store(tmp_path / "b", pictures[3:]))
-    chained = ChainedPictures([first, RegionSubset(second, [3, 0])])
+    chained = ChainedRegions([first, RegionSubset(second, [3, 0])])
     assert chained.ids == ("picture-0", "picture-1", "picture-2", "picture-6", "picture-3")
     assert [chained.get(i).id for i in range(5)] == list(chained.ids)
     assert chained.batch([4, 0]).ids == ("picture-3", "picture-0")

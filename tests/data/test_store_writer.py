@@ -6,6 +6,7 @@ import errno
 import io
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,36 @@ def test_resumed_equals_unbroken_byte_for_byte(tmp_path: Path, stop: int) -> Non
     write_store(tmp_path / "resumed", pictures[:stop])
     write_store(tmp_path / "resumed", pictures)
     assert folder_bytes(tmp_path / "resumed") == folder_bytes(unbroken)
+
+
+def append_batch(writer: StoreWriter, pictures: list[PictureRegions]) -> None:
+    writer.append_batch(
+        [p.id for p in pictures],
+        [len(p.features) for p in pictures],
+        np.concatenate([p.features for p in pictures]),
+        np.concatenate([p.boxes for p in pictures]),
+        [(p.width, p.height) for p in pictures],
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_batches_give_the_bytes_of_single_pictures(tmp_path: Path, dtype: str) -> None:
+    pictures = [replace(p, scores=None) for p in make_pictures(10)]
+    with StoreWriter(tmp_path / "batches", 6, dtype, extractor="test", shard_rows=4) as writer:
+        for part in (pictures[:3], pictures[3:]):
+            append_batch(writer, part)
+    assert folder_bytes(tmp_path / "batches") == folder_bytes(write_store(tmp_path / "single", pictures, dtype=dtype))
+
+
+def test_a_picture_at_fault_is_named_and_those_before_it_in_the_batch_are_kept(tmp_path: Path) -> None:
+    pictures = make_pictures(6, regions=2)
+    pictures[3].features[1, 2] = np.nan
+    writer = StoreWriter(tmp_path / "s", 6)
+    with pytest.raises(SaccadeError, match=r'picture "picture-3": the features hold NaN'), writer:
+        append_batch(writer, pictures)
+    assert list(FeatureStore.open(tmp_path / "s").ids) == [p.id for p in pictures[:3]]
+    with pytest.raises(SaccadeError, match=r'picture "picture-1" is already in'):
+        append_batch(writer, pictures[1:3])
 
 
 def test_record_batches_do_not_depend_on_where_it_stopped(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from photo_samples import GENOME, genome_folder, read_or_refuse, spoiled_bytes, spoiled_values, write_value
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.visual_genome import boxed_visual_genome, read_regions, read_relations
+from saccade.data.datasets.visual_genome import open_visual_genome_boxes, read_regions, read_relations
 
 
 def test_objects_have_names_attributes_and_boxes_cut_at_the_border(tmp_path: Path) -> None:
-    first, second = boxed_visual_genome(genome_folder(tmp_path))
+    first, second = open_visual_genome_boxes("all", genome_folder(tmp_path))
     assert first.names == ("dog", "ball")  # the ghost lies beyond the photo
     assert first.attributes == (("wet",), ())
     np.testing.assert_allclose(first.boxes, [[0.1, 0.1, 0.6, 0.6], [0.75, 2 / 3, 1, 1]], rtol=1e-6)
@@ -27,10 +27,10 @@ def test_objects_have_names_attributes_and_boxes_cut_at_the_border(tmp_path: Pat
 
 def test_every_twentieth_photo_is_dev(tmp_path: Path) -> None:
     root = genome_folder(tmp_path)
-    assert [p.id for p in boxed_visual_genome(root, "train")] == ["1"]
-    assert [p.id for p in boxed_visual_genome(root, "val")] == ["20"]
+    assert [p.id for p in open_visual_genome_boxes("train", root)] == ["1"]
+    assert [p.id for p in open_visual_genome_boxes("val", root)] == ["20"]
     with pytest.raises(SaccadeError, match='no split "test"'):
-        boxed_visual_genome(root, "test")
+        open_visual_genome_boxes("test", root)
 
 
 def test_objects_without_the_file_of_attributes(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_objects_without_the_file_of_attributes(tmp_path: Path) -> None:
     (root / "attributes.json").unlink()
     thing = {"x": 0, "y": 0, "w": 4, "h": 3, "names": ["tree"], "synsets": ["tree.n.01"]}
     write_value(root / "objects.json", [{"image_id": 1, "objects": [thing]}])
-    (picture,) = boxed_visual_genome(root)
+    (picture,) = open_visual_genome_boxes("all", root)
     assert (picture.names, picture.attributes) == (("tree",), ((),))
 
 
@@ -70,10 +70,10 @@ def test_a_wrong_field_is_named(tmp_path: Path, file: str, value: Any, sentence:
     root = genome_folder(tmp_path)
     write_value(root / f"{file}.json", value)
     if sentence is None:
-        assert boxed_visual_genome(root) == ()
+        assert open_visual_genome_boxes("all", root) == ()
         return
     with pytest.raises(SaccadeError) as error:
-        boxed_visual_genome(root)
+        open_visual_genome_boxes("all", root)
     assert sentence in str(error.value)
 
 
@@ -81,10 +81,10 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     root = genome_folder(tmp_path)
     (root / "VG_100K_2" / "20.jpg").unlink()
     with pytest.raises(SaccadeError, match=r"20\.jpg is missing"):
-        boxed_visual_genome(root)
+        open_visual_genome_boxes("all", root)
     (root / "image_data.json").unlink()
     with pytest.raises(SaccadeError, match=r"image_data.json is missing: Visual Genome is"):
-        boxed_visual_genome(root)
+        open_visual_genome_boxes("all", root)
 
 
 @settings(max_examples=80, deadline=None)
@@ -98,6 +98,6 @@ def test_spoiled_files_are_refused_in_a_sentence(data: st.DataObject) -> None:
             write_value(path, data.draw(spoiled_values(GENOME[name])))
         else:
             path.write_bytes(data.draw(spoiled_bytes(path.read_bytes())))
-        read_or_refuse(lambda: boxed_visual_genome(root))
+        read_or_refuse(lambda: open_visual_genome_boxes("all", root))
         read_or_refuse(lambda: list(read_regions(root)))
         read_or_refuse(lambda: list(read_relations(root)))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.data import DataConfig, open_split
+from saccade.data import DataConfig
+from saccade.features import open_split
 from saccade.lab.leaderboard.cost import _peak_memory, measure_cost
 from saccade.models import Matcher, entries, load_model
 from saccade.tasks.matching.evaluate import similarity_table

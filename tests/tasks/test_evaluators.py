@@ -14,7 +14,6 @@ from torch import Tensor
 
 from saccade.batch import Batch, CaptionState, PictureBatch, RegionBatch, StepOutput
 from saccade.core.files import read_json
-from saccade.data.datasets.region_phrases import PhrasedBoxes, PhrasedPictures
 from saccade.data.records import CaptionedImages
 from saccade.decoding import DecodingConfig
 from saccade.lab.claims.measure import load_measured, save_measured

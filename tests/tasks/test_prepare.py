@@ -9,7 +9,7 @@ import torch
 from rich.console import Console
 
 from saccade.core.errors import SaccadeError
-from saccade.data import open_split
+from saccade.features import open_split
 from saccade.nn import WordEncoder
 from saccade.training.run import run_config, run_parts
 

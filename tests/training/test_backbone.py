@@ -22,7 +22,8 @@ import saccade
 from saccade.batch import PairBatch
 from saccade.cli import main
 from saccade.core.errors import SaccadeError
-from saccade.data import CaptionedImages, open_split
+from saccade.data import CaptionedImages
+from saccade.features import open_split
 from saccade.metrics import recall
 from saccade.models import Matcher, load_model
 from saccade.tasks.matching.evaluate import ensemble_of, similarity_table

@@ -12,7 +12,7 @@ from rich.console import Console
 from toy_training import same_weights
 
 from saccade.core.errors import SaccadeError
-from saccade.data import open_split
+from saccade.features import open_split
 from saccade.models import Matcher, load_model
 from saccade.training.run import run_config, run_parts, train_run
 

@@ -25,7 +25,7 @@ from saccade.tasks.captioning.options import (
 )
 
 if TYPE_CHECKING:
-    from saccade.data.store.broken import Broken
+    from saccade.data.store.manifest import Broken
     from saccade.tasks.captioning.photos import Captioned
 
 MAX_ROWS = 40  # pictures in the table where a file has them all
@@ -102,7 +102,7 @@ def caption(
 
     from saccade.core.files import check_writable, write_json
     from saccade.core.progress import progress_bar
-    from saccade.data.store.broken import Broken
+    from saccade.data.store.manifest import Broken
     from saccade.tasks.captioning.photos import Drawings, results, sort_places
     from saccade.tasks.captioning.predict import DECODING, PictureCaptioner
     from saccade.tasks.predict import load

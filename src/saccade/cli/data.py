@@ -5,14 +5,19 @@ from __future__ import annotations
 from enum import Enum
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from saccade.cli.faults import report_faults
 from saccade.cli.options import NumberType
+
+if TYPE_CHECKING:
+    from saccade.data.registry import DataSet
+    from saccade.data.survey import SplitCounts
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,12 +42,12 @@ def info(
 
     Example: saccade data info data/f30k_precomp
     """
-    from saccade.cli.photo_sets import photo_set_at, show_photo_set
-    from saccade.data.formats.summary import summarise
+    from saccade.data.registry import recognise
+    from saccade.data.survey import summarise
 
-    photo_set = photo_set_at(path, None)
-    if photo_set is not None:
-        show_photo_set(path, photo_set)
+    found = recognise(path) if path.is_dir() else None
+    if found is not None and found.kind == "photos":
+        _show_photos(path, found)
         return
     console = Console()
     for summary in summarise(path):
@@ -93,8 +98,8 @@ def convert(
     Example: saccade data convert trainval_36.tsv features --dtype float16 --captions dataset_coco.json
     """
     from saccade.core.progress import one_by_one, progress_bar
+    from saccade.data.formats.collection import convert as write
     from saccade.data.formats.collection import open_collection
-    from saccade.data.formats.convert import convert as write
 
     console = Console()
     form = to or (Format.tsv if target.suffix == ".tsv" else Format.store)
@@ -135,15 +140,50 @@ def check(
 
     Example: saccade data check data/flickr8k --as flickr8k
     """
-    from saccade.cli.faults import report_faults
-    from saccade.cli.photo_sets import photo_set_at, show_photo_set
-    from saccade.data.formats.check import problems
+    from saccade.data.registry import find_photos, recognise
+    from saccade.data.survey import problems
 
-    photo_set = photo_set_at(path, as_)
-    if photo_set is not None:
-        show_photo_set(path, photo_set, most, photos)
+    named = None if as_ is None else find_photos(as_)
+    found = named or (recognise(path) if path.is_dir() else None)
+    if found is not None and found.kind == "photos":
+        _show_photos(path, found, most, photos)
         return
     console = Console()
     with console.status(escape(f"reading {path}")):
-        found = list(islice(problems(path), most + 1))
-    report_faults(console, path, found, most)
+        faults = list(islice(problems(path), most + 1))
+    report_faults(console, path, faults, most)
+
+
+def _show_photos(path: Path, data_set: DataSet, most: int = 20, photos: bool = False) -> None:
+    """Tables of parts and splits, then the faults; exit code 2 if there is one."""
+    from saccade.core.progress import one_by_one, progress_bar
+    from saccade.data.survey import parts_of, split_counts
+    from saccade.features.photos import unreadable_photos
+
+    console = Console()
+    table = Table(title=escape(f"{path} as {data_set.title}"), title_justify="left")
+    for heading in ("part", "state", "holds"):
+        table.add_column(heading, overflow="fold")
+    for row in parts_of(data_set, path):
+        table.add_row(*map(escape, row))
+    console.print(table)
+    console.print(escape(f"from {data_set.home}; {data_set.licence}"), soft_wrap=True)
+    faults: list[str] = []
+    with console.status(escape(f"reading {path}")):
+        counts = list(split_counts(data_set, path, faults))
+    if counts:
+        console.print(_split_table(counts))
+    if photos and not faults:
+        paths = [path for split in counts for path in split.paths]
+        with progress_bar("opening photos") as tell:
+            faults += islice(unreadable_photos(paths, one_by_one(tell, len(paths))), most + 1)
+    report_faults(console, path, faults, most)
+
+
+def _split_table(counts: list[SplitCounts]) -> Table:
+    table = Table("split", "photos", "captions", "boxes", "")
+    for split in counts:
+        boxes = "–" if split.boxes is None else f"{split.boxes:,}"
+        numbers = ("–",) * 3 if split.note else (f"{split.photos:,}", f"{split.captions:,}", boxes)
+        table.add_row(split.split, *numbers, escape(split.note))
+    return table

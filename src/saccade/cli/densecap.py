@@ -55,7 +55,7 @@ def densecap(
     """
     from saccade.core.files import check_writable, write_json
     from saccade.core.progress import progress_bar
-    from saccade.data.store.broken import Broken
+    from saccade.data.store.manifest import Broken
     from saccade.decoding import DecodingConfig
     from saccade.explain.draw.marks import check_format
     from saccade.tasks.dense_captioning.predict import PictureDescriber

@@ -10,12 +10,11 @@ import typer
 from rich.console import Console
 
 from saccade.cli.options import Device, NumberType
-from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
     from saccade.features.extraction import Extraction
 
-SHOWN = 3  # broken pictures named at the end; the file lists all
+BROKEN_SHOWN = 3  # pictures named at the end; the file lists all
 
 
 def extract(
@@ -41,13 +40,15 @@ def extract(
     ] = "bottomup",
     extractor: Annotated[
         str | None,
-        typer.Option(help="Who looks at your own boxes, when --regions is a file. [default: grid]", show_default=False),
+        typer.Option(
+            help="Extractor applied to the boxes, when --regions is a file. [default: grid]", show_default=False
+        ),
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Pictures seen at once.", min=1)] = 32,
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Threads that open pictures ahead of the extractor. [default: one for each core, 2 to 8]",
+            help="Processes that decode pictures ahead of the extractor. [default: one for each core]",
             min=1,
             show_default=False,
         ),
@@ -81,38 +82,20 @@ def extract(
     Example: saccade extract photos/ -o features --regions grid --captions dataset_flickr8k.json
     """
     from saccade.core.progress import progress_bar
-    from saccade.data.formats.captions import captions_of
-    from saccade.data.formats.picture import read_sizes
-    from saccade.data.text.boxes import GivenBoxes, read_boxes
-    from saccade.data.text.captions import CAPTIONS, write_captions
-    from saccade.features.extraction import extract as see
-    from saccade.features.listing import list_pictures
-    from saccade.vision.extractors import KINDS, load_extractor
+    from saccade.features.photos import extract_photos_at
 
     console = Console()
-    pictures = list_pictures(photos, limit)
-    ids = [id for id, _ in pictures]
-    given = GivenBoxes({})
-    own_boxes = regions.lower().endswith((".json", ".json.gz")) and regions.partition(":")[0] not in KINDS
-    if extractor is not None and not own_boxes:
-        raise SaccadeError(
-            f"--extractor {extractor} goes with a file of boxes; without one, --regions {extractor} is what to say"
-        )
-    if own_boxes:
-        given = read_boxes(Path(regions)).of(ids, Path(regions))
-    known = {**(given.sizes or {}), **({} if sizes is None else read_sizes(sizes))}
-    original = {id: size for id in ids if (size := known.get(id) or known.get(Path(id).name)) is not None}
-    sentences = () if captions is None else captions_of(captions, ids)  # told before an hour of seeing
-    looking = load_extractor((extractor or "grid") if own_boxes else regions, device)
     try:
         with progress_bar("seeing") as progress:
-            done = see(
-                pictures,
-                looking,
+            done = extract_photos_at(
+                photos,
                 out,
-                boxes=given.boxes if own_boxes else None,
-                unit=given.unit,
-                sizes=original,
+                regions,
+                extractor=extractor,
+                device=device,
+                captions=captions,
+                sizes=sizes,
+                limit=limit,
                 batch_size=batch_size,
                 workers=workers,
                 dtype=dtype.value,
@@ -123,21 +106,19 @@ def extract(
     except KeyboardInterrupt:
         typer.echo(f"stopped: the same command goes on with {out}", err=True)
         raise
-    if sentences:
-        write_captions(out / CAPTIONS, [c for c in sentences if c.image in done.store.index])
     for line in summary(done, out):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def summary(done: Extraction, out: Path) -> Iterator[str]:
     """What happened: counts and rate, then the first few broken pictures."""
-    from saccade.data.store.broken import BROKEN
+    from saccade.data.store.manifest import BROKEN
 
     rate = f" ({done.written / done.seconds:.1f} pictures a second)" if done.written else ""
     words = [f"{done.written:,} pictures in {done.seconds:.1f} s{rate}"]
     words += [f"{done.already:,} were there"] if done.already else []
     words += [f"{len(done.broken):,} broken (listed in {out / BROKEN})"] if done.broken else []
     yield f"{out}: {', '.join(words)}"
-    yield from (f"  {one.reason}" for one in done.broken[:SHOWN])
-    if len(done.broken) > SHOWN:
-        yield f"  and {len(done.broken) - SHOWN:,} more"
+    yield from (f"  {one.reason}" for one in done.broken[:BROKEN_SHOWN])
+    if len(done.broken) > BROKEN_SHOWN:
+        yield f"  and {len(done.broken) - BROKEN_SHOWN:,} more"

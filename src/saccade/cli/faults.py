@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 if TYPE_CHECKING:
-    from saccade.data.store.broken import Broken
+    from saccade.data.store.manifest import Broken
 
 BROKEN_SHOWN = 10
 

@@ -1,35 +1,33 @@
-"""Pictures with sentences from disk: records, the Arrow feature store, and one reader per data set or format."""
+"""Data on disk: records, the registry of data sets, the Arrow feature store, a reader for each data set and format."""
 
-from saccade.data.datasets.coco import boxed_coco
-from saccade.data.datasets.entities import boxed_entities, read_entities
-from saccade.data.datasets.visual_genome import boxed_visual_genome
-from saccade.data.formats.picture import PictureRegions
-from saccade.data.records import BoxedPicture, CaptionedImages, CaptionedPhotos, RegionSource
-from saccade.data.registry import DataConfig, open_split, source
+from saccade.data.records import (
+    BoxedPicture,
+    Caption,
+    CaptionedImages,
+    CaptionedPhotos,
+    ImageSource,
+    PictureRegions,
+    RegionSource,
+)
+from saccade.data.registry import DATA_SETS, DataConfig, open_records, reader
 from saccade.data.store.arrow import FeatureStore, StoreWriter
-from saccade.data.store.broken import Broken
-from saccade.data.text.captions import Caption, read_captions, write_captions
-from saccade.features.extraction import Extraction, extract
+from saccade.data.store.manifest import Broken, read_captions, write_captions
 
 __all__ = [
+    "DATA_SETS",
     "BoxedPicture",
     "Broken",
     "Caption",
     "CaptionedImages",
     "CaptionedPhotos",
     "DataConfig",
-    "Extraction",
     "FeatureStore",
+    "ImageSource",
     "PictureRegions",
     "RegionSource",
     "StoreWriter",
-    "boxed_coco",
-    "boxed_entities",
-    "boxed_visual_genome",
-    "extract",
-    "open_split",
+    "open_records",
     "read_captions",
-    "read_entities",
-    "source",
+    "reader",
     "write_captions",
 ]

@@ -1,20 +1,38 @@
-"""What every reader returns: a split of pictures with sentences, whatever file format it came from."""
+"""What readers return, whatever file it came from: pictures with sentences, with boxes, or with region features.
+
+Two protocols say how pictures are read on demand: an `ImageSource` gives batches of regions or of pixels, and a
+`RegionSource` gives regions, as batches and one picture at a time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int
+from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from saccade.batch import PictureBatch, RegionBatch
 from saccade.core.errors import SaccadeError
+
+PictureFile: TypeAlias = "Path | Callable[[], np.ndarray]"  # a picture file, or what gives its pixels
+
+
+@dataclass(frozen=True)
+class PictureRegions:
+    """The regions of one picture, as a feature file keeps them."""
+
+    id: str
+    features: Float[np.ndarray, "region dim"]
+    boxes: Float32[np.ndarray, "region 4"]  # x1, y1, x2, y2 in 0..1
+    width: int = 0  # original pixels, 0 if unknown
+    height: int = 0
+    scores: Float32[np.ndarray, " region"] | None = None
 
 
 class ImageSource(Protocol):
@@ -29,7 +47,7 @@ class ImageSource(Protocol):
 
 
 class RegionSource(Protocol):
-    """Region features of many pictures, read on demand (never loaded whole)."""
+    """Region features of many pictures, read on demand."""
 
     @property
     def ids(self) -> Sequence[str]: ...
@@ -39,7 +57,18 @@ class RegionSource(Protocol):
 
     def __len__(self) -> int: ...
 
+    def get(self, index: int) -> PictureRegions: ...
+
     def batch(self, indices: Sequence[int]) -> RegionBatch: ...
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A sentence and the id of the picture it describes."""
+
+    image: str
+    text: str
+    split: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,14 +83,13 @@ class CaptionedImages:
     extractor: str | None = None  # what made the features, so that a model can be used on new pictures
 
     def __post_init__(self) -> None:
-        if len(self.texts) != len(self.image_of_text):
-            raise SaccadeError(f"{self.name}/{self.split}: {len(self.texts)} texts, {len(self.image_of_text)} owners")
+        _check_owners(self.name, self.split, self.texts, self.image_of_text)
         if len(self.texts) and int(self.image_of_text.max()) >= len(self.images):
             raise SaccadeError(f"{self.name}/{self.split}: a text belongs to a picture that is not there")
 
     @property
     def regions(self) -> RegionSource:
-        """The pictures as regions; a split of pixels has none."""
+        """The pictures as regions. Raises: SaccadeError if this is a split of pixels."""
         if not hasattr(self.images, "dim"):
             raise SaccadeError(f"{self.name}/{self.split} holds pixels, regions were expected")
         return cast(RegionSource, self.images)
@@ -89,10 +117,9 @@ class CaptionedImages:
 
 @dataclass(frozen=True)
 class CaptionedPhotos:
-    """One split that nothing has looked at yet: picture files, sentences, and which picture each describes.
+    """One split that no network has seen yet: picture files, sentences, and which picture each describes.
 
-    `open_split` lets the extractor `data.extractor` see them, once, into the cache; or gives pixels when the extractor
-    itself is trained.
+    `saccade.features.open_split` gives the regions that an extractor finds in them, or their pixels.
     """
 
     name: str
@@ -106,8 +133,20 @@ class CaptionedPhotos:
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.paths) or (self.sizes and len(self.sizes) != len(self.paths)):
             raise SaccadeError(f"{self.name}/{self.split}: {len(self.paths)} pictures but {len(self.ids)} ids")
-        if len(self.texts) != len(self.image_of_text):
-            raise SaccadeError(f"{self.name}/{self.split}: {len(self.texts)} texts, {len(self.image_of_text)} owners")
+        _check_owners(self.name, self.split, self.texts, self.image_of_text)
+
+
+@dataclass(frozen=True)
+class CaptionedDrawings:
+    """One split whose pictures are drawn when asked for, as the world's are; only extractors made for them see them."""
+
+    name: str
+    split: str
+    ids: tuple[str, ...]
+    pictures: tuple[Callable[[], np.ndarray], ...]
+    texts: tuple[str, ...]
+    image_of_text: np.ndarray  # int64 [text]: position in `pictures`
+    digest: str  # of all that the pictures depend on
 
 
 @dataclass(frozen=True)
@@ -121,3 +160,29 @@ class BoxedPicture:
     boxes: Float32[np.ndarray, "thing 4"]  # x1, y1, x2, y2 in 0..1
     names: tuple[str, ...]  # what each box holds: "dog"
     attributes: tuple[tuple[str, ...], ...]  # what it is like: ("brown", "wet"); may be empty
+
+
+@dataclass(frozen=True)
+class PhrasedBoxes:
+    """Boxes of one picture, each with one phrase or more."""
+
+    boxes: Float32[np.ndarray, "thing 4"]  # x1, y1, x2, y2 in 0..1
+    phrases: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        if len(self.boxes) != len(self.phrases) or not all(self.phrases):
+            raise SaccadeError(f"{len(self.boxes)} boxes need a phrase each, there are phrases of {len(self.phrases)}")
+
+
+def _check_owners(name: str, split: str, texts: Sequence[str], owners: np.ndarray) -> None:
+    if len(texts) != len(owners):
+        raise SaccadeError(f"{name}/{split}: {len(texts)} texts, {len(owners)} owners")
+
+
+def other_names(ids: Sequence[str]) -> dict[str, str]:
+    """What another file may call a picture → its id: the id itself, or the file name where only one picture has it."""
+    owners: dict[str, list[str]] = {}
+    for id in ids:
+        owners.setdefault(id.rpartition("/")[2], []).append(id)
+    short = {name: own[0] for name, own in owners.items() if len(own) == 1}
+    return {**short, **{id: id for id in ids}}

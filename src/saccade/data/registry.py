@@ -1,39 +1,41 @@
-"""The data sets by name. A reader is one small file: a function under `@source("name")` and a row in `MODULES`."""
+"""The list of data sets and feature files: what each is called, what it holds, who reads it, where to get it.
+
+`DATA_SETS` is the one table. A new data set is a file in `datasets/` with a reader for each kind of annotation that it
+holds, and a row here. A reader is a function `open(split, root, **options)`; the options it may ask for are the
+settings of `DataConfig` named in `OPTIONS`. What it returns is a record of `saccade.data.records`, by annotation:
+
+    captions   CaptionedImages (regions), CaptionedPhotos (files) or CaptionedDrawings
+    boxes      a tuple of BoxedPicture
+    phrases    (id, photo or drawing, PhrasedBoxes) of each picture
+
+A task that learns from something else (questions, moments, clicks) adds its own word here and its own record there.
+Readers are named as "module:function" and imported when first asked for, so that one format never needs another's code.
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from saccade.core.errors import SaccadeError, did_you_mean
-from saccade.data.records import CaptionedImages, CaptionedPhotos
-from saccade.data.store.subset import first_images
 
-Open = Callable[..., CaptionedImages | CaptionedPhotos]  # open(split, root, **options)
-Reader = TypeVar("Reader", bound=Open)
+Annotation = Literal["captions", "boxes", "phrases"]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-MODULES = {  # imported when first asked for, so that reading one format never needs another's code
-    "world": "saccade.data.datasets.world",
-    "precomp": "saccade.data.formats.precomp",
-    "store": "saccade.data.datasets.store",
-    "karpathy": "saccade.data.datasets.karpathy",
-    "flickr8k": "saccade.data.datasets.flickr8k",
-    "flickr30k": "saccade.data.datasets.flickr30k",
-    "coco": "saccade.data.datasets.coco",
-    "coco_mini": "saccade.data.datasets.coco",
-}
-_sources: dict[str, Open] = {}
+OPTIONS = ("seed", "pictures", "language", "extractor")  # settings that a reader may ask for
+VALIDATION = ("dev", "val", "validation")  # three names of one split: whichever a data set has is meant
 
 
 @dataclass(frozen=True)
 class DataConfig:
     """Which data set, where it lies, and how much of it."""
 
-    name: str = "world"  # a row of MODULES: world, precomp, store, karpathy, flickr8k …
+    name: str = "world"  # a row of DATA_SETS that holds captions: world, precomp, store, karpathy, flickr8k …
     root: Path | None = None  # the data set's folder; the world needs none
     train_split: str = "train"
     dev_split: str = "dev"
@@ -46,66 +48,343 @@ class DataConfig:
     pictures: int = 2000  # the world's size
 
 
-def source(name: str) -> Callable[[Reader], Reader]:
-    """Register `open(split, root, **options)` under a name; options are `seed`, `pictures`, `language` and `extractor`.
+@dataclass(frozen=True)
+class Part:
+    """A file or folder ("NAME/") of a data set; any one of `names` will do, and "*" stands for anything."""
 
-    It returns CaptionedImages (regions) or CaptionedPhotos, which `open_split` lets an extractor see.
-    """
+    names: tuple[str, ...]
+    holds: str
+    needed: bool = True
+    home: str = ""  # where to get it, if not where the data set is from
 
-    def register(function: Reader) -> Reader:
-        _sources[name] = function
+    def found(self, folder: Path) -> tuple[Path, ...]:
+        return find_part(folder, self.names)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One row: a published data set of photos, a format of feature files, or the world."""
+
+    name: str
+    title: str
+    kind: Literal["photos", "features", "captions", "made"] = "photos"
+    readers: Mapping[Annotation, str | Callable[..., Any]] = field(default_factory=dict)
+    splits: str = ""  # "module:function" that gives the names of the splits in a folder of photos
+    signs: tuple[str, ...] = ()  # a folder with one of these is taken for this data set …
+    recognise: str = ""  # … or what "module:function" says of a path
+    layouts: tuple[tuple[Part, ...], ...] = ()  # the ways in which its parts may lie in a folder
+    home: str = ""  # where to get it
+    licence: str = ""
+
+    def reader(self, annotation: Annotation) -> Callable[..., Any]:
+        """Raises: SaccadeError if it holds no such annotations."""
+        found = self.readers.get(annotation)
+        if found is None:
+            known = ", ".join(names_with(annotation))
+            raise SaccadeError(f"data={self.name} has no {annotation} (there are in: {known})")
+        return imported(found) if isinstance(found, str) else found
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this is what lies at a path, judged by files that only it has."""
+        if self.recognise:
+            return bool(imported(self.recognise)(path))
+        return path.is_dir() and any(find_part(path, (sign,)) for sign in self.signs)
+
+    def layout_at(self, folder: Path) -> tuple[Part, ...]:
+        """The layout of which most of the needed parts are there; the first of equals."""
+
+        def share(layout: tuple[Part, ...]) -> float:
+            needed = [part for part in layout if part.needed]
+            return sum(bool(part.found(folder)) for part in needed) / len(needed)
+
+        return max(self.layouts, key=share)
+
+    def missing(self, folder: Path) -> Iterator[str]:
+        """A sentence for each needed part that is not there: what it is, and where it is to be had."""
+        for part in self.layout_at(folder):
+            if part.needed and not part.found(folder):
+                names = " or ".join(islice(part.names, 2))
+                yield f"{folder} has no {names} ({part.holds}): get it from {part.home or self.home}"
+
+
+ENTITIES_HOME = "Flickr30k Entities, github.com/BryanPlummer/flickr30k_entities"
+MULTI30K_HOME = "Multi30k, github.com/multi30k/dataset"
+KARPATHY_HOME = "Karpathy's splits, with his page on deep visual-semantic alignments (caption_datasets.zip)"
+FLICKR_LICENCE = (
+    "photos under Flickr's terms of use, for non-commercial research and education only; not to be passed on"
+)
+COCO_LICENCE = "annotations CC BY 4.0; each photo under its own Flickr licence (its number is in the annotations)"
+
+_FLICKR30K_PHOTOS = Part(("flickr30k-images/", "flickr30k_images/", "images/", "Images/"), "the photos")
+_INSTANCES = ("annotations/instances_*.json", "instances_*.json")
+_DATASETS, _FORMATS = "saccade.data.datasets", "saccade.data.formats"
+
+DATA_SETS = {  # the order in which a path is judged: the first that it fits
+    row.name: row
+    for row in (
+        DataSet(
+            "world",
+            "the built-in world",
+            "made",
+            {"captions": f"{_DATASETS}.world:open_world", "phrases": f"{_DATASETS}.world:open_world_phrases"},
+        ),
+        DataSet(
+            "store",
+            "feature store",
+            "features",
+            {"captions": "saccade.data.store.sources:open_store"},
+            signs=("manifest.json",),
+        ),
+        DataSet(
+            "precomp",
+            "precomputed arrays of SCAN and its kin",
+            "features",
+            {"captions": f"{_FORMATS}.precomp:open_precomp"},
+            signs=("*_ims.npy",),
+        ),
+        DataSet(
+            "flickr8k",
+            "Flickr8k",
+            readers={
+                "captions": f"{_DATASETS}.flickr8k:open_flickr8k",
+                "boxes": f"{_DATASETS}.entities:open_entity_boxes",
+                "phrases": f"{_DATASETS}.entities:open_entity_phrases",
+            },
+            splits=f"{_DATASETS}.flickr8k:flickr8k_splits",
+            layouts=(
+                (
+                    Part(("images/",), "the photos"),
+                    Part(("images.tsv.gz", "images.tsv"), "photo, split, width and height of the original"),
+                    Part(("captions.tsv.gz", "captions.tsv"), "five sentences a photo"),
+                    Part(("entities.jsonl.gz", "entities.jsonl"), "phrases with boxes", False, ENTITIES_HOME),
+                    Part(("multi30k_task2_german_5caps.tsv*",), "language=de, five sentences", False, MULTI30K_HOME),
+                    Part(("multi30k_en_de_fr_cs.tsv*",), "language=de1, fr, cs, one sentence", False, MULTI30K_HOME),
+                ),
+                (
+                    Part(("Flicker8k_Dataset/", "Flickr8k_Dataset/", "images/", "Images/"), "the photos"),
+                    Part(("Flickr8k_text/Flickr8k.token.txt", "Flickr8k.token.txt"), "five sentences a photo"),
+                    Part(("Flickr8k_text/Flickr_8k.trainImages.txt", "Flickr_8k.trainImages.txt"), "split train"),
+                    Part(("Flickr8k_text/Flickr_8k.devImages.txt", "Flickr_8k.devImages.txt"), "split dev"),
+                    Part(("Flickr8k_text/Flickr_8k.testImages.txt", "Flickr_8k.testImages.txt"), "split test"),
+                ),
+            ),
+            signs=(
+                "images.tsv.gz",
+                "images.tsv",
+                "entities.jsonl.gz",
+                "entities.jsonl",
+                "Flickr8k_text/Flickr8k.token.txt",
+                "Flickr8k.token.txt",
+            ),
+            home="the University of Illinois (Hodosh, Young, Hockenmaier: Framing Image Description as a Ranking Task)",
+            licence=FLICKR_LICENCE,
+        ),
+        DataSet(
+            "flickr30k",
+            "Flickr30k",
+            readers={
+                "captions": f"{_DATASETS}.flickr30k:open_flickr30k",
+                "boxes": f"{_DATASETS}.entities:open_entity_boxes",
+                "phrases": f"{_DATASETS}.entities:open_entity_phrases",
+            },
+            splits=f"{_DATASETS}.flickr30k:flickr30k_splits",
+            layouts=(
+                (
+                    _FLICKR30K_PHOTOS,
+                    Part(("dataset_flickr30k.json", "dataset.json"), "sentences and splits", True, KARPATHY_HOME),
+                ),
+                (
+                    _FLICKR30K_PHOTOS,
+                    Part(("results_20130124.token", "results.token"), "five sentences a photo"),
+                    Part(("train.txt",), "split train", True, ENTITIES_HOME),
+                    Part(("val.txt",), "split val", True, ENTITIES_HOME),
+                    Part(("test.txt",), "split test", True, ENTITIES_HOME),
+                    Part(("Annotations/",), "boxes of phrases", False, ENTITIES_HOME),
+                    Part(("Sentences/",), "sentences with marked phrases", False, ENTITIES_HOME),
+                ),
+            ),
+            signs=("dataset_flickr30k.json", "results_20130124.token"),
+            home="the University of Illinois, by a form (Young et al.: From image descriptions to visual denotations)",
+            licence=FLICKR_LICENCE,
+        ),
+        DataSet(
+            "coco",
+            "COCO",
+            readers={"captions": f"{_DATASETS}.coco:open_coco", "boxes": f"{_DATASETS}.coco:open_coco_boxes"},
+            splits=f"{_DATASETS}.coco:coco_splits",
+            layouts=(
+                (
+                    Part(("annotations/captions_*.json", "captions_*.json"), "five sentences a photo"),
+                    Part(("images/*20??/", "*20??/", "images/"), "the photos, a folder a split"),
+                    Part(_INSTANCES, "boxes of 80 kinds of things", False),
+                ),
+                (
+                    Part(("dataset_coco.json",), "sentences in Karpathy's splits", True, KARPATHY_HOME),
+                    Part(("images/*20??/", "*20??/", "images/"), "the photos"),
+                    Part(_INSTANCES, "boxes of 80 kinds of things", False),
+                ),
+                (  # what a detector needs
+                    Part(_INSTANCES, "boxes of things"),
+                    Part(("images/*/", "*20??/", "images/"), "the photos"),
+                ),
+            ),
+            signs=(
+                "annotations/captions_*.json",
+                "annotations/instances_*.json",
+                "captions_*20??.json",
+                "dataset_coco.json",
+            ),
+            home="cocodataset.org",
+            licence=COCO_LICENCE,
+        ),
+        DataSet(
+            "coco_mini",
+            "COCO photos, one line each",
+            readers={
+                "captions": f"{_DATASETS}.coco:open_coco_mini",
+                "boxes": f"{_DATASETS}.coco:open_coco_mini_boxes",
+            },
+            splits=f"{_DATASETS}.coco:coco_mini_splits",
+            layouts=(
+                (
+                    Part(("annotations.jsonl.gz", "annotations.jsonl"), "sentences, boxes, sizes, licences"),
+                    Part(("images/", "*.jpg"), "the photos"),
+                ),
+            ),
+            signs=("annotations.jsonl.gz", "annotations.jsonl"),
+            home="cocodataset.org; the folder photos/ of Saccade's repository is one",
+            licence=COCO_LICENCE,
+        ),
+        DataSet(
+            "visual_genome",
+            "Visual Genome",
+            readers={"boxes": f"{_DATASETS}.visual_genome:open_visual_genome_boxes"},
+            splits=f"{_DATASETS}.visual_genome:visual_genome_splits",
+            layouts=(
+                (
+                    Part(("image_data.json*",), "the sizes of the photos"),
+                    Part(("attributes.json*", "objects.json*"), "boxes with names and attributes"),
+                    Part(("VG_100K/", "images/VG_100K/", "images/"), "the photos, first part"),
+                    Part(("VG_100K_2/", "images/VG_100K_2/", "images/"), "the photos, second part"),
+                    Part(("region_descriptions.json*",), "sentences on parts of photos", False),
+                    Part(("relationships.json*",), "which thing does what to which", False),
+                ),
+            ),
+            signs=("image_data.json", "image_data.json.gz"),
+            home="visualgenome.org",
+            licence="annotations CC BY 4.0; the photos are COCO's and YFCC100M's, each under its own licence",
+        ),
+        DataSet("hdf5", "HDF5", "features", recognise=f"{_FORMATS}.hdf5:is_hdf5"),
+        DataSet("lmdb", "LMDB", "features", recognise=f"{_FORMATS}.lmdb:is_lmdb"),
+        DataSet("npz", "one file a picture", "features", recognise=f"{_FORMATS}.npz:is_npz_folder"),
+        DataSet(
+            "karpathy",
+            "Karpathy split file",
+            "captions",
+            {"captions": f"{_DATASETS}.karpathy:open_karpathy"},
+            recognise=f"{_DATASETS}.karpathy:is_karpathy",
+            home=KARPATHY_HOME,
+        ),
+        DataSet("tsv", "bottom-up-attention TSV", "features", recognise=f"{_FORMATS}.tsv:is_tsv"),
+    )
+}
+
+
+def reader(name: str, annotation: Annotation = "captions") -> Callable[[Function], Function]:
+    """Register a reader of one's own under a name: `@reader("holidays")` over `open(split, root, **options)`."""
+
+    def register(function: Function) -> Function:
+        row = DATA_SETS.get(name) or DataSet(name, name)
+        DATA_SETS[name] = replace(row, readers={**row.readers, annotation: function})
         return function
 
     return register
 
 
-def source_names() -> tuple[str, ...]:
-    return tuple(dict.fromkeys([*MODULES, *_sources]))
+def names_with(annotation: Annotation) -> tuple[str, ...]:
+    """The data sets that hold such annotations."""
+    return tuple(name for name, row in DATA_SETS.items() if annotation in row.readers)
 
 
-def open_split(config: DataConfig, split: str, pixels: int | None = None) -> CaptionedImages:
-    """One split of a data set, e.g. `open_split(DataConfig("precomp", Path("data/f30k_precomp")), "test")`.
-
-    Photos are seen by `config.extractor`; with `pixels`, they come as squares of that size for a model that sees for
-    itself.
-    """
-    data = _read_split(config, split)
-    if isinstance(data, CaptionedImages):
-        if pixels is not None:
-            raise SaccadeError(
-                f"data={config.name} holds features, and a model that sees for itself needs photos: give a data set of "
-                "photos and its folder, for one data=flickr8k root=FOLDER"
-            )
-        return data if config.limit is None else first_images(data, config.limit)
-    from saccade.features.photos import extract_photos, first_photos, pixels_of_photos
-
-    photos = data if config.limit is None else first_photos(data, config.limit)
-    return extract_photos(photos, config.extractor) if pixels is None else pixels_of_photos(photos, pixels)
+def find_photos(name: str) -> DataSet:
+    """A data set of photos by name. Raises: SaccadeError if there is none."""
+    known = [row.name for row in DATA_SETS.values() if row.layouts]
+    if name not in known:
+        raise SaccadeError(
+            f'there is no photo data set "{name}"{did_you_mean(name, known)} (there are: {", ".join(known)})'
+        )
+    return DATA_SETS[name]
 
 
-def _read_split(config: DataConfig, split: str) -> CaptionedImages | CaptionedPhotos:
-    if config.name not in _sources:
-        if config.name not in MODULES:
-            raise SaccadeError(
-                f'there is no data set "{config.name}"{did_you_mean(config.name, source_names())} '
-                f"(there are: {', '.join(source_names())})"
-            )
-        importlib.import_module(MODULES[config.name])
-    reader = _sources[config.name]
-    options: dict[str, Any] = {
-        name: getattr(config, name)
-        for name in ("seed", "pictures", "language", "extractor")  # what a reader may ask for
-    }
-    parameters = inspect.signature(reader).parameters.values()
+def recognise(path: Path, kinds: Collection[str] = ("photos", "features", "captions")) -> DataSet | None:
+    """What lies at a path, judged by its files and first bytes; None if it is of none of these kinds."""
+    return next((row for row in DATA_SETS.values() if row.kind in kinds and row.is_at(path)), None)
+
+
+def open_records(config: DataConfig, split: str, annotation: Annotation = "captions") -> Any:
+    """The records of one split, as its reader gives them. Raises: SaccadeError if there is no such data set."""
+    known = names_with(annotation)
+    if config.name not in DATA_SETS or (annotation == "captions" and config.name not in known):
+        raise SaccadeError(
+            f'there is no data set "{config.name}"{did_you_mean(config.name, known)} (there are: {", ".join(known)})'
+        )
+    row = DATA_SETS[config.name]
+    if row.layouts and annotation != "captions":
+        need_root(config.root, row.name, ", ".join(part.names[0] for part in row.layouts[0]))
+    return call_reader(row.reader(annotation), split, config)
+
+
+def call_reader(function: Callable[..., Any], split: str, config: DataConfig) -> Any:
+    """The reader with the settings that it asks for."""
+    options: dict[str, Any] = {name: getattr(config, name) for name in OPTIONS}
+    parameters = inspect.signature(function).parameters.values()
     if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         options = {k: v for k, v in options.items() if k in {p.name for p in parameters}}
-    return reader(split, config.root, **options)
+    return function(split, config.root, **options)
 
 
 def need_root(root: Path | None, name: str, holds: str) -> Path:
-    """The folder of a data set that has one, or a sentence on what to give."""
+    """The folder of a data set. Raises: SaccadeError if none was given or it is not there."""
     if root is None:
         raise SaccadeError(f"data={name} needs a folder: give root=FOLDER, which holds {holds}")
     if not root.is_dir():
         raise SaccadeError(f"{root} is not a folder: give root=FOLDER; data={name} reads one that holds {holds}")
     return root
+
+
+class NoSplit(SaccadeError):
+    """A split that a data set does not have."""
+
+
+def chosen_splits(split: str, known: Collection[str], where: object) -> frozenset[str]:
+    """The parts of a split's name: "train+extra" are two. Raises: NoSplit if one is not known.
+
+    "dev" and "val" mean the same, and "train" means "train2017", where only the other is known.
+    """
+    parts = set()
+    for part in split.split("+"):
+        names = [part, *VALIDATION] if part in VALIDATION else [part]
+        years = [name for name in sorted(known, reverse=True) if name[-4:].isdecimal() and name[:-4] in names]
+        found = next((name for name in [*names, *years] if name in known), None)
+        if found is None:
+            raise NoSplit(
+                f'{where} has no split "{part}"{did_you_mean(part, known)} (there are: {", ".join(sorted(known))})'
+            )
+        parts.add(found)
+    return frozenset(parts)
+
+
+def find_part(folder: Path, names: tuple[str, ...]) -> tuple[Path, ...]:
+    """What is there of a part; a name that ends in "/" must be a folder."""
+    for name in names:
+        matches = sorted(p for p in folder.glob(name.rstrip("/")) if p.is_dir() == name.endswith("/"))
+        if matches:
+            return tuple(matches)
+    return ()
+
+
+def imported(name: str) -> Callable[..., Any]:
+    """The function that "module:function" names."""
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found

@@ -20,18 +20,18 @@ import torch
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.core.files import only_one, sweep_lock
-from saccade.core.threads import ahead, openers
-from saccade.data.records import RegionSource
+from saccade.core.threads import ahead
+from saccade.data.formats.boxes import Unit
+from saccade.data.records import PictureFile, RegionSource
 from saccade.data.store.arrow import FeatureStore, StoreWriter
-from saccade.data.store.broken import BROKEN, Broken, read_broken, write_broken
-from saccade.data.store.manifest import Manifest
-from saccade.data.store.subset import RegionSubset
-from saccade.features.prefetch import Opened, Opener, Source, Unit
+from saccade.data.store.manifest import BROKEN, MANIFEST, Broken, Manifest, read_broken, write_broken
+from saccade.data.store.sources import RegionSubset
+from saccade.features.decoding import Listed, Opened, Opener, open_ahead
 from saccade.vision import RegionExtractor
 
 SHARD_ROWS = 512  # pictures a shard: what is held in memory before it is written
-REST = 10.0  # seconds between two writings of an unfinished shard: what a kill may cost …
-PATIENCE = 20  # … or so many times what the last one took, so that a slow disk never costs more than a twentieth
+FLUSH_SECONDS = 10.0  # between two writings of an unfinished shard: what a kill may cost …
+FLUSH_PATIENCE = 20  # … or so many times what the last one took, so that a slow disk never costs more than a twentieth
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Extraction:
 
 
 def extract(
-    pictures: Sequence[tuple[str, Source]],
+    pictures: Sequence[Listed],
     extractor: RegionExtractor,
     folder: Path | str,
     *,
@@ -64,14 +64,12 @@ def extract(
     """See `pictures` (id, file) into the store `folder`, or go on with it.
 
     `boxes`: regions to look at, by id, x1 y1 x2 y2; without them the extractor finds its own. `sizes`: (width, height)
-    of the
-    originals where the files were made smaller. `workers`: threads that open pictures (None: by the number of cores).
-    `retry`: try again what was broken before. `progress` is told (pictures settled, pictures in all), `waiting` that
-    another process is at work on the folder.
+    of the originals where the files were made smaller. `workers`: processes that decode pictures, or threads where
+    there are few (None: by the number of cores). `retry`: try again what was broken before. `progress` is told how many
+    pictures are settled, and of how many; `waiting` that another process is at work on the folder.
     """
     started, folder = time.perf_counter(), Path(folder)
-    workers = openers() if workers is None else workers
-    if batch_size < 1 or workers < 1:
+    if batch_size < 1 or (workers is not None and workers < 1):
         raise SaccadeError(f"batch_size ({batch_size}) and workers ({workers}) must be at least 1")
     ids = _check_ids(pictures)
     facts = {"extractor_digest": extractor.digest}
@@ -97,13 +95,13 @@ def extract(
 
 
 def _extract(
-    pictures: Sequence[tuple[str, Source]],
+    pictures: Sequence[Listed],
     extractor: RegionExtractor,
     writer: StoreWriter,
     known: frozenset[str],
     opener: Opener,
     batch_size: int,
-    workers: int,
+    workers: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> list[Broken]:
     """Append every picture that is neither in the store nor known to be broken; those that turn out to be."""
@@ -112,10 +110,10 @@ def _extract(
     whole = [[one for one in b if one[0] not in known] for b in todo]
     settled = len(pictures) - sum(id not in writer.done and id not in known for id, _ in pictures)
     broken: list[Broken] = []
-    flushed, rest = time.perf_counter(), REST
-    opened = ahead(opener, (one for b in whole for one in b), workers, batch_size)
+    flushed, rest = time.perf_counter(), FLUSH_SECONDS
+    opened = open_ahead(opener, [one for b in whole for one in b], workers, batch_size)
 
-    def look(batch: Sequence[tuple[str, Source]]) -> tuple[list[Opened | Broken], RegionBatch | None]:
+    def look(batch: Sequence[Listed]) -> tuple[list[Opened | Broken], RegionBatch | None]:
         results = [next(opened) for _ in batch]
         good = [one for one in results if isinstance(one, Opened)]
         missing = any(one.id not in writer.done for one in good)
@@ -133,7 +131,7 @@ def _extract(
                 begun = time.perf_counter()
                 writer.flush()
                 flushed = time.perf_counter()
-                rest = max(REST, PATIENCE * (flushed - begun))
+                rest = max(FLUSH_SECONDS, FLUSH_PATIENCE * (flushed - begun))
             if progress:
                 progress(settled, len(pictures))
     return broken
@@ -153,19 +151,24 @@ def _regions(good: Sequence[Opened], extractor: RegionExtractor, batch_size: int
 
 def _append(good: Sequence[Opened], seen: RegionBatch, writer: StoreWriter) -> None:
     """Write the rows of a batch that are not there yet."""
-    counts = seen.mask.sum(dim=1).tolist()
-    features, boxes = (torch.split(part[seen.mask], counts) for part in (seen.features, seen.boxes))
-    scores = None if seen.scores is None else torch.split(seen.scores[seen.mask], counts)
-    for row, one in enumerate(good):
-        if one.id not in writer.done:
-            score = None if scores is None else scores[row].numpy()
-            writer.append(one.id, features[row].numpy(), boxes[row].numpy(), one.width, one.height, score)
+    rows = [row for row, one in enumerate(good) if one.id not in writer.done]
+    if len(rows) < len(good):
+        good, seen = [good[row] for row in rows], seen.select(rows)
+    whole = bool(seen.mask.all())
+    features, boxes, scores = (
+        None if part is None else (part.flatten(0, 1) if whole else part[seen.mask]).numpy()
+        for part in (seen.features, seen.boxes, seen.scores)
+    )
+    assert features is not None
+    assert boxes is not None
+    sizes = [(one.width, one.height) for one in good]
+    writer.append_batch([one.id for one in good], seen.mask.sum(dim=1).tolist(), features, boxes, sizes, scores)
 
 
-def _check_ids(pictures: Sequence[tuple[str, Source]]) -> KeysView[str]:
+def _check_ids(pictures: Sequence[Listed]) -> KeysView[str]:
     if not pictures:
         raise SaccadeError("there are no pictures to see")
-    first: dict[str, Source] = {}
+    first: dict[str, PictureFile] = {}
     for id, source in pictures:
         if id in first:
             raise SaccadeError(f'two pictures have the name "{id}": {first[id]} and {source}')
@@ -177,7 +180,7 @@ def _refuse_other_settings(folder: Path, extractor: RegionExtractor, dtype: str,
     """Raises: SaccadeError if a folder was begun with another extractor, number type or boxes; nothing is changed."""
     if folder.exists() and not folder.is_dir():
         raise SaccadeError(f"{folder} is a file, a folder was expected")
-    if not (folder / "manifest.json").exists():
+    if not (folder / MANIFEST).exists():
         if folder.exists() and any(not p.name.endswith(".part") for p in folder.iterdir()):
             raise SaccadeError(f"{folder} is in the way: it is not empty and holds no feature store")
         return
@@ -196,7 +199,7 @@ def _refuse_other_settings(folder: Path, extractor: RegionExtractor, dtype: str,
 
 def _finished(folder: Path, ids: KeysView[str]) -> Extraction | None:
     started = time.perf_counter()
-    if not (folder / "manifest.json").exists():
+    if not (folder / MANIFEST).exists():
         return None
     store, broken = FeatureStore.open(folder), read_broken(folder)
     done = ids & store.index.keys()

@@ -15,8 +15,9 @@ from rich.progress import Progress
 from saccade.core.errors import SaccadeError
 from saccade.core.files import write_json
 from saccade.core.progress import progress_bar
-from saccade.data import DataConfig, open_split
+from saccade.data import DataConfig
 from saccade.explain import Stage
+from saccade.features import open_split
 from saccade.lab.demo_report import Trained, Written, write_report
 from saccade.lab.workers import Ended, cores, run_jobs
 from saccade.models import Matcher, load_model

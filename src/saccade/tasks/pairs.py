@@ -9,8 +9,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import torch
 
 from saccade.batch import END, PairBatch, PictureBatch, RegionBatch, TextBatch
-from saccade.data import CaptionedImages, DataConfig, open_split
-from saccade.data.store.memory import open_in_memory
+from saccade.data import CaptionedImages, DataConfig
+from saccade.features import open_in_memory, open_split
 from saccade.models import Model
 from saccade.tasks.prepare import Prepared, prepare_words
 from saccade.vision.augment import AugmentConfig, augment

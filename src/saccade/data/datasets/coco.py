@@ -1,12 +1,10 @@
 """COCO (Lin et al. 2014): photos with five sentences, and boxes of 80 kinds of things.
 
-Captions come either from `annotations/captions_train2017.json` and its kin, or, where `dataset_coco.json` lies in the
-folder, in Karpathy's splits (train, restval, val, test), which most papers on captions and matching use.
+`data=coco`: captions come either from `annotations/captions_train2017.json` and its kin, or, where `dataset_coco.json`
+lies in the folder, in Karpathy's splits (train, restval, val, test), which most papers on captions and matching use.
 
-COCO photos with all their annotations in one file: `annotations.jsonl` (or .gz), one photo a line, and `images/`.
-
-The photos may have been made smaller; boxes count in the pixels of the original. The photos that come with Saccade's
-repository (`photos/`) are kept this way.
+`data=coco_mini`: all annotations in one file, `annotations.jsonl` (or .gz), one photo a line, and `images/`. The photos
+may have been made smaller; boxes count in the pixels of the original. Saccade's own `photos/` are kept this way.
 """
 
 from __future__ import annotations
@@ -20,38 +18,37 @@ from typing import Any
 import numpy as np
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.flickr30k import karpathy_photos
-from saccade.data.datasets.karpathy import KarpathyImage, read_karpathy
-from saccade.data.datasets.photos import Photo, PhotoFolder, captioned_photos, chosen_splits
+from saccade.data.datasets.karpathy import KarpathyImage, karpathy_photos, read_karpathy
+from saccade.data.datasets.photos import Photo, PhotoFolder, captioned_photos
 from saccade.data.records import BoxedPicture, CaptionedPhotos
-from saccade.data.registry import need_root, source
-from saccade.data.text.json import Entry, pixel_box, read_items
-from saccade.data.text.lines import find_file, need_file, read_json_lines
+from saccade.data.registry import chosen_splits, need_root
+from saccade.data.text.json import Entry, pixel_box, read_items, read_json_lines
+from saccade.data.text.lines import find_file, need_file
 
-HOLDS = "annotations/captions_train2017.json … or dataset_coco.json, and the photos in images/train2017/ …"
+FOLDER_HOLDS = "annotations/captions_train2017.json … or dataset_coco.json, and the photos in images/train2017/ …"
+MINI_FOLDER_HOLDS = "annotations.jsonl.gz and images/"
 
 
-@source("coco")
 def open_coco(split: str, root: Path | None) -> CaptionedPhotos:
     """One split or a sum: of Karpathy's file "train+restval", of COCO's own "train" (train2017 where it is there)."""
-    folder = need_root(root, "coco", HOLDS)
+    folder = need_root(root, "coco", FOLDER_HOLDS)
     karpathy = find_file(folder, "dataset_coco.json")
     if karpathy is not None:
         photos = PhotoFolder(*_photo_folders(folder))
         return karpathy_photos("coco", split, karpathy, photos, lambda image: _file_name(image, photos))
     files = annotation_files(folder, "captions")
     if not files:
-        raise SaccadeError(f"{folder} has no captions: COCO is {HOLDS}")
+        raise SaccadeError(f"{folder} has no captions: COCO is {FOLDER_HOLDS}")
     parts = sorted(chosen_splits(split, files, folder / "annotations"))
     photos = PhotoFolder(*(_folder_of(folder, part) for part in parts))
     entries = [photo for part in parts for photo in read_captions_file(files[part], part)]
     return captioned_photos("coco", split, entries, photos, folder / "annotations")
 
 
-def boxed_coco(root: Path, split: str) -> tuple[BoxedPicture, ...]:
+def open_coco_boxes(split: str, root: Path) -> tuple[BoxedPicture, ...]:
     """The boxes of `annotations/instances_*.json`; in a folder with `annotations.jsonl`, those of that (coco_mini)."""
     if find_file(root, "annotations.jsonl.gz") is not None:
-        return boxed_coco_mini(root, split)
+        return open_coco_mini_boxes(split, root)
     files = annotation_files(root, "instances")
     if not files:
         raise SaccadeError(f"{root / 'annotations' / 'instances_train2017.json'} is missing: it holds COCO's boxes")
@@ -121,12 +118,13 @@ def read_captions_file(path: Path, split: str) -> list[Photo]:
     return [Photo(name, split, tuple(texts.get(id, ()))) for id, name in names.items()]
 
 
-def coco_splits(root: Path) -> tuple[str, ...]:
-    """Karpathy's splits where his file is there, else the caption files'."""
+def coco_splits(root: Path) -> dict[str, tuple[str, ...]]:
+    """The splits of a folder by what they hold: Karpathy's where his file is there, else those of COCO's own files."""
     karpathy = find_file(root, "dataset_coco.json")
     if karpathy is not None:
-        return tuple(dict.fromkeys(image.split for image in read_karpathy(karpathy)))
-    return tuple(annotation_files(root, "captions"))
+        return {"captions": tuple(dict.fromkeys(image.split for image in read_karpathy(karpathy)))}
+    kinds = (("captions", "captions"), ("boxes", "instances"))
+    return {holds: tuple(files) for holds, kind in kinds if (files := annotation_files(root, kind))}
 
 
 def annotation_files(root: Path, kind: str) -> dict[str, Path]:
@@ -159,9 +157,6 @@ def _file_name(image: KarpathyImage, photos: PhotoFolder) -> str:
     return short if image.filename not in photos.names and short in photos.names else image.filename
 
 
-MINI_HOLDS = "annotations.jsonl.gz and images/"
-
-
 @dataclass(frozen=True)
 class CocoLine:
     """One line: a photo, its sentences, its things as (category, [x, y, width, height], where it stands)."""
@@ -172,15 +167,14 @@ class CocoLine:
     things: tuple[tuple[str, tuple[float, ...], str], ...]
 
 
-@source("coco_mini")
 def open_coco_mini(split: str, root: Path | None) -> CaptionedPhotos:
     """One split: train and dev are train2017 and val2017."""
-    folder = need_root(root, "coco_mini", MINI_HOLDS)
+    folder = need_root(root, "coco_mini", MINI_FOLDER_HOLDS)
     photos = [line.photo for line in read_coco_lines(folder)]
     return captioned_photos("coco_mini", split, photos, _photos(folder), folder)
 
 
-def boxed_coco_mini(root: Path, split: str) -> tuple[BoxedPicture, ...]:
+def open_coco_mini_boxes(split: str, root: Path) -> tuple[BoxedPicture, ...]:
     lines = list(read_coco_lines(root))
     wanted = chosen_splits(split, {line.photo.split for line in lines}, root)
     photos = _photos(root)
@@ -191,12 +185,13 @@ def boxed_coco_mini(root: Path, split: str) -> tuple[BoxedPicture, ...]:
     )
 
 
-def coco_mini_splits(root: Path) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(line.photo.split for line in read_coco_lines(root)))
+def coco_mini_splits(root: Path) -> dict[str, tuple[str, ...]]:
+    splits = tuple(dict.fromkeys(line.photo.split for line in read_coco_lines(root)))
+    return {"captions": splits, "boxes": splits}
 
 
 def read_coco_lines(root: Path) -> Iterator[CocoLine]:
-    yield from read_coco_file(need_file(root, "annotations.jsonl.gz", f"{MINI_HOLDS} were expected"))
+    yield from read_coco_file(need_file(root, "annotations.jsonl.gz", f"{MINI_FOLDER_HOLDS} were expected"))
 
 
 def read_coco_file(path: Path) -> Iterator[CocoLine]:

@@ -1,12 +1,9 @@
 """Flickr30k Entities (Plummer et al. 2015): which words of a caption name which boxes of the photo.
 
 A *chain* joins the phrases of a photo's five sentences that mean the same thing; most chains have boxes. Two layouts
-become one record: `entities.jsonl.gz` (one photo a line), and as published `Annotations/*.xml` with `Sentences/*.txt`.
-
-Flickr30k Entities as published: `Annotations/ID.xml` with boxes, `Sentences/ID.txt` with marked phrases.
-
-A sentence reads `[/EN#283585/people A young boy] sleeps on [/EN#283588/other a bench] .` The XML comes from elsewhere:
-files that declare entities (the way to make a parser eat all memory) and large ones are refused.
+become one record: `entities.jsonl.gz` (one photo a line), and as published `Annotations/ID.xml` with boxes beside
+`Sentences/ID.txt` with marked phrases: `[/EN#283585/people A young boy] sleeps on [/EN#283588/other a bench] .` The XML
+comes from elsewhere: files that declare entities (the way to make a parser eat all memory) and large ones are refused.
 """
 
 from __future__ import annotations
@@ -22,14 +19,18 @@ from jaxtyping import Float32
 
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import read_text
-from saccade.data.datasets.photos import PhotoFolder, chosen_splits, first_folder
-from saccade.data.records import BoxedPicture
-from saccade.data.text.json import Entry, as_number, pixel_box
-from saccade.data.text.lines import find_file, read_json_lines, read_lines
+from saccade.data.datasets.photos import PhotoFolder, first_folder, has_words
+from saccade.data.records import BoxedPicture, PhrasedBoxes
+from saccade.data.registry import chosen_splits
+from saccade.data.text.json import Entry, as_number, pixel_box, read_json_lines
+from saccade.data.text.lines import find_file, read_lines
 from saccade.language.phrases import NounPhrase, chain_name, read_phrase
 
-HOLDS = "entities.jsonl.gz, or as published Annotations/ and Sentences/"
+FOLDER_HOLDS = "entities.jsonl.gz, or as published Annotations/ and Sentences/"
 PHOTO_FOLDERS = ("images", "flickr30k-images", "flickr30k_images", "Flicker8k_Dataset", "Flickr8k_Dataset")
+MAX_XML_BYTES = 1 << 22  # of an annotation; the published ones have a few thousand
+MARK = re.compile(r"\[/EN#(\d+)((?:/[\w-]+)+)\s+([^\[\]]*)\]")
+LISTS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,10 @@ def read_entities(root: Path, split: str | None = None) -> Iterator[EntityPictur
     elif (root / "Annotations").is_dir():
         yield from read_published(root, split)
     else:
-        raise SaccadeError(f"{root} has no Entities: {HOLDS} were expected there")
+        raise SaccadeError(f"{root} has no Entities: {FOLDER_HOLDS} were expected there")
 
 
-def boxed_entities(root: Path, split: str, photos: Path | None = None) -> tuple[BoxedPicture, ...]:
+def open_entity_boxes(split: str, root: Path, photos: Path | None = None) -> tuple[BoxedPicture, ...]:
     """Photos with named boxes: each chain by the noun most of its phrases use, its adjectives as attributes.
 
     `photos` is the folder of photos, where it is none of the usual ones below `root`.
@@ -109,6 +110,27 @@ def boxed_picture(picture: EntityPicture, path: Path) -> BoxedPicture:
         names=tuple(name for _, name in things),
         attributes=tuple(tuple(attributes) for attributes in things.values()),
     )
+
+
+def open_entity_phrases(split: str, root: Path) -> Iterator[tuple[str, Path, PhrasedBoxes]]:
+    """(id, photo, boxes with phrases) of each photo: each box of a chain with the words of all its phrases."""
+    folder: PhotoFolder | None = None
+    for picture in read_entities(root, split):
+        folder = folder or PhotoFolder(first_folder(root, PHOTO_FOLDERS))
+        yield picture.id, folder.path(picture.id, root), phrased_boxes(picture)
+
+
+def phrased_boxes(picture: EntityPicture) -> PhrasedBoxes:
+    """The boxes of every chain that some phrase names; a chain of several boxes gives its phrases to each."""
+    boxes: list[np.ndarray] = []
+    phrases: list[tuple[str, ...]] = []
+    for chain, found in picture.boxes.items():
+        said = dict.fromkeys(" ".join(phrase.words).lower() for phrase in picture.phrases(chain))
+        named = tuple(phrase for phrase in said if has_words(phrase))
+        if named:
+            boxes += list(found)
+            phrases += [named] * len(found)
+    return PhrasedBoxes(np.array(boxes, dtype=np.float32).reshape(-1, 4), tuple(phrases))
 
 
 def read_entity(phrase: EntityPhrase) -> NounPhrase:
@@ -172,11 +194,6 @@ def _sentence(entry: Entry) -> EntitySentence:
         found = tuple(words[first : first + count])
         phrases.append(EntityPhrase(first, found, phrase.text("chain"), phrase.texts("types")))
     return EntitySentence(text, tuple(phrases))
-
-
-LARGEST = 1 << 22  # bytes of an annotation; the published ones have a few thousand
-MARK = re.compile(r"\[/EN#(\d+)((?:/[\w-]+)+)\s+([^\[\]]*)\]")
-LISTS = ("train", "val", "test")
 
 
 def read_published(root: Path, split: str | None = None) -> Iterator[EntityPicture]:
@@ -258,8 +275,8 @@ def parse_sentence(marked: str, where: str) -> EntitySentence:
 def parse_xml(path: Path) -> ET.Element:
     """The root of a small XML file that declares nothing."""
     with explain_os_errors(path, "read"):
-        if path.stat().st_size > LARGEST:
-            raise SaccadeError(f"{path} has more than {LARGEST >> 20} MB, which no annotation has")
+        if path.stat().st_size > MAX_XML_BYTES:
+            raise SaccadeError(f"{path} has more than {MAX_XML_BYTES >> 20} MB, which no annotation has")
     text = read_text(path)
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise SaccadeError(f"{path} declares entities, which annotations do not do and which is not read")

@@ -6,36 +6,36 @@ The photos in `flickr30k-images/`; the sentences and splits either in Karpathy's
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.flickr8k import read_tokens
-from saccade.data.datasets.karpathy import KarpathyImage, read_karpathy
+from saccade.data.datasets.karpathy import karpathy_photos
 from saccade.data.datasets.photos import Photo, PhotoFolder, captioned_photos, first_folder, group_texts
 from saccade.data.records import CaptionedPhotos
-from saccade.data.registry import need_root, source
+from saccade.data.registry import need_root
 from saccade.data.text.lines import find_file, read_lines
 
-HOLDS = "flickr30k-images/ and dataset_flickr30k.json, or results_20130124.token with train.txt, val.txt and test.txt"
+FOLDER_HOLDS = (
+    "flickr30k-images/ and dataset_flickr30k.json, or results_20130124.token with train.txt, val.txt and test.txt"
+)
 PHOTO_FOLDERS = ("flickr30k-images", "flickr30k_images", "images", "Images")
-LISTS = ("train", "val", "test")
+SPLITS = ("train", "val", "test")
 
 
-@source("flickr30k")
 def open_flickr30k(split: str, root: Path | None) -> CaptionedPhotos:
     """One split (train, val or dev, test), or a sum of them."""
-    folder = need_root(root, "flickr30k", HOLDS)
+    folder = need_root(root, "flickr30k", FOLDER_HOLDS)
     photos = PhotoFolder(first_folder(folder, PHOTO_FOLDERS))
     karpathy = find_file(folder, "dataset_flickr30k.json", "dataset.json")
     if karpathy is not None:
         return karpathy_photos("flickr30k", split, karpathy, photos)
     path = find_file(folder, "results_20130124.token", "results.token")
     if path is None:
-        raise SaccadeError(f"{folder} has no sentences: Flickr30k is {HOLDS}")
+        raise SaccadeError(f"{folder} has no sentences: Flickr30k is {FOLDER_HOLDS}")
     texts = group_texts(read_tokens(path))
     entries = []
-    for part in LISTS:
+    for part in SPLITS:
         listed = find_file(folder, f"{part}.txt")
         if listed is not None:
             names = (line.strip() for _, line in read_lines(listed))
@@ -46,14 +46,7 @@ def open_flickr30k(split: str, root: Path | None) -> CaptionedPhotos:
     return captioned_photos("flickr30k", split, entries, photos, path)
 
 
-def karpathy_photos(
-    name: str,
-    split: str,
-    path: Path,
-    folder: PhotoFolder,
-    file_name: Callable[[KarpathyImage], str] = lambda image: image.filename,
-) -> CaptionedPhotos:
-    """A split of a Karpathy file with its photos; `file_name` where a folder calls them something else."""
-    images = read_karpathy(path)
-    entries = [Photo(file_name(image), image.split, tuple(s.raw.strip() for s in image.sentences)) for image in images]
-    return captioned_photos(name, split, entries, folder, path)
+def flickr30k_splits(folder: Path) -> dict[str, tuple[str, ...]]:
+    """The splits of a folder by what they hold; boxes are Entities'."""
+    boxed = (folder / "Annotations").is_dir() and (folder / "train.txt").is_file()
+    return {"captions": SPLITS, **({"boxes": SPLITS} if boxed else {})}

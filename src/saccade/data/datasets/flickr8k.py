@@ -16,19 +16,18 @@ from saccade.data.datasets.photos import (
     Photo,
     PhotoFolder,
     captioned_photos,
-    chosen_splits,
     first_folder,
     group_texts,
 )
 from saccade.data.records import CaptionedPhotos
-from saccade.data.registry import need_root, source
+from saccade.data.registry import chosen_splits, need_root
 from saccade.data.text.lines import find_file, need_file, read_lines, read_table
 
-HOLDS = (
+FOLDER_HOLDS = (
     "images/, images.tsv.gz and captions.tsv.gz, or as published Flicker8k_Dataset/ and Flickr8k_text/ "
     "(see docs/data/photos.md)"
 )
-WHOLE = f"a Flickr8k folder holds {HOLDS}"
+EXPECTED = f"a Flickr8k folder holds {FOLDER_HOLDS}"
 PHOTO_FOLDERS = ("Flicker8k_Dataset", "Flickr8k_Dataset", "images", "Images")
 LISTS = {"train": "Flickr_8k.trainImages.txt", "dev": "Flickr_8k.devImages.txt", "test": "Flickr_8k.testImages.txt"}
 LOST = frozenset({"2258277193_586949ec62.jpg"})  # in the published list of training photos, but never published
@@ -47,14 +46,13 @@ class TablePhoto:
     height: int
 
 
-@source("flickr8k")
 def open_flickr8k(split: str, root: Path | None, language: str = "en") -> CaptionedPhotos:
     """One split (train, dev, test, extra) or a sum of them ("train+extra").
 
     `language`: en; de (five German sentences written independently), de1, fr, cs (one translated sentence). Photos
     that nobody described in that language are left out.
     """
-    folder = need_root(root, "flickr8k", HOLDS)
+    folder = need_root(root, "flickr8k", FOLDER_HOLDS)
     if language not in LANGUAGES:
         raise SaccadeError(
             f'data=flickr8k has no language "{language}"{did_you_mean(language, LANGUAGES)} '
@@ -63,13 +61,15 @@ def open_flickr8k(split: str, root: Path | None, language: str = "en") -> Captio
     if find_file(folder, "images.tsv.gz") is not None:
         return _open_tables(folder, split, language)
     if language != "en":
-        raise SaccadeError(f"{folder} is Flickr8k as published, which is English: language={language} needs {HOLDS}")
+        raise SaccadeError(
+            f"{folder} is Flickr8k as published, which is English: language={language} needs {FOLDER_HOLDS}"
+        )
     return _open_published(folder, split)
 
 
 def read_photo_table(folder: Path) -> tuple[TablePhoto, ...]:
     """`images.tsv.gz`: every photo, its split, the size of its original."""
-    path = need_file(folder, "images.tsv.gz", WHOLE)
+    path = need_file(folder, "images.tsv.gz", EXPECTED)
     photos: dict[str, TablePhoto] = {}
     for line, (name, split, width, height) in read_table(path, ("image", "split", "orig_width", "orig_height")):
         if not all(side.isascii() and side.isdecimal() and 0 < int(side[:9]) < 10**6 for side in (width, height)):
@@ -80,11 +80,13 @@ def read_photo_table(folder: Path) -> tuple[TablePhoto, ...]:
     return tuple(photos.values())
 
 
-def flickr8k_splits(folder: Path) -> tuple[str, ...]:
-    """The splits of a folder: those of its table, or as published train, dev and test."""
-    if find_file(folder, "images.tsv.gz") is None:
-        return tuple(LISTS)
-    return tuple(dict.fromkeys(photo.split for photo in read_photo_table(folder)))
+def flickr8k_splits(folder: Path) -> dict[str, tuple[str, ...]]:
+    """The splits of a folder, those of its table or as published, by what they hold; boxes are Entities'."""
+    splits = tuple(LISTS)
+    if find_file(folder, "images.tsv.gz") is not None:
+        splits = tuple(dict.fromkeys(photo.split for photo in read_photo_table(folder)))
+    boxed = find_file(folder, "entities.jsonl.gz") is not None
+    return {"captions": splits, **({"boxes": splits} if boxed else {})}
 
 
 def _open_tables(folder: Path, split: str, language: str) -> CaptionedPhotos:
@@ -109,12 +111,12 @@ def _open_tables(folder: Path, split: str, language: str) -> CaptionedPhotos:
 def _sentences(folder: Path, language: str) -> tuple[Path, Iterator[tuple[int, str, str]]]:
     """The file of a language, and (line, photo, sentence) of each of its rows."""
     if language == "en":
-        path = need_file(folder, "captions.tsv.gz", WHOLE)
+        path = need_file(folder, "captions.tsv.gz", EXPECTED)
         return path, ((n, row[0], row[2]) for n, row in read_table(path, ("image", "n", "caption")))
     if language == "de" and find_file(folder, GERMAN) is not None:
-        path = need_file(folder, GERMAN, WHOLE)
+        path = need_file(folder, GERMAN, EXPECTED)
         return path, ((n, row[0], row[2]) for n, row in read_table(path, ("image", "n", "de")))
-    path = need_file(folder, TRANSLATIONS, WHOLE)
+    path = need_file(folder, TRANSLATIONS, EXPECTED)
     columns = ("multi30k_split", "image", "en", "de", "fr", "cs")
     column = columns.index(language[:2])
     return path, ((n, row[1], row[column]) for n, row in read_table(path, columns))
@@ -131,7 +133,7 @@ def _open_published(folder: Path, split: str) -> CaptionedPhotos:
     texts_folder = first_folder(folder, ("Flickr8k_text", "."))
     path = find_file(texts_folder, "Flickr8k.token.txt")
     if path is None:
-        raise SaccadeError(f"{folder} has neither images.tsv.gz nor Flickr8k.token.txt: Flickr8k is {HOLDS}")
+        raise SaccadeError(f"{folder} has neither images.tsv.gz nor Flickr8k.token.txt: Flickr8k is {FOLDER_HOLDS}")
     texts = group_texts(read_tokens(path))
     split_of = {
         name: part

@@ -5,19 +5,20 @@ They hold no features: `data=karpathy root=FOLDER` joins `FOLDER/dataset*.json` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.core.files import write_json
-from saccade.data.datasets.store import join_captions
-from saccade.data.records import CaptionedImages
-from saccade.data.registry import need_root, source
+from saccade.data.datasets.photos import Photo, PhotoFolder, captioned_photos
+from saccade.data.records import Caption, CaptionedImages, CaptionedPhotos
+from saccade.data.registry import need_root
 from saccade.data.store.arrow import FeatureStore
-from saccade.data.text.captions import Caption
-from saccade.data.text.lines import read_json_file
+from saccade.data.store.sources import join_captions
+from saccade.data.text.json import read_json_file
+from saccade.data.text.lines import first_bytes
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class KarpathyImage:
         return names
 
 
+def is_karpathy(path: Path) -> bool:
+    """Whether a file may be one: a .json that begins with a mapping."""
+    return path.suffix == ".json" and path.is_file() and first_bytes(path).lstrip()[:1] == b"{"
+
+
 def read_karpathy(path: Path | str) -> tuple[KarpathyImage, ...]:
     values = read_json_file(Path(path))
     if not isinstance(values, dict) or not isinstance(values.get("images"), list):
@@ -72,7 +78,6 @@ def write_karpathy(path: Path | str, images: Sequence[KarpathyImage], dataset: s
     write_json(path, {"images": entries, "dataset": dataset})
 
 
-@source("karpathy")
 def open_karpathy(split: str, root: Path | None) -> CaptionedImages:
     """`split` may be a sum: "train+restval" is the usual COCO training set; "dev" is what the files call "val"."""
     folder = need_root(root, "karpathy", "dataset*.json and the feature store features/")
@@ -95,6 +100,19 @@ def join_karpathy(path: Path, store: FeatureStore, split: str) -> CaptionedImage
     chosen = [image for image in images if image.split in wanted]
     captions = karpathy_captions(path, chosen, store.index)
     return join_captions("karpathy", split, store, captions, store.extractor)
+
+
+def karpathy_photos(
+    name: str,
+    split: str,
+    path: Path,
+    folder: PhotoFolder,
+    file_name: Callable[[KarpathyImage], str] = lambda image: image.filename,
+) -> CaptionedPhotos:
+    """A split of a Karpathy file with its photos; `file_name` where a folder calls them something else."""
+    images = read_karpathy(path)
+    entries = [Photo(file_name(image), image.split, tuple(s.raw.strip() for s in image.sentences)) for image in images]
+    return captioned_photos(name, split, entries, folder, path)
 
 
 def karpathy_captions(path: Path, images: Sequence[KarpathyImage], known: dict[str, int]) -> Iterator[Caption]:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
+from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.data.records import CaptionedPhotos
+from saccade.data.registry import chosen_splits
 from saccade.data.text.json import as_text
-
-VALIDATION = ("dev", "val", "validation")  # three names of one split: whichever a data set has is meant
 
 
 class NoCaptions(SaccadeError):
     """A split whose sentences are not in the folder: held back by whoever gave it away, which is no fault."""
-
-
-class NoSplit(SaccadeError):
-    """A split that a data set does not have."""
 
 
 @dataclass(frozen=True)
@@ -54,34 +49,18 @@ class PhotoFolder:
         return found
 
     def path(self, name: str, where: object) -> Path:
-        """The photo's path, or a sentence: `where` names the photo, but it is not there."""
+        """The photo's path. Raises: SaccadeError if `where` names a photo that is not there."""
         if name not in self.names:
             raise SaccadeError(f"{self.folders[0] / name} is missing: {where} names it")
         return self.names[name] / name
 
 
-def chosen_splits(split: str, known: Collection[str], where: object) -> frozenset[str]:
-    """The parts of a split's name: "train+extra" are two.
-
-    "dev" and "val" mean the same, and "train" means "train2017", where only the other is known.
-    """
-    parts = set()
-    for part in split.split("+"):
-        names = [part, *VALIDATION] if part in VALIDATION else [part]
-        years = [name for name in sorted(known, reverse=True) if name[-4:].isdecimal() and name[:-4] in names]
-        found = next((name for name in [*names, *years] if name in known), None)
-        if found is None:
-            raise NoSplit(
-                f'{where} has no split "{part}"{did_you_mean(part, known)} (there are: {", ".join(sorted(known))})'
-            )
-        parts.add(found)
-    return frozenset(parts)
-
-
 def captioned_photos(
     name: str, split: str, photos: Iterable[Photo], folder: PhotoFolder, where: object
 ) -> CaptionedPhotos:
-    """The photos of a split with their sentences. A photo that has none, or that is not in the folder, is a fault.
+    """The photos of a split with their sentences.
+
+    Raises: SaccadeError if a photo has none, or is not in the folder.
 
     A sentence without a letter or digit (Flickr's crowd left a few lone full stops) says nothing and is left out.
     """
@@ -91,7 +70,7 @@ def captioned_photos(
             as_text(text, f"{where}: a text")
     wanted = chosen_splits(split, {photo.split for photo in photos}, where)
     chosen = [photo for photo in photos if photo.split in wanted]
-    spoken = [tuple(text for text in photo.texts if speaks(text)) for photo in chosen]
+    spoken = [tuple(text for text in photo.texts if has_words(text)) for photo in chosen]
     mute = [photo for photo, texts in zip(chosen, spoken, strict=True) if not texts]
     if mute:
         raise SaccadeError(f"{where} has no caption for {len(mute)} of {len(chosen)} photos, for one {mute[0].name}")
@@ -107,7 +86,7 @@ def captioned_photos(
     )
 
 
-def speaks(text: str) -> bool:
+def has_words(text: str) -> bool:
     """Whether there is a word in it."""
     return any(letter.isalnum() for letter in text)
 

@@ -14,12 +14,15 @@ import numpy as np
 from jaxtyping import Float32
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.photos import PhotoFolder, chosen_splits
+from saccade.data.datasets.photos import PhotoFolder
 from saccade.data.records import BoxedPicture
+from saccade.data.registry import chosen_splits
 from saccade.data.text.json import Entry, read_items
 from saccade.data.text.lines import find_file, need_file
 
-WHOLE = "Visual Genome is image_data.json, objects.json or attributes.json, and the photos in VG_100K/ and VG_100K_2/"
+EXPECTED = (
+    "Visual Genome is image_data.json, objects.json or attributes.json, and the photos in VG_100K/ and VG_100K_2/"
+)
 PHOTO_FOLDERS = ("VG_100K", "VG_100K_2", "images/VG_100K", "images/VG_100K_2", "images")
 DEV_EVERY = 20  # there is no official split: every twentieth photo, by its number, is dev
 
@@ -54,14 +57,19 @@ class Relation:
     object: RelatedThing
 
 
-def boxed_visual_genome(root: Path, split: str = "all") -> tuple[BoxedPicture, ...]:
+def open_visual_genome_boxes(split: str, root: Path) -> tuple[BoxedPicture, ...]:
     """Objects with their names and attributes. Splits: train, dev (every twentieth photo), all."""
     return tuple(read_objects(root, split))
 
 
+def visual_genome_splits(root: Path) -> dict[str, tuple[str, ...]]:
+    """There is no official split: `DEV_EVERY` makes one."""
+    return {"boxes": ("train", "dev")}
+
+
 def read_image_data(root: Path) -> dict[int, VisualGenomeImage]:
     """`image_data.json`: every photo's number and size."""
-    path = need_file(root, "image_data.json", WHOLE)
+    path = need_file(root, "image_data.json", EXPECTED)
     images: dict[int, VisualGenomeImage] = {}
     for entry in _entries(path):
         id = entry.whole("image_id")
@@ -73,7 +81,7 @@ def read_image_data(root: Path) -> dict[int, VisualGenomeImage]:
 
 def read_objects(root: Path, split: str = "all") -> Iterator[BoxedPicture]:
     """From `attributes.json` where it is there (objects with attributes), else from `objects.json`."""
-    path = find_file(root, "attributes.json") or need_file(root, "objects.json", WHOLE)
+    path = find_file(root, "attributes.json") or need_file(root, "objects.json", EXPECTED)
     key = path.name.partition(".")[0]
     photos = PhotoFolder(*_photo_folders(root))
     for image, entry in _pictures(root, path, split):
@@ -99,7 +107,7 @@ def read_objects(root: Path, split: str = "all") -> Iterator[BoxedPicture]:
 
 def read_regions(root: Path, split: str = "all") -> Iterator[tuple[VisualGenomeImage, tuple[DescribedRegion, ...]]]:
     """`region_descriptions.json`: what was written about parts of each photo."""
-    path = need_file(root, "region_descriptions.json", WHOLE)
+    path = need_file(root, "region_descriptions.json", EXPECTED)
     for image, entry in _pictures(root, path, split):
         regions = [(region.text("phrase").strip(), _box(region, image)) for region in entry.entries("regions")]
         yield image, tuple(DescribedRegion(text, box) for text, box in regions if text and box is not None)
@@ -107,7 +115,7 @@ def read_regions(root: Path, split: str = "all") -> Iterator[tuple[VisualGenomeI
 
 def read_relations(root: Path, split: str = "all") -> Iterator[tuple[VisualGenomeImage, tuple[Relation, ...]]]:
     """`relationships.json`: which thing does what to which."""
-    path = need_file(root, "relationships.json", WHOLE)
+    path = need_file(root, "relationships.json", EXPECTED)
     for image, entry in _pictures(root, path, split):
         found = []
         for relation in entry.entries("relationships"):

@@ -1,87 +1,62 @@
-"""The built-in world as a data set: `data=world`. Made, seen by the extractor and kept in the cache for the next time.
+"""The built-in world as a data set: `data=world`, made when first asked for and kept in the cache.
 
 Splits: train, dev, test, hard (groups of pictures that differ in one binding only) and novel (held-out compositions).
 """
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from saccade.core.errors import SaccadeError, did_you_mean
-from saccade.core.files import cache_folder
 from saccade.core.progress import progress_bar
-from saccade.data.records import CaptionedImages
-from saccade.data.registry import source
-from saccade.data.store.arrow import FeatureStore
-from saccade.features.extraction import extract
-from saccade.vision import RegionExtractor, load_extractor
-from saccade.world import WorldConfig, make_world
+from saccade.data.records import CaptionedDrawings, PhrasedBoxes
+from saccade.world import Split, WorldConfig, make_world
 from saccade.world.config import SPLITS
+from saccade.world.region_phrases import region_phrases
 
-BATCH = 64  # pictures seen at once
+MIN_PHRASED_SIDE = 0.02  # of the picture: what can hardly be seen is not asked for
 
 
-@source("world")
-def open_world(
-    split: str, root: Path | None = None, seed: int = 0, pictures: int = 2000, extractor: str = "world"
-) -> CaptionedImages:
-    """One split of the world of `pictures` pictures and this seed. `root`, if given, is where the world is kept.
-
-    The world is seen by its own extractor, or as cells of that extractor's map with `grid:world/7` and the like; an
-    extractor for photos, which the settings name for data sets of photos, does not look at it.
-    """
-    check_world(split, pictures)
-    config = WorldConfig(pictures=pictures, seed=seed)
-    with progress_bar("making the world") as tell:
-        world = make_world(config, root, progress=tell)
-    part = world.split(split)
+def open_world(split: str, root: Path | None = None, seed: int = 0, pictures: int = 2000) -> CaptionedDrawings:
+    """One split of the world of `pictures` pictures and this seed. `root`, if given, is where the world is kept."""
+    config, part = _open_part(split, root, seed, pictures)
     if not len(part):
         raise SaccadeError(f'a world of {pictures} pictures has none for the split "{split}": give pictures=2000 or so')
-    seeing = load_extractor(extractor if extractor.startswith("grid:world") else "world")
-    store = extract_split(part, seeing, features_folder(config, seeing) / split)
     texts = [[caption.text for caption in part.captions(i)] for i in range(len(part))]
-    return CaptionedImages(
+    return CaptionedDrawings(
         name="world",
         split=split,
-        images=store,
+        ids=tuple(part.ids),
+        pictures=tuple(partial(part.image, i) for i in range(len(part))),
         texts=tuple(text for own in texts for text in own),
         image_of_text=np.repeat(np.arange(len(part), dtype=np.int64), [len(own) for own in texts]),
-        extractor=seeing.name,
+        digest=config.digest(),
     )
 
 
-def check_world(split: str, pictures: int) -> None:
-    """A sentence where there is no such split or no picture."""
+def open_world_phrases(
+    split: str, root: Path | None = None, seed: int = 0, pictures: int = 2000
+) -> Iterator[tuple[str, Callable[[], np.ndarray], PhrasedBoxes]]:
+    """(id, picture, boxes with phrases) of each picture: the things in it that can be seen."""
+    _, part = _open_part(split, root, seed, pictures)
+    for i, id in enumerate(part.ids):
+        scene, boxes = part.scene(i), part.boxes(i)
+        seen = [n for n, box in enumerate(boxes) if min(box[2] - box[0], box[3] - box[1]) > MIN_PHRASED_SIDE]
+        yield id, partial(part.image, i), PhrasedBoxes(boxes[seen], tuple(region_phrases(scene, n) for n in seen))
+
+
+def _open_part(split: str, root: Path | None, seed: int, pictures: int) -> tuple[WorldConfig, Split]:
     if split not in SPLITS:
         raise SaccadeError(
             f'the world has no split "{split}"{did_you_mean(split, SPLITS)} (there are: {", ".join(SPLITS)})'
         )
     if pictures < 1:
         raise SaccadeError(f"a world of {pictures} pictures is empty: give pictures=2000 or so")
-
-
-def features_folder(config: WorldConfig, extractor: RegionExtractor) -> Path:
-    """Where the features of a world are kept: named for the world and the extractor's weights."""
-    facts = f"{config.digest()} {extractor.digest}"
-    return cache_folder() / "features" / hashlib.sha256(facts.encode()).hexdigest()[:16]
-
-
-def extract_split(part: Any, extractor: RegionExtractor, folder: Path) -> FeatureStore:
-    """The features of every picture of a split: what is in the store is kept, the rest is seen now.
-
-    A run that was killed goes on where it was; a finished store is only opened.
-    """
-    ids = list(part.ids)
-    if (folder / "manifest.json").exists() and list((store := FeatureStore.open(folder)).ids) == ids:
-        return store
-    pictures = [(id, partial(part.image, i)) for i, id in enumerate(ids)]
-    with progress_bar("seeing its pictures") as tell:
-        found = extract(pictures, extractor, folder, batch_size=BATCH, progress=tell)
-    if found.broken:
-        raise SaccadeError(f"{folder}: {found.broken[0].reason}")
-    return found.store
+    config = WorldConfig(pictures=pictures, seed=seed)
+    with progress_bar("making the world") as tell:
+        world = make_world(config, root, progress=tell)
+    return config, world.split(split)

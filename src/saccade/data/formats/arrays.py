@@ -21,16 +21,16 @@ from jaxtyping import Float32
 
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
-from saccade.data.formats.picture import (
+from saccade.data.formats.regions import (
     NO_SIZES,
     WHOLE_IMAGE,
-    PictureRegions,
     Sizes,
     check_boxes,
     check_features,
     pad_pictures,
     position,
 )
+from saccade.data.records import PictureRegions
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -41,9 +41,9 @@ WIDTHS, HEIGHTS = ("image_width", "image_w", "img_w", "width"), ("image_height",
 SCORES = ("conf", "objects_conf", "obj_conf", "scores")
 KNOWN = (*FEATURES, *PIXEL_BOXES, *UNIT_BOXES, *WIDTHS, *HEIGHTS, *SCORES)
 
-OUTSIDE = 1.0  # pixels by which a detector's box may leave the picture and be clipped
-UNIT_OUTSIDE = 0.005  # the same where the size is not known
-LARGEST = 1 << 30  # bytes of one picture's array: more is a damaged header, or an attack
+MAX_PIXELS_OUTSIDE = 1.0  # by which a detector's box may leave the picture and be clipped
+MAX_SHARE_OUTSIDE = 0.005  # the same where the size is not known
+MAX_ARRAY_BYTES = 1 << 30  # of one picture's array: more is a damaged header, or an attack
 PICKLE = "holds pickled Python objects, which are not read; docs/data/formats.md says how to turn them into arrays"
 
 
@@ -52,7 +52,7 @@ class UnknownSize(SaccadeError):
 
 
 class ArrayPictures(ABC):
-    """Another tool's feature file as a PictureSource: a subclass knows the ids and reads one picture's arrays."""
+    """Another tool's feature file as a RegionSource: a subclass knows the ids and reads one picture's arrays."""
 
     def __init__(self, path: Path | str, sizes: Sizes = NO_SIZES) -> None:
         self.path = Path(path)
@@ -100,7 +100,7 @@ class ArrayPictures(ABC):
 
 
 def regions_of(id: str, arrays: Arrays, where: str, dim: int, size: tuple[int, int] | None = None) -> PictureRegions:
-    """One picture from its arrays, or a sentence that starts with `where`; `size` is what is known from elsewhere."""
+    """One picture from its arrays; `size` is what is known from elsewhere. Raises: SaccadeError if they do not fit."""
     found = _features(arrays, where)
     features = check_features(found.reshape(-1, found.shape[-1]), dim, _float_type(found), where)
     width, height = size or (_number(arrays, WIDTHS), _number(arrays, HEIGHTS))
@@ -109,7 +109,7 @@ def regions_of(id: str, arrays: Arrays, where: str, dim: int, size: tuple[int, i
         boxes = _boxes(unit, len(features), where)
         if pixels is not None and not (width and height):
             width, height = _size_from(_boxes(pixels, len(features), where), boxes)
-        outside = UNIT_OUTSIDE
+        outside = MAX_SHARE_OUTSIDE
     elif pixels is not None:
         if not width or not height:
             raise UnknownSize(
@@ -117,7 +117,7 @@ def regions_of(id: str, arrays: Arrays, where: str, dim: int, size: tuple[int, i
                 "sizes.tsv (image, width, height) beside it"
             )
         boxes = _boxes(pixels, len(features), where) / np.array([width, height] * 2, dtype=np.float32)
-        outside = OUTSIDE / min(width, height)
+        outside = MAX_PIXELS_OUTSIDE / min(width, height)
     else:
         boxes, outside = _grid(found), 0.0
     inside = np.clip(boxes, 0, 1)
@@ -155,7 +155,7 @@ def only_array(arrays: Arrays, where: str) -> np.ndarray:
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    if archive.getinfo(name).file_size > LARGEST:
+    if archive.getinfo(name).file_size > MAX_ARRAY_BYTES:
         raise ValueError("too large")
     return archive.open(name)
 
@@ -170,7 +170,7 @@ def read_npy(stream: IO[bytes], where: str) -> np.ndarray:
     if dtype.kind not in "fiu":
         raise SaccadeError(f"{where} holds values of type {dtype}, numbers were expected")
     size = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or size > LARGEST:
+    if min(shape, default=0) < 0 or size > MAX_ARRAY_BYTES:
         raise ValueError(f"an array of shape {shape}")
     content = stream.read(size)
     if len(content) != size:

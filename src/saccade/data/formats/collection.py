@@ -1,8 +1,8 @@
-"""Whatever lies at a path, recognised and opened as one collection of pictures and captions."""
+"""Feature files at a path, opened as one collection of pictures and captions, and written again in another format."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,60 +10,52 @@ from typing import Any, Literal
 from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
 from saccade.data.datasets.karpathy import karpathy_captions, read_karpathy
 from saccade.data.formats.arrays import ArrayPictures
-from saccade.data.formats.hdf5 import MAGIC, open_hdf5
-from saccade.data.formats.lmdb import LmdbPictures, is_lmdb
-from saccade.data.formats.npz import NpzFolder, is_npz_folder
-from saccade.data.formats.picture import PictureSource, find_sizes, read_sizes
-from saccade.data.formats.precomp import PrecompImages, open_precomp, precomp_splits
-from saccade.data.formats.tsv import COLUMNS, BottomUpTsv
-from saccade.data.store.arrow import FeatureStore
-from saccade.data.store.subset import ChainedPictures, RegionSubset
-from saccade.data.text.captions import Caption, read_captions
+from saccade.data.formats.hdf5 import open_hdf5
+from saccade.data.formats.lmdb import LmdbPictures
+from saccade.data.formats.npz import NpzFolder
+from saccade.data.formats.precomp import PrecompImages, open_precomp, precomp_splits, write_precomp
+from saccade.data.formats.regions import find_sizes, read_sizes
+from saccade.data.formats.tsv import BottomUpTsv, TsvRow, write_tsv
+from saccade.data.records import Caption, PictureRegions, RegionSource
+from saccade.data.registry import DataSet, recognise
+from saccade.data.store.arrow import FeatureStore, StoreWriter
+from saccade.data.store.manifest import CAPTIONS, read_captions, write_captions
+from saccade.data.store.sources import ChainedRegions, RegionSubset, join_captions
 
-Kind = Literal["store", "precomp", "tsv", "karpathy", "npz", "hdf5", "lmdb"]
-ARRAYS = ("npz", "hdf5", "lmdb")  # kinds that `open_arrays` opens
+Target = Literal["store", "precomp", "tsv"]
+Progress = Callable[[], None]
+
+ARRAYS = ("npz", "hdf5", "lmdb")  # formats that `open_arrays` opens
 
 
 @dataclass(frozen=True)
 class Collection:
     """Pictures and the captions that name them, from one place."""
 
-    kind: Kind
+    kind: str  # the name of its row in the registry
     path: Path
-    pictures: PictureSource
+    pictures: RegionSource
     captions: tuple[Caption, ...] = ()
     extractor: str | None = None
     metadata: dict[str, Any] | None = None
 
 
-def kind_of(path: Path) -> Kind:
-    """What lies at `path`, judged by its files and first bytes."""
+def what_lies_at(path: Path) -> DataSet:
+    """The format of the feature files or captions at a path. Raises: SaccadeError if it is of no known kind."""
+    if not path.is_dir():
+        with explain_os_errors(path, "read"), path.open("rb"):
+            pass
+    found = recognise(path, ("features", "captions"))
+    if path.is_dir() and (found is None or found.name == "npz") and (parts := sorted(path.glob("*_att*"))):
+        raise SaccadeError(f"{path} holds features and boxes in folders of their own: give {parts[0]}")
+    if found is not None:
+        return found
     if path.is_dir():
-        if (path / "manifest.json").exists():
-            return "store"
-        if precomp_splits(path):
-            return "precomp"
-        if is_lmdb(path):
-            return "lmdb"
-        if parts := sorted(p.name for p in path.glob("*_att*")):
-            raise SaccadeError(f"{path} holds features and boxes in folders of their own: give {path / parts[0]}")
-        if is_npz_folder(path):
-            return "npz"
         raise SaccadeError(
             f"{path} is neither a feature store (manifest.json) nor a precomputed folder (*_ims.npy, *_caps.txt), an "
             "LMDB (data.mdb), a folder of .npz files or a known set of photos (`saccade data check FOLDER --as NAME` "
             "says what is missing of one)"
         )
-    with explain_os_errors(path, "read"), path.open("rb") as file:
-        start = file.read(4096)
-    if start.startswith(MAGIC):
-        return "hdf5"
-    if is_lmdb(path):
-        return "lmdb"
-    if start.lstrip()[:1] == b"{" and path.suffix == ".json":
-        return "karpathy"
-    if path.suffix == ".tsv" or start.count(b"\t") >= len(COLUMNS) - 2:
-        return "tsv"
     raise SaccadeError(
         f"{path} is of no known kind: a store or precomputed folder, a bottom-up TSV or a Karpathy .json was expected, "
         "or feature files of other tools (.npz, HDF5, LMDB)"
@@ -72,7 +64,7 @@ def kind_of(path: Path) -> Kind:
 
 def open_arrays(path: Path, sizes: Path | None = None, ids: Path | None = None) -> ArrayPictures:
     """Feature files of other tools; `sizes` and `ids` are files for what they do not say themselves."""
-    kind, known = kind_of(path), find_sizes(path) if sizes is None else read_sizes(sizes)
+    kind, known = what_lies_at(path).name, find_sizes(path) if sizes is None else read_sizes(sizes)
     if kind == "hdf5":
         return open_hdf5(path, known, ids)
     return LmdbPictures(path, known) if kind == "lmdb" else NpzFolder(path, known)
@@ -86,7 +78,7 @@ def open_collection(
     ids: Path | None = None,
 ) -> Collection:
     """Open what lies at `path`, or some splits of it; `captions` is another file of sentences (Karpathy or .jsonl)."""
-    kind = kind_of(path)
+    kind = what_lies_at(path).name
     if (sizes or ids) and kind not in ARRAYS:
         raise SaccadeError(f"--sizes and --ids are for .npz, HDF5 and LMDB files; {path} needs none")
     found: Collection
@@ -128,10 +120,10 @@ def _open_precomp(path: Path, splits: Sequence[str]) -> Collection:
         ids = data.images.ids
         captions += [Caption(ids[i], t, split) for t, i in zip(data.texts, data.image_of_text, strict=True)]
     metadata = {} if all(s.has_boxes for s in sources) else {"boxes": "missing, the whole picture stands in"}
-    return Collection("precomp", path, ChainedPictures(sources), tuple(captions), metadata=metadata)
+    return Collection("precomp", path, ChainedRegions(sources), tuple(captions), metadata=metadata)
 
 
-def _captions_for(path: Path, pictures: PictureSource, splits: Sequence[str]) -> tuple[Caption, ...]:
+def _captions_for(path: Path, pictures: RegionSource, splits: Sequence[str]) -> tuple[Caption, ...]:
     index = {id: n for n, id in enumerate(pictures.ids)}
     if path.suffix != ".jsonl":
         images = [i for i in read_karpathy(path) if not splits or i.split in splits]
@@ -141,3 +133,66 @@ def _captions_for(path: Path, pictures: PictureSource, splits: Sequence[str]) ->
     if lost is not None:
         raise SaccadeError(f'{path}: the picture "{lost}" is not among the features')
     return found
+
+
+def convert(
+    source: Collection,
+    path: Path,
+    to: Target,
+    dtype: str = "float32",
+    extractor: str | None = None,
+    progress: Progress = lambda: None,
+) -> int:
+    """Write `source` to `path`; the number of pictures written."""
+    if path.resolve() == source.path.resolve():
+        raise SaccadeError(f"{path} is both source and target")
+    if to == "store":
+        return _to_store(source, path, dtype, extractor, progress)
+    if to == "precomp":
+        return _to_precomp(source, path, dtype, progress)
+    if path.exists():
+        raise SaccadeError(f"{path} exists already; remove it or choose another name")
+    count = 0
+
+    def rows() -> Iterator[TsvRow]:
+        nonlocal count
+        for picture in _pictures(source, set()):
+            yield TsvRow.of(picture)
+            count += 1
+            progress()
+
+    write_tsv(path, rows())
+    return count
+
+
+def _to_store(source: Collection, path: Path, dtype: str, extractor: str | None, progress: Progress) -> int:
+    """Goes on where an earlier run stopped: pictures that are in the store already are passed over."""
+    with StoreWriter(path, source.pictures.dim, dtype, extractor or source.extractor, source.metadata) as writer:
+        before = len(writer.done)
+        for picture in _pictures(source, writer.done):
+            writer.append(
+                picture.id, picture.features, picture.boxes, picture.width, picture.height, scores=picture.scores
+            )
+            progress()
+        added = len(writer.done) - before
+    if source.captions:
+        write_captions(path / CAPTIONS, source.captions)
+    return added
+
+
+def _to_precomp(source: Collection, path: Path, dtype: str, progress: Progress) -> int:
+    if not source.captions:
+        raise SaccadeError(f"{source.path} has no captions, which the precomputed format needs: give --captions FILE")
+    splits: dict[str, list[Caption]] = {}
+    for caption in source.captions:
+        splits.setdefault(caption.split or "all", []).append(caption)
+    joined = [join_captions(source.kind, split, source.pictures, own) for split, own in splits.items()]
+    for data in joined:
+        write_precomp(path, data, dtype, progress)
+    return sum(len(data.images) for data in joined)
+
+
+def _pictures(source: Collection, done: set[str]) -> Iterator[PictureRegions]:
+    for n, id in enumerate(source.pictures.ids):
+        if id not in done:
+            yield source.pictures.get(n)

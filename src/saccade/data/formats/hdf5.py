@@ -20,11 +20,16 @@ from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import read_json, read_text
 from saccade.data.formats.arrays import KNOWN, PIXEL_BOXES, SCORES, UNIT_BOXES, ArrayPictures, Arrays
 from saccade.data.formats.npz import boxes_beside
-from saccade.data.formats.picture import NO_SIZES, Sizes
+from saccade.data.formats.regions import NO_SIZES, Sizes
+from saccade.data.text.lines import first_bytes
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 TABLES = ("image_features", "features")
 IDS = ("image_id", "image_ids", "ids")
+
+
+def is_hdf5(path: Path) -> bool:
+    return path.is_file() and first_bytes(path, len(MAGIC)) == MAGIC
 
 
 def open_hdf5(path: Path | str, sizes: Sizes = NO_SIZES, ids: Path | None = None) -> ArrayPictures:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.data.formats.arrays import ArrayPictures, Arrays, only_array, read_arrays
-from saccade.data.formats.picture import NO_SIZES, Sizes
+from saccade.data.formats.regions import NO_SIZES, Sizes
 
 INFO = "_info.npy"  # MMF: a pickled dictionary
 
@@ -71,7 +71,7 @@ def boxes_beside(path: Path) -> Path | None:
 
 def is_npz_folder(path: Path) -> bool:
     """Whether a folder holds .npz or .npy files, at any depth; looks no further than the first."""
-    return any(True for _ in path.rglob("*.np[yz]"))
+    return path.is_dir() and any(True for _ in path.rglob("*.np[yz]"))
 
 
 def _read(path: Path) -> Arrays:

@@ -2,8 +2,6 @@
 
 The array is memory-mapped, never loaded whole. The format knows neither boxes nor ids; where `{split}_boxes.npy`,
 `{split}_sizes.npy` and `{split}_ids.txt` lie beside it (our writer puts them there), they are used.
-
-Writing SCAN's precomputed format, picture by picture, with the boxes, sizes and ids that the original threw away.
 """
 
 from __future__ import annotations
@@ -19,17 +17,15 @@ import numpy as np
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
 from saccade.core.files import atomic_file, read_text
-from saccade.data.formats.picture import (
+from saccade.data.formats.regions import (
     WHOLE_IMAGE,
-    PictureRegions,
     check_boxes,
     check_features,
     pad_pictures,
-    picture_of,
     position,
 )
-from saccade.data.records import CaptionedImages
-from saccade.data.registry import need_root, source
+from saccade.data.records import CaptionedImages, PictureRegions
+from saccade.data.registry import need_root
 
 
 class PrecompImages:
@@ -59,7 +55,7 @@ class PrecompImages:
     def ids(self) -> Sequence[str]:
         path = self.folder / f"{self.split}_ids.txt"
         if path.exists():  # other people's id files count captions or repeat ids: only a usable one is used
-            lines = read_lines(path)
+            lines = read_stripped_lines(path)
             names = tuple(lines[:: self.step] if len(lines) == len(self.array) else lines)
             if len(names) == len(self) == len(set(names)):
                 return names
@@ -94,7 +90,6 @@ class PrecompImages:
         return array
 
 
-@source("precomp")
 def open_precomp(split: str, root: Path | None, captions_per_image: int | None = None) -> CaptionedImages:
     """One split. `captions_per_image` None infers it from the counts (see docs/data/formats.md)."""
     folder = need_root(root, "precomp", "{split}_ims.npy and {split}_caps.txt")
@@ -102,7 +97,7 @@ def open_precomp(split: str, root: Path | None, captions_per_image: int | None =
     if not path.exists() and split not in precomp_splits(folder):
         known = precomp_splits(folder)
         raise SaccadeError(f"{folder / f'{split}_ims.npy'} is missing{did_you_mean(split, known)}")
-    texts = read_lines(path)
+    texts = read_stripped_lines(path)
     rows = PrecompImages(folder, split).array
     per_image, step = _owners(path, rows, len(texts), captions_per_image)
     return CaptionedImages(
@@ -165,7 +160,7 @@ def map_array(path: Path, axes: tuple[str, ...]) -> np.ndarray:
     return array
 
 
-def read_lines(path: Path) -> list[str]:
+def read_stripped_lines(path: Path) -> list[str]:
     """The lines of a UTF-8 file, stripped; only a line feed ends a line."""
     lines = read_text(path).split("\n")
     return [line.strip() for line in (lines[:-1] if not lines[-1] else lines)]
@@ -184,7 +179,7 @@ def write_precomp(
     if not count:
         raise SaccadeError(f"the split {split} has no pictures")
     order = _caption_order(data)
-    regions, dim = len(picture_of(data.regions, 0).features), data.regions.dim
+    regions, dim = len(data.regions.get(0).features), data.regions.dim
     if not regions:
         raise SaccadeError(f'picture "{data.images.ids[0]}" has no regions, which the precomputed format cannot say')
     with ExitStack() as stack:  # every file takes its place only when all are written
@@ -199,7 +194,7 @@ def write_precomp(
         _header(sizes, "int32", (count, 2))
         stack.enter_context(explain_os_errors(folder / f"{split}_ims.npy", "write"))
         for i in range(count):
-            picture = picture_of(data.regions, i)
+            picture = data.regions.get(i)
             if len(picture.features) != regions:
                 raise SaccadeError(
                     f'picture "{picture.id}" has {len(picture.features)} regions and those before have {regions}: '

@@ -21,13 +21,15 @@ from jaxtyping import Float32
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import atomic_file
-from saccade.data.formats.picture import PictureRegions, check_boxes, pad_pictures, position
+from saccade.data.formats.regions import check_boxes, pad_pictures, position
+from saccade.data.records import PictureRegions
+from saccade.data.text.lines import first_bytes
 
 COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 # LXMERT: img_id, img_h, img_w, objects_id, objects_conf, attrs_id, attrs_conf, num_boxes, boxes, features
 LXMERT = ("image_id", "image_h", "image_w", "", "scores", "", "", "num_boxes", "boxes", "features")
 LAYOUTS = {len(COLUMNS): COLUMNS, len(LXMERT): LXMERT}
-OUTSIDE = 1.0  # pixels by which the reference's proposals may leave the picture after rounding
+MAX_PIXELS_OUTSIDE = 1.0  # by which the reference's proposals may leave the picture after rounding
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class TsvRow:
             raise SaccadeError(f"{where}: the features hold NaN or infinity")
         size = np.array([self.width, self.height] * 2, dtype=np.float32)
         inside = np.clip(self.boxes, 0, size)
-        if not np.abs(inside - self.boxes).max(initial=0) <= OUTSIDE:  # not ≤ also catches NaN
+        if not np.abs(inside - self.boxes).max(initial=0) <= MAX_PIXELS_OUTSIDE:  # not ≤ also catches NaN
             raise SaccadeError(f"{where}: a box leaves the picture of {self.width}×{self.height} pixels")
         boxes = check_boxes(inside / size, where)
         return PictureRegions(self.id, self.features, boxes, self.width, self.height, self.scores)
@@ -137,6 +139,11 @@ class BottomUpTsv:
         return tuple(ids), np.array(offsets, dtype=np.int64), np.array(counts, dtype=np.int64)
 
 
+def is_tsv(path: Path) -> bool:
+    """Whether a file is one by its ending, or has as many columns."""
+    return path.is_file() and (path.suffix == ".tsv" or first_bytes(path).count(b"\t") >= len(COLUMNS) - 2)
+
+
 def write_tsv(path: Path | str, rows: Iterable[TsvRow]) -> None:
     """Write rows one by one; the file appears when the last is written."""
     with atomic_file(path) as temporary, temporary.open("wb") as file:
@@ -145,7 +152,7 @@ def write_tsv(path: Path | str, rows: Iterable[TsvRow]) -> None:
 
 
 def parse_line(line: bytes, where: str, dim: int | None = None) -> TsvRow:
-    """One line, or a sentence that starts with `where`. `dim` is what the lines before had."""
+    """One line; `dim` is what the lines before had. Raises: SaccadeError, which starts with `where`, if it is none."""
     columns = _columns(line, where)
     width, height, count = (_whole(columns, name, where) for name in COLUMNS[1:4])
     if not width or not height:

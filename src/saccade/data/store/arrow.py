@@ -1,14 +1,13 @@
 # mypy: disable-error-code="attr-defined"
-"""Writing a feature store: picture by picture, resumable, and readable at every moment.
-
-Shards never change once written. A full shard is `shard-00000.arrow`; an unfinished last one carries its row count
-(`shard-00001-000476.arrow`) and is superseded, not edited, when writing goes on. The manifest is replaced after the
-shard it names is on disk, so a process killed anywhere leaves the last manifest and every file it names.
-
-The feature store: region features of any number of pictures in memory-mapped Arrow files, read row by row.
+"""The feature store: region features of any number of pictures in memory-mapped Arrow files, read row by row.
 
 A store is a folder of `manifest.json` and `shard-00000.arrow`, `shard-00001.arrow` …, with `captions.jsonl` beside them
 if the pictures have sentences. Nothing is loaded when a store is opened; a row is a view into the mapped file.
+
+It is written picture by picture, resumable, and readable at every moment. Shards never change once written: an
+unfinished last one carries its row count (`shard-00001-000476.arrow`) and is superseded, not edited, when writing goes
+on. The manifest is replaced after the shard it names is on disk, so a process killed anywhere leaves the last manifest
+and every file it names.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ import pyarrow as pa  # declares no exports, hence the first line
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import atomic_file, sha256
-from saccade.data.formats.picture import PictureRegions, check_boxes, check_features, pad_pictures, position
-from saccade.data.store.manifest import DTYPES, Manifest, Shard, schema
-from saccade.data.text.captions import CAPTIONS, Caption, read_captions
+from saccade.data.formats.regions import check_boxes, check_features, pad_pictures, position
+from saccade.data.records import Caption, PictureRegions
+from saccade.data.store.manifest import CAPTIONS, DTYPES, MANIFEST, Manifest, Shard, read_captions, schema
 
-__all__ = ["FeatureStore", "StoreWriter"]
+BATCH_ROWS = 64  # rows per Arrow record batch; fixed, so that equal rows give equal bytes
 
 
 class FeatureStore:
@@ -106,12 +105,12 @@ class FeatureStore:
         return read_captions(path) if path.exists() else ()
 
     def verify(self) -> None:
-        """Read everything once: checksums, row counts, ids, NaN, boxes. Raises on the first thing that is wrong."""
+        """Read everything once: checksums, row counts, ids, NaN, boxes. Raises: SaccadeError on the first fault."""
         for problem in self.problems():
             raise SaccadeError(problem)
 
     def problems(self) -> Iterator[str]:
-        """Every fault as a sentence; nothing if the store is sound."""
+        """Every fault, one sentence each; nothing if the store is sound."""
         seen: set[str] = set()
         for number, shard in enumerate(self.manifest.shards):
             path = self.folder / shard.file
@@ -206,9 +205,6 @@ def _item(column: tuple[np.ndarray, np.ndarray], row: int) -> np.ndarray:
     return values[offsets[row] : offsets[row + 1]]
 
 
-BATCH_ROWS = 64  # rows per Arrow record batch; fixed, so that equal rows give equal bytes
-
-
 class StoreWriter:
     """Append pictures to a store, new or existing.
 
@@ -242,7 +238,7 @@ class StoreWriter:
             metadata = None if metadata is None else json.loads(json.dumps(metadata))
         except TypeError as error:
             raise SaccadeError(f"the metadata of {self.folder} must be plain JSON values: {error}") from error
-        if (self.folder / "manifest.json").exists():
+        if (self.folder / MANIFEST).exists():
             self.manifest = self._resume(dim, dtype, extractor, metadata)
             self._remove_strays()
         else:
@@ -272,14 +268,45 @@ class StoreWriter:
         score = None if scores is None else np.array(scores, dtype=np.float32)
         if score is not None and score.shape != (len(box),):
             raise SaccadeError(f"{where}: scores have shape {list(score.shape)}, [{len(box)}] was expected")
-        self._rows.append(PictureRegions(id, kept, box, int(width), int(height), score))
-        self.done.add(id)
+        self._add(PictureRegions(id, kept, box, int(width), int(height), score))
+
+    def append_batch(
+        self,
+        ids: Sequence[str],
+        counts: Sequence[int],
+        features: np.ndarray,
+        boxes: np.ndarray,
+        sizes: Sequence[tuple[int, int]],
+        scores: np.ndarray | None = None,
+    ) -> None:
+        """`append` for many pictures at once: the regions of all, one after the other, `counts` of them for each."""
+        ends = list(accumulate(counts))
+        parts = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+        try:
+            kept = check_features(features, self.manifest.dim, self.manifest.dtype, "a batch")
+            box = check_boxes(boxes, "a batch")
+            score = None if scores is None else np.array(scores, dtype=np.float32)
+            sound = all(ids) and self.done.isdisjoint(ids) and len(set(ids)) == len(ids)
+            sound = sound and min(map(min, sizes), default=0) >= 0 and {len(kept), len(box)} == {sum(counts)}
+        except SaccadeError:
+            sound = False
+        if not sound:  # one by one: those before the one at fault are kept, and its own error is raised
+            for id, part, size in zip(ids, parts, sizes, strict=True):
+                self.append(id, features[part], boxes[part], *size, None if scores is None else scores[part])
+            return
+        for id, part, (width, height) in zip(ids, parts, sizes, strict=True):
+            own = None if score is None else score[part]
+            self._add(PictureRegions(id, kept[part], box[part], int(width), int(height), own))
+
+    def _add(self, row: PictureRegions) -> None:
+        self._rows.append(row)
+        self.done.add(row.id)
         if len(self._rows) == self.manifest.shard_rows:
             self.flush()
 
     def flush(self) -> None:
         """Write what has been appended: after this, nothing is lost to a kill."""
-        if len(self._rows) > self._kept or not (self.folder / "manifest.json").exists():
+        if len(self._rows) > self._kept or not (self.folder / MANIFEST).exists():
             self._commit()
 
     def __enter__(self) -> StoreWriter:
@@ -314,7 +341,6 @@ class StoreWriter:
         self._kept = len(self._rows)
 
     def _resume(self, dim: int, dtype: str, extractor: str | None, metadata: Mapping[str, Any] | None) -> Manifest:
-
         store = FeatureStore.open(self.folder)
         manifest = store.manifest
         given = {

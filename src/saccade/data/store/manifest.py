@@ -1,8 +1,14 @@
 # mypy: disable-error-code="attr-defined"
-"""The table of contents of a feature store: what the shards hold, how many rows, and their checksums."""
+"""What lies beside the shards of a feature store.
+
+`manifest.json`: what the shards hold, how many rows, and their checksums. `captions.jsonl`: sentences, one
+{"image": id, "text": …, "split": …} a line. `broken.json`: pictures that could not be read, and why.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +17,11 @@ import pyarrow as pa  # declares no exports, hence the first line
 
 from saccade.core.config import to_dict
 from saccade.core.errors import SaccadeError
-from saccade.core.files import read_json, write_json
+from saccade.core.files import read_json, write_json, write_text
+from saccade.data.records import Caption
+from saccade.data.text.json import read_json_lines
 
+MANIFEST, CAPTIONS, BROKEN = "manifest.json", "captions.jsonl", "broken.json"
 FORMAT, VERSION = "saccade-features", 1
 DTYPES = ("float32", "float16")
 
@@ -43,11 +52,11 @@ class Manifest:
 
     def save(self, folder: Path) -> None:
         head = {"format": FORMAT, "version": VERSION, "count": self.count}
-        write_json(folder / "manifest.json", {**head, **to_dict(self)})
+        write_json(folder / MANIFEST, {**head, **to_dict(self)})
 
     @staticmethod
     def load(folder: Path) -> Manifest:
-        path = folder / "manifest.json"
+        path = folder / MANIFEST
         if not path.exists():
             raise SaccadeError(f"{path} is missing: a feature store is a folder with manifest.json and shard-*.arrow")
         values = read_json(path)
@@ -56,12 +65,14 @@ class Manifest:
         if values.get("version") != VERSION:
             raise SaccadeError(f"{path}: format version {values.get('version')!r}, this Saccade reads {VERSION}")
         manifest = Manifest(
-            dim=_whole(values, "dim", path, least=1),
-            dtype=_choice(values, "dtype", path),
-            extractor=_text_or_none(values, "extractor", path),
-            metadata=_mapping(values, "metadata", path),
-            shard_rows=_whole(values, "shard_rows", path, least=1),
-            shards=tuple(_shard(s, path) for s in _items(values, "shards", path)),
+            dim=_count(values, "dim", path),
+            dtype=str(_field(values, "dtype", path, values.get("dtype") in DTYPES, "float32 or float16")),
+            extractor=_field(values, "extractor", path, isinstance(values.get("extractor"), str | None), "text"),
+            metadata=_field(values, "metadata", path, isinstance(values.get("metadata", {}), dict), "a mapping") or {},
+            shard_rows=_count(values, "shard_rows", path),
+            shards=tuple(
+                _shard(s, path) for s in _field(values, "shards", path, type(values.get("shards")) is list, "a list")
+            ),
         )
         if values.get("count") != manifest.count:
             raise SaccadeError(f"{path}: count is {values.get('count')!r}, but the shards hold {manifest.count} rows")
@@ -83,39 +94,16 @@ def schema(dtype: str) -> pa.Schema:
     )
 
 
-def _whole(values: dict[str, Any], key: str, path: Path, least: int) -> int:
+def _field(values: dict[str, Any], key: str, path: Path, right: bool, expected: str) -> Any:
+    if not right:
+        raise SaccadeError(f'{path}: "{key}" is {values.get(key)!r}, {expected} was expected')
+    return values.get(key)
+
+
+def _count(values: dict[str, Any], key: str, path: Path) -> int:
     value = values.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise SaccadeError(f'{path}: "{key}" is {value!r}, a whole number of at least {least} was expected')
-    return value
-
-
-def _choice(values: dict[str, Any], key: str, path: Path) -> str:
-    value = values.get(key)
-    if value not in DTYPES:
-        raise SaccadeError(f'{path}: "{key}" is {value!r}, float32 or float16 was expected')
-    return str(value)
-
-
-def _text_or_none(values: dict[str, Any], key: str, path: Path) -> str | None:
-    value = values.get(key)
-    if value is not None and not isinstance(value, str):
-        raise SaccadeError(f'{path}: "{key}" is {value!r}, text was expected')
-    return value
-
-
-def _mapping(values: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
-    value = values.get(key, {})
-    if not isinstance(value, dict):
-        raise SaccadeError(f'{path}: "{key}" is {value!r}, a mapping was expected')
-    return value
-
-
-def _items(values: dict[str, Any], key: str, path: Path) -> list[Any]:
-    value = values.get(key)
-    if not isinstance(value, list):
-        raise SaccadeError(f'{path}: "{key}" is {value!r}, a list was expected')
-    return value
+    right = type(value) is int and value >= 1
+    return int(_field(values, key, path, right, "a whole number of at least 1"))
 
 
 def _shard(values: Any, path: Path) -> Shard:
@@ -126,4 +114,63 @@ def _shard(values: Any, path: Path) -> Shard:
         raise SaccadeError(f"{path}: a shard needs file, rows and sha256, not {values!r}")
     if Path(file).name != file or not file.startswith("shard-"):  # a manifest never reaches out of its folder
         raise SaccadeError(f'{path}: the shard file "{file}" must be a name like shard-00000.arrow')
-    return Shard(file, _whole(values, "rows", path, least=1), digest)
+    return Shard(file, _count(values, "rows", path), digest)
+
+
+def read_captions(path: Path | str) -> tuple[Caption, ...]:
+    found = []
+    for number, values in read_json_lines(Path(path)):
+        if not isinstance(values, dict) or not all(isinstance(values.get(key), str) for key in ("image", "text")):
+            raise SaccadeError(f'{path}, line {number}: {{"image": id, "text": sentence}} was expected')
+        split = values.get("split")
+        if split is not None and not isinstance(split, str):
+            raise SaccadeError(f'{path}, line {number}: "split" is {split!r}, text was expected')
+        found.append(Caption(values["image"], values["text"], split))
+    return tuple(found)
+
+
+def write_captions(path: Path | str, captions: Iterable[Caption]) -> None:
+    def line(caption: Caption) -> str:
+        values = {"image": caption.image, "text": caption.text}
+        if caption.split is not None:
+            values["split"] = caption.split
+        return json.dumps(values, ensure_ascii=False) + "\n"
+
+    write_text(path, "".join(map(line, captions)))
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A picture that is not in the store, and the sentence that says why."""
+
+    id: str
+    path: str
+    reason: str
+
+
+def read_broken(folder: Path) -> dict[str, Broken]:
+    """By id; nothing if all could be read."""
+    path = folder / BROKEN
+    if not path.exists():
+        return {}
+    values = read_json(path)
+    try:
+        return {value["id"]: Broken(**{key: str(text) for key, text in value.items()}) for value in values}
+    except (TypeError, KeyError, AttributeError) as error:
+        raise SaccadeError(f"{path} must be a list of pictures with id, path and reason: remove it") from error
+
+
+def write_broken(folder: Path, broken: Iterable[Broken]) -> None:
+    """Sorted by id, so that equal lists are equal files; no file if nothing is broken."""
+    rows = [to_dict(one) for one in sorted(broken, key=lambda one: one.id)]
+    if rows:
+        write_json(folder / BROKEN, rows)
+    else:
+        (folder / BROKEN).unlink(missing_ok=True)
+    for leftover in folder.glob(f".{BROKEN}.*.part"):  # of a process that was killed
+        leftover.unlink()
+
+
+def printable(text: object) -> str:
+    """A name as text that any file can keep: bytes of a file name that are no UTF-8 are spelt out."""
+    return str(text).encode("utf-8", "backslashreplace").decode()

@@ -1,27 +1,29 @@
-"""Large JSON files item by item: the lists of COCO and Visual Genome have gigabytes, one item a few kilobytes.
+"""JSON from somebody else: whole files, one value a line, and lists of gigabytes item by item; fields by their types.
 
-Only the text around the item being read is in memory.
-
-A mapping from somebody's JSON, asked for its fields: each comes in the type expected, or a sentence names it.
+An `Entry` is a mapping that is asked for its fields: each comes in the type expected, or an error names it. Of a file
+read by `read_items` (the lists of COCO and Visual Genome) only the text around one item is in memory.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import math
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import IO, Any, NoReturn
 
 import numpy as np
 from jaxtyping import Float32
 
-from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.errors import SaccadeError
+from saccade.data.text.lines import open_text, read_lines
+
+CHUNK = 1 << 20  # characters read at a time
+MAX_ITEM_CHARACTERS = 1 << 26
+BOX_SLACK = 2.0  # so many pixels outside the picture are somebody's rounding
+_BLANK = re.compile(r"[ \t\r\n]*")
 
 
 @dataclass(frozen=True)
@@ -94,11 +96,14 @@ def as_number(value: Any, where: str) -> float:
 
 
 def pixel_box(
-    corners: tuple[float, float, float, float], width: int, height: int, where: str, slack: float = 2.0
+    corners: tuple[float, float, float, float], width: int, height: int, where: str
 ) -> Float32[np.ndarray, " 4"]:
-    """x1, y1, x2, y2 in pixels as parts of the picture. Less than `slack` pixels outside is rounding and is cut off."""
+    """x1, y1, x2, y2 in pixels as parts of the picture; what is less than `BOX_SLACK` pixels outside is cut off.
+
+    Raises: SaccadeError if the box leaves the picture or ends before it begins.
+    """
     x1, y1, x2, y2 = corners
-    if x1 < -slack or y1 < -slack or x2 > width + slack or y2 > height + slack:
+    if min(x1, y1) < -BOX_SLACK or x2 > width + BOX_SLACK or y2 > height + BOX_SLACK:
         raise SaccadeError(f"{where}: the box {_numbers(corners)} leaves the picture of {width} × {height} pixels")
     if x2 < x1 or y2 < y1:
         raise SaccadeError(f"{where}: the box {_numbers(corners)} ends before it begins")
@@ -121,9 +126,32 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-CHUNK = 1 << 20  # characters read at a time
-LONGEST = 1 << 26  # characters of one item
-_BLANK = re.compile(r"[ \t\r\n]*")
+def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """(line, value) of a file with one JSON value a line; empty lines are passed over."""
+    for number, line in read_lines(path):
+        if line.strip():
+            yield number, parse_json(line, f"{path}, line {number}")
+
+
+def read_json_file(path: Path) -> Any:
+    """The one JSON value of a file, plain or gzipped."""
+    with open_text(path) as file:
+        text = file.read()
+    return parse_json(text, str(path))
+
+
+def parse_json(text: str, where: str) -> Any:
+    """A JSON value. Raises: SaccadeError if it is none, or holds NaN, endless digits or endless nesting."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise SaccadeError(f"{where}: {constant} is not a number")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        raise SaccadeError(f"{where}: not valid JSON ({error.msg})") from error
+    except (ValueError, RecursionError) as error:
+        raise SaccadeError(f"{where}: not usable JSON ({str(error).splitlines()[0]})") from error
 
 
 def read_items(path: Path) -> Iterator[tuple[str, int, Any]]:
@@ -131,14 +159,8 @@ def read_items(path: Path) -> Iterator[tuple[str, int, Any]]:
 
     Values of other kinds come whole, as position 0.
     """
-    with explain_os_errors(path, "read"):
-        try:
-            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-                yield from _Reader(io.TextIOWrapper(cast(IO[bytes], file), encoding="utf-8-sig"), path).items()
-        except UnicodeDecodeError as error:
-            raise SaccadeError(f"{path} is not UTF-8 text") from error
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise SaccadeError(f"{path} is not a whole gzip file: copy it again") from error
+    with open_text(path) as file:
+        yield from _Reader(file, path).items()
 
 
 class _Reader:
@@ -217,8 +239,8 @@ class _Reader:
                 if end < len(self.text) or self.ended:  # "12" at the end of a chunk may be the start of "123"
                     self.place = end
                     return value
-            if len(self.text) - self.place > LONGEST:
-                self._broken(where, f"it has more than {LONGEST >> 20} million characters or is not JSON")
+            if len(self.text) - self.place > MAX_ITEM_CHARACTERS:
+                self._broken(where, f"it has more than {MAX_ITEM_CHARACTERS >> 20} million characters or is not JSON")
             self._more(size)
             size *= 2
 

@@ -1,18 +1,18 @@
-"""Text files of data sets, plain or gzipped: lines, tables with a header, JSON. A fault names the line."""
+"""Text files of data sets, plain or gzipped: read by lines, or as tables with a header. A fault names the line."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, cast
 
 from saccade.core.errors import SaccadeError, explain_os_errors
 
-LONGEST = 1 << 26  # bytes of a line, and of a JSON value read at once from a line: a gzipped bomb stops here
+MAX_LINE_BYTES = 1 << 26  # a gzipped bomb stops here
 
 
 def find_file(folder: Path, *names: str) -> Path | None:
@@ -25,11 +25,29 @@ def find_file(folder: Path, *names: str) -> Path | None:
 
 
 def need_file(folder: Path, name: str, why: str) -> Path:
-    """The file, plain or gzipped, or a sentence that names it and goes on with `why`."""
+    """The file, plain or gzipped. Raises: SaccadeError if it is missing, which goes on with `why`."""
     path = find_file(folder, name)
     if path is None:
         raise SaccadeError(f"{folder / name} is missing: {why}")
     return path
+
+
+def first_bytes(path: Path, count: int = 4096) -> bytes:
+    with explain_os_errors(path, "read"), path.open("rb") as file:
+        return file.read(count)
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[IO[str]]:
+    """A UTF-8 file, `.gz` unpacked. Raises: SaccadeError if it cannot be read, is not UTF-8 or is cut short."""
+    with explain_os_errors(path, "read"):
+        try:
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+                yield io.TextIOWrapper(cast(IO[bytes], file), encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise SaccadeError(f"{path} is not UTF-8 text") from error
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise SaccadeError(f"{path} is not a whole gzip file: copy it again") from error
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -38,10 +56,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     with explain_os_errors(path, "read"):
         try:
             with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-                while line := file.readline(LONGEST):
+                while line := file.readline(MAX_LINE_BYTES):
                     number += 1
-                    if len(line) == LONGEST:
-                        raise SaccadeError(f"{path}, line {number} is longer than {LONGEST >> 20} MB")
+                    if len(line) == MAX_LINE_BYTES:
+                        raise SaccadeError(f"{path}, line {number} is longer than {MAX_LINE_BYTES >> 20} MB")
                     yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise SaccadeError(f"{path}, line {number} is not UTF-8 text") from error
@@ -60,37 +78,3 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[s
         if len(fields) != len(columns):
             raise SaccadeError(f"{path}, line {number}: {len(fields)} columns, {len(columns)} were expected")
         yield number, fields
-
-
-def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """(line, value) of a file with one JSON value a line; empty lines are passed over."""
-    for number, line in read_lines(path):
-        if line.strip():
-            yield number, parse_json(line, f"{path}, line {number}")
-
-
-def parse_json(text: str, where: str) -> Any:
-    """A JSON value, or a sentence: also for NaN, for numbers of thousands of digits and for endless nesting."""
-
-    def refuse(constant: str) -> NoReturn:
-        raise SaccadeError(f"{where}: {constant} is not a number")
-
-    try:
-        return json.loads(text, parse_constant=refuse)
-    except json.JSONDecodeError as error:
-        raise SaccadeError(f"{where}: not valid JSON ({error.msg})") from error
-    except (ValueError, RecursionError) as error:
-        raise SaccadeError(f"{where}: not usable JSON ({str(error).splitlines()[0]})") from error
-
-
-def read_json_file(path: Path) -> Any:
-    """The one JSON value of a file, plain or gzipped."""
-    with explain_os_errors(path, "read"):
-        try:
-            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-                text = io.TextIOWrapper(file, encoding="utf-8-sig").read()
-        except UnicodeDecodeError as error:
-            raise SaccadeError(f"{path} is not UTF-8 text") from error
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise SaccadeError(f"{path} is not a whole gzip file: copy it again") from error
-    return parse_json(text, str(path))

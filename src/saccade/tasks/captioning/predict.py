@@ -18,10 +18,10 @@ from saccade.batch import END, RegionBatch
 from saccade.core.config import update
 from saccade.core.threads import ahead
 from saccade.data import FeatureStore
-from saccade.data.store.broken import Broken
+from saccade.data.store.manifest import Broken
 from saccade.decoding import DecodedCaptions, DecodingConfig, decode
 from saccade.explain import Explanation
-from saccade.features.prefetch import Opened, Opener
+from saccade.features.decoding import Opened, Opener
 from saccade.models import Captioner
 from saccade.tasks.captioning.photos import Captioned, Photo
 from saccade.tasks.evaluator import check_features

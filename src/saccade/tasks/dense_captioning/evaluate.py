@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from saccade.batch import PictureBatch
-from saccade.data.datasets.region_phrases import PhrasedPictures, open_region_phrases
 from saccade.decoding import DecodingConfig, decode
+from saccade.features.region_phrases import PhrasedPictures, open_region_phrases
 from saccade.language import tokenise
 from saccade.metrics.dense_captioning import Phrased, dense_captioning_map
 from saccade.models import DenseCap, load_model

@@ -16,7 +16,7 @@ from PIL import Image
 from saccade.batch import PictureBatch
 from saccade.core.config import update
 from saccade.core.errors import SaccadeError
-from saccade.data.store.broken import Broken
+from saccade.data.store.manifest import Broken
 from saccade.decoding import DecodingConfig
 from saccade.explain.panels.regions import RegionPicture
 from saccade.models import DenseCap

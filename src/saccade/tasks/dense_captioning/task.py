@@ -11,8 +11,8 @@ from torch import Tensor
 
 from saccade.batch import PAD
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.region_phrases import PhraseBatch, PhrasedPictures, phrase_batch
 from saccade.decoding import DecodingConfig
+from saccade.features.region_phrases import PhraseBatch, PhrasedPictures, phrase_batch
 from saccade.models import DenseCap
 from saccade.tasks.dense_captioning.evaluate import DensePrecision
 from saccade.tasks.pairs import Read

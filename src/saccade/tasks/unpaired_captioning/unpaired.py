@@ -13,7 +13,7 @@ from torch import Tensor
 from saccade.batch import END, UNKNOWN, Batch, PictureBatch, RegionBatch, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
-from saccade.data.text.concepts import concepts_by_extractor, read_concepts
+from saccade.features.concepts import concepts_by_extractor, read_concepts
 from saccade.tasks.pairs import Read
 
 

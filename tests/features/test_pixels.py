@@ -14,8 +14,7 @@ from PIL import Image
 
 from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedPhotos
-from saccade.data.store import pixels
-from saccade.data.store.pixels import open_pixels
+from saccade.features import splits
 from saccade.vision.pictures import as_array
 
 NAMES = ("d.png", "a.png", "c.png", "b.png")
@@ -42,8 +41,14 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(path.name)
         return as_array(path, where, size)
 
-    monkeypatch.setattr(pixels, "as_array", counting)
+    monkeypatch.setattr(splits, "as_array", counting)
     return names
+
+
+def open_pixels(
+    photos: CaptionedPhotos, size: int, progress: Callable[[int, int], None] | None = None
+) -> splits.PixelSource:
+    return splits.open_pixels(photos.ids, photos.paths, size, progress)
 
 
 def kept(cache: Path) -> list[Path]:

@@ -14,10 +14,10 @@ from PIL import Image
 from toy_pictures import make_pictures, write_store
 
 from saccade.core.errors import SaccadeError
-from saccade.data import Caption, DataConfig, open_split, source, write_captions
+from saccade.data import Caption, DataConfig, reader, write_captions
 from saccade.data.records import CaptionedPhotos
-from saccade.features import photos as photo_features
-from saccade.features.photos import extract_photos, first_photos
+from saccade.features import open_split, splits
+from saccade.features.splits import extract_photos, first_photos
 from saccade.vision import RegionExtractor, load_extractor
 
 EXTRACTOR = "grid:world@16"
@@ -40,7 +40,7 @@ def photos(tmp_path: Path) -> CaptionedPhotos:
 
 @pytest.fixture
 def toy_source(photos: CaptionedPhotos) -> str:
-    @source("toy photos")
+    @reader("toy photos")
     def open_toy(split: str, root: Path | None, language: str = "en") -> CaptionedPhotos:
         texts = tuple(f"{language}: {text}" for text in photos.texts)
         return CaptionedPhotos("toy", split, photos.ids, photos.paths, texts, photos.image_of_text, photos.sizes)
@@ -67,10 +67,10 @@ def test_what_was_seen_is_not_seen_again(photos: CaptionedPhotos, monkeypatch: p
         raise AssertionError("it looked again")
 
     def blind(name: str, device: str) -> RegionExtractor:
-        extractor.see = refuse  # type: ignore[assignment,method-assign]
+        extractor.extract = refuse  # type: ignore[assignment,method-assign]
         return extractor
 
-    monkeypatch.setattr(photo_features, "load_extractor", blind)
+    monkeypatch.setattr(splits, "load_extractor", blind)
     after = extract_photos(photos, EXTRACTOR).regions.batch(range(4))
     assert torch.equal(after.features, before.features)
     assert after.ids == NAMES

@@ -13,8 +13,8 @@ import torch
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
-from saccade.data.store.memory import RegionsInMemory
-from saccade.data.text.concepts import concepts_by_extractor, read_concepts, write_concepts
+from saccade.data.store.sources import RegionsInMemory
+from saccade.features.concepts import concepts_by_extractor, read_concepts, write_concepts
 from saccade.vision import RegionDescription, load_extractor
 
 
@@ -35,7 +35,7 @@ class Naming:
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> CaptionedImages:
     """Three pictures: two dogs; a ball and a dog; a cloud."""
-    monkeypatch.setattr("saccade.data.text.concepts.load_extractor", lambda name, device: Naming())
+    monkeypatch.setattr("saccade.features.concepts.load_extractor", lambda name, device: Naming())
     vectors = [np.array([[3.0], [0.0]]), np.array([[1.0], [0.0]]), np.array([[2.0]])]
     boxes = [np.zeros((len(v), 4)) for v in vectors]
 

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from saccade.core.errors import SaccadeError
-from saccade.features.listing import by_name, list_pictures
+from saccade.data.records import other_names
+from saccade.features.photos import list_pictures
 
 
 def photo(path: Path) -> Path:
@@ -57,7 +58,7 @@ def test_a_file_name_that_is_no_text_gets_an_id_that_is(tmp_path: Path) -> None:
 
 
 def test_others_may_leave_the_folder_out_where_that_is_clear() -> None:
-    assert by_name(["a/x.jpg", "b/x.jpg", "b/y.jpg"]) == {
+    assert other_names(["a/x.jpg", "b/x.jpg", "b/y.jpg"]) == {
         "y.jpg": "b/y.jpg",
         "a/x.jpg": "a/x.jpg",
         "b/x.jpg": "b/x.jpg",

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from saccade.batch import RegionBatch
-from saccade.data import CaptionedImages, DataConfig, open_split
-from saccade.data.store.memory import held_in_memory
+from saccade.data import CaptionedImages, DataConfig
+from saccade.data.store.sources import held_in_memory
+from saccade.features import open_split
 from saccade.training.run import run_config, train_run
 
 SIZES = (3, 1, 5, 2, 0, 4)

@@ -6,8 +6,10 @@ import json
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,8 @@ from toy_pictures import folder_bytes
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import ahead
 from saccade.data import FeatureStore
-from saccade.data.store.broken import write_broken
+from saccade.data.store.manifest import write_broken
+from saccade.features import decoding
 from saccade.features.extraction import extract
 from saccade.vision import load_extractor
 
@@ -33,12 +36,14 @@ def photos(tmp_path: Path) -> Photos:
     return save_photos(tmp_path / "photos", 40)
 
 
-@pytest.fixture(autouse=True)
-def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small shards, written after every batch, so that a kill finds everything in between."""
+@pytest.fixture(autouse=True, params=["threads", "processes"])
+def _small_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small shards, written after every batch, so that a kill finds everything in between; decoded in either way."""
+    monkeypatch.setattr(decoding, "MIN_FILES_FOR_PROCESSES", 1 if request.param == "processes" else 10**9)
+    monkeypatch.setattr(decoding, "CHUNK", 3)
     monkeypatch.setattr("saccade.features.extraction.SHARD_ROWS", 8)
-    monkeypatch.setattr("saccade.features.extraction.REST", 0.0)
-    monkeypatch.setattr("saccade.features.extraction.PATIENCE", 0)
+    monkeypatch.setattr("saccade.features.extraction.FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr("saccade.features.extraction.FLUSH_PATIENCE", 0)
 
 
 def child(action: Callable[[], Any]) -> int:
@@ -205,7 +210,7 @@ def test_a_decoder_that_fails_in_its_own_way_ends_nothing(
             raise ZeroDivisionError
         return Image.open(path)
 
-    monkeypatch.setattr("saccade.features.prefetch.open_picture", fail)
+    monkeypatch.setattr("saccade.features.decoding.open_picture", fail)
     done = extract(photos[:4], CompanyExtractor(), tmp_path / "s")
     assert [b.reason.endswith("could not be decoded (ZeroDivisionError)") for b in done.broken] == [True]
 
@@ -307,6 +312,66 @@ def test_the_original_size_may_be_told(tmp_path: Path, photos: Photos) -> None:
     done = extract(photos[:2], CompanyExtractor(), tmp_path / "s", sizes={"photo-001.jpg": (640, 480)})
     assert (done.store.get(1).width, done.store.get(1).height) == (640, 480)
     assert done.store.get(0).width < 100
+
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="processes decode on Linux alone")
+
+
+@linux_only
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_process_outlives_the_extraction(
+    tmp_path: Path, photos: Photos, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setattr(decoding, "MIN_FILES_FOR_PROCESSES", 1)
+
+    def run() -> None:
+        os.setpgid(0, 0)  # what it starts is of its group
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        extract(photos, CompanyExtractor(pause=0.3), tmp_path / "s", batch_size=4, workers=3)
+
+    leader = child(run)
+    while not list((tmp_path / "s").glob("shard-*.arrow")):
+        time.sleep(0.01)
+    (os.killpg if number == signal.SIGINT else os.kill)(leader, number)  # a terminal sends Ctrl-C to all
+    assert ended(leader) != 0
+    for _ in range(1000):
+        try:
+            os.killpg(leader, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.01)
+    else:
+        pytest.fail("a process that decodes is left")
+
+
+@linux_only
+def test_a_process_that_ends_is_named_with_what_it_opened(
+    tmp_path: Path, photos: Photos, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "MIN_FILES_FOR_PROCESSES", 1)
+    monkeypatch.setattr(decoding, "open_picture", lambda path: os._exit(1) if "004" in path.name else Image.open(path))
+    with pytest.raises(SaccadeError, match=r"was ended while it opened .*photo-004\.jpg"):
+        extract(photos, CompanyExtractor(), tmp_path / "s", workers=2)
+    monkeypatch.undo()
+    assert len(extract(photos, CompanyExtractor(), tmp_path / "s").store) == 40
+
+
+@linux_only
+@pytest.mark.parametrize("slot", [1, 4000, 1 << 20])
+def test_processes_give_what_one_thread_gives(photos: Photos, monkeypatch: pytest.MonkeyPatch, slot: int) -> None:
+    """In order, and whole where pictures keep their shape and some are larger than the memory for them."""
+    spoil(photos[5][1], "cut")
+    extractor = CompanyExtractor()
+    extractor.picture_size = None
+    opener = decoding.Opener(extractor, None, "fraction", {"photo-007.jpg": (640, 480)})
+    monkeypatch.setattr(decoding, "SLOT_BYTES", slot)
+    with closing(decoding.ProcessesAhead(opener, photos, 3)) as found:
+        for one, other in zip(found, map(opener, photos), strict=True):
+            assert type(one) is type(other)
+            assert one.id == other.id
+            if isinstance(one, decoding.Opened) and isinstance(other, decoding.Opened):
+                assert (one.width, one.height) == (other.width, other.height)
+                np.testing.assert_array_equal(one.pixels, other.pixels)
 
 
 def test_results_come_in_order_and_never_too_many_ahead() -> None:

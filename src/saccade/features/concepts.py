@@ -1,5 +1,4 @@
-"""What is in a picture, as words with scores: named by the extractor that saw it, or read from a file of another
-detector's.
+"""What is in a picture, as words with scores: named by the extractor that saw it, or read from another detector's file.
 
 Stores keep an extractor's region vectors, and an extractor names things from them: pictures are not looked at again.
 """
@@ -16,11 +15,11 @@ from saccade.core.errors import SaccadeError
 from saccade.core.files import write_text
 from saccade.core.progress import progress_bar
 from saccade.data.records import CaptionedImages
-from saccade.data.text.lines import read_json_lines
+from saccade.data.text.json import read_json_lines
 from saccade.vision import load_extractor
 
 Concepts = Mapping[str, float]  # word → how sure a detector is that it is there
-BATCH = 128  # pictures named at once
+NAMED_AT_ONCE = 128  # pictures
 
 
 def concepts_by_extractor(
@@ -36,8 +35,8 @@ def concepts_by_extractor(
     found: list[dict[str, float]] = []
     told: set[str] = set()  # what this extractor tells of a region
     with progress_bar(f"naming what is in {data.name}/{data.split} ({extractor.name})") as tell:
-        for start in range(0, len(pictures), BATCH):
-            part = list(pictures[start : start + BATCH])
+        for start in range(0, len(pictures), NAMED_AT_ONCE):
+            part = list(pictures[start : start + NAMED_AT_ONCE])
             for regions in extractor.recognise(data.regions.batch(part)):
                 named: dict[str, float] = {}
                 for region in regions:
@@ -47,7 +46,7 @@ def concepts_by_extractor(
                         if attribute in attributes and sure >= confidence:
                             named[word] = max(sure, named.get(word, 0.0))
                 found.append(dict(sorted(named.items(), key=lambda item: -item[1])))
-            tell(min(start + BATCH, len(pictures)), len(pictures))
+            tell(min(start + NAMED_AT_ONCE, len(pictures)), len(pictures))
     missing = [attribute for attribute in attributes if attribute not in told]
     if told and len(missing) == len(attributes):
         raise SaccadeError(

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from saccade.core.errors import SaccadeError, did_you_mean
-from saccade.data.text.json import Entry, as_number
-from saccade.data.text.lines import read_json_file
-from saccade.features.listing import by_name
-from saccade.features.prefetch import Unit
+from saccade.data.records import other_names
+from saccade.data.text.json import Entry, as_number, read_json_file
 
+Unit = Literal["fraction", "pixel"]
 UNITS: tuple[Unit, ...] = ("pixel", "fraction")
 
 
@@ -33,7 +32,7 @@ class GivenBoxes:
     def of(self, ids: Iterable[str], path: Path) -> GivenBoxes:
         """Under the ids of these pictures, where it has them; it must have one. What it has of others stays."""
         ids = list(ids)
-        names = by_name(ids)
+        names = other_names(ids)
         if not any(name in names for name in self.boxes):
             there = f'it names "{next(iter(self.boxes))}"' if self.boxes else "it is empty"
             raise SaccadeError(
