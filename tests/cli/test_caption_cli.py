@@ -114,7 +114,7 @@ def test_attention_is_one_file_a_folder_or_a_page(place: Path) -> None:
     assert run("photos", "--attention", "why.html") == 0
     page = Path("why.html").read_text()
     assert all(name in page for name in NAMES)
-    assert "sentinel: the share of the look" in page
+    assert "sentinel: the share of the attention" in page
     assert "the surer the captioner was" in page
 
 
