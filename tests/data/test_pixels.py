@@ -13,8 +13,8 @@ from photo_samples import make_photo
 from PIL import Image
 
 from saccade.core.errors import SaccadeError
-from saccade.data.store import pixels
 from saccade.data.records import CaptionedPhotos
+from saccade.data.store import pixels
 from saccade.data.store.pixels import open_pixels
 from saccade.vision.pictures import as_array
 

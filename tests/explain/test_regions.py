@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from saccade.core.errors import SaccadeError
-from saccade.explain.panels import regions
 from saccade.explain.draw.marks import rgb
+from saccade.explain.panels import regions
 from saccade.explain.panels.regions import MOST, RegionPicture, draw_regions, draw_sheet, save_sheet
 from saccade.vision import open_picture
 

@@ -8,11 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_detector import boxed, tiny_detector
-
-from saccade.core.errors import SaccadeError
-from saccade.metrics.detection import average_precision, detector_figures, found_things, grid_boxes
-from saccade.vision.detectors.bottomup import BottomUpExtractor
 from saccade.vision.detectors.training import (
     UNKNOWN,
     BoxedPictures,
@@ -22,6 +17,11 @@ from saccade.vision.detectors.training import (
     label_names,
     load_boxed_pictures,
 )
+from tiny_detector import boxed, tiny_detector
+
+from saccade.core.errors import SaccadeError
+from saccade.metrics.detection import average_precision, detector_figures, found_things, grid_boxes
+from saccade.vision.detectors.bottomup import BottomUpExtractor
 
 
 def test_varied_pictures_keep_their_truth(rectangles: Any) -> None:

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from saccade.core.errors import SaccadeError
-from saccade.vision.boxes import area, best, check_boxes, clip, iou, nms, paired_iou, valid
+from saccade.vision.boxes import area, as_boxes, clip, iou, paired_iou, valid
+from saccade.vision.nms import best, nms
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "densecap" / "bilinear_roi.npz"
 
@@ -72,4 +73,4 @@ def test_clipping_keeps_the_inner_part() -> None:
 )
 def test_boxes_from_outside_are_checked(boxes: np.ndarray, sentence: str) -> None:
     with pytest.raises(SaccadeError, match=sentence):
-        check_boxes(boxes, "page")
+        as_boxes(boxes, "page")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from saccade.vision.detectors.world_training import augment, extractor_loss, extractor_metrics, jitter
 
 from saccade.vision.backbones.world import REGION_ATTRIBUTES
 from saccade.vision.detectors.world import WorldNetwork
-from saccade.vision.detectors.world_training import augment, extractor_loss, extractor_metrics, jitter
 
 
 def test_mirroring_moves_boxes_and_turns_what_faces(rectangles: Any) -> None:

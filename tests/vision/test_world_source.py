@@ -26,7 +26,7 @@ def test_a_split_is_seen_once_and_kept(tiny_network: WorldNetwork, rectangles: A
     seen, kept = extractor.extract(list(rectangles.pixels)), store.batch(range(len(rectangles)))
     assert torch.equal(seen.mask, kept.mask)
     torch.testing.assert_close(kept.features, seen.features, atol=4e-3, rtol=1e-3)  # kept in float16
-    extractor.see = None  # type: ignore[assignment,method-assign]  # a second opening must not look again
+    extractor.extract = None  # type: ignore[assignment,method-assign]  # a second opening must not extract again
     assert len(extract_split(rectangles, extractor, tmp_path / "train")) == len(rectangles)
 
 
@@ -34,20 +34,20 @@ def test_an_interrupted_seeing_goes_on_where_it_was(
     tiny_network: WorldNetwork, rectangles: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extractor = WorldExtractor(tiny_network)
-    see, seen = extractor.see, 0
+    extract, seen = extractor.extract, 0
 
     def fail_later(images: Any, **options: Any) -> Any:
         nonlocal seen
         if seen:
             raise KeyboardInterrupt
         seen += len(images)
-        return see(images, **options)
+        return extract(images, **options)
 
-    monkeypatch.setattr(extractor, "see", fail_later)
+    monkeypatch.setattr(extractor, "extract", fail_later)
     with pytest.raises(KeyboardInterrupt):
         extract_split(rectangles, extractor, tmp_path / "train")
     assert len(FeatureStore.open(tmp_path / "train")) == seen > 0
-    monkeypatch.setattr(extractor, "see", see)
+    monkeypatch.setattr(extractor, "extract", extract)
     resumed = extract_split(rectangles, extractor, tmp_path / "train")
     straight = extract_split(rectangles, extractor, tmp_path / "again")
     assert list(resumed.ids) == list(straight.ids)

@@ -72,12 +72,12 @@ def fill_caches(todo: Sequence[Run], console: Console) -> None:
     from saccade.data import open_split
     from saccade.models import entry
     from saccade.tasks import TASKS
-    from saccade.vision.grid import tunable_grid
+    from saccade.vision.extractors import trainable_backbone
 
     done = set()
     for run in todo:
         data, own = run.config.data, TASKS[entry(run.config.system).task].open
-        size = tunable_grid(data.extractor).size if run.config.backbone.train else None
+        size = trainable_backbone(data.extractor).size if run.config.backbone.train else None
         for split in dict.fromkeys((data.train_split, data.dev_split, *run.splits)):
             if (data, split, size, own) not in done:
                 done.add((data, split, size, own))

@@ -13,7 +13,7 @@ from jaxtyping import Float32, UInt8
 from saccade.core.errors import SaccadeError
 from saccade.data.store.broken import Broken, printable
 from saccade.vision import RegionExtractor, open_picture
-from saccade.vision.boxes import check_boxes
+from saccade.vision.boxes import as_boxes
 
 SLACK = 2.0  # so many pixels outside the picture are somebody's rounding
 
@@ -67,7 +67,7 @@ class Opener:
             if given is None or not len(given):
                 raise SaccadeError(f"{name} has no boxes, which were to be given for every picture")
             boxes = _in_fractions(given, width, height, name) if self.unit == "pixel" else np.asarray(given)
-            boxes = check_boxes(boxes, name).numpy()
+            boxes = as_boxes(boxes, name).numpy()
         return Opened(id, pixels, width, height, boxes)
 
 

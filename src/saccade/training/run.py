@@ -25,7 +25,7 @@ from saccade.training.start import start_from, train_only
 from saccade.training.trainer import FitResult, Trainer
 from saccade.training.word_vectors import start_words
 from saccade.vision.augment import AugmentConfig
-from saccade.vision.grid import GridNetwork, tunable_grid
+from saccade.vision.extractors import TrainableBackbone, trainable_backbone
 
 CONFIG = "config.yaml"
 
@@ -115,7 +115,7 @@ def run_parts(
     config: RunConfig,
     train: CaptionedImages,
     dev: CaptionedImages,
-    backbone: GridNetwork | None = None,
+    backbone: TrainableBackbone | None = None,
     console: Console | None = None,
 ) -> tuple[Model, Any]:
     """A fresh model and its task. The same seed gives the same weights."""
@@ -149,12 +149,12 @@ def run_parts(
     return model, task
 
 
-def freeze(backbone: GridNetwork, count: int) -> None:
+def freeze(backbone: TrainableBackbone, count: int) -> None:
     """The first `count` parts of the backbone stay as they are; something must be left to train."""
     parts = backbone.backbone.parts
     if count >= len(parts):
         raise SaccadeError(
-            f"backbone.freeze={count} leaves nothing of the extractor {backbone.config.name} to train: it has "
+            f"backbone.freeze={count} leaves nothing of the extractor {backbone.name} to train: it has "
             f"{len(parts)} part{'s' if len(parts) > 1 else ''}"
         )
     for part in parts[:count]:
@@ -173,7 +173,7 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
         console.print(
             "note: training the extractor without a GPU takes days; train=false learns from one that stays as it is"
         )
-    backbone = tunable_grid(config.data.extractor) if config.backbone.train else None
+    backbone = trainable_backbone(config.data.extractor) if config.backbone.train else None
     splits = (config.data.train_split, config.data.dev_split)
     own = TASKS[entry(config.system).task].open
     if own is not None:

@@ -20,8 +20,8 @@ from torch import Tensor
 from saccade.core.errors import SaccadeError
 from saccade.interop.verification import Case, load_arrays, verifier
 from saccade.models.densecap import DenseCapConfig
-from saccade.vision.boxes import best, nms
 from saccade.vision.detectors.rpn import anchor_boxes, decode
+from saccade.vision.nms import best, nms
 from saccade.vision.roi import densecap_boxes, densecap_points, densecap_theta, roi_bilinear, sample
 
 STRIDE = 16  # of VGG-16's conv5_3, in pixels
@@ -71,7 +71,7 @@ def _proposals(case: Case, size: tuple[int, int]) -> None:
     if kinds == len(own) and (off := (sides - LONGER * sides.new_tensor(own)).abs()).max() < sides.min() / 2:
         case.check("sides of the config's anchors, in pixels", float(off.max()), ROUNDED)
 
-    boxes = decode(_floats(case, "transforms", 2), anchors, farthest=math.inf)
+    boxes = decode(_floats(case, "transforms", 2), anchors, max_log_growth=math.inf)
     case.compare("boxes_out", densecap_boxes(boxes, extent), _scale(case.take("boxes_out")))
     case.compare("x1y1x2y2", _inclusive(boxes, extent), _scale(case.take("x1y1x2y2")))
 

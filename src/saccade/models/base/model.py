@@ -17,7 +17,7 @@ from saccade.core.weights import read_weights, write_weights
 from saccade.language import Vocabulary
 from saccade.models.base.registry import entry
 from saccade.version import __version__
-from saccade.vision.grid import GridNetwork, tunable_grid
+from saccade.vision.extractors import TrainableBackbone, trainable_backbone
 
 CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocabulary.json"
 SHIPPED = Path(__file__).parents[1] / "weights"  # one folder for each trained model that comes with the package
@@ -37,9 +37,7 @@ class Model(nn.Module, PyTorchModelHubMixin):
         self.config = config
         self.vocabulary = vocabulary
         self.extractor = extractor  # what made the region features it was trained on; needed to use it on new pictures
-        self.backbone: GridNetwork | None = (
-            None  # an extractor of its own, trained with it; its weights are the model's
-        )
+        self.backbone: TrainableBackbone | None = None  # an extractor of its own, trained with it and saved with it
         self.backbone_lr_scale = 1.0  # how fast that learns, beside the rest
 
     def read(self, texts: Sequence[str]) -> TextBatch:
@@ -81,7 +79,7 @@ class Model(nn.Module, PyTorchModelHubMixin):
             "config": to_dict(self.config),
         }
         if self.backbone is not None:
-            described["backbone"] = self.backbone.config.name
+            described["backbone"] = self.backbone.name
         write_json(folder / CONFIG, described)
 
     @classmethod
@@ -152,7 +150,7 @@ def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ign
     config = from_dict(settings, described.get("config") or {}, f"{folder / CONFIG}: config")
     model = model_class(config, Vocabulary.load(folder / VOCABULARY), described.get("extractor"))
     if described.get("backbone") is not None:
-        model.backbone = tunable_grid(str(described["backbone"]), pretrained=False)
+        model.backbone = trainable_backbone(str(described["backbone"]), pretrained=False)
     _load_weights(model, folder / WEIGHTS)
     model.eval()
     return model
