@@ -145,7 +145,7 @@ def test_the_weights_of_the_package_are_small() -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_source_files_are_small_and_named_for_what_they_hold(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 350
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
     assert path.stem not in {"utils", "util", "helpers", "helper", "misc", "common"}
 
 

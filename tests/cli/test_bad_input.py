@@ -369,7 +369,7 @@ NOWHERE = {  # a command on a device that is not here; none gets as far as its f
     "score": ["score", "picture.png", "-t", "a red cube"],
     "explain": ["explain", "picture.png", "a red cube"],
     "eval": ["eval", "model"],
-    "see": ["see", "picture.png"],
+    "detect": ["detect", "picture.png"],
     "caption": ["caption", "picture.png"],
     "extract": ["extract", "picture.png"],
 }

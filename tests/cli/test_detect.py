@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from saccade.batch import RegionBatch
 from saccade.cli import app
 from saccade.core.errors import SaccadeError
-from saccade.vision import extractor as extractors
+from saccade.vision import extractors as extractors
 from saccade.vision.extractors import RegionDescription, RegionExtractor
 from saccade.vision.pictures import Picture, as_array
 
@@ -57,7 +57,7 @@ def _extractors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def run(*words: object) -> str:
-    result = CliRunner().invoke(app, ["see", *map(str, words)], catch_exceptions=False)
+    result = CliRunner().invoke(app, ["detect", *map(str, words)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -121,4 +121,4 @@ def test_what_is_no_photo_gets_one_sentence(photos: list[Path]) -> None:
     ):
         extractor = [] if "--extractor" in words else ["--extractor", "half"]
         with pytest.raises(SaccadeError, match=sentence):
-            CliRunner().invoke(app, ["see", *map(str, words), *extractor], catch_exceptions=False)
+            CliRunner().invoke(app, ["detect", *map(str, words), *extractor], catch_exceptions=False)

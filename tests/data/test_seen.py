@@ -14,8 +14,9 @@ from PIL import Image
 from toy_pictures import make_pictures, write_store
 
 from saccade.core.errors import SaccadeError
-from saccade.data import Caption, DataConfig, open_split, seen, source, write_captions
+from saccade.data import Caption, DataConfig, open_split, source, write_captions
 from saccade.data.records import CaptionedPhotos
+from saccade.features import photos as photo_features
 from saccade.features.photos import extract_photos, first_photos
 from saccade.vision import RegionExtractor, load_extractor
 
@@ -69,7 +70,7 @@ def test_what_was_seen_is_not_seen_again(photos: CaptionedPhotos, monkeypatch: p
         extractor.see = refuse  # type: ignore[assignment,method-assign]
         return extractor
 
-    monkeypatch.setattr(seen, "load_extractor", blind)
+    monkeypatch.setattr(photo_features, "load_extractor", blind)
     after = extract_photos(photos, EXTRACTOR).regions.batch(range(4))
     assert torch.equal(after.features, before.features)
     assert after.ids == NAMES

@@ -104,8 +104,10 @@ def test_which_boxes_are_drawn() -> None:
 
 def test_at_most_half_of_the_boxes_are_positive_and_none_where_nothing_is() -> None:
     layer = LocalisationLayer(3, 4, (0.25,), (1.0,))
-    everywhere = anchors_alone().anchors[(anchors_alone().anchors > 0).all(dim=1) & (anchors_alone().anchors < 1).all(dim=1)][None]
-    sampled = layer.sample(anchors_alone(), everywhere, torch.ones(everywhere.shape[:2], dtype=torch.bool), 10, 0.7, 0.3)
+    anchors = anchors_alone().anchors
+    everywhere = anchors[(anchors > 0).all(dim=1) & (anchors < 1).all(dim=1)][None]
+    there = torch.ones(everywhere.shape[:2], dtype=torch.bool)
+    sampled = layer.sample(anchors_alone(), everywhere, there, 10, 0.7, 0.3)
     assert sampled.positive.sum() == 5
     sampled = layer.sample(anchors_alone(), TRUTH[1:], torch.zeros(1, 2, dtype=torch.bool), 10, 0.7, 0.3)
     assert len(sampled.boxes) == 10

@@ -104,7 +104,7 @@ def test_frozen_parts_stay_bit_by_bit_and_the_others_learn(run: Path) -> None:
 
 def test_the_extractor_learns_at_its_own_rate(photos: Path, tmp_path: Path) -> None:
     """Adam's first step moves each weight by the learning rate, whatever its gradient."""
-    config = settings(photos, "steps=1", "learning_rate=0.001", "rate=0.25", "schedule=constant")
+    config = settings(photos, "steps=1", "learning_rate=0.001", "lr_scale=0.25", "schedule=constant")
     start, _ = fresh(config)
     train(config, tmp_path)
     after = load_model(tmp_path / "last", Matcher).state_dict()
@@ -278,10 +278,10 @@ def test_what_cannot_be_tuned(photos: Path, tmp_path: Path) -> None:
     (features / "train_caps.txt").write_text("a red cube\n" * 10)
     told = sentence(["data=precomp", f"root={features}"], photos, tmp_path)
     assert told.startswith("data=precomp holds features, and a model that sees for itself needs photos: give ")
-    told = sentence(["frozen=6"], photos, tmp_path)
+    told = sentence(["freeze=6"], photos, tmp_path)
     assert told == f"backbone.freeze=6 leaves nothing of the extractor {EXTRACTOR} to train: it has 6 parts"
-    assert "backbone.freeze counts parts" in sentence(["frozen=-1"], photos, tmp_path)
-    assert "backbone.train=false leaves the extractor as it is" in sentence(["rate=0"], photos, tmp_path)
+    assert "backbone.freeze counts parts" in sentence(["freeze=-1"], photos, tmp_path)
+    assert "backbone.train=false leaves the extractor as it is" in sentence(["lr_scale=0"], photos, tmp_path)
     assert "dropout must be at least 0 and less than 1" in sentence(["model.dropout=1.5"], photos, tmp_path)
     assert "augment.crop must be" in sentence(["crop=0"], photos, tmp_path)
 

@@ -83,7 +83,7 @@ def test_normalisation_that_cannot_be_folded_keeps_its_figures(tmp_path: Path, p
     torch.testing.assert_close(network(pictures).features, before)
     assert all(torch.equal(value, figures[name]) for name, value in network.named_buffers())
     with pytest.raises(
-        SaccadeError, match=r"backbone\.frozen=1 leaves nothing of the extractor .* to train: it has 1 part$"
+        SaccadeError, match=r"backbone\.freeze=1 leaves nothing of the extractor .* to train: it has 1 part$"
     ):
         freeze(network, 1)
 
