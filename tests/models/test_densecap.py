@@ -198,9 +198,9 @@ def test_a_fresh_run_begins_with_the_trained_backbone_and_folders_keep_all(
     vocabulary: Vocabulary, pictures: PictureBatch, tmp_path: Path
 ) -> None:
     model = densecap(vocabulary, frozen=2)
-    before = model.convolutions.state_dict()["convolutions.stem.conv.weight"].clone()
+    before = model.convolutions.state_dict()["stem.conv.weight"].clone()
     model.begin()
-    assert not torch.equal(model.convolutions.state_dict()["convolutions.stem.conv.weight"], before)
+    assert not torch.equal(model.convolutions.state_dict()["stem.conv.weight"], before)
     learns = [p.requires_grad for p in model.convolutions.parameters()]
     assert not learns[0]
     assert learns[-1]

@@ -155,7 +155,7 @@ def test_the_shipped_extractor_keeps_its_promises(shipped: WorldExtractor, recta
 def test_missing_and_damaged_extractors_are_named(tmp_path: Path) -> None:
     with pytest.raises(SaccadeError, match=r'there is no extractor "wrold"; did you mean "world"\?'):
         load_extractor("wrold")
-    with pytest.raises(SaccadeError, match=r"holds no detector: .* `saccade train world_extractor` writes it"):
+    with pytest.raises(SaccadeError, match=r"holds no detector: .*`saccade train world_extractor` writes it"):
         load_world_extractor(tmp_path)
     for name in ("model.safetensors", "config.json"):
         shutil.copy(SHIPPED / name, tmp_path)

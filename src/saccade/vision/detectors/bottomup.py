@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from saccade.batch import Batch, RegionBatch
+from saccade.core.errors import SaccadeError
 from saccade.core.weights import Form
 from saccade.vision.augment import augment_with_boxes
 from saccade.vision.backbones.base import Backbone, check_backbone, load_backbone
@@ -76,6 +77,7 @@ class BottomUpConfig:
 
     backbone: str = "efficientnet-lite0"
     size: int = 320  # pictures are stretched to this square
+    backbone_lr_scale: float = 0.1  # how fast the backbone learns, beside the new layers; 0 keeps it as it is
     stride: int = 8  # the backbone's maps from this stride on are joined into one
     map_dim: int = 256
     scales: tuple[float, ...] = (0.06, 0.12, 0.24, 0.45, 0.8)  # √area of the anchors, in sides of the picture
@@ -101,6 +103,8 @@ class BottomUpConfig:
 
     def __post_init__(self) -> None:
         check_backbone(self.backbone)
+        if self.backbone_lr_scale < 0:
+            raise SaccadeError(f"backbone_lr_scale must be zero or more, not {self.backbone_lr_scale}")
 
 
 @dataclass(frozen=True)
