@@ -19,7 +19,9 @@ from saccade.language import Vocabulary
 from saccade.metrics import CUTOFFS, WAYS, recall
 from saccade.models import Matcher, Scan, ScanConfig, load_model
 from saccade.ops import attended_similarity_reference
-from saccade.tasks import Refined, SplitForModels, encode_all_images, encode_all_texts, refine
+from saccade.tasks.evaluator import SplitForModels
+from saccade.tasks.matching.evaluate import encode_all_images, encode_all_texts
+from saccade.tasks.matching.refined import Refined, refine
 
 MIB = 1 << 20
 SLOW, FLOOR, EXACT = Target("speedup", "≥", 150), Target("times_floor", "≤", 2), Target("difference", "≤", 1e-5)

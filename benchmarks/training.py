@@ -34,8 +34,8 @@ from saccade.models import (
 )
 from saccade.nn import triplet_loss
 from saccade.training import TrainerConfig
-from saccade.training.loop import make_optimiser
-from saccade.training.recorded import RecordedSteps
+from saccade.training.cuda_graphs import GraphedSteps
+from saccade.training.optimiser import make_optimiser
 
 Loss = Callable[[PairBatch], Tensor]
 Step = Callable[[nn.Module, Optimizer, PairBatch, Loss], Run]
@@ -73,7 +73,7 @@ def recorded(model: nn.Module, optimiser: Optimizer, batch: PairBatch, loss: Los
         found.backward()  # type: ignore[no-untyped-call]
         return found.detach(), {}
 
-    steps = RecordedSteps(gradient, list(model.parameters()))
+    steps = GraphedSteps(gradient, list(model.parameters()))
 
     def step() -> None:
         optimiser.zero_grad()

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from saccade.cli.device import Device
+from saccade.cli.options import Device
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.core.weights import Form
 from saccade.metrics.detection import detector_figures

@@ -21,7 +21,7 @@ from saccade.core.weights import write_weights
 from saccade.data import DataConfig, open_split
 from saccade.metrics import recall
 from saccade.models import Matcher, load_model
-from saccade.tasks import similarity_table
+from saccade.tasks.matching.evaluate import similarity_table
 from saccade.training.run import run_config, train_run
 
 SETTINGS = ["data=flickr8k", "dim=512"]

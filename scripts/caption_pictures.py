@@ -15,11 +15,11 @@ from pathlib import Path
 from explanation_pictures import WIDE, from_world
 from PIL import Image
 
-from saccade.api import PictureCaptioner, load
-from saccade.api.captioning import DECODING
 from saccade.core.config import override
 from saccade.core.errors import SaccadeError
 from saccade.explain.draw.marks import save_drawing
+from saccade.tasks.captioning.predict import DECODING, PictureCaptioner
+from saccade.tasks.predict import load
 from saccade.vision.pictures import Picture
 
 

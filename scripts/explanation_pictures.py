@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from saccade.api import load
 from saccade.core.errors import SaccadeError
 from saccade.explain.draw.marks import save_drawing
+from saccade.tasks.predict import load
 from saccade.vision.pictures import Picture
 from saccade.world import WorldConfig, make_world
 

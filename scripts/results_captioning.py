@@ -13,19 +13,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from saccade.claims import Request, load_claim
-from saccade.claims.claim import ClaimData
-from saccade.claims.lab import fill_caches
-from saccade.claims.measure import is_finished
-from saccade.claims.plan import Run, digest, run_of, settings_that_matter
-from saccade.claims.workers import Ended, carry_out_all
 from saccade.core.files import read_json, write_json, write_text
 from saccade.data import open_split
+from saccade.lab.claims import Request, load_claim
+from saccade.lab.claims.claim import ClaimData
+from saccade.lab.claims.measure import is_finished, train_and_measure
+from saccade.lab.claims.plan import Run, digest, run_of, settings_that_matter
+from saccade.lab.claims.run import fill_caches
+from saccade.lab.workers import Ended, run_jobs
 from saccade.metrics import (
     CAPTION_METRICS,
     MeteorTables,
@@ -34,8 +35,8 @@ from saccade.metrics import (
     mean_and_spread,
     read_meteor_tables,
 )
-from saccade.tasks import references_of
-from saccade.tasks.self_critical import RewardConfig
+from saccade.tasks.captioning.evaluate import references_of
+from saccade.tasks.captioning.self_critical import RewardConfig
 
 METRICS = {key: CAPTION_METRICS[key] for key in ("bleu4", "meteor", "rouge_l", "cider_d", "bleu1", "bleu2", "bleu3")}
 CAPTIONERS = {  # title, and the variant of which claim
@@ -101,10 +102,11 @@ def train(runs: Sequence[Run], arguments: argparse.Namespace) -> None:
         return
     fill_caches(todo, console)
 
-    def ended(end: Ended) -> None:
-        console.print(f"{end.run.name}: {end.failure or f'done in {end.seconds:.0f} s'}", highlight=False, markup=False)
+    def ended(end: Ended[Run]) -> None:
+        console.print(f"{end.job.name}: {end.failure or f'done in {end.seconds:.0f} s'}", highlight=False, markup=False)
 
-    carry_out_all(todo, arguments.runs, min(arguments.jobs, len(todo)), ended=ended)
+    job = partial(train_and_measure, runs=arguments.runs, lean=False)
+    run_jobs(todo, job, min(arguments.jobs, len(todo)), ended=ended)
 
 
 def measure(run: Run, arguments: argparse.Namespace, tables: MeteorTables, references: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from saccade.data import open_split
 from saccade.data.records import CaptionedImages
 from saccade.metrics import CUTOFFS, chance, mean_and_spread, recall
 from saccade.models import Matcher, load_model
-from saccade.tasks import ensemble_of, similarity_table
+from saccade.tasks.matching.evaluate import ensemble_of, similarity_table
 from saccade.training.run import load_run_config
 
 IMAGE_TO_TEXT = ["queries=regions", "sharpness=4", "pool=mean"]

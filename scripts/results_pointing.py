@@ -16,10 +16,10 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from saccade.api import load
 from saccade.core.files import write_json, write_text
 from saccade.data.datasets.entities import EntityPhrase, EntitySentence, read_entities
 from saccade.metrics.pointing import inside, pointing_chance, points_at
+from saccade.tasks.predict import load
 
 MIDDLE = torch.tensor([0.5, 0.5])
 console = Console()

@@ -19,7 +19,7 @@ from saccade.core.files import write_json, write_text
 from saccade.data import open_split
 from saccade.metrics import chance, mean_and_spread, recall
 from saccade.models import Matcher, load_model
-from saccade.tasks import similarity_table
+from saccade.tasks.matching.evaluate import similarity_table
 from saccade.training.run import RunConfig, run_config, train_run
 
 VARIANTS = {

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from saccade.version import __version__
 
 if TYPE_CHECKING:
-    from saccade.api import load
+    from saccade.tasks.predict import load
 
 __all__ = ["__version__", "load"]
 
 
 def __getattr__(name: str) -> object:
     if name == "load":  # imported on first use, so that `import saccade` stays quick
-        from saccade.api import load
+        from saccade.tasks.predict import load
 
         return load
     raise AttributeError(f"module 'saccade' has no attribute {name!r}")

@@ -10,14 +10,15 @@ import pytest
 import torch
 from PIL import Image
 
-from saccade.api import PictureCaptioner, load
-from saccade.cli.captioned import coco_id
-from saccade.cli.decoding_options import How, LengthPenalty, chosen_decoding
 from saccade.core.errors import SaccadeError
 from saccade.data import FeatureStore, StoreWriter
 from saccade.decoding import DecodingConfig
 from saccade.language import Vocabulary
 from saccade.models import Adaptive, AdaptiveConfig, Scan, ScanConfig
+from saccade.tasks.captioning.options import How, LengthPenalty, chosen_decoding
+from saccade.tasks.captioning.photos import coco_id
+from saccade.tasks.captioning.predict import PictureCaptioner
+from saccade.tasks.predict import load
 from toy_runs import saccade_command
 
 
@@ -181,7 +182,7 @@ def test_absurd_numbers_are_refused_before_the_memory_is_full(words: tuple[str, 
 def test_a_file_that_cannot_be_written_is_told_before_the_first_caption(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("saccade.cli.captioned.caption_places", lambda *_: pytest.fail("captioning began"))
+    monkeypatch.setattr(PictureCaptioner, "caption_places", lambda *_: pytest.fail("captioning began"))
     assert run("photos", "--json", "photos/b.png/said.json") == 2
     assert capsys.readouterr().err.startswith("error: could not write photos/b.png/said.json: ")
 

@@ -119,4 +119,4 @@ def test_it_is_evaluated_beside_no_other_kind(model: Path, tmp_path: Path, capsy
         assert saccade_command("eval", model, *option) == 2
         assert f"{option[0]} is for" in capsys.readouterr().err
     assert saccade_command("eval", model, "scan-flickr8k") == 2
-    assert "scan-flickr8k is a matcher and" in capsys.readouterr().err
+    assert f"{model} is a dense captioner and scan-flickr8k a matcher" in capsys.readouterr().err

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from saccade.cli.evaluate_captions import LANGUAGE, captions_files, run_decoding
 from saccade.decoding import DecodingConfig
 from saccade.metrics import CAPTION_METRICS, caption_report
+from saccade.tasks.captioning.evaluate import LANGUAGE, captions_files, own_decoding
+from saccade.training.run import load_run_config
 from saccade.training.trainer import FitResult
 from toy_runs import IMAGES, SENTENCES, make_features, make_run, saccade_command
 
@@ -57,8 +58,12 @@ def test_several_captioners_stand_side_by_side_and_keep_a_file_each(
 
 def test_captions_are_found_as_in_the_run_unless_told_otherwise(runs: Path) -> None:
     make_run(runs / "other", runs / "features", "updown", ("task.decoding.how=beam", "task.decoding.beam=4"))
-    assert (run_decoding("other").how, run_decoding("other").beam) == ("beam", 4)
-    assert run_decoding("other/best") == DecodingConfig(how="greedy")
+    found = own_decoding(load_run_config("other").task)
+    assert (found.how, found.beam) == ("beam", 4)
+    assert own_decoding(None) == DecodingConfig(how="greedy")
+    assert saccade_command("eval", "other/best", "data=precomp", "root=features", "--json", "figures.json") == 0
+    (told,) = json.loads(Path("figures.json").read_text())["results"].values()
+    assert told["decoding"]["how"] == "greedy"
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,10 @@ from saccade.language.vocabulary import END, START, UNKNOWN
 from saccade.metrics import cider_d
 from saccade.models import UpDown, UpDownConfig, load_model
 from saccade.models.base.captioner import Captioner
-from saccade.tasks import CaptioningConfig, CaptioningTask, caption_all, caption_figures, references_of
-from saccade.tasks.captioning import cut, evenly_missed
-from saccade.tasks.self_critical import RewardConfig, SpokenBatch, mean_of_others, policy_loss
+from saccade.tasks.captioning.evaluate import caption_all, caption_figures, references_of
+from saccade.tasks.captioning.self_critical import RewardConfig, SpokenBatch, mean_of_others, policy_loss
+from saccade.tasks.captioning.task import CaptioningConfig, CaptioningTask, evenly_missed
+from saccade.tasks.pairs import cut
 from saccade.training import Trainer, TrainerConfig, seed_everything
 
 SMALL = UpDownConfig(region_dim=8, word_dim=16, dim=32, attention_dim=16, forget_bias=0.0)
@@ -95,8 +96,8 @@ def test_long_captions_are_cut_and_end() -> None:
 
 
 def test_own_words_come_in_steps_and_only_after_their_time() -> None:
-    config = CaptioningConfig(own_words=0.2, own_words_after=100, own_words_every=50)
-    chances = [config.chance_of_own_words(step) for step in (0, 99, 100, 149, 150, 10_000)]
+    config = CaptioningConfig(scheduled_sampling=0.2, scheduled_sampling_start=100, scheduled_sampling_every=50)
+    chances = [config.scheduled_sampling_chance(step) for step in (0, 99, 100, 149, 150, 10_000)]
     assert chances == pytest.approx([0, 0, 0.05, 0.05, 0.1, 0.2])
 
 
@@ -104,7 +105,7 @@ def test_a_model_that_always_hears_its_own_words_hears_no_teacher(
     data: tuple[CaptionedImages, CaptionedImages],
 ) -> None:
     """With a chance of one only the first word is the teacher's: the loss cannot tell other inputs apart."""
-    task, model = task_and_model(data, own_words=1.0, own_words_every=1)
+    task, model = task_and_model(data, scheduled_sampling=1.0, scheduled_sampling_every=1)
     batch = task.batch([0, 1, 2, 3])
     heard: list[torch.Tensor] = []
     advance = model.advance
@@ -144,7 +145,7 @@ def test_rewards_rise(data: tuple[CaptionedImages, CaptionedImages], tmp_path: P
 
     def earned(of: Captioner) -> float:
         torch.manual_seed(1)
-        return float(np.mean([rewarding.prepare(of.train(), batch, 0).reward for _ in range(3)]))
+        return float(np.mean([rewarding.before_loss(of.train(), batch, 0).reward for _ in range(3)]))
 
     before = earned(start)
     assert isinstance(start, UpDown)
@@ -154,7 +155,7 @@ def test_rewards_rise(data: tuple[CaptionedImages, CaptionedImages], tmp_path: P
 
 def test_a_greedy_baseline_is_of_the_model_at_rest(data: tuple[CaptionedImages, CaptionedImages]) -> None:
     task, model = task_and_model(data, reward=RewardConfig(after=0))
-    batch = task.prepare(model.train(), task.batch([0, 1, 2]), 0)
+    batch = task.before_loss(model.train(), task.batch([0, 1, 2]), 0)
     _, figures = task.loss(model, batch, 0)
     assert set(figures) == {"reward", "baseline"}
     assert model.training
@@ -166,7 +167,7 @@ def test_what_was_said_is_judged_as_it_was_drawn(data: tuple[CaptionedImages, Ca
     task, model = task_and_model(data, reward=reward)
     batch = task.batch([0, 1])
     torch.manual_seed(0)
-    spoken = task.prepare(model.eval(), batch, 0)
+    spoken = task.before_loss(model.eval(), batch, 0)
     assert isinstance(spoken, SpokenBatch)
     loss, _ = task.loss(model, spoken, 0)
     torch.manual_seed(0)
@@ -177,15 +178,15 @@ def test_what_was_said_is_judged_as_it_was_drawn(data: tuple[CaptionedImages, Ca
 
 
 @pytest.mark.parametrize("after", [None, 0])
-def test_a_batch_to_be_recorded_has_the_same_loss(
+def test_a_batch_to_be_captured_has_the_same_loss(
     data: tuple[CaptionedImages, CaptionedImages], after: int | None
 ) -> None:
     """It is padded to sizes that come back, and nothing in it but tensors counts."""
     task, model = task_and_model(data, reward=RewardConfig(after=after))
     sizes = set()
     for items in ([0, 1, 2], [3, 4, 5]):
-        batch = task.prepare(model.eval(), task.batch(items), 0)
-        still = task.recordable(model, batch, 0)
+        batch = task.before_loss(model.eval(), task.batch(items), 0)
+        still = task.graph_batch(model, batch, 0)
         assert still is not None
         assert still.images.ids == ()
         sizes.add((still.texts.tokens.shape, still.images.mask.shape[1] % 4))
@@ -193,11 +194,11 @@ def test_a_batch_to_be_recorded_has_the_same_loss(
     assert len(sizes) == 1
 
 
-def test_lessons_that_change_are_not_recorded(data: tuple[CaptionedImages, CaptionedImages]) -> None:
-    task, model = task_and_model(data, own_words=0.5, own_words_after=10)
+def test_losses_that_change_are_not_captured(data: tuple[CaptionedImages, CaptionedImages]) -> None:
+    task, model = task_and_model(data, scheduled_sampling=0.5, scheduled_sampling_start=10)
     batch = task.batch([0, 1])
-    assert task.recordable(model, batch, 0) is not None
-    assert task.recordable(model, batch, 10) is None
+    assert task.graph_batch(model, batch, 0) is not None
+    assert task.graph_batch(model, batch, 10) is None
 
 
 def test_the_policy_is_pushed_towards_what_earned_more() -> None:
@@ -215,7 +216,7 @@ def test_unknown_words_earn_nothing(data: tuple[CaptionedImages, CaptionedImages
     assert not task.self_critical.decoding.unknown
     with torch.no_grad():
         model.out.bias[UNKNOWN] = 100
-    loss, _ = task.loss(model, task.prepare(model.train(), task.batch([0, 1]), 0), 0)
+    loss, _ = task.loss(model, task.before_loss(model.train(), task.batch([0, 1]), 0), 0)
     assert torch.isfinite(loss)
 
 
@@ -224,7 +225,7 @@ def test_unknown_words_earn_nothing(data: tuple[CaptionedImages, CaptionedImages
     [
         ({"longest": 0}, "longest must be at least 1 word"),
         ({"label_smoothing": 1.0}, "label_smoothing must be at least 0 and less than 1"),
-        ({"own_words": 1.5}, "own_words is a chance between 0 and 1"),
+        ({"scheduled_sampling": 1.5}, "scheduled_sampling is a chance between 0 and 1"),
         ({"eval_batch": 0}, "must be at least 1"),
     ],
 )

@@ -16,8 +16,9 @@ from saccade.batch import PictureBatch
 from saccade.data.datasets.region_phrases import PhrasedBoxes, PhrasedPictures
 from saccade.language import Vocabulary
 from saccade.models import DenseCap, DenseCapConfig, load_model
-from saccade.tasks import TASKS, DenseCaptioningConfig, DenseCaptioningTask, dense_captioning_figures, describe
-from saccade.tasks.dense_captioning import drawn_phrases, vary
+from saccade.tasks import find_task
+from saccade.tasks.dense_captioning.evaluate import DensePrecision, describe
+from saccade.tasks.dense_captioning.task import DenseCaptioningConfig, DenseCaptioningTask, drawn_phrases, vary
 from saccade.training import Trainer, TrainerConfig
 from saccade.vision.augment import AugmentConfig
 
@@ -86,21 +87,21 @@ def test_boxes_move_with_what_they_hold(data: PhrasedPictures, model: DenseCap) 
 def test_the_evaluation_says_how_good_boxes_and_phrases_are(
     data: PhrasedPictures, model: DenseCap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    figures = dense_captioning_figures(model, data, CONFIG)
+    figures = DensePrecision().evaluate(model, data, CONFIG)
     assert list(figures) == ["map", "detection_map", "regions"]
     assert 0 <= figures["map"] <= figures["detection_map"] <= 100
     assert model.training  # as before
     truth = iter(data.regions)
 
     def oracle(model: DenseCap, pictures: PictureBatch, *_: object) -> list[list[object]]:
-        from saccade.tasks import DensePhrase
+        from saccade.tasks.dense_captioning.evaluate import DensePhrase
 
         return [
             [DensePhrase(tuple(r.boxes[0].tolist()), 1.0, r.phrases[0][0])] for r in (next(truth) for _ in pictures.ids)
         ]
 
-    monkeypatch.setattr("saccade.tasks.dense_captioning.describe", oracle)
-    assert dense_captioning_figures(model, data, CONFIG) == pytest.approx(
+    monkeypatch.setattr("saccade.tasks.dense_captioning.evaluate.describe", oracle)
+    assert DensePrecision().evaluate(model, data, CONFIG) == pytest.approx(
         {"map": 100, "detection_map": 100, "regions": 1}
     )
 
@@ -119,9 +120,8 @@ def test_regions_come_with_phrases_surest_first(data: PhrasedPictures, model: De
 def test_the_trainer_takes_it_through_a_run(data: PhrasedPictures, model: DenseCap, tmp_path: Path) -> None:
     """Fifty small steps find the squares and speak of them as they should; the best model is kept."""
     model.begin()  # with extractors that can tell colours
-    before = dense_captioning_figures(model, data, CONFIG)
-    kind = TASKS[DenseCap.task]
-    task = kind.build(data, data, model.read, replace(CONFIG, vary=False), None)
+    before = DensePrecision().evaluate(model, data, CONFIG)
+    task = find_task(DenseCap.task).task(model, data, data, replace(CONFIG, vary=False), AugmentConfig())
     trainer = TrainerConfig(
         steps=50, batch_size=4, learning_rate=1e-2, schedule="cosine", evaluate_every=50, accelerator="cpu"
     )

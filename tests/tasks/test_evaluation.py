@@ -10,7 +10,8 @@ import pytest
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
 from saccade.models import Matcher, load_model
-from saccade.tasks import SplitForModels, check_weights, ensemble_of
+from saccade.tasks.evaluator import SplitForModels
+from saccade.tasks.matching.evaluate import check_weights, ensemble_of
 from toy_runs import make_features, make_run
 
 

@@ -15,7 +15,8 @@ from saccade.data import CaptionedImages
 from saccade.language import Vocabulary
 from saccade.metrics import chance, recall
 from saccade.models import Matcher, Scan, ScanConfig, Vse, VseConfig, load_model
-from saccade.tasks import MatchingConfig, MatchingTask, similarity_table
+from saccade.tasks.matching.evaluate import similarity_table
+from saccade.tasks.matching.task import MatchingConfig, MatchingTask
 from saccade.training import Trainer, TrainerConfig, seed_everything
 
 COLOURS, KINDS = ("red", "green", "blue", "black"), ("cube", "ball", "cone", "ring")
@@ -60,7 +61,7 @@ def data() -> tuple[CaptionedImages, CaptionedImages]:
 
 
 def train(model: Matcher, data: tuple[CaptionedImages, CaptionedImages], folder: Path) -> dict[str, float]:
-    task = MatchingTask(*data, model.read, MatchingConfig(siblings=False, gentle_steps=30))
+    task = MatchingTask(*data, model.read, MatchingConfig(same_image_negatives=False, all_negatives_steps=30))
     config = TrainerConfig(epochs=12, batch_size=40, learning_rate=5e-3, schedule="constant", accelerator="cpu")
     Trainer(config, folder, Console(quiet=True)).fit(model, task)
     best = load_model(folder, Matcher)
@@ -109,19 +110,19 @@ def test_a_batch_holds_true_pairs_without_needless_padding(data: tuple[Captioned
     assert batch.texts.mask.any(dim=0).all()
 
 
-def test_what_can_be_recorded_is_padded_and_has_the_same_loss(
+def test_what_can_be_captured_is_padded_and_has_the_same_loss(
     data: tuple[CaptionedImages, CaptionedImages], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = Scan(ScanConfig(region_dim=8, word_dim=8, dim=8), Vocabulary.build(data[0].texts, 1))
-    task = MatchingTask(*data, model.read, MatchingConfig(min_count=1, gentle_steps=3))
+    task = MatchingTask(*data, model.read, MatchingConfig(min_count=1, all_negatives_steps=3))
     batch = task.batch(range(6))
-    assert task.recordable(model, batch, 5) is None  # on a CPU nothing is
+    assert task.graph_batch(model, batch, 5) is None  # on a CPU nothing is
     monkeypatch.setattr(Scan, "never_waits", lambda *_: True)
-    assert task.recordable(model, batch, 2) is None  # the loss is still another
-    still = task.recordable(model, batch, 3)
+    assert task.graph_batch(model, batch, 2) is None  # the loss is still another
+    still = task.graph_batch(model, batch, 3)
     assert still is not None
     assert isinstance(still.images, RegionBatch)
     assert (still.images.mask.shape[1] % 4, still.texts.mask.shape[1] % 4) == (0, 0)
     assert still.texts.mask.shape[1] > batch.texts.mask.shape[1]
     torch.testing.assert_close(task.loss(model, still, 3)[0], task.loss(model, batch, 3)[0])
-    assert task.recordable(Vse(VseConfig(region_dim=8, word_dim=8, dim=8), model.vocabulary), batch, 3) is None
+    assert task.graph_batch(Vse(VseConfig(region_dim=8, word_dim=8, dim=8), model.vocabulary), batch, 3) is None

@@ -1,4 +1,4 @@
-"""What the matching task makes of its settings: items, siblings, word dropout, the ramp; and ensembles of tables."""
+"""What the matching task makes of its settings: items, negatives, word dropout, the ramp; and ensembles of tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from saccade.language import Vocabulary
 from saccade.language.vocabulary import UNKNOWN
 from saccade.models import Vse, VseConfig
 from saccade.nn import triplet_loss
-from saccade.tasks import MatchingConfig, MatchingTask, ensemble_of
+from saccade.tasks.matching.evaluate import ensemble_of
+from saccade.tasks.matching.task import MatchingConfig, MatchingTask
 
 TEXTS = ("a red cube", "a ball", "the cube is red", "a small cone on a ball", "some balls", "a big red ball")
 OWNERS = np.array([0, 1, 0, 3, 1, 1])  # picture 2 has no sentence
@@ -89,14 +90,14 @@ def test_a_batch_of_pairs_counts_sentences() -> None:
     assert spoken(batch.texts) == [TEXTS[5], TEXTS[2]]
 
 
-@pytest.mark.parametrize("siblings", [True, False])
-def test_siblings_are_negatives_of_pairs_unless_told_otherwise(siblings: bool) -> None:
+@pytest.mark.parametrize("same_image_negatives", [True, False])
+def test_captions_of_the_same_picture_are_negatives_of_pairs_unless_told_otherwise(same_image_negatives: bool) -> None:
     """Sentences 1 and 4 describe one picture, which is then twice in the batch."""
-    task = make_task(siblings=siblings)
+    task = make_task(same_image_negatives=same_image_negatives)
     batch = task.batch([1, 4])
     similarity = torch.tensor([[0.5, 0.4], [0.4, 0.5]])
     loss, _ = task.loss(Spy(similarity), batch, 0)
-    assert loss.item() == pytest.approx(4 * 0.1 if siblings else 0.0)
+    assert loss.item() == pytest.approx(4 * 0.1 if same_image_negatives else 0.0)
 
 
 def test_words_are_lost_in_training_only() -> None:
@@ -151,7 +152,7 @@ def test_without_word_dropout_nothing_is_drawn() -> None:
 
 @pytest.mark.parametrize("items", ["pairs", "pictures"])
 def test_the_loss_moves_from_all_negatives_to_the_hardest(items: str) -> None:
-    task = make_task(items=items, ramp_steps=8, margin=0.3)
+    task = make_task(items=items, hard_negative_ramp_steps=8, margin=0.3)
     batch = task.batch([0, 1, 3])
     texts = len(batch.owner)
     similarity = torch.rand(3, texts, generator=torch.Generator().manual_seed(0))
@@ -164,8 +165,8 @@ def test_the_loss_moves_from_all_negatives_to_the_hardest(items: str) -> None:
         assert loss.item() == pytest.approx(ramp * hardest.item() + (1 - ramp) * every.item(), rel=1e-5)
 
 
-def test_gentle_steps_take_all_negatives() -> None:
-    task = make_task(gentle_steps=2)
+def test_first_steps_may_take_all_negatives() -> None:
+    task = make_task(all_negatives_steps=2)
     batch = task.batch([0, 1, 3])
     similarity = torch.rand(3, 3, generator=torch.Generator().manual_seed(0))
     losses = [task.loss(Spy(similarity), batch, step)[0] for step in range(3)]

@@ -15,8 +15,7 @@ from saccade.core.files import read_json
 from saccade.language import Vocabulary
 from saccade.metrics import ranks, recall
 from saccade.models import Imram, ImramConfig, Matcher, Scan, ScanConfig, entries
-from saccade.tasks import refine, refined_similarity
-from saccade.tasks.refined import SAFETY, Refined
+from saccade.tasks.matching.refined import SAFETY, Refined, refine, refined_similarity
 from toy_runs import make_features, make_run, saccade_command
 
 IMAGES, EACH = 60, 5

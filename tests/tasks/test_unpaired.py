@@ -11,7 +11,7 @@ from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import END, PAD, START
-from saccade.tasks.unpaired import concept_table, corrupt, keywords, take_apart
+from saccade.tasks.unpaired_captioning.unpaired import concept_table, corrupt, keywords, take_apart
 
 
 class Pictures:

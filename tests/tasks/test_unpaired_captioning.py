@@ -17,7 +17,7 @@ from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
 from saccade.language import Vocabulary
 from saccade.models import Unsupervised, UnsupervisedConfig
-from saccade.tasks.unpaired_captioning import UnpairedCaptioningConfig, UnpairedCaptioningTask
+from saccade.tasks.unpaired_captioning.task import UnpairedCaptioningConfig, UnpairedCaptioningTask
 from saccade.training import Trainer, TrainerConfig
 
 STAGES = {"autoencoder_steps": 2, "sentence_gan_steps": 2, "concept_steps": 2, "pseudo_steps": 2}

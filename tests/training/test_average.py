@@ -13,7 +13,7 @@ from toy_training import Points, ToyModel, ToyTask, same_weights, toy_config, to
 
 from saccade.core.errors import SaccadeError
 from saccade.training import Trainer
-from saccade.training.average import RunningAverage
+from saccade.training.optimiser import RunningAverage
 
 State = dict[str, Tensor]
 

@@ -25,10 +25,12 @@ from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages, open_split
 from saccade.metrics import recall
 from saccade.models import Matcher, load_model
-from saccade.tasks import MatchingTask, ensemble_of, similarity_table
+from saccade.tasks.matching.evaluate import ensemble_of, similarity_table
+from saccade.tasks.matching.task import MatchingTask
 from saccade.training import Trainer
 from saccade.training.run import RunConfig, load_run_config, run_config, run_parts, train_run
-from saccade.vision.grid import GridNetwork, tunable_grid
+from saccade.vision.extractors import trainable_backbone
+from saccade.vision.grid import GridNetwork
 
 EXTRACTOR = "grid:world@16"  # 4 × 4 cells
 FROZEN = ("stem", "fine")  # its first two parts
@@ -87,13 +89,13 @@ def dev_split(photos: Path, size: int | None = 16) -> CaptionedImages:
 
 def fresh(config: RunConfig) -> tuple[Matcher, MatchingTask]:
     """The model and task that `train_run` begins with."""
-    backbone = tunable_grid(config.data.extractor)
+    backbone = trainable_backbone(config.data.extractor)
     data = [open_split(config.data, split, backbone.size) for split in ("train", "dev")]
-    return run_parts(config, data[0], data[1], backbone)
+    return run_parts(config, data[0], data[1], backbone)[:2]
 
 
 def test_frozen_parts_stay_bit_by_bit_and_the_others_learn(run: Path) -> None:
-    before = tunable_grid(EXTRACTOR).state_dict()
+    before = trainable_backbone(EXTRACTOR).state_dict()
     after = seen_of(load_model(run / "last", Matcher)).state_dict()
     assert before.keys() == after.keys()
     for name, value in after.items():
@@ -204,7 +206,14 @@ def test_a_tuned_run_that_was_killed_ends_as_if_it_had_not(
         "warmup_steps=2",
         "optimiser=adamw",
     ]
-    chance = ["dropout=0.2", "word_dropout=0.3", "ramp_steps=4", "average=0.9", "precision=bf16", "weight_decay=0.01"]
+    chance = [
+        "dropout=0.2",
+        "word_dropout=0.3",
+        "hard_negative_ramp_steps=4",
+        "average=0.9",
+        "precision=bf16",
+        "weight_decay=0.01",
+    ]
     config = settings(photos, *words, *chance)
     train(config, tmp_path / "straight")
     loss = MatchingTask.loss
@@ -298,4 +307,4 @@ def test_the_recipe_for_flickr8k_holds_and_words_go_over_it(system: str) -> None
         run_config(system, ["data=flickr8k"]), backbone=dataclasses.replace(config.backbone, train=False)
     )
     assert run_config(system, ["data=flickr8k"]).backbone.train
-    assert 0 < config.backbone.freeze < len(tunable_grid("grid", pretrained=False).backbone.parts)
+    assert 0 < config.backbone.freeze < len(trainable_backbone("grid", pretrained=False).backbone.parts)

@@ -17,7 +17,7 @@ from saccade.models import Matcher, load_model
 from saccade.training.run import run_config, run_parts, train_run
 
 SMALL = ["data=world", "pictures=40", "limit=20", "dim=8", "word_dim=6", "min_count=1", "accelerator=cpu"]
-STEPS = ["steps=6", "batch_size=4", "gentle_steps=0", "warmup_steps=0", "schedule=constant"]
+STEPS = ["steps=6", "batch_size=4", "all_negatives_steps=0", "warmup_steps=0", "schedule=constant"]
 
 
 def parts(system: str, *words: str) -> tuple[Matcher, str]:

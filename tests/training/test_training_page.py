@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from saccade.tasks import MatchingConfig
+from saccade.tasks.matching.task import MatchingConfig
 from saccade.training import TrainerConfig
 from saccade.training.config import MAY_CHANGE
 from saccade.training.run import BackboneConfig, run_config
@@ -45,7 +45,7 @@ def test_the_commands_on_photos_are_settings_that_hold() -> None:
     assert [run.backbone.train for run in runs] == ["backbone.train=false" not in words for _, words in commands]
     for run in runs:
         assert run.task.items == "pictures"
-        assert run.task.ramp_steps
+        assert run.task.hard_negative_ramp_steps
         assert run.model.dropout
         assert run.trainer.average
 

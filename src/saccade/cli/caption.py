@@ -11,8 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from saccade.cli.decoding_options import (
-    MOST,
+from saccade.cli.faults import report_broken
+from saccade.cli.options import Device
+from saccade.core.errors import SaccadeError
+from saccade.tasks.captioning.options import (
+    MAX_COUNT,
     BeamOption,
     HowOption,
     LongestOption,
@@ -20,15 +23,12 @@ from saccade.cli.decoding_options import (
     RepeatOption,
     chosen_decoding,
 )
-from saccade.cli.device import Device
-from saccade.cli.faults import report_broken
-from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
-    from saccade.cli.captioned import Captioned
     from saccade.data.store.broken import Broken
+    from saccade.tasks.captioning.photos import Captioned
 
-SHOWN = 40  # pictures in the table where a file has them all
+MAX_ROWS = 40  # pictures in the table where a file has them all
 
 
 def caption(
@@ -51,7 +51,7 @@ def caption(
             "--samples",
             "-n",
             min=1,
-            max=MOST,
+            max=MAX_COUNT,
             help="Captions of a picture: so many are drawn, or with --how beam and diverse the so many best are told. "
             "If not given: one of a beam, five samples, all diverse ones.",
         ),
@@ -85,7 +85,7 @@ def caption(
             "score` reads them.",
         ),
     ] = None,
-    device: Device = "cpu",
+    device: Device = "auto",
 ) -> None:
     """Say what is in photos, word by word.
 
@@ -100,12 +100,12 @@ def caption(
     """
     import torch
 
-    from saccade.api import PictureCaptioner, load
-    from saccade.api.captioning import DECODING
-    from saccade.cli.captioned import Drawings, caption_places, results, sort_places
     from saccade.core.files import check_writable, write_json
     from saccade.core.progress import progress_bar
     from saccade.data.store.broken import Broken
+    from saccade.tasks.captioning.photos import Drawings, results, sort_places
+    from saccade.tasks.captioning.predict import DECODING, PictureCaptioner
+    from saccade.tasks.predict import load
 
     decoding = chosen_decoding(
         DECODING, how, beam, samples, temperature, top_k, nucleus, longest, length_penalty, no_repeat
@@ -122,14 +122,14 @@ def caption(
     told: list[Captioned] = []
     broken: list[Broken] = []
     with progress_bar("captioning") as progress:
-        for found in caption_places(captioner, model, photos, stores, decoding, keep):
+        for found in captioner.caption_places(photos, stores, decoding, keep, model):
             if isinstance(found, Broken):
                 broken.append(found)
             else:
                 told.append(found)
                 drawings.draw(found)
             progress(len(told) + len(broken), total)
-    shown = told[:SHOWN] if json_file is not None else told
+    shown = told[:MAX_ROWS] if json_file is not None else told
     if told:
         plain = decoding.how != "diverse" and decoding.length_penalty == "none"
         Console().print(_table(shown, "log p" if plain else "score"))

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from saccade.cli.device import check_device
+from saccade.cli.options import check_device
 from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
-    from saccade.claims import Claim, Findings, Outcome
+    from saccade.lab.claims import Claim, Findings, Outcome
 
 
 def claims(
@@ -40,7 +40,9 @@ def claims(
     ] = None,
     lean: Annotated[bool, typer.Option("--lean", help="Keep what was measured of a run, not its weights.")] = False,
     report: Annotated[bool, typer.Option("--report", help="Train nothing: write reports from what is there.")] = False,
-    device: Annotated[str, typer.Option(help="Where the runs are trained: cpu, cuda, cuda:1 …")] = "cpu",
+    device: Annotated[
+        str, typer.Option(help="Where the runs are trained: cpu, cuda, cuda:1 …; auto: on the GPU if there is one.")
+    ] = "auto",
 ) -> None:
     """Put papers' claims to the test: train each variant over several seeds, compare them, say whether it holds.
 
@@ -49,7 +51,7 @@ def claims(
 
     Example: saccade claims scan-attention scan-negatives --seeds 3 --jobs 2
     """
-    from saccade.claims import Request, claim_names, gather, load_claim, run_claims, write_index, write_report
+    from saccade.lab.claims import Request, claim_names, gather, load_claim, run_claims, write_index, write_report
 
     console = Console()
     chosen = [name for name in names or [] if "=" not in name]
@@ -61,11 +63,11 @@ def claims(
         return
     wanted = claim_names() if "all" in chosen else dict.fromkeys(chosen)
     asked = [load_claim(name) for name in wanted]
-    request = Request(tuple(dict.fromkeys(data or ["world"])), seeds, words, root, device)
-    if not report:  # a report can be written where the runs were not trained
-        from saccade.cli.side_by_side import cores
-
-        check_device(device)
+    # a report can be written where the runs were not trained
+    place = device if report and device != "auto" else check_device(device)
+    request = Request(tuple(dict.fromkeys(data or ["world"])), seeds, words, root, place)
+    if not report:
+        from saccade.lab.workers import cores
 
         outcome = run_claims(asked, request, runs, jobs, max(1, cores() // jobs), minutes, lean, console)
         _tell(console, outcome)

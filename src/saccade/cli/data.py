@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from saccade.cli.options import NumberType
+
 app = typer.Typer(
     no_args_is_help=True,
     help="Look at, convert and check features and captions: stores, precomputed arrays, TSV, npz, HDF5, LMDB.",
@@ -22,11 +24,6 @@ class Format(str, Enum):
     store = "store"
     precomp = "precomp"
     tsv = "tsv"
-
-
-class NumberType(str, Enum):
-    float32 = "float32"
-    float16 = "float16"
 
 
 @app.command()

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from saccade.cli.device import Device
+from saccade.cli.options import Device
 from saccade.cli.region_drawings import MANY, ONE, listed_photos, save_drawings, tell_where
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def detect(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON instead of a table: all regions, or the best --top.")
     ] = False,
-    device: Device = "cpu",
+    device: Device = "auto",
 ) -> None:
     """Draw and list the regions an extractor finds in your photos: names, confidence, and place in pixels.
 

@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from saccade.cli.device import Device
-from saccade.cli.score import MODEL_HELP
-from saccade.core.errors import SaccadeError
+from saccade.cli.options import Device, ModelOption, default_model, report_unknown
 
 
 def explain(
@@ -18,11 +16,11 @@ def explain(
         str | None,
         typer.Argument(help="The sentence. A captioner may be asked without one: it then explains its own."),
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help=MODEL_HELP)] = None,
+    model: ModelOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to draw it: .png, .jpg, .webp, or .html.")] = Path(
         "why.png"
     ),
-    device: Device = "cpu",
+    device: Device = "auto",
 ) -> None:
     """Draw which part of the picture each word found, or came from.
 
@@ -36,20 +34,13 @@ def explain(
 
     Example: saccade explain holiday.jpg --model runs/updown
     """
-    from saccade.api import PictureCaptioner, PictureMatcher, load
-    from saccade.cli.score import default_model, report_unknown
+    from saccade.tasks.predict import load
 
-    asked: PictureMatcher | PictureCaptioner = load(model or default_model(), device)
+    predictor = load(model or default_model(), device)
     if text is not None:
-        report_unknown(asked.model.vocabulary, [text])
-    if isinstance(asked, PictureCaptioner):
-        explanation = asked.explain(picture, text)
-        said = "" if text is not None else f"{' '.join(explanation.words)}\n"
-        told = f"{said}log-probability {explanation.score:.2f}"
-    elif text is None:
-        raise SaccadeError("a matcher explains why a picture fits a sentence: give one after the picture")
-    else:
-        explanation = asked.explain(picture, text)
-        told = f"score {explanation.score:.3f}"
+        report_unknown(predictor.model.vocabulary, [text])
+    explanation = predictor.explain(picture, text)
+    told = f"log-probability {explanation.score:.2f}" if explanation.said else f"score {explanation.score:.3f}"
+    own = f"{' '.join(explanation.words)}\n" if text is None else ""
     explanation.save(out)
-    typer.echo(f"{told}; the picture is in {out}")
+    typer.echo(f"{own}{told}; the picture is in {out}")

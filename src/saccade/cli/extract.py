@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from saccade.cli.data import NumberType
-from saccade.cli.device import Device
+from saccade.cli.options import Device, NumberType
 from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def extract(
             show_default=False,
         ),
     ] = None,
-    device: Device = "cpu",
+    device: Device = "auto",
     dtype: Annotated[NumberType, typer.Option(help="float16 takes half the room of float32.")] = NumberType.float16,
     captions: Annotated[
         Path | None,

@@ -13,13 +13,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from saccade.cli.data_words import is_data_word, sort_words, with_words
-from saccade.cli.device import Device
-from saccade.cli.evaluate import RECALLS, recall_table
+from saccade.cli.options import Device
+from saccade.cli.tables import figure_table
 from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
-    from saccade.data import DataConfig
-    from saccade.leaderboard import Board, Contender
+    from saccade.lab.leaderboard import Board
 
 
 def leaderboard(
@@ -45,7 +44,7 @@ def leaderboard(
         Path | None,
         typer.Option("--from", help="Measure nothing: show, and write anew, what an earlier --json FILE holds."),
     ] = None,
-    device: Device = "cpu",
+    device: Device = "auto",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write a page (Markdown) that says what each column means.")
     ] = None,
@@ -62,7 +61,7 @@ def leaderboard(
     Example: saccade leaderboard --runs runs/claims/world --ensembles -o docs/results/leaderboard-world.md
     """
     from saccade.core.files import read_json, write_json, write_text
-    from saccade.leaderboard import board_figures, board_from, board_page, draw_board
+    from saccade.lab.leaderboard import board_figures, board_from, board_page, draw_board
 
     console = Console()
     if again is not None:
@@ -85,62 +84,32 @@ def _measured(
 ) -> tuple[Board, str]:
     """The board of these models, and the command that makes it anew."""
     from saccade.core.progress import progress_bar
-    from saccade.leaderboard import measure_board
-    from saccade.tasks import SplitForModels
+    from saccade.lab.leaderboard import choose_contenders, measure_board
+    from saccade.tasks.evaluator import SplitForModels
 
     named = {k: v.split(",") for k, _, v in (w.partition("=") for w in given if "=" in w and not is_data_word(w))}
     folders, words, split = sort_words([word for word in given if "=" not in word or is_data_word(word)], split)
     below = runs or ([] if folders or named or not Path("runs").is_dir() else [Path("runs")])
-    contenders, trained_on = _contenders(console, folders, named, below, words)
-    config = with_words(trained_on, words)
+    data_name = next((w.partition("=")[2] for w in words if w.startswith(("data=", "data.name=", "name="))), None)
+    entered = choose_contenders(folders, named, below, data_name)
+    if entered.left_out:
+        runs_left = f"{entered.left_out} run{'s' if entered.left_out > 1 else ''}"
+        console.print(f"left out: {runs_left} on other data", highlight=False)
+    config = with_words(entered.data, words)
     with progress_bar("scoring") as tell:
         split_for_models = SplitForModels(config, split or config.test_split)
-        board = measure_board(contenders, split_for_models, device, ensembles, tell)
+        board = measure_board(entered.contenders, split_for_models, device, ensembles, tell)
     return board, _command(given, below if runs else [], split, ensembles, device)
-
-
-def _contenders(
-    console: Console, folders: list[str], named: dict[str, list[str]], below: Sequence[Path], words: Sequence[str]
-) -> tuple[list[Contender], DataConfig]:
-    """Who takes part, and the data that their runs were trained on."""
-    from saccade.data import DataConfig
-    from saccade.leaderboard.contenders import check_same_data, finished_runs, group_runs, share_data
-    from saccade.models import Matcher, find_model
-
-    chosen = [*folders, *(member for members in named.values() for member in members)]
-    for folder in folders:
-        find_model(folder, Matcher)
-    for name, members in named.items():
-        for folder in members:
-            try:
-                find_model(folder, Matcher)
-            except SaccadeError as error:
-                raise SaccadeError(f"{name}={','.join(members)} sets nothing of the data, and {error}") from error
-    data_name = next((w.partition("=")[2] for w in words if w.startswith(("data=", "data.name=", "name="))), None)
-    data = check_same_data(chosen) if data_name is None else None
-    found = [run for folder in below for run in finished_runs(folder)]
-    kept, shared = share_data(found, data_name or (data.name if data else None))
-    if not kept and not chosen:
-        what = f" on {data_name}" if data_name else ""
-        raise SaccadeError(
-            f"there is no finished run of a matching model{what} below {', '.join(map(str, below)) or 'runs'}: train "
-            "one (`saccade train scan data=world`), or name run or model folders"
-        )
-    if found:
-        if len(kept) < len(found):
-            others = len(found) - len(kept)
-            console.print(f"left out: {others} run{'s' if others > 1 else ''} on other data", highlight=False)
-        found, data = kept, data or shared
-    return group_runs([*folders, *found], named), data or DataConfig()
 
 
 def _recalls(board: Board) -> Table:
     """Means, and how far seeds lie apart in rsum: a terminal is narrow. The page gives every spread."""
-    from saccade.leaderboard.page import FIGURES, best_cells
+    from saccade.lab.leaderboard.page import FIGURES, RECALLS, best_cells
     from saccade.metrics import mean_and_spread
+    from saccade.tasks.matching.evaluate import RECALL_HEADINGS
 
     title = f"{board.data}/{board.split}: {board.images:,} pictures, {board.texts:,} texts"
-    table = recall_table(title)
+    table = figure_table(title, RECALL_HEADINGS)
     for kind in ("single", "ensemble"):
         rows = board.of_kind(kind)
         best = best_cells(rows)
@@ -154,12 +123,9 @@ def _recalls(board: Board) -> Table:
 
 
 def _costs(board: Board) -> Table:
-    from saccade.leaderboard.page import COST_HEADINGS, cost_cells
+    from saccade.lab.leaderboard.page import COST_HEADINGS, cost_cells
 
-    table = Table(title=escape(f"what it costs, on {board.device}"), title_justify="left")
-    table.add_column("model", overflow="fold")
-    for heading in COST_HEADINGS:
-        table.add_column(heading, justify="right")
+    table = figure_table(f"what it costs, on {board.device}", ("model", *COST_HEADINGS))
     for row in board.rows:
         table.add_row(escape(row.name), *cost_cells(row.cost))
     return table

@@ -10,8 +10,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from saccade.core.errors import SaccadeError
-
 if TYPE_CHECKING:
     from saccade.data.datasets.judgements import Judgements
     from saccade.metrics.captions.meteor_tables import MeteorTables
@@ -67,6 +65,7 @@ def score(
     from saccade.data.text.results import pair_captions, read_caption_results
     from saccade.metrics.captions.diversity import diversity
     from saccade.metrics.captions.frequencies import DocumentFrequencies
+    from saccade.metrics.captions.meteor_tables import load_meteor_tables
     from saccade.metrics.captions.report import caption_scores, caption_words
 
     check_writable(each)
@@ -78,7 +77,7 @@ def score(
             f"note: {left:,} of the {len(given.texts):,} pictures of {references} have no caption to score", err=True
         )
     said, wanted = [text for text, _ in paired.values()], [texts for _, texts in paired.values()]
-    tables = meteor_tables(words)
+    tables = load_meteor_tables(words)
     weights = DocumentFrequencies.load(frequencies) if frequencies is not None else None
     with progress_bar("scoring") as tell:
         scores = caption_scores(said, wanted, weights, tables, only, tell)
@@ -106,7 +105,7 @@ def score(
         table.add_row(name, f"{value:,}" if isinstance(value, int) else f"{value:.4f}")
     Console().print(table)
     if "meteor" in figures:
-        typer.echo(describe_stages(tables))
+        typer.echo(tables.describe())
     if each is not None:
         typer.echo(f"the scores of each picture are in {each}")
 
@@ -135,8 +134,9 @@ def correlate(
     Example: saccade metrics correlate data/flickr8k -m meteor -m cider_d
     """
     from saccade.data.datasets.judgements import read_judgements
+    from saccade.metrics.captions.meteor_tables import load_meteor_tables
 
-    tables = meteor_tables(words)
+    tables = load_meteor_tables(words)
     found = [(judged, _correlate(judged, only, tables)) for judged in read_judgements(folder, captions or ())]
     if as_json:
         sets = {
@@ -159,7 +159,7 @@ def correlate(
             f"left out: {judged.own:,} of a photo's own captions, {judged.unknown:,} whose captions are in no file"
         )
     if any("meteor" in figures for _, figures in found):
-        typer.echo(describe_stages(tables))
+        typer.echo(tables.describe())
 
 
 def _correlate(judged: Judgements, only: list[str] | None, tables: MeteorTables) -> dict[str, dict[str, float]]:
@@ -185,25 +185,3 @@ def _correlate(judged: Judgements, only: list[str] | None, tables: MeteorTables)
             all_three = kendall(np.repeat(score.each, grades.shape[1]), grades.ravel())
             figures[name] |= {"tau_b_each": all_three.b, "tau_c_each": all_three.c}
     return figures
-
-
-def meteor_tables(words: str) -> MeteorTables:
-    """What the option --meteor names."""
-    from saccade.metrics.captions.meteor_tables import MeteorTables, find_meteor_tables, read_meteor_tables
-
-    if words == "none":
-        return MeteorTables()
-    if words != "auto":
-        if not Path(words).is_dir():
-            raise SaccadeError(f"--meteor {words}: there is no such folder (auto and none are the other answers)")
-        return read_meteor_tables(Path(words))
-    place = find_meteor_tables()
-    return read_meteor_tables(place) if place is not None else MeteorTables()
-
-
-def describe_stages(tables: MeteorTables) -> str:
-    """What METEOR went by, as a sentence."""
-    used = f"meteor matches by: {', '.join(tables.stages)}"
-    if "paraphrase" in tables.stages:
-        return f"{used} ({tables.place})"
-    return f"{used}; for the figures of METEOR 1.5 itself `pip install --no-deps pycocoevalcap` (read, not run)"

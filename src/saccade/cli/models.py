@@ -72,7 +72,7 @@ def _trained() -> list[dict[str, Any]]:
                 "name": name,
                 "system": model.name,
                 "task": model.task,
-                "extractor": f"{model.backbone.config.name}, its own"
+                "extractor": f"{model.backbone.name}, its own"
                 if model.backbone is not None
                 else model.extractor,
                 "parameters": model.parameter_count(),

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from saccade.cli.device import Device
+from saccade.cli.options import Device, ModelOption, default_model, report_unknown
 from saccade.core.errors import SaccadeError
-
-if TYPE_CHECKING:
-    from saccade.language import Vocabulary
-
-MODEL_HELP = "A run or model folder, or a model of the package (scan-flickr8k). If not given: runs/scan, or else that."
 
 
 def score(
     pictures: Annotated[list[Path], typer.Argument(help="Picture files, or folders of them.")],
     text: Annotated[list[str], typer.Option("--text", "-t", help="A sentence; may be given several times.")],
-    model: Annotated[str | None, typer.Option("--model", "-m", help=MODEL_HELP)] = None,
+    model: ModelOption = None,
     top: Annotated[int, typer.Option(help="Show at most so many pictures, best for the first sentence first.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    device: Device = "cpu",
+    device: Device = "auto",
 ) -> None:
     """How well each picture fits each sentence.
 
     Example: saccade score photos/ -t "a red cube left of a blue ball" --model runs/scan
     """
-    from saccade.api import PictureMatcher, load
+    from saccade.tasks.matching.predict import PictureMatcher
+    from saccade.tasks.predict import load
     from saccade.vision.pictures import find_pictures
 
     files = [f for p in pictures for f in (find_pictures(p) if p.is_dir() else [p])]
@@ -52,15 +48,3 @@ def score(
     for i in order:
         table.add_row(escape(str(files[i])), *(f"{s:.3f}" for s in scores[i]))
     Console().print(table)
-
-
-def default_model() -> str:
-    """What was trained last with the default folder; or the matcher for photographs that comes with the package."""
-    return "runs/scan" if Path("runs/scan").exists() else "scan-flickr8k"
-
-
-def report_unknown(vocabulary: Vocabulary, texts: list[str]) -> None:
-    """Say on standard error which words the model has never seen; refuse a sentence of only such words."""
-    words = sorted({word for text in texts for word in vocabulary.check(text)})
-    if words:
-        typer.echo(f"note: the model does not know {', '.join(words)}", err=True)

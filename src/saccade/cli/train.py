@@ -10,14 +10,6 @@ from rich.console import Console
 
 from saccade.core.errors import SaccadeError
 
-_CAPTION = ("saccade eval {run} --beam 5", "saccade caption PHOTO --model {run} --attention why.png")
-NEXT = {  # what to do with a fresh run, by its task
-    "matching": ("saccade eval {run}",),
-    "captioning": _CAPTION,
-    "unpaired_captioning": _CAPTION,
-    "dense_captioning": ("saccade densecap PHOTO --model {run} -o phrases.png",),
-}
-
 
 def train(
     system: Annotated[str | None, typer.Argument(help="Which model, e.g. scan; `saccade models` lists them.")] = None,
@@ -37,7 +29,7 @@ def train(
     Example: saccade train scan data=world epochs=10 --out runs/scan
     """
     from saccade.core.config import override, to_dict
-    from saccade.models import entry
+    from saccade.tasks import task_of
     from saccade.training.run import load_run_config, recipe, run_config, train_run
 
     console = Console()
@@ -61,5 +53,5 @@ def train(
     result = train_run(run, out, resume is not None, console)
     best = ", ".join(f"{name} {value:.1f}" for name, value in result.headline().items())
     console.print(f"best at step {result.best_step}: {best} ({result.seconds:.0f} s in all)", highlight=False)
-    for command in NEXT.get(entry(run.system).task, NEXT["matching"]):
+    for command in task_of(run.system).next_steps:
         console.print(f"next: {command.format(run=out)}", markup=False, highlight=False, soft_wrap=True)

@@ -40,7 +40,7 @@ from saccade.vision.detectors.world import (
     WorldNetwork,
     world_loss,
 )
-from saccade.vision.extractors import FoldableNetwork, RegionExtractor
+from saccade.vision.extractors import RegionExtractor
 from saccade.vision.pictures import Picture, as_array, name_of
 from saccade.world.catalogue import BACKGROUNDS, COLOURS, KINDS, LIGHTINGS, MATERIALS, SIZES
 
@@ -71,7 +71,7 @@ class Detector(Model):
 
     reads_text = False
     selection: ClassVar[str]  # the figure that chooses the best model
-    network: FoldableNetwork
+    network: Any  # a FoldableNetwork
 
     def __init__(self, config: Any, vocabulary: None = None, extractor: None = None) -> None:
         super().__init__(config)
@@ -108,6 +108,7 @@ class Detector(Model):
 class BottomUp(Detector):
     Config = BottomUpConfig
     selection = "map"
+    network: BottomUpNetwork
 
     def __init__(self, config: BottomUpConfig, vocabulary: None = None, extractor: None = None) -> None:
         super().__init__(config)
@@ -137,9 +138,8 @@ class BottomUp(Detector):
 
     def tensors(self, pictures: Sequence[NamedBoxes]) -> BoxedPictures:
         """Of a crowded picture the largest boxes; names and attributes that are no labels are unknown."""
-        classes, attributes = (
-            {n: i for i, n in enumerate(v, 1)} for v in (self.config.classes, self.config.attributes)
-        )
+        c = self.config
+        classes, attributes = ({name: i for i, name in enumerate(v, 1)} for v in (c.classes, c.attributes))
         pixels = _decode(pictures, self.config.size)
         boxes, real = _padded_boxes(pictures)
         labels = np.full(real.shape, UNKNOWN, dtype=np.int64)
@@ -167,6 +167,7 @@ class BottomUp(Detector):
 class WorldDetector(Detector):
     Config = WorldExtractorConfig
     selection = "found_and_named"
+    network: WorldNetwork
 
     def __init__(self, config: WorldExtractorConfig, vocabulary: None = None, extractor: None = None) -> None:
         super().__init__(config)
@@ -196,7 +197,7 @@ class WorldDetector(Detector):
         """Raises: SaccadeError if the pictures are not the world's: others have no poses, sizes or lights."""
         if not all(hasattr(p, "labels") and hasattr(p, "places") for p in pictures):
             raise SaccadeError(
-                "the world's extractor learns from the world alone (data=world); bottomup from any boxes"
+                "world_extractor learns from the world alone (data=world); bottomup learns from any boxes"
             )
         number = {name: {label: i for i, label in enumerate(labels)} for name, labels in self.config.labels.items()}
         pixels = _decode(pictures, self.config.picture_size)

@@ -1,15 +1,36 @@
-"""What tasks share that learn from pictures and their captions: which of them a batch holds."""
+"""What tasks share that learn from pictures and their captions: the split, the words, and what a batch holds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, Literal, Protocol, TypeVar
+from dataclasses import replace
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
 
-from saccade.batch import PairBatch, TextBatch
-from saccade.data.records import CaptionedImages
-from saccade.vision.augment import AugmentConfig
+from saccade.batch import PairBatch, PictureBatch, RegionBatch, TextBatch
+from saccade.data import CaptionedImages, DataConfig, open_split
+from saccade.data.store.memory import open_in_memory
+from saccade.language.vocabulary import END
+from saccade.models import Model
+from saccade.tasks.prepare import Prepared, prepare_words
+from saccade.vision.augment import AugmentConfig, augment
+
+Read = Callable[[Sequence[str]], TextBatch]
+
+
+def open_captioned(config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu") -> CaptionedImages:
+    """Pictures with captions: as regions, or as pixels for a model with a backbone of its own."""
+    if config.in_memory and pixels is None:
+        return open_in_memory(config, split, device)
+    return open_split(config, split, pixels)
+
+
+def prepare_captioned(train: CaptionedImages, settings: Any) -> Prepared:
+    """The captions' words, and the width of the regions if the pictures come as such."""
+    words = prepare_words(train.texts, settings.min_count, settings.vectors)
+    widths = {"region_dim": train.regions.dim} if hasattr(train.images, "dim") else {}
+    return replace(words, widths=widths, extractor=train.extractor)
 
 
 class PairConfig(Protocol):
@@ -29,7 +50,7 @@ class PairTask(Generic[Config]):
         self,
         train: CaptionedImages,
         dev: CaptionedImages,
-        read: Callable[[Sequence[str]], TextBatch],
+        read: Read,
         config: Config,
         augmentation: AugmentConfig | None = None,
     ) -> None:
@@ -43,3 +64,26 @@ class PairTask(Generic[Config]):
         texts, images, owner = self.train.pairs(indices, self.config.items)
         chosen = self.texts.select(texts).trimmed()
         return PairBatch(self.train.images.batch(images.tolist()), chosen, owner, torch.as_tensor(images))
+
+
+def vary_images(
+    model: Model, images: RegionBatch | PictureBatch, augmentation: AugmentConfig | None
+) -> RegionBatch | PictureBatch:
+    """Pixels cropped, mirrored and tinted on the way into a model with a backbone of its own; regions as they are."""
+    if augmentation is None or not isinstance(images, PictureBatch):
+        return images
+    assert model.backbone is not None
+    return replace(images, pixels=augment(images.pixels, model.backbone.size, augmentation))
+
+
+def cut(texts: TextBatch, longest: int) -> TextBatch:
+    """Captions of at most `longest` words; <end> comes after the last that is left."""
+    size = longest + 2  # with <start> and <end>
+    if texts.tokens.shape[1] <= size:
+        return texts
+    tokens = texts.tokens[:, :size].clone()
+    tokens[texts.lengths > size, -1] = END
+    words = tuple(
+        (*sentence[: size - 1], sentence[-1]) if len(sentence) > size else sentence for sentence in texts.words
+    )
+    return replace(texts, tokens=tokens, mask=texts.mask[:, :size], words=words)

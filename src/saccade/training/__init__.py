@@ -2,7 +2,7 @@
 
 from saccade.training.config import TrainerConfig, check_same_settings, differing_key
 from saccade.training.folder import RunFolder
-from saccade.training.schedule import learning_rate
+from saccade.training.optimiser import learning_rate
 from saccade.training.seeds import seed_everything
 from saccade.training.trainer import FitResult, Trainer
 

@@ -10,14 +10,15 @@ from typing import Any, Literal
 from saccade.core.errors import SaccadeError
 
 Optimiser = Literal["adam", "adamw", "sgd"]
-Schedule = Literal["constant", "step", "cosine", "linear"]
+Schedule = Literal["constant", "step", "cosine", "linear", "one_cycle"]
 Precision = Literal["fp32", "bf16"]
 
-MAY_CHANGE = frozenset({"epochs", "steps", "patience", "checkpoint_every", "log_every", "prefetch", "recorded"})
+MAY_CHANGE = frozenset({"epochs", "steps", "patience", "checkpoint_every", "log_every", "prefetch", "cuda_graphs"})
 """Settings that a resumed run may give anew: how long to go on, and what does not touch the weights.
 
-`recorded` is among them so that a step that cannot be recorded need not end a run. Recorded batches are padded, so that
-dropout draws other numbers for them: on a GPU, and there alone, a change of it changes the run as another seed would.
+`cuda_graphs` is among them so that a step that cannot be captured need not end a run. Captured batches are padded, so
+that dropout draws other numbers for them: on a GPU, and there alone, a change of it changes the run as another seed
+would.
 """
 
 
@@ -36,6 +37,7 @@ class TrainerConfig:
     decay_every: int = 15  # epochs between two decays, for the step schedule
     decay: float = 0.1  # the factor of each
     warmup_steps: int = 0  # steps over which the learning rate rises from zero
+    warmup_share: float = 0.1  # of all steps, over which it rises in the one_cycle schedule
     average: float = 0.0  # decay of a running average of the weights, which is what is evaluated and saved; 0: none
     clip_norm: float = 2.0  # the largest norm of all gradients together; 0 does not clip
     precision: Precision = "fp32"
@@ -47,7 +49,7 @@ class TrainerConfig:
     checkpoint_every: int = 0  # steps; 0 saves once an epoch
     patience: int = 0  # evaluations without a new best before stopping; 0 never stops early
     log_every: int = 10  # steps between two rows of the log
-    recorded: bool = True  # on a GPU, steps of a shape that comes back are recorded once and replayed, where a task can
+    cuda_graphs: bool = True  # on a GPU, steps of a recurring shape are captured once and replayed, where a task can
     prefetch: int = 2  # batches made ahead in the background; 0 makes them when needed
     seed: int = 0
 
@@ -62,6 +64,7 @@ class TrainerConfig:
             _require(name, getattr(self, name), getattr(self, name) >= 0, "zero or more")
         _require("learning_rate", self.learning_rate, self.learning_rate > 0, "more than zero")
         _require("average", self.average, 0 <= self.average < 1, "at least 0 and less than 1")
+        _require("warmup_share", self.warmup_share, 0 <= self.warmup_share < 1, "at least 0 and less than 1")
         _require("decay", self.decay, 0 < self.decay <= 1, "more than 0 and at most 1")
         known = self.strategy == "auto" or self.strategy.startswith("ddp")
         _require("strategy", self.strategy, known, "auto, ddp or ddp_find_unused_parameters_true")

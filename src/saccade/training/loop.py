@@ -10,41 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import ahead
-from saccade.tasks.task import Figures, PreparedTask, Task
-from saccade.training.average import RunningAverage
+from saccade.tasks.base import Loss, StagedTask, Task
 from saccade.training.checkpoint import Progress, save_checkpoint, save_model
 from saccade.training.config import TrainerConfig
+from saccade.training.cuda_graphs import GraphedSteps
 from saccade.training.display import Display
 from saccade.training.folder import RunFolder
 from saccade.training.logs import RunLog
+from saccade.training.optimiser import RunningAverage, learning_rate, make_optimiser
 from saccade.training.ranks import from_every_rank, mean_over_ranks, on_rank_zero
-from saccade.training.recorded import RecordedSteps
 from saccade.training.sampler import BatchSampler
-from saccade.training.schedule import learning_rate
 from saccade.training.seeds import kept_random_state, random_state
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-Loss = tuple[Tensor, Figures]
-
-
-def make_optimiser(config: TrainerConfig, model: nn.Module) -> Optimizer:
-    """A model may say by `parameter_groups()` that some of its weights learn at another rate (`factor`)."""
-    own: Callable[[], list[dict[str, Any]]] | None = getattr(model, "parameter_groups", None)
-    groups = own() if own is not None else [{"params": model.parameters()}]
-    groups = [{**group, "params": [w for w in group["params"] if w.requires_grad]} for group in groups]
-    groups = [group for group in groups if group["params"]]
-    if not groups:
-        raise SaccadeError(f"{type(model).__name__} has no weights to train")
-    if config.optimiser == "sgd":
-        return SGD(groups, lr=config.learning_rate, weight_decay=config.weight_decay, momentum=0.9)
-    kind = Adam if config.optimiser == "adam" else AdamW
-    return kind(groups, lr=config.learning_rate, weight_decay=config.weight_decay)
 
 
 class LossModule(nn.Module):
@@ -70,7 +52,7 @@ class Loop:
         config: TrainerConfig,
         fabric: Fabric,
         model: nn.Module,
-        task: Task,
+        task: Task[Any],
         sampler: BatchSampler,
         folder: RunFolder,
     ) -> None:
@@ -80,13 +62,13 @@ class Loop:
         self.optimiser = make_optimiser(config, model)
         self._module, self._optimiser = fabric.setup(LossModule(model), self.optimiser)
         self.average = RunningAverage(model, config.average) if config.average else None
-        self.recorded = self._recorder()
+        self.graphed = self._graphed()
 
-    def _recorder(self) -> RecordedSteps | None:
-        """On one GPU; several exchange gradients while they are made, which is not recorded."""
-        if not self.config.recorded or self.fabric.device.type != "cuda" or self.fabric.world_size > 1:
+    def _graphed(self) -> GraphedSteps | None:
+        """On one GPU; several exchange gradients while they are computed, which is not captured."""
+        if not self.config.cuda_graphs or self.fabric.device.type != "cuda" or self.fabric.world_size > 1:
             return None
-        return RecordedSteps(self._gradient, list(self.model.parameters()))
+        return GraphedSteps(self._gradient, list(self.model.parameters()))
 
     @property
     def result(self) -> nn.Module:
@@ -153,14 +135,14 @@ class Loop:
 
     def _learn(self, batch: Any, step: int) -> Loss:
         """The loss, whose gradient is left with the weights."""
-        if not isinstance(self.task, PreparedTask):
+        if not isinstance(self.task, StagedTask):
             return self._gradient(batch, step)
         with torch.no_grad(), self.fabric.autocast():
-            batch = self.task.prepare(self.model, batch, step)
-        still = self.task.recordable(self.model, batch, step) if self.recorded is not None else None
-        if self.recorded is None or still is None:
+            batch = self.task.before_loss(self.model, batch, step)
+        padded = self.task.graph_batch(self.model, batch, step) if self.graphed is not None else None
+        if self.graphed is None or padded is None:
             return self._gradient(batch, step)
-        return self.recorded.take(still, step)
+        return self.graphed.take(padded, step)
 
     def _gradient(self, batch: Any, step: int) -> Loss:
         loss, own = self._module(lambda model: self.task.loss(model, batch, step))

@@ -1,9 +1,9 @@
-"""A training run from its settings: data, vocabulary, model and task are put together and handed to the trainer."""
+"""A training run from its settings: data, model and task are put together and handed to the trainer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,15 @@ from rich.console import Console
 
 from saccade.core.config import load_yaml, override, save_yaml, to_dict, update
 from saccade.core.errors import SaccadeError
-from saccade.data import CaptionedImages, DataConfig, open_split
-from saccade.data.store.memory import open_in_memory
-from saccade.language import Vocabulary
-from saccade.language.vocabulary import SPECIAL
+from saccade.data import DataConfig
 from saccade.models import Model, entry
-from saccade.tasks import TASKS
+from saccade.tasks import task_of
+from saccade.tasks.base import Task
+from saccade.tasks.prepare import Prepared
 from saccade.training.config import MAY_CHANGE, TrainerConfig, differing_key
 from saccade.training.folder import RunFolder
 from saccade.training.start import start_from, train_only
 from saccade.training.trainer import FitResult, Trainer
-from saccade.training.word_vectors import start_words
 from saccade.vision.augment import AugmentConfig
 from saccade.vision.extractors import TrainableBackbone, trainable_backbone
 
@@ -80,7 +78,7 @@ def recipe_data(system: str) -> list[str]:
 def fresh_config(system: str) -> RunConfig:
     """The defaults of a system and its task."""
     known = entry(system)
-    return RunConfig(system, known.model.Config(), task=TASKS[known.task].config())
+    return RunConfig(system, known.model.Config(), task=task_of(system).config())
 
 
 def run_config(system: str, words: Sequence[str] = (), file: Path | None = None) -> RunConfig:
@@ -112,41 +110,28 @@ def load_run_config(folder: Path | str) -> RunConfig:
 
 
 def run_parts(
-    config: RunConfig,
-    train: CaptionedImages,
-    dev: CaptionedImages,
-    backbone: TrainableBackbone | None = None,
-    console: Console | None = None,
-) -> tuple[Model, Any]:
-    """A fresh model and its task. The same seed gives the same weights."""
+    config: RunConfig, train: Any, dev: Any, backbone: TrainableBackbone | None = None, console: Console | None = None
+) -> tuple[Model, Task[Any], Prepared]:
+    """A fresh model, its task, and what it was built from. The same seed gives the same weights."""
     from saccade.training.seeds import seed_everything
 
-    vocabulary = Vocabulary.build(train.texts, config.task.min_count)
-    if len(vocabulary) == len(SPECIAL):
-        raise SaccadeError(f"no word of the training captions occurs task.min_count={config.task.min_count} times")
-    settings = config.model
-    if "region_dim" in {f.name for f in fields(settings)}:
-        settings = replace(settings, region_dim=train.regions.dim if backbone is None else backbone.dim)
+    spec, console = task_of(config.system), console or Console(quiet=True)
+    prepared = spec.prepare(train, config.task)
+    if backbone is not None:
+        prepared = replace(prepared, widths={**prepared.widths, "region_dim": backbone.dim})
     seed_everything(config.trainer.seed)
-    model = entry(config.system).model(settings, vocabulary, train.extractor)
-    model.begin()
+    model: Model = spec.build(entry(config.system).model, config.model, prepared)
     if backbone is not None:
         freeze(backbone, config.backbone.freeze)
         model.backbone, model.backbone_lr_scale = backbone, config.backbone.lr_scale
-    if config.task.vectors:
-        found = start_words(model, config.task.vectors)
-        if console is not None:
-            console.print(found.describe(), highlight=False)
+    if prepared.vectors is not None:
+        console.print(prepared.vectors.describe(), highlight=False)
     if config.start is not None:
-        taken = start_from(model, config.start)
-        if console is not None:
-            console.print(taken.describe(), markup=False, highlight=False)
+        console.print(start_from(model, config.start).describe(), markup=False, highlight=False)
     if config.only is not None:
         count = train_only(model, config.only)
-        if console is not None:
-            console.print(f"training {count} of {len(list(model.parameters()))} weights", highlight=False)
-    task = TASKS[model.task].build(train, dev, model.read, config.task, config.backbone.augment)
-    return model, task
+        console.print(f"training {count} of {len(list(model.parameters()))} weights", highlight=False)
+    return model, spec.task(model, train, dev, config.task, config.backbone.augment), prepared
 
 
 def freeze(backbone: TrainableBackbone, count: int) -> None:
@@ -174,17 +159,15 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
             "note: training the extractor without a GPU takes days; train=false learns from one that stays as it is"
         )
     backbone = trainable_backbone(config.data.extractor) if config.backbone.train else None
-    splits = (config.data.train_split, config.data.dev_split)
-    own = TASKS[entry(config.system).task].open
-    if own is not None:
-        train, dev = (own(config.data, split) for split in splits)
-    elif config.data.in_memory and backbone is None:
-        on_gpu = config.trainer.accelerator in ("auto", "cuda") and torch.cuda.is_available()
-        train, dev = (open_in_memory(config.data, split, "cuda" if on_gpu else "cpu") for split in splits)
-    else:
-        train, dev = (open_split(config.data, split, backbone.size if backbone else None) for split in splits)
+    on_gpu = config.trainer.accelerator in ("auto", "cuda") and torch.cuda.is_available()
+    train, dev = (
+        task_of(config.system).open(
+            config.data, split, backbone.size if backbone else None, "cuda" if on_gpu else "cpu"
+        )
+        for split in (config.data.train_split, config.data.dev_split)
+    )
     begun = RunFolder(folder).checkpoint.exists()  # and holds all weights: where they once came from may be gone
-    model, task = run_parts(replace(config, start=None) if begun else config, train, dev, backbone, console)
+    model, task, prepared = run_parts(replace(config, start=None) if begun else config, train, dev, backbone, console)
     save_yaml(config, folder / CONFIG)
-    trainer = Trainer(config.trainer, folder, console, {"system": config.system, "words": len(model.vocabulary)})
+    trainer = Trainer(config.trainer, folder, console, {"system": config.system, **prepared.facts})
     return trainer.fit(model, task, resume)

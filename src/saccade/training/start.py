@@ -39,16 +39,18 @@ def start_from(model: Model, folder: Path | str) -> Taken:
     Tables of words are taken word by word, so that the other model may know other words.
     """
     found, _ = find_model(folder, Model)
-    theirs, known = read_weights(found / WEIGHTS), Vocabulary.load(found / VOCABULARY)
-    row = {word: n for n, word in enumerate(known.words)}
-    shared = [(n, row[word]) for n, word in enumerate(model.vocabulary.words) if word in row]
-    tables, ours = _tables_of_words(model), model.state_dict()
+    theirs, ours = read_weights(found / WEIGHTS), model.state_dict()
+    words = model.vocabulary.words if model.vocabulary is not None else ()
+    known = Vocabulary.load(found / VOCABULARY).words if words else ()
+    row = {word: n for n, word in enumerate(known)}
+    shared = [(n, row[word]) for n, word in enumerate(words) if word in row]
+    tables = _tables_of_words(model, len(words)) if words else set()
     names = []
     for name, own in ours.items():
         other = theirs.get(name)
         if other is None:
             continue
-        if name in tables and known.words != model.vocabulary.words:
+        if name in tables and known != words:
             if len(other) != len(known) or other.shape[1:] != own.shape[1:]:
                 continue
             new, old = torch.tensor(shared).T
@@ -61,15 +63,15 @@ def start_from(model: Model, folder: Path | str) -> Taken:
     if not names:
         raise SaccadeError(f"start={folder}: it has no weight of the same name and shape as this {model.name}")
     fresh = tuple(name for name in ours if name not in names)
-    return Taken(found, tuple(names), fresh, len(shared), len(model.vocabulary))
+    return Taken(found, tuple(names), fresh, len(shared), len(words))
 
 
-def _tables_of_words(model: Model) -> set[str]:
+def _tables_of_words(model: Model, words: int) -> set[str]:
     """The weights with one row for every word: embeddings, and layers that answer with a word."""
 
     def by_word(module: nn.Module) -> bool:
         rows = getattr(module, "num_embeddings", getattr(module, "out_features", None))
-        return isinstance(module, nn.Embedding | nn.Linear) and rows == len(model.vocabulary)
+        return isinstance(module, nn.Embedding | nn.Linear) and rows == words
 
     layers = {name: module for name, module in model.named_modules() if by_word(module)}
     return {

@@ -13,7 +13,7 @@ from rich.console import Console
 from torch import nn
 
 from saccade.core.errors import SaccadeError
-from saccade.tasks.task import Task
+from saccade.tasks.base import Task
 from saccade.training.checkpoint import Progress, load_checkpoint, load_weights, save_model
 from saccade.training.config import TrainerConfig, check_same_settings
 from saccade.training.display import Display
@@ -27,8 +27,7 @@ from saccade.training.seeds import restore_random_state, seed_everything
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-
-FEW = 6  # figures that fit into a line
+MAX_HEADLINE_FIGURES = 6  # that fit into a line
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class FitResult:
 
     def headline(self) -> dict[str, float]:
         """What to say of the best model in a line: what it was chosen by, then a few figures beside it."""
-        few = self.best if len(self.best) <= FEW else {k: v for k, v in self.best.items() if k.endswith("_r1")}
+        few = [k for k in self.best if len(self.best) <= MAX_HEADLINE_FIGURES or k.endswith("_r1")]
         return {k: self.best[k] for k in (self.selection, *few) if k in self.best}
 
 
@@ -64,7 +63,7 @@ class Trainer:
         self.console = console or Console()
         self.extra = dict(extra or {})
 
-    def fit(self, model: nn.Module, task: Task, resume: bool = False) -> FitResult:
+    def fit(self, model: nn.Module, task: Task[Any], resume: bool = False) -> FitResult:
         """Train `model`, which needs `save_pretrained(folder)`, and leave it with its last weights (not averaged).
 
         With `resume`, go on from the folder's checkpoint; if the run was killed before its first one, begin again.
@@ -85,7 +84,7 @@ class Trainer:
             on_rank_zero(fabric, lambda: self.folder.prepare(resume))
             return self._fit(fabric, model, task)
 
-    def _fit(self, fabric: Fabric, model: nn.Module, task: Task) -> FitResult:
+    def _fit(self, fabric: Fabric, model: nn.Module, task: Task[Any]) -> FitResult:
         config, folder = self.config, self.folder
         sampler = BatchSampler(
             len(task), config.batch_size, config.seed, config.drop_last, fabric.global_rank, fabric.world_size
@@ -136,7 +135,7 @@ class Trainer:
             selection=task.selection,
         )
 
-    def _checkpoint(self, model: nn.Module, task: Task, world_size: int) -> dict[str, Any] | None:
+    def _checkpoint(self, model: nn.Module, task: Task[Any], world_size: int) -> dict[str, Any] | None:
         """The folder's checkpoint, found to fit these settings, this task and this model, whose weights it sets."""
         path = self.folder.checkpoint
         if not path.exists():

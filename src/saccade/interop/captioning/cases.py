@@ -24,7 +24,7 @@ from saccade.language.vocabulary import PAD, START, UNKNOWN
 from saccade.metrics.captions.frequencies import DocumentFrequencies
 from saccade.metrics.captions.reward import SelfCriticalReward
 from saccade.models import Adaptive, UpDown
-from saccade.tasks.self_critical import mean_of_others, policy_loss
+from saccade.tasks.captioning.self_critical import mean_of_others, policy_loss
 
 LOG_PROBABILITY, METRIC, LOSS = 1e-5, 1e-6, 1e-5
 WU_ALPHA = 0.9

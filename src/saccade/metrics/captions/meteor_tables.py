@@ -60,6 +60,24 @@ class MeteorTables:
             *(("paraphrase",) if self.paraphrases else ()),
         )
 
+    def describe(self) -> str:
+        """What METEOR goes by, as a sentence."""
+        used = f"meteor matches by: {', '.join(self.stages)}"
+        if "paraphrase" in self.stages:
+            return f"{used} ({self.place})"
+        return f"{used}; for the figures of METEOR 1.5 itself `pip install --no-deps pycocoevalcap` (read, not run)"
+
+
+def load_meteor_tables(place: str = "auto") -> MeteorTables:
+    """What a folder holds; `auto`: what is installed; `none`: nothing.
+
+    Raises: SaccadeError if there is no such folder.
+    """
+    found = find_meteor_tables() if place == "auto" else None if place == "none" else Path(place)
+    if place not in ("auto", "none") and not Path(place).is_dir():
+        raise SaccadeError(f"--meteor {place}: there is no such folder (auto and none are the other answers)")
+    return MeteorTables() if found is None else read_meteor_tables(found)
+
 
 def find_meteor_tables() -> Path | None:
     """A folder that `read_meteor_tables` can read, if one is installed: $SACCADE_METEOR, pycocoevalcap, WordNet."""

@@ -9,6 +9,7 @@ from saccade.models.detectors import Detector
 from saccade.tasks.base import TaskSpec
 from saccade.tasks.detection.data import BoxedSplit, label_names, open_boxes
 from saccade.tasks.detection.evaluate import DetectionEvaluator
+from saccade.tasks.detection.options import EvalOptions
 from saccade.tasks.detection.predict import PictureDetector
 from saccade.tasks.detection.task import DetectionConfig, DetectionTask
 from saccade.tasks.prepare import Prepared
@@ -50,6 +51,6 @@ SPEC: TaskSpec[Detector, BoxedSplit] = TaskSpec(
     evaluator=DetectionEvaluator(),
     predictor=PictureDetector,
     verbs=("detect", "extract"),
-    next_steps=("saccade eval {run}", "saccade detect PHOTO --extractor bottomup:{run}"),
+    options=EvalOptions,
     build=build,
 )

@@ -1,4 +1,4 @@
-"""Detection as the trainer knows it: pictures with true boxes, the detector's own loss, its figures on the dev split."""
+"""Detection as the trainer knows it: pictures with true boxes, the detector's loss, its figures on the dev split."""
 
 from __future__ import annotations
 

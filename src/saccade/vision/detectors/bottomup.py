@@ -143,10 +143,12 @@ class Detections(NamedTuple):
 
 
 class BottomUpNetwork(FoldableNetwork):
-    def __init__(self, config: BottomUpConfig, backbone: Backbone | None = None, pretrained: bool = False) -> None:
+    backbone: Backbone
+
+    def __init__(self, config: BottomUpConfig, backbone: Backbone | None = None) -> None:
         super().__init__()
         self.config = config
-        self.backbone = backbone if backbone is not None else load_backbone(config.backbone, pretrained)
+        self.backbone = backbone if backbone is not None else load_backbone(config.backbone, pretrained=False)
         self.join = FeaturePyramid(self.backbone, config.stride, config.map_dim)
         self.rpn = RegionProposalNetwork(config.map_dim, config.rpn_dim, config.scales, config.ratios)
         self.regions = RegionHead(config, self.backbone.channels[-1])

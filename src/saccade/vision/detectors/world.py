@@ -236,7 +236,8 @@ class WorldNetwork(FoldableNetwork):
     ) -> tuple[Float[Tensor, "image count 4"], Float[Tensor, "image count"], Bool[Tensor, "image count"]]:
         """`propose_peaks` by the settings."""
         c = self.config
-        return propose_peaks(*self.proposals(maps.joined), c.proposals, c.score_threshold, c.nms_threshold)
+        heat, boxes = self.proposals(maps.joined)
+        return propose_peaks(heat, boxes, c.proposals, c.score_threshold, c.nms_threshold)
 
     def appearance(
         self, maps: WorldMaps, boxes: Float[Tensor, "region 4"], image_index: Int[Tensor, " region"]

@@ -1,0 +1,223 @@
+"""The report of a claim: NAME.md, NAME.json and NAME.png, and its row in the table of all claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from saccade.core.files import read_json, read_text, write_json, write_text
+from saccade.lab.claims.claim import Claim, claim_names, load_claim
+from saccade.lab.claims.findings import Findings, SplitFindings
+from saccade.lab.claims.plan import Request, data_defaults
+from saccade.lab.claims.plot import draw_claim
+from saccade.lab.claims.statistics import Comparison
+from saccade.lab.reports import markdown_table
+from saccade.metrics import mean_and_spread
+
+BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
+INDEX = f"# Claims\n\n{BEGIN}\n{END}\n"
+
+
+def write_report(findings: Findings, request: Request, out: Path) -> None:
+    """Page, figures and picture of one claim."""
+    claim = findings.claim
+    drawn = draw_claim(findings, out / f"{claim.name}.png")
+    if not drawn:
+        (out / f"{claim.name}.png").unlink(missing_ok=True)
+    write_json(out / f"{claim.name}.json", figures(findings, request))
+    write_text(out / f"{claim.name}.md", page(findings, request, drawn))
+
+
+def command_of(findings: Findings, request: Request) -> str:
+    """The command that makes a report anew; photos are named where users keep them, not where they lay."""
+    names = dict.fromkeys(split.data for split in findings.splits)
+    words = ["saccade claims", findings.claim.name, f"--seeds {request.seeds}", *(f"--data {name}" for name in names)]
+    words += [f"--root data/{name}" for name in names if name != "world"]
+    kinds = {str(facts.get("device", "cpu")).split()[0] for facts in findings.facts.values()}
+    words += ["--device cuda"] if "cuda" in kinds else []
+    return " ".join([*words, *request.words])
+
+
+def figures(findings: Findings, request: Request) -> dict[str, Any]:
+    """Everything of a report as plain values."""
+    claim = findings.claim
+    return {
+        "claim": claim.name,
+        "title": claim.title,
+        "statement": claim.statement,
+        "metric": claim.metric,
+        "command": command_of(findings, request),
+        "splits": [
+            {
+                "data": split.data,
+                "split": split.split,
+                "verdict": split.verdict,
+                "chance": dict(one.chance) if (one := split.any_scores()) is not None else None,
+                "variants": {
+                    label: {str(seed): dict(one.figures) for seed, one in sorted(by_seed.items())}
+                    for label, by_seed in split.scores.items()
+                },
+                "comparisons": [asdict(comparison) for comparison in split.comparisons],
+            }
+            for split in findings.splits
+        ],
+        "runs": {name: dict(facts) for name, facts in sorted(findings.facts.items())},
+        "missing": dict(findings.missing),
+        "published": [{**asdict(one), "values": dict(one.values)} for one in claim.published],
+    }
+
+
+def page(findings: Findings, request: Request, drawn: bool) -> str:
+    claim = findings.claim
+    parts = [
+        f"# {claim.title}",
+        f"> {claim.statement}",
+        f"{claim.paper} ({claim.venue}). [How claims are measured and judged](index.md).",
+        "\n".join(f"- {split.title}: **{split.verdict}**" for split in findings.splits),
+        f"![Each variant's {claim.metric_name}]({claim.name}.png)" if drawn else "",
+        claim.note,
+        "## Variants",
+        _variants(claim),
+        *(part for split in findings.splits for part in _figures(claim, split)),
+        *_differences(findings),
+        *_published(claim),
+        "## How it was made",
+        *_making(findings, request),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _variants(claim: Claim) -> str:
+    rows = []
+    for variant in claim.variants:
+        words = [f"`{' '.join(variant.settings)}`"] if variant.settings else []
+        words += [f"`{' '.join(given)}` on {data}" for data, given in variant.settings_on.items()]
+        made = ", ".join(words) or "the recipe as it is"
+        if variant.ensemble:
+            made = f"similarities of {' and '.join(variant.ensemble)} averaged"
+        if variant.figure is not None:
+            made = f"no model: a {claim.metric_name} of {variant.figure:g}"
+        rows.append([variant.label, variant.system if variant.trained else "", made])
+    return markdown_table(["variant", "system", "settings"], rows, words=3)
+
+
+def _figures(claim: Claim, split: SplitFindings) -> list[str]:
+    some = split.any_scores()
+    if some is None:
+        return [f"## On {split.title}", "Not measured yet."]
+    columns = claim.evaluator.shown(claim.metric)
+    rows = []
+    if some.chance:
+        rows.append(["chance", *(f"{some.chance[column]:.1f}" for column in columns), ""])
+    for label, by_seed in split.scores.items():
+        if claim.variant(label).figure is not None:
+            continue
+        values = [split.figures(label, column) for column in columns]
+        cells = [mean_and_spread(one) if one else "–" for one in values]
+        rows.append([label, *cells, str(len(by_seed))])
+    counts = ", ".join(f"{count:,} {what}" for what, count in some.counts.items())
+    head = ["", *(claim.evaluator.metrics[column] for column in columns), "seeds"]
+    return [
+        f"## On {split.title}",
+        f"{claim.evaluator.unit}, mean ± standard deviation over seeds ({counts}).",
+        markdown_table(head, rows),
+    ]
+
+
+def _differences(findings: Findings) -> list[str]:
+    found = [(split, one) for split in findings.splits for one in split.comparisons]
+    if not found:
+        return []
+    rows = [[f"{one.better} > {one.worse}", split.title, one.verdict, *_tested(one)] for split, one in found]
+    head = ["expected", "on", "verdict", "difference", "each seed", "95 % over pictures", "p, pictures", "p, seeds"]
+    whole = (
+        f"{findings.claim.metric_name} is a figure of a split as a whole and no sum over its pictures, so there is no "
+        "test over pictures: the verdict rests on the seeds alone."
+    )
+    parts = [f"## Differences in {findings.claim.metric_name}", markdown_table(head, rows, words=3)]
+    return [*parts, whole] if any(one.p_pictures is None for _, one in found) else parts
+
+
+def _tested(one: Comparison) -> list[str]:
+    spread = f" ± {one.spread:.1f}" if one.spread is not None else ""
+    return [
+        f"{one.mean:+.1f}{spread}",
+        ", ".join(f"{value:+.1f}" for value in one.differences),
+        f"{one.interval[0]:+.1f} … {one.interval[1]:+.1f}" if one.interval is not None else "–",
+        _p(one.p_pictures) if one.p_pictures is not None else "–",
+        _p(one.p_seeds) if one.p_seeds is not None else "–",
+    ]
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _published(claim: Claim) -> list[str]:
+    parts = []
+    for one in claim.published:
+        rows = [[label, f"{value:.1f}"] for label, value in one.values.items()]
+        name = claim.evaluator.metrics[one.metric]
+        parts += [f"{one.data}, {name}; from {one.source}:", markdown_table(["", name], rows)]
+    intro = "Other data, other features, longer training: only the direction can be compared."
+    return ["## Published", intro, *parts] if parts else []
+
+
+def _making(findings: Findings, request: Request) -> list[str]:
+    lines = [f"```console\n$ {command_of(findings, request)}\n```"]
+    for name in dict.fromkeys(split.data for split in findings.splits):
+        if note := data_defaults()[name].note_for(findings.claim.system):
+            lines.append(f"*{name}*: {note}.")
+    if findings.facts:
+        seconds = [float(facts["seconds"]) for facts in findings.facts.values() if "seconds" in facts]
+        devices = sorted({str(facts.get("device", "unknown")) for facts in findings.facts.values()})
+        took = f"; training took {min(seconds):.0f} to {max(seconds):.0f} s, beside others" if seconds else ""
+        lines.append(f"{_runs(len(findings.facts))} on {' and '.join(devices)}{took}.")
+    if findings.missing:
+        lines.append(f"Missing: {_runs(len(findings.missing))}.")
+        lines.append("\n".join(f"- `{name}`: {why}" for name, why in findings.missing.items()))
+    return lines
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' if count > 1 else ''}"
+
+
+def write_index(out: Path) -> None:
+    """Renew the table of all claims in index.md, between its markers, from the figures that lie beside it."""
+    path = out / "index.md"
+    text = read_text(path) if path.exists() else INDEX
+    before, found, rest = text.partition(BEGIN)
+    _, closed, after = rest.partition(END)
+    if not found or not closed:
+        before, after = f"{text.rstrip()}\n\n", "\n"
+    write_text(path, f"{before}{BEGIN}\n{_overview(out)}\n{END}{after}")
+
+
+def _overview(out: Path) -> str:
+    reports = {name: read_json(out / f"{name}.json") for name in claim_names() if (out / f"{name}.json").exists()}
+    columns = list(dict.fromkeys((s["data"], s["split"]) for report in reports.values() for s in report["splits"]))
+    rows = []
+    for name in claim_names():
+        if name not in reports:
+            rows.append([name, load_claim(name).statement, *([""] * len(columns))])
+            continue
+        by_split = {(s["data"], s["split"]): s for s in reports[name]["splits"]}
+        rows.append(
+            [
+                f"[{name}]({name}.md)" if (out / f"{name}.md").exists() else name,
+                reports[name]["statement"],
+                *(_verdict(by_split.get(column)) for column in columns),
+            ]
+        )
+    head = ["claim", "it says", *(f"{data}, {split}" for data, split in columns)]
+    return markdown_table(head, rows, words=len(head))
+
+
+def _verdict(split: Mapping[str, Any] | None) -> str:
+    if split is None:
+        return ""
+    differences = ", ".join(f"{one['mean']:+.1f}" for one in split["comparisons"])
+    return f"{split['verdict']}{f' ({differences})' if differences else ''}"

@@ -1,0 +1,1 @@
+"""Captioning: say what is in a picture, word by word."""

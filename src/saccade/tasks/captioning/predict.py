@@ -1,0 +1,204 @@
+"""A captioner with pictures instead of tensors: what it says, how sure it was, and where it looked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray as Array
+
+from saccade.batch import RegionBatch
+from saccade.core.config import update
+from saccade.core.threads import ahead
+from saccade.data import FeatureStore
+from saccade.data.store.broken import Broken
+from saccade.decoding import Decoded, DecodingConfig, decode
+from saccade.explain import Explanation
+from saccade.features.prefetch import Opened, Opener
+from saccade.language.vocabulary import END
+from saccade.models import Captioner
+from saccade.tasks.captioning.photos import Captioned, Photo
+from saccade.tasks.evaluator import check_features
+from saccade.tasks.predict import RegionPredictor, listed
+from saccade.vision.pictures import Picture, as_array
+
+DECODING = DecodingConfig(how="beam", beam=5, longest=30)  # unless asked otherwise
+BATCH_SIZE = 64  # pictures looked at and captioned at once
+
+
+@dataclass(frozen=True, eq=False)
+class Caption:
+    """A sentence about a picture, with what was in the captioner's mind at each word."""
+
+    text: str
+    words: tuple[str, ...]
+    score: float  # what the search went by: Σ log p, with any penalty for length and likeness
+    log_probability: float  # Σ log p, <end> included
+    probabilities: Float[Array, " word"]  # how sure the captioner was of each word
+    weights: Float[Array, "word region"]  # where it looked before each word
+    boxes: Float[Array, "region 4"]  # x1, y1, x2, y2 in 0..1
+    sentinel: Float[Array, " word"] | None = None  # β: the share of its look that went to no region
+
+    def explain(self, picture: Picture, title: str = "") -> Explanation:
+        """The words with the regions they came from, on the picture: `.save("why.png")` draws it."""
+        return Explanation(
+            as_array(picture),
+            self.words,
+            self.weights,
+            self.boxes,
+            self.log_probability,
+            self.probabilities,
+            title,
+            sentinel=self.sentinel,
+            said=True,
+        )
+
+
+class PictureCaptioner(RegionPredictor[Captioner]):
+    """A trained captioner with the extractor it was trained with: pictures in, captions and explanations out."""
+
+    def caption(
+        self, images: Picture | Sequence[Picture] | RegionBatch, decoding: DecodingConfig | None = None, **options: Any
+    ) -> list[Caption]:
+        """The best caption of each picture; `options` are those of DecodingConfig: `beam=3`, `no_repeated_ngrams=3` …
+
+        Unless asked otherwise it is found by beam search with five beams. How a sampler's captions are drawn depends on
+        PyTorch's random state: `torch.manual_seed(0)` before it makes them the same each time.
+        """
+        return [said[0] for said in self._said(images, decoding, 1, options)]
+
+    def captions(
+        self,
+        images: Picture | Sequence[Picture] | RegionBatch,
+        decoding: DecodingConfig | None = None,
+        *,
+        keep: int | None = None,
+        **options: Any,
+    ) -> list[list[Caption]]:
+        """All captions of each picture, or the `keep` first: the beams, best first, or `how="sample", samples=5`."""
+        return self._said(images, decoding, keep, options)
+
+    @torch.no_grad()
+    def explain(
+        self,
+        image: Picture,
+        text: str | None = None,
+        decoding: DecodingConfig | None = None,
+        *,
+        title: str = "",
+        **options: Any,
+    ) -> Explanation:
+        """Where the captioner looked for each word of its caption, or would look if it had to say `text`."""
+        picture = as_array(image)
+        if text is None:
+            return self.caption([picture], decoding, **options)[0].explain(picture, title)
+        return self.told(picture, text).explain(picture, title)
+
+    @torch.no_grad()
+    def told(self, image: Picture | RegionBatch, text: str) -> Caption:
+        """A given sentence as if the captioner had said it of the picture: how sure of each word, looking where."""
+        self.model.vocabulary.check(text)
+        regions, sentence = self.extract(image), self.model.vocabulary.batch([text]).to(self.device)
+        told = self.model.tell(self.model.start(regions), sentence.tokens[:, :-1])
+        labels = sentence.tokens[:, 1:]
+        said = told.log_probabilities.gather(2, labels[:, :, None])[:, :, 0]
+        decoded = Decoded(labels, said, said.sum(dim=1), told.weights, told.sentinel)
+        return replace(self._caption(decoded, 0, regions, 0), words=sentence.words[0][1:-1], text=text)
+
+    def _said(
+        self,
+        images: Picture | Sequence[Picture] | RegionBatch,
+        decoding: DecodingConfig | None,
+        keep: int | None,
+        options: dict[str, Any],
+    ) -> list[list[Caption]]:
+        settings = update(decoding or DECODING, options, "decoding")
+        given = images if isinstance(images, RegionBatch) else listed(images)
+        parts = (slice(start, start + BATCH_SIZE) for start in range(0, len(given), BATCH_SIZE))
+        batches = (given.select(part) if isinstance(given, RegionBatch) else given[part] for part in parts)
+        return [said for batch in batches for said in self._decode(batch, settings, keep)]
+
+    def caption_places(
+        self,
+        photos: Sequence[Photo],
+        stores: Sequence[FeatureStore] = (),
+        decoding: DecodingConfig = DECODING,
+        keep: int | None = 1,
+        name: object = "the model",
+    ) -> Iterator[Captioned | Broken]:
+        """Photo files, opened ahead in the background, then feature stores; what cannot be read comes back as broken.
+
+        Raises: SaccadeError, before the first picture, if `name` cannot read the features of a store.
+        """
+        for store in stores:
+            check_features(self.model, name, store.dim, store.extractor, store.folder)
+        if photos:
+            yield from self._caption_photos(dict(photos), decoding, keep)
+        for store in stores:
+            for start in range(0, len(store), BATCH_SIZE):
+                part = range(start, min(start + BATCH_SIZE, len(store)))
+                found = self._decode(store.batch(list(part)), decoding, keep)
+                yield from (Captioned(store.ids[i], None, said) for i, said in zip(part, found, strict=True))
+
+    def _caption_photos(
+        self, files: Mapping[str, Path], decoding: DecodingConfig, keep: int | None
+    ) -> Iterator[Captioned | Broken]:
+        opener = Opener(self.extractor, None, "fraction", {})
+        with closing(ahead(opener, files.items(), workers=2, most=BATCH_SIZE)) as opened:
+            while batch := list(islice(opened, BATCH_SIZE)):
+                pixels = [one.pixels for one in batch if isinstance(one, Opened)]
+                said = iter(self._decode(pixels, decoding, keep) if pixels else ())
+                for one in batch:
+                    yield one if isinstance(one, Broken) else Captioned(one.id, files[one.id], next(said))
+
+    def _decode(
+        self, images: Sequence[Picture] | RegionBatch, settings: DecodingConfig, keep: int | None
+    ) -> list[list[Caption]]:
+        """One batch."""
+        regions = self.extract(images)
+        found = decode(self.model, regions, settings, keep=keep)
+        return self._captions(found.to("cpu"), regions.to("cpu"), keep)
+
+    def _captions(self, found: Decoded, regions: RegionBatch, keep: int | None) -> list[list[Caption]]:
+        """What was decoded, by picture."""
+        count = found.per_image if keep is None else min(keep, found.per_image)
+        return [
+            [
+                self._caption(found, row, regions, image)
+                for row in range(image * found.per_image, image * found.per_image + count)
+                if rank_is_real(found, row)
+            ]
+            for image in range(len(regions))
+        ]
+
+    def _caption(self, found: Decoded, row: int, regions: RegionBatch, image: int) -> Caption:
+        """One row of what was decoded, without <end> and padding of words and regions."""
+        ids = found.words[row].tolist()
+        length = ids.index(END) if END in ids else int(found.lengths[row])
+        real = regions.mask[image].cpu().numpy()
+
+        def array(values: torch.Tensor) -> Array:
+            return np.asarray(values[row, :length].double().cpu().numpy())
+
+        return Caption(
+            text=self.model.sentence(ids),
+            words=tuple(self.model.vocabulary.words[id] for id in ids[:length]),
+            score=float(found.score[row]),
+            log_probability=float(found.log_probabilities[row].sum()),
+            probabilities=np.exp(array(found.log_probabilities)),
+            weights=array(found.weights)[:, : len(real)][:, real],
+            boxes=regions.boxes[image].double().cpu().numpy()[real],
+            sentinel=None if found.sentinel is None else array(found.sentinel).clip(0, 1),
+        )
+
+
+def rank_is_real(found: Decoded, row: int) -> bool:
+    """A beam that found fewer captions than asked for leaves empty rows behind them."""
+    return row % found.per_image == 0 or not bool(found.score[row].isneginf())

@@ -1,0 +1,158 @@
+"""How models of a task are measured: in training, by `saccade eval`, and for claims, where every picture counts."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from jaxtyping import Float
+
+from saccade.core.errors import SaccadeError
+from saccade.data import CaptionedImages, DataConfig
+from saccade.models import Model
+from saccade.tasks.registry import find_task
+
+Arrays = Mapping[str, np.ndarray]  # what a run keeps of a split
+PART = "part/"  # … what a picture adds to the figure of this name
+M = TypeVar("M", bound=Model, contravariant=True)
+D = TypeVar("D", contravariant=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """A figure that is a sum over pictures has its parts in `by_picture`; one of the split as a whole has none."""
+
+    figures: Mapping[str, float]  # by metric, as tables print them
+    by_picture: Mapping[str, Float[np.ndarray, " image"]]  # of some metrics: adds up to the figure
+    counts: Mapping[str, int]  # pictures, texts
+    chance: Mapping[str, float] = field(default_factory=dict)
+
+    def with_figure(self, metric: str, value: float) -> Scores:
+        """A figure that nobody was trained for, on the same pictures; all of them add alike."""
+        parts = {}
+        if metric in self.by_picture:
+            count = len(self.by_picture[metric])
+            parts[metric] = np.full(count, value / max(count, 1))
+        return Scores({metric: value}, parts, self.counts, self.chance)
+
+
+def mean_parts(each: Float[np.ndarray, " image"], factor: float = 100.0) -> Float[np.ndarray, " image"]:
+    """What every picture adds to the mean of `each`, given times 100; a picture without a value (nan) adds nothing."""
+    known = np.isfinite(each)
+    return np.where(known, each, 0.0) * factor / max(int(known.sum()), 1)
+
+
+@dataclass(frozen=True)
+class EvalRequest:
+    """Which models `saccade eval` is to compare, and on what."""
+
+    models: tuple[str, ...]  # run or model folders, all of one task
+    data: DataConfig
+    split: str
+    device: str
+    options: Any  # the task's EvalOptions
+    settings: Mapping[str, Any]  # the task's settings of those models that are runs
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `saccade eval` prints and writes."""
+
+    title: str
+    headings: tuple[str, ...]  # of the table; all columns but the first hold figures
+    rows: tuple[tuple[str, ...] | None, ...]  # None: a line across
+    figures: Mapping[str, Any]  # for --json
+    notes: tuple[str, ...] = ()
+
+
+class Evaluator(ABC, Generic[M, D]):
+    """The trainer, `saccade eval` and the claims ask; an evaluator alone knows what its task is about."""
+
+    file: ClassVar[str] = "scores.npz"  # where a run keeps its arrays
+    metrics: ClassVar[Mapping[str, str]]  # by name, as readers know them
+    metric: ClassVar[str]  # of a claim that names none
+    columns: ClassVar[tuple[str, ...]]  # of a table
+    unit: ClassVar[str]  # what the figures of a table are
+
+    @abstractmethod
+    def evaluate(self, model: M, data: D, settings: Any) -> dict[str, float]:
+        """Metrics of a model on a split, under the task's settings."""
+
+    @abstractmethod
+    def compare(self, request: EvalRequest) -> Evaluation:
+        """Models side by side on one split, as `saccade eval` shows them."""
+
+    def shown(self, metric: str) -> tuple[str, ...]:
+        """The columns of a claim that is judged by this metric."""
+        return self.columns if metric in self.columns else (*self.columns, metric)
+
+    @abstractmethod
+    def measure(self, model: M, data: D, settings: Any, folder: Path, tables: bool) -> Arrays:
+        """What is kept of a run on a split; what an ensemble needs (`tables`) goes into the folder of the run."""
+
+    def scores(self, kept: Arrays) -> Scores:
+        """What the arrays say: as they stand, figures and parts by their names."""
+        figures = {name: float(kept[name]) for name in self.metrics if name in kept}
+        parts = {name: kept[PART + name] for name in figures if PART + name in kept}
+        return Scores(figures, parts, {name: int(kept[name]) for name in ("pictures", "texts")})
+
+    def tables(self, folder: Path, split: str) -> Path:
+        """Where a run keeps what an ensemble needs."""
+        raise SaccadeError("an ensemble averages similarities: only matchers have them")
+
+    def ensemble(self, folders: Sequence[Path], split: str, kept: Arrays) -> Scores:
+        """Several runs taken together; `kept` is what one of them kept of the split."""
+        raise SaccadeError("an ensemble averages similarities: only matchers have them")
+
+    @property
+    def ensembles(self) -> bool:
+        """Whether several models can be taken together."""
+        return type(self).ensemble is not Evaluator.ensemble
+
+
+class SplitForModels:
+    """One split of a data set as each model sees it: as pixels, or as regions of the extractor that it learned from.
+
+    Every way of seeing is opened once, however many models share it; pictures and sentences are the same in all.
+    """
+
+    def __init__(self, config: DataConfig, split: str) -> None:
+        self.config, self.split = config, split
+        self._opened: dict[tuple[Any, str, int | None], Any] = {}
+
+    def regions_for(self, model: Model, name: object) -> Any:
+        """The split for this model; `name` is what a user calls it, for the sentence that says why it cannot be."""
+        pixels = model.backbone.size if model.backbone is not None else None
+        extractor = model.extractor or self.config.extractor  # the model says what saw the photos it learned from
+        open = find_task(model.task).open
+        if (open, extractor, pixels) not in self._opened:
+            config = replace(self.config, extractor=extractor, in_memory=False)
+            self._opened[open, extractor, pixels] = open(config, self.split, pixels)
+        data = self._opened[open, extractor, pixels]
+        if pixels is None and isinstance(data, CaptionedImages):
+            check_features(model, name, data.regions.dim, data.extractor, data.name)
+        return data
+
+
+def check_features(model: Model, name: object, dim: int, extractor: str | None, where: object) -> None:
+    """Raises: SaccadeError if a model cannot read the regions that are `where`: of another size or extractor."""
+    if model.backbone is not None:
+        raise SaccadeError(
+            f"{name} looks at pixels with an extractor of its own, {where} holds regions: give it the photos"
+        )
+    if (known := getattr(model.config, "region_dim", dim)) != dim:
+        raise SaccadeError(f"{name} reads features of {known} numbers, {where} has {dim}")
+    if model.extractor and extractor and _kind(model.extractor) != _kind(extractor):
+        raise SaccadeError(
+            f"{name} learned from what the extractor {model.extractor} saw, {where} was seen by {extractor}"
+        )
+
+
+def _kind(extractor: str) -> str:
+    """`bottomup` of `bottomup@36`: the same extractor may be written in several ways."""
+    return re.split("[:@]", extractor)[0]

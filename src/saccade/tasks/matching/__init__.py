@@ -1,0 +1,1 @@
+"""Image–text matching: which pictures belong to which sentences, by a score for every pair."""

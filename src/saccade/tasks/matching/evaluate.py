@@ -1,0 +1,215 @@
+"""How good matchers are: pictures and sentences encoded and compared, the rank of every query, recalls and ensembles.
+
+A recall is a sum over pictures, each with its own captions, so that claims can ask what every picture adds to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from saccade.batch import ImageCode, TextCode, stack
+from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.files import atomic_file
+from saccade.data import CaptionedImages
+from saccade.metrics import CUTOFFS, WAYS, chance, check_folds, ranks, recall, summary
+from saccade.models import Matcher, load_model
+from saccade.tasks.evaluator import Arrays, EvalRequest, Evaluation, Evaluator, Scores, SplitForModels
+from saccade.tasks.matching.options import EvalOptions
+from saccade.tasks.matching.refined import refined_similarity
+
+RECALLS = {f"{way}_r{k}": f"{name} R@{k}" for way, name in WAYS.items() for k in CUTOFFS}
+# narrow, so that names have room in a terminal
+RECALL_HEADINGS = (
+    "\n\nmodel",
+    "\n\nrsum",
+    *(
+        f"{way.replace('→', chr(10) + '→')}\nR@{k}" if k == CUTOFFS[0] else f"\n\nR@{k}"
+        for way in WAYS.values()
+        for k in CUTOFFS
+    ),
+)
+
+
+@torch.no_grad()
+def encode_all_images(model: Matcher, data: CaptionedImages, batch_size: int = 256) -> ImageCode:
+    """Every picture of a split, encoded; the codes stay on the model's device."""
+    device = next(model.parameters()).device
+    parts = [range(i, min(i + batch_size, len(data.images))) for i in range(0, len(data.images), batch_size)]
+    return stack([model.encode_images(model.extract(data.images.batch(list(part)).to(device))) for part in parts])
+
+
+@torch.no_grad()
+def encode_all_texts(model: Matcher, texts: Sequence[str], batch_size: int = 256) -> TextCode:
+    device = next(model.parameters()).device
+    parts = [texts[i : i + batch_size] for i in range(0, len(texts), batch_size)]
+    return stack([model.encode_texts(model.read(part).to(device)) for part in parts])
+
+
+@torch.no_grad()
+def similarity_table(
+    model: Matcher, data: CaptionedImages, batch_size: int = 256, quick: bool = False
+) -> Float[np.ndarray, "image text"]:
+    """All pictures of a split against all its sentences.
+
+    `quick`: in fewer bits where the model can, and again in full wherever a rank hangs on it (`refined_similarity`).
+    """
+    was_training = model.training
+    model.eval()
+    try:
+        images, texts = encode_all_images(model, data, batch_size), encode_all_texts(model, data.texts, batch_size)
+        if quick:
+            table = refined_similarity(model, images, texts, data.image_of_text).table
+        else:
+            table = model.similarity(images, texts)
+        return table.float().cpu().numpy()
+    finally:
+        model.train(was_training)
+
+
+def ensemble_of(
+    tables: Sequence[Float[np.ndarray, "image text"]], weights: Sequence[float] | None = None, raw: bool = False
+) -> Float[np.ndarray, "image text"]:
+    """The mean of several models' similarities, each brought to zero mean and unit spread: their scales differ.
+
+    `raw` leaves them as they are, as papers do that average two models of one kind; `weights` counts some for more.
+    """
+    if weights is not None:
+        check_weights(weights, len(tables))
+    scaled = tables if raw else [(table - table.mean()) / max(float(table.std()), 1e-12) for table in tables]
+    return np.asarray(np.average(np.stack(scaled), axis=0, weights=weights))
+
+
+def check_weights(weights: Sequence[float], models: int) -> None:
+    """A sentence where these are no weights for so many models; worth asking before a long computation."""
+    if len(weights) != models:
+        raise SaccadeError(f"{models} models need {models} weights, not {len(weights)}")
+    if not all(np.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
+        raise SaccadeError(f"weights must be zero or more, and one above zero: not {', '.join(map(str, weights))}")
+
+
+@dataclass(frozen=True, eq=False)
+class QueryRanks:
+    """Where the first right answer of every query of a split stands (0: on top)."""
+
+    image_to_text: Int[np.ndarray, " image"]
+    text_to_image: Int[np.ndarray, " text"]
+    image_of_text: Int[np.ndarray, " text"]
+
+    def recalls(self) -> dict[str, float]:
+        """The same figures as `saccade.metrics.recall`."""
+        report = {f"i2t_{k}": v for k, v in summary(self.image_to_text).items()}
+        report |= {f"t2i_{k}": v for k, v in summary(self.text_to_image).items()}
+        return report | {"rsum": sum(value for key, value in report.items() if "_r" in key)}
+
+    def contributions(self) -> dict[str, Float[np.ndarray, " image"]]:
+        """Every recall as a sum over pictures: what a picture and its own captions, as queries, add to it."""
+        images, texts = len(self.image_to_text), len(self.text_to_image)
+        found: dict[str, np.ndarray] = {}
+        for k in CUTOFFS:
+            hits = np.bincount(self.image_of_text, weights=self.text_to_image < k, minlength=images)
+            found[f"i2t_r{k}"] = 100.0 / images * (self.image_to_text < k)
+            found[f"t2i_r{k}"] = 100.0 / texts * hits
+        return found | {"rsum": np.sum(list(found.values()), axis=0)}
+
+    def scores(self) -> Scores:
+        counts = {"pictures": len(self.image_to_text), "texts": len(self.text_to_image)}
+        at_random = chance(self.image_of_text, len(self.image_to_text))
+        return Scores(self.recalls(), self.contributions(), counts, at_random)
+
+
+def query_ranks(table: Float[np.ndarray, "image text"], image_of_text: Int[np.ndarray, " text"]) -> QueryRanks:
+    found = ranks(table, image_of_text)
+    return QueryRanks(found.image_to_text, found.text_to_image, image_of_text)
+
+
+class Recalls(Evaluator[Matcher, CaptionedImages]):
+    """Recall@1, 5, 10 both ways, and their sum."""
+
+    file = "ranks.npz"
+    metrics: ClassVar = {"rsum": "rsum", **RECALLS}
+    metric = "rsum"
+    columns = ("i2t_r1", "t2i_r1", "rsum")
+    unit = "Recall in per cent"
+
+    def evaluate(self, model: Matcher, data: CaptionedImages, settings: Any) -> dict[str, float]:
+        return recall(similarity_table(model, data, settings.eval_batch), data.image_of_text)
+
+    def compare(self, request: EvalRequest) -> Evaluation:
+        """Each model's recalls beside chance, and those of their average if it was asked for."""
+        options: EvalOptions = request.options
+        ensemble = options.ensemble or options.raw or options.weights is not None
+        if ensemble and len(request.models) == 1:
+            raise SaccadeError(f"an ensemble needs two models or more, and {request.models[0]} is the only one given")
+        if ensemble and options.quick:
+            raise SaccadeError(
+                "--quick is exact in what ranks hang on and an ensemble averages whole tables: leave one out"
+            )
+        shares = read_weights(options.weights, len(request.models)) if options.weights is not None else None
+        seen = SplitForModels(request.data, request.split)
+        rows: dict[str, dict[str, float]] = {}
+        tables = []
+        for folder in request.models:
+            model = load_model(folder, Matcher).to(request.device)
+            data: CaptionedImages = seen.regions_for(model, folder)
+            check_folds(len(data.images), options.folds)
+            rows.setdefault("chance", chance(data.image_of_text, len(data.images), options.folds))
+            tables.append(similarity_table(model, data, quick=options.quick))
+            rows[folder] = recall(tables[-1], data.image_of_text, options.folds)
+        if ensemble:
+            together = ensemble_of(tables, shares, options.raw)
+            rows["ensemble"] = recall(together, data.image_of_text, options.folds)
+        return Evaluation(
+            f"{data.name}/{data.split}: {len(data.images)} pictures, {len(data.texts)} texts",
+            RECALL_HEADINGS,
+            tuple((name, *(f"{figures[key]:.1f}" for key in ("rsum", *RECALLS))) for name, figures in rows.items()),
+            {"data": data.name, "split": data.split, "folds": options.folds, "results": rows},
+        )
+
+    def measure(self, model: Matcher, data: CaptionedImages, settings: Any, folder: Path, tables: bool) -> Arrays:
+        table = similarity_table(model, data)
+        if tables:
+            save_table(self.tables(folder, data.split), table)
+        found = query_ranks(table, data.image_of_text)
+        return {name: np.asarray(values, dtype=np.int32) for name, values in vars(found).items()}
+
+    def scores(self, kept: Arrays) -> Scores:
+        return QueryRanks(kept["image_to_text"], kept["text_to_image"], kept["image_of_text"]).scores()
+
+    def tables(self, folder: Path, split: str) -> Path:
+        return folder / f"similarity-{split}.npy"
+
+    def ensemble(self, folders: Sequence[Path], split: str, kept: Arrays) -> Scores:
+        tables = [load_table(self.tables(folder, split)) for folder in folders]
+        return query_ranks(ensemble_of(tables), kept["image_of_text"]).scores()
+
+
+def read_weights(text: str, models: int) -> list[float]:
+    """`2,1` as the weights of two models. Raises: SaccadeError if it is none of that."""
+    try:
+        weights = [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise SaccadeError(f"--weights {text}: numbers with commas between them were expected, such as 2,1") from error
+    check_weights(weights, models)
+    return weights
+
+
+def save_table(path: Path, table: Float[np.ndarray, "image text"]) -> None:
+    """Similarities brought to zero mean and unit spread, which is what an ensemble averages, in half precision."""
+    standard = (table - table.mean()) / max(float(table.std()), 1e-12)
+    with atomic_file(path) as temporary, temporary.open("wb") as file:
+        np.save(file, standard.astype(np.float16))
+
+
+def load_table(path: Path) -> Float[np.ndarray, "image text"]:
+    try:
+        with explain_os_errors(path, "read"):
+            return np.asarray(np.load(path, allow_pickle=False), dtype=np.float32)
+    except (ValueError, EOFError) as error:
+        raise SaccadeError(f"{path} is damaged: remove it, and the run is measured again") from error

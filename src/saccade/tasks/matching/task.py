@@ -1,0 +1,94 @@
+"""Image–text matching: pull a picture and its captions together, rank everything else below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from saccade.batch import PairBatch, RegionBatch, TextBatch
+from saccade.core.errors import SaccadeError
+from saccade.language.vocabulary import UNKNOWN
+from saccade.models import Matcher
+from saccade.nn import Negatives, RankingLoss, binary_loss, triplet_loss
+from saccade.tasks.matching.evaluate import Recalls
+from saccade.tasks.pairs import PairTask, vary_images
+
+
+@dataclass(frozen=True)
+class MatchingConfig:
+    """The official settings: hardest negatives, margin 0.2, loss summed over the batch."""
+
+    margin: float = 0.2
+    loss: RankingLoss = "triplet"  # bce: binary cross-entropy, for scores between 0 and 1
+    negatives: Negatives = "hardest"
+    all_negatives_steps: int = 0  # first steps that learn from all negatives: the hardest alone can stall a fresh model
+    hard_negative_ramp_steps: int = 0  # … over which the loss moves from all negatives, averaged, to the hardest
+    same_image_negatives: bool = True  # another caption of the same picture is a negative, as in the official code
+    items: Literal["pairs", "pictures"] = "pairs"  # what a batch counts: pairs, or pictures with all their captions
+    word_dropout: float = 0.0  # the chance of each word of being unknown in training
+    min_count: int = 4  # words seen less often in training are unknown words
+    vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
+    eval_batch: int = 256  # pictures or sentences encoded at once
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.word_dropout < 1:
+            raise SaccadeError(f"word_dropout must be at least 0 and less than 1, not {self.word_dropout}")
+        if self.eval_batch < 1:
+            raise SaccadeError(f"eval_batch must be at least 1, not {self.eval_batch}")
+
+
+class MatchingTask(PairTask[MatchingConfig]):
+    """Pictures and captions of theirs in one batch; every caption of another picture in it is a negative."""
+
+    selection = "rsum"
+
+    def before_loss(self, model: Matcher, batch: PairBatch, step: int) -> PairBatch:
+        return batch
+
+    def graph_batch(self, model: Matcher, batch: PairBatch, step: int) -> PairBatch | None:
+        """Regions and words padded to a multiple of four; unless the loss still changes, or the model synchronises."""
+        images, config = batch.images, self.config
+        if step < max(config.all_negatives_steps, config.hard_negative_ramp_steps) or not isinstance(
+            images, RegionBatch
+        ):
+            return None
+        images = replace(images, ids=()).pad(-images.mask.shape[1] % 4)
+        texts = TextBatch(batch.texts.tokens, batch.texts.mask).pad(-batch.texts.mask.shape[1] % 4)
+        return replace(batch, images=images, texts=texts) if model.never_waits(images, texts) else None
+
+    def loss(self, model: Matcher, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
+        images = model.encode_images(model.extract(vary_images(model, batch.images, self.augmentation)))
+        similarity = model.similarity(images, model.encode_texts(self._vary_texts(batch.texts)))
+        config = self.config
+        loss = self._ranking(similarity, batch, "all" if step < config.all_negatives_steps else config.negatives)
+        if step < config.hard_negative_ramp_steps:
+            ramp = step / config.hard_negative_ramp_steps
+            pairs = len(batch.owner)  # to the size of the hardest: their hinges are a sum over n², their entropy a mean
+            size = 2 * pairs if config.loss == "bce" else 1 / pairs
+            loss = ramp * loss + (1 - ramp) * size * self._ranking(similarity, batch, "all")
+        own = model.own_losses(images, batch.texts, batch.owner)
+        if own:
+            return loss + sum(own.values()), {"ranking_loss": loss.item(), **{k: v.item() for k, v in own.items()}}
+        return loss, {}
+
+    def _ranking(self, similarity: Float[Tensor, "image text"], batch: PairBatch, negatives: Negatives) -> Tensor:
+        same = (
+            None if self.config.same_image_negatives else batch.image_index[:, None] == batch.image_index[batch.owner]
+        )
+        if self.config.loss == "bce":
+            return binary_loss(similarity, negatives, same, batch.owner)
+        return triplet_loss(similarity, self.config.margin, negatives, same, batch.owner)
+
+    def _vary_texts(self, texts: TextBatch) -> TextBatch:
+        """Now and then a word is unknown: a model must not hang on a single one."""
+        if not self.config.word_dropout:
+            return texts
+        lost = torch.rand(texts.tokens.shape, device=texts.tokens.device) < self.config.word_dropout
+        return replace(texts, tokens=texts.tokens.masked_fill(lost & texts.mask, UNKNOWN))
+
+    def evaluate(self, model: Matcher) -> dict[str, float]:
+        return Recalls().evaluate(model, self.dev, self.config)

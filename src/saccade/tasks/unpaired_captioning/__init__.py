@@ -1,0 +1,1 @@
+"""Captioning without pairs: pictures of some, sentences of others, and a detector that names things."""

@@ -1,0 +1,225 @@
+"""Captioning without pairs: two players, a critic of sentences and a captioner, and what they learn before they meet.
+
+The stages of a run, each so many steps (zero leaves it out), in this order:
+
+    autoencoder    the critic reads a corrupted sentence, the captioner says it as it was
+    sentence_gan   the captioner speaks from noise, the critic tells its sentences from people's
+    concept        the captioner says a sentence from the concepts that are named in it
+    pseudo         what it says from a picture's concepts is what it is to say from the picture
+    the game       the full model, to the end of the run
+
+In `sentence_gan` and in the game the players take turns: even steps are the critic's, odd ones the captioner's. The
+loss of a turn reaches that player's weights alone; the others have no gradient then, and Adam leaves them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from saccade.batch import CaptionState, RegionBatch
+from saccade.core.errors import SaccadeError
+from saccade.data.records import CaptionedImages
+from saccade.decoding import Decoded, DecodingConfig, greedy, sample
+from saccade.models import Unsupervised
+from saccade.models.unsupervised import Rollout
+from saccade.nn import SentenceReader, present_precision, unit
+from saccade.tasks.base import Loss
+from saccade.tasks.captioning.evaluate import caption_figures
+from saccade.tasks.pairs import Read, cut, vary_images
+from saccade.tasks.unpaired_captioning.unpaired import UnpairedBatch, concept_table, corrupt, keywords, take_apart
+from saccade.vision.augment import AugmentConfig
+
+Stage = Literal["autoencoder", "sentence_gan", "concept", "pseudo", "game"]
+
+
+@dataclass(frozen=True)
+class UnpairedCaptioningConfig:
+    """The official corruption; no initialisation unless steps are given for it."""
+
+    share: float = 0.5  # of the training split that gives pictures; the rest gives sentences
+    longest: int = 20  # words of a sentence, people's or the captioner's
+    min_count: int = 5  # words seen less often in training are unknown words
+    concepts: str = (
+        "extractor"  # what names things: the extractor that saw the pictures, none, or a file of image ids and concepts
+    )
+    concept_names: tuple[str, ...] = ("kind",)  # of what an extractor names: kind, colour, attribute …
+    concept_confidence: float = 0.3  # names less sure than this are left out
+    concept_count: int = 10  # at most so many a picture
+    shuffle: float = 3.0  # how far a word moves in a corrupted sentence
+    drop: float = 0.1  # how often it is lost
+    autoencoder_steps: int = 0
+    sentence_gan_steps: int = 0
+    concept_steps: int = 0
+    pseudo_steps: int = 0
+    vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
+    eval_batch: int = 256  # pictures captioned at once
+    decoding: DecodingConfig = field(default_factory=lambda: DecodingConfig(finished="aside", unfinished="fallback"))
+
+    def __post_init__(self) -> None:
+        for name in ("share", "concept_confidence", "drop"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise SaccadeError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
+        for name in ("longest", "concept_count", "eval_batch"):
+            if getattr(self, name) < 1:
+                raise SaccadeError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("shuffle", *(f"{stage}_steps" for stage in ("autoencoder", "sentence_gan", "concept", "pseudo"))):
+            if getattr(self, name) < 0:
+                raise SaccadeError(f"{name} must be zero or more, not {getattr(self, name)}")
+        if self.concepts == "none" and self.concept_steps + self.pseudo_steps:
+            raise SaccadeError("concept_steps and pseudo_steps learn from concepts: concepts=none gives them none")
+
+    def stage(self, step: int) -> tuple[Stage, int]:
+        """What is learned at a step of the run, and the how many-th step of that it is."""
+        lengths: dict[Stage, int] = {
+            "autoencoder": self.autoencoder_steps,
+            "sentence_gan": self.sentence_gan_steps,
+            "concept": self.concept_steps,
+            "pseudo": self.pseudo_steps,
+        }
+        for stage, length in lengths.items():
+            if step < length:
+                return stage, step
+            step -= length
+        return "game", step
+
+
+class UnpairedCaptioningTask:
+    """Pictures of one part of a split, sentences of the other; paired data serve the evaluation only."""
+
+    selection = "cider_d"
+
+    def __init__(
+        self,
+        train: CaptionedImages,
+        dev: CaptionedImages,
+        read: Read,
+        config: UnpairedCaptioningConfig,
+        augmentation: AugmentConfig | None = None,
+    ) -> None:
+        self.train, self.dev, self.config, self.augmentation = train, dev, config, augmentation
+        self.pictures, sentences = take_apart(train, config.share)
+        self.texts = cut(read([train.texts[i] for i in sentences]), config.longest)
+        named = (config.concepts, config.concept_names, config.concept_confidence, config.concept_count)
+        self.concepts = concept_table(train, self.pictures, read, *named)
+        self.rolling = DecodingConfig(longest=config.longest + 1, unknown=True)  # <end> is a word there
+
+    def __len__(self) -> int:
+        return max(len(self.pictures), len(self.texts))
+
+    def batch(self, indices: Sequence[int]) -> UnpairedBatch:
+        """Which picture and which sentence share an index means nothing: no loss compares the two."""
+        rows = [i % len(self.pictures) for i in indices]
+        texts = self.texts.select([i % len(self.texts) for i in indices]).trimmed()
+        concepts = self.concepts.select(rows)
+        return UnpairedBatch(
+            self.train.images.batch([self.pictures[i] for i in rows]), texts, concepts.words, concepts.scores
+        )
+
+    def loss(self, model: Unsupervised, batch: UnpairedBatch, step: int) -> Loss:
+        stage, turn = self.config.stage(step)
+        losses: dict[Stage, Callable[[], Loss]] = {
+            "autoencoder": lambda: self._autoencode(model, batch),
+            "sentence_gan": lambda: self._play(model, batch, None, turn),
+            "concept": lambda: self._say_concepts(model, batch),
+            "pseudo": lambda: self._say_pseudo_captions(model, batch),
+            "game": lambda: self._play(model, batch, self._extract(model, batch), turn),
+        }
+        return losses[stage]()
+
+    def _extract(self, model: Unsupervised, batch: UnpairedBatch) -> RegionBatch:
+        return model.extract(vary_images(model, batch.images, self.augmentation))
+
+    def _autoencode(self, model: Unsupervised, batch: UnpairedBatch) -> Loss:
+        recalled = model.critic.judge(*corrupt(batch.texts, self.config.shuffle, self.config.drop)).recalled
+        return model.sentence_loss(batch.texts, recalled), {}
+
+    def _play(self, model: Unsupervised, batch: UnpairedBatch, images: RegionBatch | None, turn: int) -> Loss:
+        return self._criticise(model, batch, images) if turn % 2 == 0 else self._improve(model, batch, images)
+
+    def _begin(self, model: Unsupervised, batch: UnpairedBatch, images: RegionBatch | None) -> tuple[Tensor, Tensor]:
+        """f and the regions' shares in it; or noise of the same length for each sentence, which saw nothing."""
+        if images is not None:
+            return model.look(images)
+        noise = torch.randn(len(batch.texts), model.config.dim, device=batch.texts.tokens.device)
+        return unit(noise), noise.new_zeros(len(noise), 1)
+
+    def _criticise(self, model: Unsupervised, batch: UnpairedBatch, images: RegionBatch | None) -> Loss:
+        """The critic's turn: people's sentences or the captioner's, and which picture the latter are about."""
+        with torch.no_grad():
+            vectors, shares = self._begin(model, batch, images)
+            words = sample(model, model.start_from(vectors, shares), self.rolling).words
+        losses = model.discriminator_losses(batch.texts, _rollout(words, vectors, batch, images))
+        total = torch.stack([*losses.values()]).sum()
+        return total, {"critic_loss": total, **losses}
+
+    def _improve(self, model: Unsupervised, batch: UnpairedBatch, images: RegionBatch | None) -> Loss:
+        """The captioner's turn: more of what earned more than the greedy sentence; and any sentence said again."""
+        vectors, shares = self._begin(model, batch, images)
+        state = model.start_from(vectors, shares)
+        said, plain = _alike(sample(model, state, self.rolling), greedy(model, state, self.rolling))
+        rollout = _rollout(said.words, vectors, batch, images)
+        loss, earned = model.generator_loss(said.log_probabilities, rollout, plain.words)
+        figures = {
+            "policy_loss": loss,
+            "reward": earned,
+            "said_words": said.lengths.float().mean(),
+        }
+        if model.config.sentence_weight and images is not None:
+            with torch.no_grad():
+                corrupted = corrupt(batch.texts, self.config.shuffle, self.config.drop)
+                recalled = model.critic.judge(*corrupted).recalled
+            sentences = model.sentence_loss(batch.texts, recalled)
+            figures["sentence_loss"] = sentences
+            loss = loss + model.config.sentence_weight * sentences
+        return loss, figures
+
+    def _say_concepts(self, model: Unsupervised, batch: UnpairedBatch) -> Loss:
+        """Sentences from the concepts that they name; those that name none teach nothing here."""
+        known = torch.zeros(len(model.vocabulary), dtype=torch.bool, device=batch.texts.tokens.device)
+        known[self.concepts.words[self.concepts.scores > 0].to(known.device)] = True
+        words, mask = keywords(batch.texts, known)
+        vectors = _reader(model).whole(words, mask)
+        return model.sentence_loss(batch.texts, vectors, mask.any(dim=1)), {}
+
+    def _say_pseudo_captions(self, model: Unsupervised, batch: UnpairedBatch) -> Loss:
+        """Pictures are to bring about what their concepts do; meanwhile concepts go on learning from sentences."""
+        words, found = batch.concepts.flip(1), batch.scores.flip(1) > 0  # the surest is read last
+        order = (~found).int().argsort(dim=1, stable=True)  # padding behind
+        words, found = words.gather(1, order), found.gather(1, order)
+        with torch.no_grad(), present_precision(batch.scores):
+            state: CaptionState = model.start_from(_reader(model).whole(words, found))
+            captions = greedy(model, state, self.rolling).sentences()
+        vectors, _ = model.look(self._extract(model, batch))
+        pictures = model.sentence_loss(captions, vectors, found.any(dim=1))
+        sentences, _ = self._say_concepts(model, batch)
+        return pictures + sentences, {"pseudo_loss": pictures, "concept_loss": sentences}
+
+    def evaluate(self, model: Unsupervised) -> dict[str, float]:
+        return caption_figures(model, self.dev, self.config.decoding, self.config.eval_batch)
+
+
+def _reader(model: Unsupervised) -> SentenceReader:
+    if model.reader is None:
+        raise SaccadeError("concept_steps and pseudo_steps need a model that reads concepts: concept_reader=true")
+    return model.reader
+
+
+def _rollout(
+    words: Tensor, vectors: Float[Tensor, "row dim"], batch: UnpairedBatch, images: RegionBatch | None
+) -> Rollout:
+    """What was said, of pictures with their concepts, or of nothing."""
+    if images is None:
+        return Rollout(words, None, batch.concepts[:, :0], batch.scores[:, :0])
+    return Rollout(words, vectors.detach(), batch.concepts, batch.scores)
+
+
+def _alike(one: Decoded, other: Decoded) -> tuple[Decoded, Decoded]:
+    """Both with as many columns as the longer of them."""
+    steps = max(one.words.shape[1], other.words.shape[1])
+    return one.pad(steps - one.words.shape[1]), other.pad(steps - other.words.shape[1])
