@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import runpy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -200,6 +201,18 @@ def test_the_worlds_detector_trains_from_world_to_weights(tmp_path: Path, monkey
     extractor = load_world_extractor(run)
     assert extractor.config.channels == (8, 12, 16, 16)
     assert load_extractor(f"world:{run}").digest == extractor.digest
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- figures: x -->\nold\n<!-- end of figures -->\nafter\n")
+    pack = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "pack_weights.py"))["main"]
+    pack(run, tmp_path / "packed", docs=page)
+    packed = json.loads((tmp_path / "packed" / "config.json").read_text())
+    assert {"recall", "all_four"} <= set(packed["figures"]["test"])
+    assert packed["command"].startswith("saccade train world_extractor")
+    assert load_world_extractor(tmp_path / "packed").config == extractor.config
+    lines = page.read_text().splitlines()
+    assert lines[:2] + lines[-2:] == ["before", "<!-- figures: x -->", "<!-- end of figures -->", "after"]
+    assert any(line.startswith("| kind |") for line in lines)
+    assert "old" not in lines
     assert saccade.load(run).detect(open_boxes(config.data, "test").pictures[0].path)[0][-1].box == (0, 0, 1, 1)
     with pytest.raises(SaccadeError, match="learns from the world alone"):
         saccade.load(run).model.tensors([Labelled(np.zeros((4, 4, 3), np.uint8), np.zeros((0, 4)), (), ())])
