@@ -178,7 +178,7 @@ class DetectionEvaluator(Evaluator[Detector, BoxedSplit]):
         data = open_boxes(request.data, request.split)
         found = {}
         for folder in request.models:
-            model = load_model(folder, Detector).to(request.device)  # type: ignore[type-abstract]
+            model = load_model(folder, Detector).to(request.device)
             found[folder] = self.evaluate(model, data, request.settings.get(folder) or DetectionConfig())
         names = list(dict.fromkeys(name for figures in found.values() for name in figures))
         rows = tuple(

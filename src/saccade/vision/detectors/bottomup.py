@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -429,34 +430,27 @@ class BottomUpExtractor(RegionExtractor):
         The whole picture, where it is the last region, has no name.
         """
         scores = regions.scores if regions.scores is not None else regions.mask.float()
-        values = (*self.best_names(regions.features), regions.boxes, scores, regions.mask.sum(dim=1))
-        columns = zip(*(value.tolist() for value in values), strict=True)  # all at once: each copy waits for a GPU
-        has_whole = has_whole and self.config.whole
-        return [self._picture_names(has_whole, *picture) for picture in columns]
+        values = (regions.boxes, scores, *self.best_names(regions.features))
+        columns = (value.tolist() for value in values)  # all at once: each copy waits for a GPU
+        counts, has_whole = regions.mask.sum(dim=1).tolist(), has_whole and self.config.whole
+        return [
+            [
+                self._named(*region, nameless=has_whole and j == count - 1)
+                for j, region in enumerate(islice(zip(*picture, strict=True), count))
+            ]
+            for count, picture in zip(counts, zip(*columns, strict=True), strict=True)
+        ]
 
-    def _picture_names(
-        self,
-        has_whole: bool,
-        class_probability: list[float],
-        label: list[int],
-        attribute_probability: list[float],
-        attribute: list[int],
-        boxes: list[list[float]],
-        scores: list[float],
-        count: int,
-    ) -> list[RegionDescription]:
-        found = []
-        for j, (x1, y1, x2, y2) in enumerate(boxes[:count]):
-            labels: dict[str, str] = {}
-            confidence: dict[str, float] = {}
-            if not (has_whole and j == count - 1):
-                labels["kind"] = self.config.classes[label[j] - 1]
-                confidence["kind"] = class_probability[j]
-                if attribute_probability[j] >= self.config.attribute_confidence:
-                    labels["attribute"] = self.config.attributes[attribute[j] - 1]
-                    confidence["attribute"] = attribute_probability[j]
-            found.append(RegionDescription((x1, y1, x2, y2), scores[j], labels, confidence))
-        return found
+    def _named(
+        self, box: list[float], score: float, sure: float, label: int, likely: float, attribute: int, nameless: bool
+    ) -> RegionDescription:
+        labels: dict[str, str] = {}
+        confidence: dict[str, float] = {}
+        if not nameless:
+            labels["kind"], confidence["kind"] = self.config.classes[label - 1], sure
+            if likely >= self.config.attribute_confidence:
+                labels["attribute"], confidence["attribute"] = self.config.attributes[attribute - 1], likely
+        return RegionDescription((box[0], box[1], box[2], box[3]), score, labels, confidence)
 
     def best_names(self, vectors: Float[Tensor, "*region dim"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Of each region: the best class's probability and number (1..), the best attribute's probability and number.
