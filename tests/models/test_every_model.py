@@ -95,7 +95,6 @@ def test_every_registered_model_is_swept() -> None:
     assert {e.name for e in entries() if issubclass(e.model, Matcher)} == set(SWITCHES)
     kinds = (Matcher, Captioner, DenseCap, Detector)
     assert all(issubclass(e.model, kinds) for e in entries()), "a new kind needs its sweep"
-    )
 
 
 @pytest.mark.parametrize(("name", "switches"), CASES)
