@@ -17,6 +17,7 @@ from PIL import Image
 
 from saccade.core.config import override
 from saccade.core.errors import SaccadeError
+from saccade.explain import draw_explanation
 from saccade.explain.draw.marks import save_drawing
 from saccade.tasks.captioning.predict import DECODING, PictureCaptioner
 from saccade.tasks.predict import load
@@ -49,7 +50,7 @@ def main() -> None:
                 raise SaccadeError(f'a model is given as NAME=FOLDER, such as "updown=runs/updown", not "{model}"')
             captioner = load(folder, given.device, kind=PictureCaptioner)
             for place, picture in pictures.items():
-                drawn = (explanation := captioner.explain(picture, decoding=decoding)).picture()
+                drawn = draw_explanation(explanation := captioner.explain(picture, decoding=decoding))
                 smaller = drawn.resize((WIDE, round(drawn.height * WIDE / drawn.width)), Image.Resampling.LANCZOS)
                 file = f"caption-{name}.jpg" if len(pictures) == 1 else f"caption-{name}-{place}.jpg"
                 path = save_drawing(smaller, given.out / file, "an explanation")

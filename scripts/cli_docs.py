@@ -15,7 +15,7 @@ from typing import Any
 
 import typer.main
 
-from saccade.cli import app
+from saccade.cli import VERBS, app, load_verb
 from saccade.core.files import write_text
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
@@ -39,9 +39,9 @@ def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def page() -> str:
-    return HEAD + "\n".join(
-        section(path, command) for path, command in commands(typer.main.get_command(app), "saccade")
-    )
+    saccade: Any = typer.main.get_command(app)
+    saccade.commands.update((name, load_verb(name)) for name in VERBS)
+    return HEAD + "\n".join(section(path, command) for path, command in commands(saccade, "saccade"))
 
 
 def section(path: str, command: Any) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from saccade.core.errors import SaccadeError
+from saccade.explain import draw_explanation
 from saccade.explain.draw.marks import save_drawing
 from saccade.tasks.predict import load
 from saccade.vision.pictures import Picture
@@ -57,7 +58,7 @@ def main() -> None:
             if not equals:
                 raise SaccadeError(f'a model is given as NAME=FOLDER, such as "imram=runs/imram", not "{model}"')
             explanation = load(folder, given.device).explain(picture, text)
-            drawn = explanation.picture()
+            drawn = draw_explanation(explanation)
             smaller = drawn.resize((WIDE, round(drawn.height * WIDE / drawn.width)), Image.Resampling.LANCZOS)
             path = save_drawing(smaller, given.out / f"explain-{name}.jpg", "an explanation")
             print(f"{path}: {text} (score {explanation.score:.3f})")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import track
@@ -21,7 +22,7 @@ from saccade.data.datasets.entities import EntityPhrase, EntitySentence, read_en
 from saccade.metrics.pointing import inside, pointing_chance, points_at
 from saccade.tasks.predict import load
 
-MIDDLE = torch.tensor([0.5, 0.5])
+MIDDLE = np.array([0.5, 0.5])
 console = Console()
 
 
@@ -42,12 +43,12 @@ def measure(name: str, root: Path, photos: int, device: str) -> dict[str, float]
     random: list[float] = []
     for picture in track(list(read_entities(root, "dev"))[:photos], name, console=console, transient=True):
         regions = model.extract([root / "images" / picture.id])
-        code, boxes = model.model.encode_images(regions), regions.boxes[0].cpu()
+        code, boxes = model.model.encode_images(regions), regions.boxes[0].cpu().numpy()
         for sentence in picture.sentences:
             texts = model.read(sentence.text)
-            weights = model.model.align(code, model.model.encode_texts(texts)).weights[0].cpu()
+            weights = model.model.align(code, model.model.encode_texts(texts)).weights[0].cpu().numpy()
             for phrase in sentence.phrases:
-                truth = torch.as_tensor(picture.boxes.get(phrase.chain, ()))
+                truth = np.asarray(picture.boxes.get(phrase.chain, ()))
                 word = place(sentence, phrase, texts.words[0])
                 if word is None or not len(truth):
                     continue

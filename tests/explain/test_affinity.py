@@ -9,7 +9,8 @@ from PIL import Image
 
 from saccade.explain import Explanation
 from saccade.explain.draw.curves import bend, middle
-from saccade.explain.draw.marks import cut, pixels, rgb, window
+from saccade.explain.draw.marks import cut, pixels, window
+from saccade.explain.draw.palette import rgb
 from saccade.explain.panels.affinity import AGAINST, GIVES, draw_links, find_hub, strongest_links
 
 Make = Callable[..., Explanation]

@@ -35,7 +35,7 @@ def test_a_page_tells_the_share_to_those_who_cannot_see_it(make: Make) -> None:
     assert "sentinel 0.25" in figure
     assert "sentinel 0.75" in figure
     assert "log-probability -3.25" in figure
-    assert "framed bars: sentinel: the share of the look that went to no region" in figure
+    assert "framed bars: sentinel: the share of the attention that went to no region" in figure
 
 
 def test_scores_are_named_for_what_they_are(make: Make) -> None:

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from saccade.batch import Alignment, RegionBatch
-from saccade.explain import Explanation
-from saccade.explain.panels.compose import AFFINITY, GATES, GRAPHS, LOOKS, Panel, find_panels
+from saccade.explain import Explanation, draw_explanation
+from saccade.explain.panels.compose import AFFINITY, GATES, GRAPHS, STEPS, Panel, find_panels
 from saccade.language import Vocabulary
 from saccade.models import Matcher, entries
 
 SENTENCES = ["a red cube", "the small blue ball is left of a cone", "green", "a cube on the large ball"]
 PANEL: dict[str, tuple[Panel, ...]] = {
-    "imram": (LOOKS,),
+    "imram": (STEPS,),
     "camp": (GATES,),
     "gsmn": (GRAPHS,),
     "vsrn": (AFFINITY,),
@@ -51,7 +51,7 @@ def test_a_model_explains_itself_by_its_own_panel(name: str, vocabulary: Vocabul
         if wanted == (AFFINITY,) and len(explanation.boxes) == 1:  # one region takes from none
             wanted = ()
         assert find_panels(explanation) == wanted
-    assert explanation.picture().width > 1000
+    assert draw_explanation(explanation).width > 1000
 
 
 @pytest.mark.parametrize("name", MATCHERS)

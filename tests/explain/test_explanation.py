@@ -12,7 +12,7 @@ from PIL import Image
 
 from saccade.batch import Alignment
 from saccade.core.errors import SaccadeError
-from saccade.explain import Explanation
+from saccade.explain import Explanation, save_explanation
 
 Make = Callable[..., Explanation]
 
@@ -150,7 +150,7 @@ def test_wrong_shapes_and_numbers_are_named(make: Make) -> None:
 
 
 def test_save_makes_folders_and_a_whole_file(make: Make, tmp_path: Path) -> None:
-    path = make().save(tmp_path / "new" / "folder" / "why.png")
+    path = save_explanation(make(), tmp_path / "new" / "folder" / "why.png")
     with Image.open(path) as saved:
         saved.load()
         assert saved.format == "PNG"
@@ -160,19 +160,19 @@ def test_save_makes_folders_and_a_whole_file(make: Make, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["why.jpg", "why.webp", "why.PNG"])
 def test_other_formats(make: Make, tmp_path: Path, name: str) -> None:
-    with Image.open(make(("red", "ball")).save(tmp_path / name)) as saved:
+    with Image.open(save_explanation(make(("red", "ball")), tmp_path / name)) as saved:
         saved.load()
 
 
 @pytest.mark.parametrize("name", ["why.gif", "why", "why.txt"])
 def test_an_unknown_suffix_is_refused_before_anything_is_written(make: Make, tmp_path: Path, name: str) -> None:
     with pytest.raises(SaccadeError, match=r"saved as one of \.png"):
-        make().save(tmp_path / "folder" / name)
+        save_explanation(make(), tmp_path / "folder" / name)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failed_write_leaves_the_old_file(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = make(("red",)).save(tmp_path / "why.png")
+    path = save_explanation(make(("red",)), tmp_path / "why.png")
     before = path.read_bytes()
 
     def fail(*_: object, **__: object) -> None:
@@ -180,6 +180,6 @@ def test_a_failed_write_leaves_the_old_file(make: Make, tmp_path: Path, monkeypa
 
     monkeypatch.setattr(Image.Image, "save", fail)
     with pytest.raises(SaccadeError, match="disk is full"):
-        make().save(path)
+        save_explanation(make(), path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["why.png"]

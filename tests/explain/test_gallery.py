@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from saccade.core.errors import SaccadeError
-from saccade.explain import Explanation, write_gallery
+from saccade.explain import Explanation, save_explanation, write_gallery
 from saccade.explain.draw.heat import illuminate, spread
 from saccade.explain.html.figure import light_uri, match_figure, picture_uri
 from saccade.explain.panels.compose import find_panels
@@ -114,14 +114,14 @@ def test_long_captions_and_any_number_of_regions(make: Make, regions: int) -> No
 
 
 def test_an_explanation_saves_itself_as_a_page(make: Make, tmp_path: Path) -> None:
-    path = make().save(tmp_path / "why.html")
+    path = save_explanation(make(), tmp_path / "why.html")
     assert Tags(path.read_text()).count("figure") == 1
 
 
-def test_looks_have_buttons_lights_and_boxes_of_their_own(make: Make, full: Make) -> None:
+def test_steps_have_buttons_lights_and_boxes_of_their_own(make: Make, full: Make) -> None:
     explanation = full(make(("red", "ball")), steps=3)
     tags = Tags(match_figure(explanation))
-    buttons = [a["data-look"] for _, a in tags.seen if a.get("class") == "look"]
+    buttons = [a["data-step"] for _, a in tags.seen if a.get("class") == "step"]
     assert buttons == ["0", "1", "2", "3"]
     assert explanation.steps is not None
     for tile in (a for tag, a in tags.seen if tag == "li"):
@@ -129,7 +129,7 @@ def test_looks_have_buttons_lights_and_boxes_of_their_own(make: Make, full: Make
         assert set(lights) == {"", "1", "2", "3"}
         heat = spread(explanation.steps[1, int(tile["data-word"] or 0)], explanation.boxes, (72, 72))
         assert lights["2"] == light_uri(heat)
-    drawings = [a for tag, a in tags.seen if tag == "svg" and "data-look" in a]
+    drawings = [a for tag, a in tags.seen if tag == "svg" and "data-step" in a]
     assert [("hidden" in a) for a in drawings] == [False, True, True, True] * 2
 
 

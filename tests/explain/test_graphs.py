@@ -13,8 +13,16 @@ from PIL import Image
 from saccade.explain import Explanation
 from saccade.explain.draw.curves import arch, bend, middle
 from saccade.explain.draw.marks import CAPTION, pixels
-from saccade.explain.panels.graphs import draw_region_graph, region_edges
-from saccade.explain.panels.word_graph import SMALLEST, draw_word_graph, lay_words, spread_out, strongest, word_edges
+from saccade.explain.panels.graphs import (
+    MIN_TYPE,
+    draw_region_graph,
+    draw_word_graph,
+    lay_words,
+    region_edges,
+    spread_out,
+    strongest,
+    word_edges,
+)
 from saccade.explain.reading import find_places
 
 Make = Callable[..., Explanation]
@@ -108,7 +116,7 @@ def test_short_sentences_are_spaced_out_and_long_ones_made_smaller_then_broken()
     size, lines = lay_words(("red", "ball"), 1500)
     assert (size, len(lines)) == (CAPTION, 1)
     size, lines = lay_words(("word",) * 14, 1500)
-    assert (SMALLEST <= size < CAPTION, len(lines)) == (True, 1)
+    assert (MIN_TYPE <= size < CAPTION, len(lines)) == (True, 1)
     size, lines = lay_words(("word",) * 60, 1500)
     assert len(lines) > 1
     assert [i for line in lines for i, _, _ in line] == list(range(60))

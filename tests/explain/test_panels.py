@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from saccade.explain import Explanation
-from saccade.explain.panels.compose import AFFINITY, GATES, GRAPHS, LOOKS, draw_panel, find_panels
+from saccade.explain import Explanation, draw_explanation
+from saccade.explain.panels.compose import AFFINITY, GATES, GRAPHS, STEPS, draw_panel, find_panels
 from saccade.explain.panels.strip import draw_strip
 
 Make = Callable[..., Explanation]
@@ -16,17 +16,17 @@ Make = Callable[..., Explanation]
 def test_each_kind_of_explanation_gets_its_panel(make: Make, full: Make) -> None:
     plain, told = make(), full(make())
     assert find_panels(plain) == ()
-    assert find_panels(replace(plain, steps=told.steps)) == (LOOKS,)
+    assert find_panels(replace(plain, steps=told.steps)) == (STEPS,)
     assert find_panels(replace(plain, word_gate=told.word_gate, region_gate=told.region_gate)) == (GATES,)
     assert find_panels(replace(plain, word_links=told.word_links, region_links=told.region_links)) == (GRAPHS,)
     assert find_panels(replace(plain, region_links=told.region_links)) == (AFFINITY,)
-    assert find_panels(told) == (LOOKS, GATES, GRAPHS)
+    assert find_panels(told) == (STEPS, GATES, GRAPHS)
 
 
 def test_the_strip_stands_on_top_and_the_panels_below(make: Make, full: Make) -> None:
     plain, told = make(), full(make())
-    np.testing.assert_array_equal(np.asarray(plain.picture()), np.asarray(draw_strip(plain)))
-    strip, whole = np.asarray(draw_strip(told)), np.asarray(told.picture())
+    np.testing.assert_array_equal(np.asarray(draw_explanation(plain)), np.asarray(draw_strip(plain)))
+    strip, whole = np.asarray(draw_strip(told)), np.asarray(draw_explanation(told))
     np.testing.assert_array_equal(whole[: strip.shape[0] - 4, : strip.shape[1]], strip[:-4])
     heights = [draw_panel(p, told, strip.shape[1] - 112).height for p in find_panels(told)]
     assert whole.shape[0] == strip.shape[0] + sum(heights)
@@ -50,7 +50,7 @@ def test_any_explanation_can_be_drawn_with_all_its_panels(
     told = full(make(words, height, width, regions))
     assert (AFFINITY in find_panels(replace(told, word_links=None))) == (regions > 1)
     for explanation in (told, replace(told, word_links=None)):
-        picture = explanation.picture()
+        picture = draw_explanation(explanation)
         assert picture.mode == "RGB"
         assert max(picture.size) < 12000
         assert np.asarray(picture)[:, -40:].min() == 255  # the margin stays white
@@ -64,4 +64,4 @@ def test_links_and_gates_of_nothing_are_drawn_too(make: Make) -> None:
         {"word_links": np.zeros((2, 2)), "region_links": np.zeros((4, 4))},
         {"region_links": np.zeros((4, 4)), "region_score": np.zeros(4)},
     ):
-        assert replace(plain, **nothing).picture().height > plain.picture().height
+        assert draw_explanation(replace(plain, **nothing)).height > draw_explanation(plain).height

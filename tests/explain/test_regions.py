@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from saccade.core.errors import SaccadeError
-from saccade.explain.draw.marks import rgb
+from saccade.explain.draw.palette import rgb
 from saccade.explain.panels import regions
-from saccade.explain.panels.regions import MOST, RegionPicture, draw_regions, draw_sheet, save_sheet
+from saccade.explain.panels.regions import MAX_SHEET_PHOTOS, RegionPicture, draw_regions, draw_sheet, save_sheet
 from saccade.vision import open_picture
 
 WHOLE = [0.0, 0.0, 1.0, 1.0]
@@ -146,4 +146,4 @@ def test_a_sheet_shows_every_photo_in_rows_of_one_width(photos: list[Path], tmp_
     assert save_sheet(shown[:2], tmp_path / "two.jpg").stat().st_size > 10_000
     with pytest.raises(SaccadeError, match="at least one photo"):
         draw_sheet([])
-    assert len(photos) < MOST
+    assert len(photos) < MAX_SHEET_PHOTOS

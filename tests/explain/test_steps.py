@@ -10,7 +10,7 @@ from PIL import Image
 
 from saccade.explain import Explanation
 from saccade.explain.draw.marks import GAP
-from saccade.explain.panels.steps import BAR, NAME, arrange_looks, draw_look, draw_looks
+from saccade.explain.panels.steps import BAR, NAME, arrange_steps, draw_step_tile, draw_steps
 from saccade.explain.panels.strip import Cell
 
 Make = Callable[..., Explanation]
@@ -35,7 +35,7 @@ def test_each_look_lights_the_box_that_it_attends_to(wandering: Explanation) -> 
     source = Image.fromarray(wandering.image)
 
     def look(step: int, word: int) -> tuple[float, float]:
-        return light(draw_look(source, wandering, step, Cell(word, 0, source.size, True), None))
+        return light(draw_step_tile(source, wandering, step, Cell(word, 0, source.size, True), None))
 
     left, right = look(0, 0)
     assert left > 150 > 80 > right
@@ -49,17 +49,17 @@ def test_an_arrow_shows_where_a_look_has_moved(wandering: Explanation) -> None:
     """From the left box's middle to the right one's: pure white in the dark between the boxes, and only then."""
     source = Image.fromarray(wandering.image)
     cell = Cell(0, 0, source.size, True)
-    between = [np.asarray(draw_look(source, wandering, step, cell, None))[:, 95:105].max() for step in (0, 1)]
+    between = [np.asarray(draw_step_tile(source, wandering, step, cell, None))[:, 95:105].max() for step in (0, 1)]
     assert between[0] < 200
     assert between[1] > 240
     still = replace(wandering, steps=wandering.steps[[0, 0]])  # type: ignore[index]
-    assert np.asarray(draw_look(source, still, 1, cell, None))[:, 95:105].max() < 200
+    assert np.asarray(draw_step_tile(source, still, 1, cell, None))[:, 95:105].max() < 200
 
 
-def test_rows_are_looks_and_columns_are_words(wandering: Explanation) -> None:
-    """In the drawn panel, the tile of look s and word w is lit where that look of that word is."""
-    (block,) = arrange_looks(wandering, 1600)
-    panel = draw_looks(wandering, 1600)
+def test_rows_are_steps_and_columns_are_words(wandering: Explanation) -> None:
+    """In the drawn panel, the tile of step s and word w is lit where that step of that word is."""
+    (block,) = arrange_steps(wandering, 1600)
+    panel = draw_steps(wandering, 1600)
     high = block[0].size[1]
     for step, word in itertools.product(range(2), range(2)):
         x, top = block[word].x, step * (high + BAR)
@@ -69,8 +69,8 @@ def test_rows_are_looks_and_columns_are_words(wandering: Explanation) -> None:
 
 
 def test_the_bar_is_as_long_as_the_share_of_the_strongest_region(wandering: Explanation) -> None:
-    block = arrange_looks(wandering, 1600)[0]
-    panel = np.asarray(draw_looks(wandering, 1600)).astype(int)
+    block = arrange_steps(wandering, 1600)[0]
+    panel = np.asarray(draw_steps(wandering, 1600)).astype(int)
     for word, share in ((0, 1.0), (1, 0.5)):
         cell = block[word]
         row = panel[cell.size[1] + 12, cell.x : cell.x + cell.size[0]]
@@ -81,7 +81,7 @@ def test_the_bar_is_as_long_as_the_share_of_the_strongest_region(wandering: Expl
 @pytest.mark.parametrize("room", [1560, 3000])
 def test_long_sentences_go_on_in_blocks_of_like_width(make: Make, full: Make, count: int, room: int) -> None:
     words = tuple(f"word{i}" if i % 3 else "the" for i in range(count))
-    blocks = arrange_looks(full(make(words)), room)
+    blocks = arrange_steps(full(make(words)), room)
     assert [cell.word for block in blocks for cell in block] == list(range(count))
     for block in blocks:
         assert block[0].x == NAME

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from saccade.explain import Explanation
+from saccade.explain import Explanation, draw_explanation
 from saccade.explain.draw.marks import break_lines, fit, free_spot, pixels, size_like, width
-from saccade.explain.panels.strip import LARGE, TILE, arrange
+from saccade.explain.panels.strip import PICTURE_SIDE, TILE, arrange
 from saccade.explain.reading import is_content
 
 Make = Callable[..., Explanation]
@@ -25,7 +25,7 @@ def test_no_picture_is_distorted(aspect: float) -> None:
 
 def test_every_word_but_punctuation_has_one_tile_in_order(make: Make) -> None:
     words = make().words
-    cells = [cell for row in arrange(words, 1.0, (LARGE, LARGE)) for cell in row]
+    cells = [cell for row in arrange(words, 1.0, (PICTURE_SIDE, PICTURE_SIDE)) for cell in row]
     assert [cell.word for cell in cells] == list(range(8))
     assert all(cell.content == is_content(words[cell.word]) for cell in cells)
     assert min(c.size[0] for c in cells if c.content) > max(c.size[0] for c in cells if not c.content)
@@ -33,7 +33,7 @@ def test_every_word_but_punctuation_has_one_tile_in_order(make: Make) -> None:
 
 def test_tiles_of_a_long_caption_do_not_overlap(make: Make) -> None:
     words = tuple(f"word{i}" if i % 3 else "the" for i in range(40))
-    rows = arrange(words, 1.0, (LARGE, LARGE))
+    rows = arrange(words, 1.0, (PICTURE_SIDE, PICTURE_SIDE))
     assert sum(map(len, rows)) == 40
     assert len(rows) > 2
     for row in rows:
@@ -56,7 +56,7 @@ def test_tiles_of_a_long_caption_do_not_overlap(make: Make) -> None:
 def test_any_explanation_can_be_drawn(
     make: Make, words: tuple[str, ...], height: int, width: int, regions: int
 ) -> None:
-    strip = make(words, height, width, regions).picture()
+    strip = draw_explanation(make(words, height, width, regions))
     assert strip.mode == "RGB"
     assert max(strip.size) < 6000
     assert np.asarray(strip)[:40].min() == 255  # the margin stays white: nothing is drawn outside the sheet's column
@@ -67,23 +67,30 @@ def test_the_strip_is_lit_only_where_a_word_looks(make: Make) -> None:
     one = make(("red", "ball"), regions=2)
     weights = one.weights.copy()
     weights[1] = weights[1, ::-1]
-    first, second = np.asarray(one.picture()), np.asarray(replace(one, weights=weights).picture())
+    first, second = np.asarray(draw_explanation(one)), np.asarray(draw_explanation(replace(one, weights=weights)))
     assert first.shape == second.shape
     assert (first != second).any()
-    np.testing.assert_array_equal(first, np.asarray(one.picture()))
+    np.testing.assert_array_equal(first, np.asarray(draw_explanation(one)))
 
 
 def test_a_title_takes_room_of_its_own(make: Make) -> None:
     plain = make()
-    assert replace(plain, title="rank 1").picture().height > plain.picture().height
+    assert draw_explanation(replace(plain, title="rank 1")).height > draw_explanation(plain).height
 
 
-def test_a_strip_is_drawn_quickly(make: Make) -> None:
-    explanation = make()
-    explanation.picture()
-    start = time.process_time()
-    explanation.picture()
-    assert time.process_time() - start < 1.0  # 0.1 s on an idle machine
+def test_the_photo_is_reduced_once_for_each_size_of_tile(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What drawing costs: a long sentence needs no more reductions of the photo than a short one."""
+    explanation = make(("a", "red", "ball") * 8, 90, 160)
+    resize, sizes = Image.Image.resize, list[tuple[int, int]]()
+
+    def counted(self: Image.Image, size: tuple[int, int], *args: object, **options: object) -> Image.Image:
+        if self.size == (160, 90):
+            sizes.append(size)
+        return resize(self, size, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Image.Image, "resize", counted)
+    draw_explanation(explanation)
+    assert len(sizes) == len(set(sizes)) == 3  # the large picture, a content word's tile, a function word's
 
 
 def test_text_is_shrunk_then_cut_to_fit() -> None:

@@ -12,6 +12,7 @@ from PIL import Image
 import saccade
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
+from saccade.explain import save_explanation
 from saccade.language import Vocabulary
 from saccade.models import DenseCap, DenseCapConfig, Scan, ScanConfig
 from saccade.tasks.dense_captioning.predict import PictureDescriber
@@ -65,7 +66,7 @@ def test_an_explanation_has_a_row_per_word_and_its_score_is_the_models(
     assert explanation.words == ("a", "red", "cube")
     np.testing.assert_allclose(explanation.weights.sum(axis=1), 1, atol=1e-5)
     assert explanation.score == pytest.approx(model.score(pictures[0], "a red cube")[0, 0], abs=1e-5)
-    explanation.save(tmp_path / "why.png")
+    save_explanation(explanation, tmp_path / "why.png")
     assert Image.open(tmp_path / "why.png").size[0] > 500
 
 

@@ -13,6 +13,7 @@ import saccade
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.decoding import DecodingConfig, decode
+from saccade.explain import save_explanation
 from saccade.language import Vocabulary
 from saccade.models import Adaptive, AdaptiveConfig, Scan, ScanConfig, UpDown, UpDownConfig
 from saccade.tasks.captioning.predict import PictureCaptioner
@@ -123,7 +124,7 @@ def test_an_explanation_shows_the_caption_or_a_sentence_that_was_given(
     assert own.said
     assert own.title == "mine"
     np.testing.assert_allclose(own.weights, said.weights, atol=1e-5)
-    own.save(tmp_path / "why.png")
+    save_explanation(own, tmp_path / "why.png")
     assert Image.open(tmp_path / "why.png").size[0] > 500
     given = updown.explain(pictures[0], "a red zebra")
     assert given.words == ("a", "red", "zebra")

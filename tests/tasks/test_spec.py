@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import saccade
 from saccade.core.errors import SaccadeError
 from saccade.models import entries
 from saccade.tasks import eval_options, find_task, task_names, task_of
 from saccade.tasks.predict import Predictor
+
+ROOT = Path(saccade.__file__).parent
 
 
 @pytest.mark.parametrize("name", task_names())
@@ -38,3 +42,22 @@ def test_the_command_line_and_the_names_of_tasks_need_no_pytorch() -> None:
     script += "print(*({'torch', 'pyarrow'} & sys.modules.keys()))"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
+
+
+def test_what_serves_every_task_knows_none_by_name() -> None:
+    shared = [path for room in ("tasks", "training", "lab/claims") for path in (ROOT / room).glob("*.py")]
+    shared += [ROOT / "cli" / f"{verb}.py" for verb in ("train", "evaluate", "explain", "claims", "models")]
+    for path in shared:
+        text = path.read_text(encoding="utf-8")
+        for name in task_names():
+            assert f"saccade.tasks.{name}" not in text, f"{path.name} imports the task {name}"
+
+
+def test_no_verb_imports_another() -> None:
+    folder = ROOT / "cli"
+    front = (folder / "__init__.py").read_text(encoding="utf-8")
+    verbs = [path.stem for path in folder.glob("*.py") if f"({path.stem}." in front]
+    assert len(verbs) >= 10
+    for verb in verbs:
+        text = (folder / f"{verb}.py").read_text(encoding="utf-8")
+        assert [other for other in verbs if f"saccade.cli.{other} import" in text] == []

@@ -12,7 +12,7 @@ from PIL import Image
 from tiny_detector import tiny_detector
 
 from saccade.core.errors import SaccadeError
-from saccade.core.threads import FEWEST, MOST, ahead, openers
+from saccade.core.threads import MAX_OPENERS, MIN_OPENERS, ahead, openers
 from saccade.vision.detectors.bottomup import BottomUpExtractor
 
 
@@ -66,4 +66,4 @@ def test_nothing_to_see_is_no_region(extractor: BottomUpExtractor) -> None:
 
 
 def test_a_few_openers_whatever_the_machine() -> None:
-    assert FEWEST <= openers() <= MOST
+    assert MIN_OPENERS <= openers() <= MAX_OPENERS

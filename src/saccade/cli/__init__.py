@@ -1,61 +1,156 @@
-"""`saccade VERB …`: one small file per group of verbs."""
+"""`saccade VERB …`: one small file per group of verbs, imported when its verb is called.
+
+`saccade --help`, shell completion and a mistyped verb read the table below and import no verb at all: what a verb needs
+(PyTorch, PyArrow) takes seconds to import.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
-from saccade.cli import (
-    caption,
-    claims,
-    data,
-    demo,
-    densecap,
-    detect,
-    evaluate,
-    explain,
-    extract,
-    leaderboard,
-    metrics,
-    models,
-    official,
-    parse,
-    score,
-    train,
-    world,
-)
 from saccade.core.errors import SaccadeError
 from saccade.version import __version__
 
+
+class Verb(NamedTuple):
+    """Where a verb is, and how the list of verbs shows it: `help` is the first paragraph of its own help."""
+
+    panel: str
+    module: str
+    attribute: str  # a function, or the `app` of a group of verbs
+    help: str
+
+
+VERBS = {
+    "world": Verb("Data", "world", "app", "Make and look at the built-in world of toys."),
+    "data": Verb(
+        "Data",
+        "data",
+        "app",
+        "Look at, convert and check features and captions: stores, precomputed arrays, TSV, npz, HDF5, LMDB.",
+    ),
+    "extract": Verb(
+        "Data",
+        "extract",
+        "extract",
+        "See photos and keep their region features, with boxes and original sizes, in a feature store.",
+    ),
+    "parse": Verb(
+        "Data",
+        "parse",
+        "parse",
+        "Which things does a sentence name, what are they like, and how do they stand to each other?",
+    ),
+    "demo": Verb(
+        "Begin here",
+        "demo",
+        "demo",
+        "See the idea work: make a world, train SCAN on it, search it by sentence, and show why each picture was "
+        "found.",
+    ),
+    "models": Verb(
+        "Models",
+        "models",
+        "models",
+        "List the systems (task, paper, recipes, whether official checkpoints can be imported) and the trained models.",
+    ),
+    "train": Verb("Models", "train", "train", "Train a model into a run folder."),
+    "eval": Verb(
+        "Models",
+        "evaluate",
+        "evaluate",
+        "How good models are: matchers by recall, captioners by BLEU, METEOR, ROUGE-L, CIDEr and scene graphs, dense "
+        "captioners by mean average precision.",
+    ),
+    "leaderboard": Verb(
+        "Models",
+        "leaderboard",
+        "leaderboard",
+        "Compare matching models on one data set: recall both ways, size, what an index keeps, time and memory.",
+    ),
+    "claims": Verb(
+        "Models",
+        "claims",
+        "claims",
+        "Put papers' claims to the test: train each variant over several seeds, compare them, say whether it holds.",
+    ),
+    "metrics": Verb("Models", "metrics", "app", "Score captions, and see which scores people agree with."),
+    "caption": Verb("Use a model", "caption", "caption", "Say what is in photos, word by word."),
+    "score": Verb("Use a model", "score", "score", "How well each picture fits each sentence."),
+    "explain": Verb(
+        "Use a model", "explain", "explain", "Draw which part of the picture each word found, or came from."
+    ),
+    "detect": Verb(
+        "Use a model",
+        "detect",
+        "detect",
+        "Draw and list the regions an extractor finds in your photos: names, confidence, and place in pixels.",
+    ),
+    "densecap": Verb(
+        "Use a model",
+        "densecap",
+        "densecap",
+        "Find the parts of a photo that are worth a phrase, and say one of each.",
+    ),
+    "import": Verb(
+        "Official checkpoints",
+        "official",
+        "import_checkpoint",
+        "Turn an official checkpoint into a model folder (config.json, model.safetensors, vocabulary.json).",
+    ),
+    "verify": Verb(
+        "Official checkpoints",
+        "official",
+        "verify_folder",
+        "Reproduce what the official code computed, stage by stage; exit code 1 if any stage is off.",
+    ),
+}
+
+
+class LazyVerbs(TyperGroup):
+    """The verbs as the table says them; the one that is called is imported in its place."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in VERBS:
+            self.commands[args[0]] = load_verb(args[0])
+        return super().resolve_command(ctx, args)
+
+
+def load_verb(name: str) -> Any:
+    """The command (or group of commands) behind a verb, with its options."""
+    verb = VERBS[name]
+    found = getattr(import_module(f"saccade.cli.{verb.module}"), verb.attribute)
+    holder = typer.Typer(context_settings=CONTEXT)
+    holder.callback()(_nothing)
+    if isinstance(found, typer.Typer):
+        holder.add_typer(found, name=name)
+    else:
+        holder.command(name)(found)
+    return typer.main.get_group(holder).commands[name]
+
+
+def _nothing() -> None:
+    pass
+
+
+CONTEXT = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
+    cls=LazyVerbs,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT,
     help="Which words go with which part of a picture? Train, evaluate and look into models that know.\n\n"
     "Begin with `saccade demo`, or step by step: `saccade world make`, `saccade train scan data=world`, "
     '`saccade eval runs/scan`, `saccade explain picture.png "a red cube" --model runs/scan`.',
 )
-app.add_typer(world.app, name="world", rich_help_panel="Data")
-app.add_typer(data.app, name="data", rich_help_panel="Data")
-app.command("extract", rich_help_panel="Data")(extract.extract)
-app.command("parse", rich_help_panel="Data")(parse.parse)
-app.command("demo", rich_help_panel="Begin here")(demo.demo)
-app.command("models", rich_help_panel="Models")(models.models)
-app.command("train", rich_help_panel="Models")(train.train)
-app.command("eval", rich_help_panel="Models")(evaluate.evaluate)
-app.command("leaderboard", rich_help_panel="Models")(leaderboard.leaderboard)
-app.command("claims", rich_help_panel="Models")(claims.claims)
-app.add_typer(metrics.app, name="metrics", rich_help_panel="Models")
-app.command("caption", rich_help_panel="Use a model")(caption.caption)
-app.command("score", rich_help_panel="Use a model")(score.score)
-app.command("explain", rich_help_panel="Use a model")(explain.explain)
-app.command("detect", rich_help_panel="Use a model")(detect.detect)
-app.command("densecap", rich_help_panel="Use a model")(densecap.densecap)
-app.command("import", rich_help_panel="Official checkpoints")(official.import_checkpoint)
-app.command("verify", rich_help_panel="Official checkpoints")(official.verify_folder)
+for _name, _verb in VERBS.items():
+    app.command(_name, help=_verb.help, rich_help_panel=_verb.panel)(_nothing)
 
 
 def _version(wanted: bool) -> None:

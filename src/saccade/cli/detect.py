@@ -63,7 +63,7 @@ def detect(
     Example: saccade detect holiday.jpg --extractor bottomup -o regions.png
     """
     from saccade.explain.draw.marks import check_format
-    from saccade.explain.panels.regions import NAMED
+    from saccade.explain.panels.regions import NAMED_ON_SHEET
     from saccade.vision import load_extractor
 
     if out is None and not as_json:
@@ -79,7 +79,8 @@ def detect(
     else:
         console = Console()
         for photo in found:
-            console.print(photo.table(NAMED if top is None and len(found) > 1 and photo.drawing.labels else top))
+            surest = NAMED_ON_SHEET if top is None and len(found) > 1 and photo.drawing.labels else top
+            console.print(photo.table(surest))
     if out is not None:
         tell_where(out, len(found), err=as_json)
 
@@ -139,7 +140,7 @@ def detect_regions(extractor: RegionExtractor, files: list[Path]) -> list[Detect
     from rich.progress import track
 
     from saccade.core.threads import ahead, openers
-    from saccade.explain.panels.regions import MOST, RegionPicture
+    from saccade.explain.panels.regions import MAX_SHEET_PHOTOS, RegionPicture
     from saccade.vision import open_picture
 
     found: list[DetectedPhoto] = []
@@ -160,7 +161,7 @@ def detect_regions(extractor: RegionExtractor, files: list[Path]) -> list[Detect
             scores = [None if batch.scores is None else batch.scores[i][r].double().numpy() for i, r in enumerate(real)]
         for i, picture in enumerate(pictures):
             width, height = picture.size
-            side = ONE if len(files) == 1 else (MANY if start + i < MOST else 1)  # what no sheet will show
+            side = ONE if len(files) == 1 else (MANY if start + i < MAX_SHEET_PHOTOS else 1)  # what no sheet will show
             picture.thumbnail((side, side))
             drawing = RegionPicture(np.asarray(picture), boxes[i], labels[i], scores[i], files[start + i].name)
             found.append(DetectedPhoto(files[start + i], width, height, drawing))

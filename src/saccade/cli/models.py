@@ -1,14 +1,25 @@
-"""`saccade models`: the systems there are, and the trained models that come with the package."""
+"""`saccade models`: the systems there are, and the trained models that come with the package.
+
+All is read from files, so that the list appears at once: importing the models would import PyTorch.
+"""
 
 from __future__ import annotations
 
+import ast
 import json
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from saccade.core.files import read_json
+
+PACKAGE = Path(__file__).parents[1]
 
 
 def models(
@@ -44,40 +55,58 @@ def models(
 
 
 def _systems() -> list[dict[str, Any]]:
-    from saccade.interop import IMPORTERS
-    from saccade.models import entries
-    from saccade.training.run import recipe_data
+    """What `@register(NAME, task=…, title=…, venue=…)` says in each file, read without importing a model."""
+    recipes = [path.stem for path in (PACKAGE / "recipes").glob("*.yaml")]
+    importers = {path.stem for path in (PACKAGE / "interop").glob("*/*.py") if path.parent.name != "goldens"}
+    return sorted(
+        (
+            {
+                "name": name,
+                **said,
+                "recipes": sorted(recipe.split("-", 1)[1] for recipe in recipes if recipe.startswith(f"{name}-")),
+                "import": name in importers,
+            }
+            for name, said in _registered()
+        ),
+        key=lambda row: (row["task"], row["name"]),
+    )
 
-    return [
-        {
-            "name": entry.name,
-            "task": entry.task,
-            "title": entry.title,
-            "venue": entry.venue,
-            "recipes": recipe_data(entry.name),
-            "import": entry.name in IMPORTERS,
-        }
-        for entry in entries()
-    ]
+
+def _registered() -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if "\n@register(" not in text:
+            continue
+        for node in ast.parse(text).body:
+            for call in node.decorator_list if isinstance(node, ast.ClassDef) else ():
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "register":
+                    said = {word.arg or "": ast.literal_eval(word.value) for word in call.keywords}
+                    yield ast.literal_eval(call.args[0]), said
 
 
 def _trained() -> list[dict[str, Any]]:
-    from saccade.models import Model, find_model, load_model, shipped_models
-
+    task_of = {name: said["task"] for name, said in _registered()}
     rows = []
-    for name in shipped_models():
-        model: Model = load_model(name)
+    for folder in sorted(path.parent for path in (PACKAGE / "models" / "weights").glob("*/config.json")):
+        described = read_json(folder / "config.json")
+        backbone = described.get("backbone")
         rows.append(
             {
-                "name": name,
-                "system": model.name,
-                "task": model.task,
-                "extractor": f"{model.backbone.name}, its own"
-                if model.backbone is not None
-                else model.extractor,
-                "parameters": model.parameter_count(),
-                "words": len(model.vocabulary),
-                "bytes": sum(file.stat().st_size for file in find_model(name)[0].iterdir()),
+                "name": folder.name,
+                "system": described["model"],
+                "task": task_of[described["model"]],
+                "extractor": f"{backbone}, its own" if backbone is not None else described["extractor"],
+                "parameters": _parameter_count(folder / "model.safetensors"),
+                "words": len(read_json(folder / "vocabulary.json")["words"]),
+                "bytes": sum(file.stat().st_size for file in folder.iterdir()),
             }
         )
     return rows
+
+
+def _parameter_count(path: Path) -> int:
+    """Numbers in a safetensors file by its header: a length in 8 bytes, then names with shapes as JSON."""
+    with path.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    kept = (name for name in header if name != "__metadata__" and not name.endswith("::scale"))
+    return sum(prod(header[name]["shape"]) for name in kept)

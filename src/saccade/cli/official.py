@@ -35,8 +35,8 @@ def import_checkpoint(
     Example: saccade import updown model-best.pth -o models/updown
     """
     from saccade.core.files import atomic_folder
-    from saccade.interop import IMPORTERS, WITH_WORDS
-    from saccade.interop.vocabulary import read_vocabulary, vocabulary_beside
+    from saccade.interop import IMPORTERS
+    from saccade.interop.words import read_vocabulary, vocabulary_beside
 
     if system not in IMPORTERS:
         raise SaccadeError(
@@ -47,7 +47,7 @@ def import_checkpoint(
     if not checkpoint.is_file():
         raise SaccadeError(f"{checkpoint} does not exist")
     words = read_vocabulary(vocabulary) if vocabulary is not None else vocabulary_beside(checkpoint.parent)
-    if words is None and system not in WITH_WORDS:
+    if words is None and not IMPORTERS[system].brings_words:
         raise SaccadeError(
             f"{checkpoint} needs its vocabulary: give --vocabulary FILE (vocab.json, vocab.pkl, WORDMAP.json, "
             "word_counts.txt: the one that came with it)"

@@ -16,7 +16,7 @@ from saccade.core.errors import SaccadeError
 if TYPE_CHECKING:
     from saccade.language import Parse, Parser
 
-SHOWN = 20  # sentences printed of a file
+MAX_PRINTED_SENTENCES = 20
 BATCH = 1024
 
 
@@ -30,7 +30,7 @@ def parse(
         typer.Option(
             "--parser",
             "-p",
-            help="Who reads: rules (built in, quick), spacy or spacy:MODEL (an installed English model), or file:PATH "
+            help="Parser: rules (built in, quick), spacy or spacy:MODEL (an installed English model), or file:PATH "
             "(parses made elsewhere: .conllu, or .json of CoreNLP).",
         ),
     ] = "rules",
@@ -63,10 +63,10 @@ def parse(
     reader = load_parser(parser)
     parses = _parse_all(reader, sentences)
     console = Console()
-    for sentence, parsed in list(zip(sentences, parses, strict=True))[:SHOWN]:
+    for sentence, parsed in list(zip(sentences, parses, strict=True))[:MAX_PRINTED_SENTENCES]:
         console.print(_tree(sentence, parsed))
-    if len(sentences) > SHOWN:
-        console.print(f"and {len(sentences) - SHOWN:,} more")
+    if len(sentences) > MAX_PRINTED_SENTENCES:
+        console.print(f"and {len(sentences) - MAX_PRINTED_SENTENCES:,} more")
     if out is not None:
         _write(out, reader.name, sentences, parses)
         typer.echo(f"{len(parses):,} {'parse is' if len(parses) == 1 else 'parses are'} in {out}")

@@ -28,17 +28,17 @@ def listed_photos(photos: Sequence[Path]) -> list[Path]:
 
 def save_drawings(drawings: Sequence[RegionPicture], out: Path, top: int | None) -> None:
     """One photo in full, or the first of several on a sheet."""
-    from saccade.explain.panels.regions import MOST, save_sheet
+    from saccade.explain.panels.regions import MAX_SHEET_PHOTOS, save_sheet
 
     if len(drawings) == 1:
         drawings[0].save(out, top)
     else:
-        save_sheet(list(drawings[:MOST]), out, top)
+        save_sheet(list(drawings[:MAX_SHEET_PHOTOS]), out, top)
 
 
 def tell_where(out: Path, count: int, err: bool = False) -> None:
     """Where the picture is, and whether it shows all photos."""
-    from saccade.explain.panels.regions import MOST
+    from saccade.explain.panels.regions import MAX_SHEET_PHOTOS
 
-    some = f" (the first {MOST} of {count} photos)" if count > MOST else ""
+    some = f" (the first {MAX_SHEET_PHOTOS} of {count} photos)" if count > MAX_SHEET_PHOTOS else ""
     typer.echo(f"the picture is in {out}{some}", err=err)

@@ -144,7 +144,7 @@ def _find(config: Any, key: str) -> tuple[str, ...]:
 
 
 def _convert(value: Any, hint: Any, path: str) -> Any:
-    """`value` as the annotated type, or a sentence on what was expected."""
+    """`value` as the annotated type. Raises: SaccadeError if it cannot be one."""
     origin, options = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         if value in options:

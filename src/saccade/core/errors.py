@@ -23,7 +23,7 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
 
 @contextmanager
 def explain_os_errors(path: Path, action: str) -> Iterator[None]:
-    """Turn what the operating system refuses while we `action` (read, write) `path` into a sentence."""
+    """Turn what the operating system refuses while we `action` (read, write) `path` into a SaccadeError."""
     try:
         yield
     except OSError as error:

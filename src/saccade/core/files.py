@@ -40,7 +40,10 @@ def atomic_file(path: Path | str) -> Iterator[Path]:
 
 
 def check_writable(*paths: Path | str | None) -> None:
-    """A sentence now if a file could not be written later, after hours of work; what is there stays as it is."""
+    """Ask before hours of work whether files can be written after it; what is there stays as it is.
+
+    Raises: SaccadeError if one of them could not.
+    """
     for path in [Path(path) for path in paths if path is not None]:
         if path.is_dir():
             raise SaccadeError(f"{path} is a folder, a file was expected")

@@ -22,7 +22,10 @@ class _PlainReader(pickle.Unpickler):
 
 
 def read_pickle(path: Path | str, allowed: Allowed, what: str, encoding: str = "ASCII") -> Any:
-    """What a pickle holds, if it names nothing beyond `allowed`; `what` says what it should have been."""
+    """What a pickle holds; `what` says what it should have been.
+
+    Raises: SaccadeError if it is missing or damaged, or names anything beyond `allowed`.
+    """
     path = Path(path)
     with explain_os_errors(path, "read"), path.open("rb") as file:
         reader = _PlainReader(file, encoding=encoding)

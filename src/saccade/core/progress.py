@@ -24,7 +24,7 @@ Tell = Callable[[int, int], None]  # (how many are done, how many there are)
 
 
 class _Rate(ProgressColumn):
-    """So many a second, of the last while."""
+    """Items a second, of the last while."""
 
     def render(self, task: Task) -> Text:
         return Text("–" if task.speed is None else f"{task.speed:.1f}/s", style="progress.data.speed")

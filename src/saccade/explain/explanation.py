@@ -15,7 +15,6 @@ from PIL import Image
 from saccade.batch import Alignment
 from saccade.core.errors import SaccadeError
 from saccade.explain.draw.heat import spread
-from saccade.explain.draw.marks import check_format, save_drawing
 
 _SPECIAL = ("<pad>", "<start>", "<end>")  # <unk> never appears here: words are kept as written
 _ALIGNED = {  # what only some models' alignments say, by the axes it has beside the pair
@@ -31,7 +30,10 @@ _OPTIONAL = {**_ALIGNED, "sentinel": ("word",)}
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Why a picture and a sentence match, or why a captioner said it: each word with the regions it looked at."""
+    """Why a picture and a sentence match, or why a captioner said it: each word with the regions it attended to.
+
+    Data alone: `saccade.explain` has the functions that draw and save it.
+    """
 
     image: UInt8[Array, "height width 3"]
     words: tuple[str, ...]  # without <start> and <end>
@@ -41,12 +43,12 @@ class Explanation:
     word_score: Float[Array, " word"] | None = None  # how well each word found its regions
     title: str = ""
     region_score: Float[Array, " region"] | None = None  # how well each region found its words
-    steps: Float[Array, "step word region"] | None = None  # the weights of each look, where a model looks again
+    steps: Float[Array, "step word region"] | None = None  # the weights of each, if there are several
     word_gate: Float[Array, " word"] | None = None  # 0..1: how far each word lets in what it found
     region_gate: Float[Array, " region"] | None = None
     word_links: Float[Array, "word word"] | None = None  # how much the first word takes from the second
     region_links: Float[Array, "region region"] | None = None
-    sentinel: Float[Array, " word"] | None = None  # β, 0..1: the share of a word's look that went to no region
+    sentinel: Float[Array, " word"] | None = None  # β, 0..1: the share of a word's attention that no region got
     said: bool = False  # by a captioner: the score is a log-probability, words' scores are probabilities
 
     def __post_init__(self) -> None:
@@ -88,23 +90,11 @@ class Explanation:
         """Where word number `word` looks, 0..1, at the picture's own size or at `size` = (height, width)."""
         return spread(self.weights[word], self.boxes, size or (self.image.shape[0], self.image.shape[1]))
 
-    def picture(self) -> Image.Image:
-        """The strip (the picture, its caption, a lit tile for each word), and below it what else the model says.
-
-        That is a panel of its own for repeated looks, for regions' gates, and for graphs of words and regions.
-        """
-        from saccade.explain.panels.compose import draw_explanation
-
-        return draw_explanation(self)
-
     def save(self, path: Path | str) -> Path:
-        """Write the picture (.png, .jpg, .webp) or an interactive page (.html); the file is whole or absent."""
-        path = Path(path)
-        if check_format(path, "an explanation", (".html",)) == ".html":
-            from saccade.explain.html.figure import write_gallery
+        """Drawn as a picture (.png, .jpg, .webp) or as a page (.html) at `path`, whole or not at all."""
+        from saccade.explain.html.figure import save_explanation  # which draws what this file describes
 
-            return write_gallery([self], path, self.title or "Why this picture")
-        return save_drawing(self.picture(), path, "an explanation")
+        return save_explanation(self, path)
 
     @staticmethod
     def from_alignment(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray as Array
 
-if TYPE_CHECKING:
-    from saccade.explain.explanation import Explanation
+from saccade.explain.draw.palette import PALETTE, Colour
+from saccade.explain.explanation import Explanation
 
 # Words that hold a sentence together but show nothing by themselves. Words of place that a picture can show (left,
 # behind, above …) are content.
@@ -25,32 +24,13 @@ SAME_PLACE = 0.5  # two boxes that overlap this much (intersection over union) a
 
 
 @dataclass(frozen=True)
-class Colour:
-    """One hue in two tones, both told apart by colour-blind readers (after Okabe and Ito)."""
-
-    ink: str  # on white paper
-    glow: str  # on pictures and dark pages
-
-
-PALETTE = (
-    Colour("#0069ab", "#58b7f5"),  # blue
-    Colour("#bf4b00", "#ff8f45"),  # vermilion
-    Colour("#00785a", "#35dbab"),  # bluish green
-    Colour("#a63f7c", "#f593cb"),  # reddish purple
-    Colour("#846500", "#f7dc5a"),  # yellow
-    Colour("#5546b3", "#b7abff"),  # violet
-    Colour("#46525c", "#eef2f5"),  # slate
-)
-
-
-@dataclass(frozen=True)
 class Place:
     """A part of the picture, and the content words whose strongest region lies there."""
 
     box: Float[Array, " 4"]
     region: int  # the one with this box
     words: tuple[int, ...]
-    strength: float  # the largest share of its looking that one of the words gives to this box
+    strength: float  # the largest share of its attention that one of the words gives to this box
     colour: Colour
 
 
@@ -96,7 +76,7 @@ def find_places(explanation: Explanation) -> tuple[Place, ...]:
 
 
 def chooses(share: Float[Array, " region"]) -> bool:
-    """Whether a word looks at some regions more than at others; one region alone is always chosen."""
+    """Whether a word attends to some regions more than to others; one region alone is always chosen."""
     largest = float(share.max(initial=0.0))
     return largest > 0 and (len(share) == 1 or float(share.min()) < largest * (1 - 1e-4))
 
@@ -106,7 +86,7 @@ def colour_of_word(places: tuple[Place, ...]) -> dict[int, Colour]:
 
 
 def shares(weights: Float[Array, "word region"]) -> Float[Array, "word region"]:
-    """Each word's weights as shares of its own looking (rows that sum to one, or to zero where it looks nowhere)."""
+    """Each word's weights as shares of its own attention (rows sum to one, or to zero where it attends to nothing)."""
     positive = np.clip(weights, 0, None)
     total = positive.sum(axis=1, keepdims=True)
     share: Float[Array, "word region"] = np.divide(positive, total, out=np.zeros_like(positive), where=total > 0)
@@ -133,9 +113,9 @@ class Share:
 
 
 def share_of_words(explanation: Explanation) -> Share | None:
-    """How far a matcher's words let in what they found; how much of a captioner's look went to no region."""
+    """How far a matcher's words let in what they found; how much of a captioner's attention went to no region."""
     if explanation.sentinel is not None:
-        return Share(explanation.sentinel, "sentinel", "sentinel: the share of the look that went to no region")
+        return Share(explanation.sentinel, "sentinel", "sentinel: the share of the attention that went to no region")
     if explanation.word_gate is not None:
         return Share(explanation.word_gate, "gate", "gate: how far a word lets in what it found")
     return None
@@ -158,8 +138,3 @@ def label(explanation: Explanation, place: Place) -> str:
             seen.add(word)
             before = index
     return text
-
-
-def joins_left(word: str) -> bool:
-    """Is the word written without a space before it (punctuation, 's, n't)?"""
-    return word in {".", ",", ";", ":", "!", "?", ")", "]", "…", "”", "’"} or word.startswith(("'", "’", "n't", "n’t"))

@@ -14,7 +14,7 @@ from PIL import Image
 
 from saccade.core.files import atomic_file
 from saccade.data import CaptionedImages
-from saccade.explain import Explanation, Found, Query, Report, Results, Row, Stage, Twin, Value
+from saccade.explain import Explanation, Found, Query, Report, Results, Row, Stage, Twin, Value, save_explanation
 from saccade.language import tokenise
 from saccade.metrics import chance, recall
 from saccade.models import Matcher
@@ -60,7 +60,7 @@ def write_report(
     queries = [_query(best, splits["test"], world.split("test"), text) for text in _drawn_texts(world, rng)]
     for number, query in enumerate(queries, start=1):
         assert query.explanation is not None
-        query.explanation.save(out / "strips" / f"{number:02d}.png")
+        save_explanation(query.explanation, out / "strips" / f"{number:02d}.png")
         _save_picture(query.explanation.image, out / "pictures" / f"{number:02d}.png")
     pairs = twins_of(world.split("hard"))
     preferred = {one.label: _preferred(one.tables["hard"], splits["hard"], pairs) for one in trained}

@@ -1,11 +1,18 @@
-"""Sentences: tokenising, vocabularies, word vectors, the things that noun phrases name, and parses."""
+"""Sentences: tokenising, vocabularies, word vectors, the things that noun phrases name, and parses.
 
-from saccade.language.parsing import Parse, Parser, SceneGraph, load_parser, scene_graph
+Vocabularies and word vectors are imported on first use: they need PyTorch and PyArrow, the rest only Python.
+"""
+
+from typing import TYPE_CHECKING
+
+from saccade.language.parsing import Parse, Parser, SceneGraph, load_parser, shared_parser
 from saccade.language.phrases import NounPhrase, read_phrase
 from saccade.language.ptb import ptb_tokenise
 from saccade.language.tokenise import tokenise
-from saccade.language.vectors import WordVectors, load_vectors
-from saccade.language.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from saccade.language.vectors import WordVectors, load_vectors
+    from saccade.language.vocabulary import Vocabulary
 
 __all__ = [
     "NounPhrase",
@@ -18,6 +25,18 @@ __all__ = [
     "load_vectors",
     "ptb_tokenise",
     "read_phrase",
-    "scene_graph",
+    "shared_parser",
     "tokenise",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Vocabulary":
+        from saccade.language import vocabulary
+
+        return vocabulary.Vocabulary
+    if name in ("WordVectors", "load_vectors"):
+        from saccade.language import vectors
+
+        return getattr(vectors, name)
+    raise AttributeError(f"module 'saccade.language' has no attribute {name!r}")

@@ -1,13 +1,62 @@
 """The words by which the rule parser knows its way through a caption: closed classes, verbs and their forms.
 
-Read off the words of Flickr8k's training captions, most frequent first. What is nothing else
-is a noun.
+Read off the words of Flickr8k's training captions, most frequent first. What is nothing else is a noun.
 """
 
 from __future__ import annotations
 
+from enum import Enum
+from types import SimpleNamespace
+from typing import cast
+
 from saccade.language.adjectives import ADJECTIVES, BEFORE_NOUN_ONLY, COLOUR_WORDS, SPELLINGS, word_table
 from saccade.language.phrases import IRREGULAR, ONE_FORM
+
+
+class WordClass(str, Enum):
+    """What a word is; as text, one letter."""
+
+    __hash__ = str.__hash__  # quicker than that of an enumeration: classes are looked up for every word of a caption
+
+    # As the tables have it
+    DETERMINER = "d"
+    OWNER = "v"  # his
+    NUMBER = "q"
+    ADJECTIVE = "a"
+    MATERIAL = "m"  # adjective, or material noun: wood
+    NOUN = "n"
+    PLURAL = "N"
+    PRONOUN = "p"
+    ING = "g"
+    PARTICIPLE = "e"
+    PAST = "f"
+    S_FORM = "s"  # verb in -s, or plural noun
+    UNKNOWN_S = "S"  # in -s, and in no table
+    BASE = "b"  # verb, or noun
+    AUXILIARY = "x"
+    OTHER = "o"
+    PREPOSITION = "i"
+    CONJUNCTION = "c"  # and, or
+    SUBORDINATOR = "u"  # while, as
+    RELATIVE = "w"  # who, that
+    ADVERB = "r"
+    TO = "t"
+    THERE = "h"
+    POSSESSIVE = "k"  # 's
+    COMMA = ","
+    MARK = "."  # any other mark
+    # Once its neighbours are known
+    FINITE = "V"
+    DOING = "G"
+    DONE = "E"
+    INFINITIVE = "I"
+    FIXED = "F"  # goes on with the preposition before it: "in *front of*"
+    NAMES_VERB = "K"  # "*rock* climbing"
+    TO_INFINITIVE = "T"
+
+
+# The members by name: Python 3.11 looks a member of an enumeration up through a descriptor, ten times as long.
+C = cast("type[WordClass]", SimpleNamespace(**WordClass.__members__))
 
 DETERMINERS = word_table("a an the this these those some any no every each another")
 OWNERS = word_table("his her its their my your our whose")
@@ -38,25 +87,15 @@ PARTICLES = word_table(
     about under within aboard opposite underneath near
     """
 )
-COMPOUND_PREPOSITIONS = (  # of several words: they are one relation
-    *("in front of", "on top of", "next to", "close to", "left of", "right of", "to the left of", "to the right of"),
-    *("on the left of", "on the right of", "on the left side of", "on the right side of", "out of", "because of"),
-    *("away from", "nearer than", "farther away than", "further away than", "inside of", "outside of", "in between"),
-    *("up against", "off of", "on to", "in to", "along with", "together with", "up to", "down to", "over to", "due to"),
-    *("ahead of", "instead of", "in back of", "in the middle of", "in the midst of", "by means of", "such as"),
-    *(
-        "along side",
-        "along side of",
-        "across from",
-        "far from",
-        "out from",
-        "down from",
-        "adjacent to",
-        "from behind",
-        "from under",
-        "from above",
-    ),
-)
+_COMPOUNDS = """
+in front of, on top of, next to, close to, left of, right of, to the left of, to the right of, on the left of,
+on the right of, on the left side of, on the right side of, out of, because of, away from, nearer than,
+farther away than, further away than, inside of, outside of, in between, up against, off of, on to, in to, along with,
+together with, up to, down to, over to, due to, ahead of, instead of, in back of, in the middle of, in the midst of,
+by means of, such as, along side, along side of, across from, far from, out from, down from, adjacent to, from behind,
+from under, from above
+"""
+COMPOUND_PREPOSITIONS = tuple(" ".join(phrase.split()) for phrase in _COMPOUNDS.split(","))  # each is one relation
 SUBORDINATORS = word_table("while as because when where although though if so whilst whereas once")
 RELATIVES = word_table("that which who whom")
 CONJUNCTIONS = word_table("and or but & nor plus")
@@ -192,41 +231,32 @@ def forms(stem: str) -> tuple[list[str], list[str], list[str]]:
     return [third], [r + "ing" for r in roots], [r + "ed" for r in roots]
 
 
-def lexicon() -> dict[str, str]:
-    """Every word of the tables with its class, a letter (see `parsing/tags.py`); later tables win."""
-    table: dict[str, str] = {}
+def lexicon() -> dict[str, WordClass]:
+    """Every word of the tables with its class; later tables win."""
+    table: dict[str, WordClass] = {}
     for stem in VERB_STEMS.split():
         third, present, past = forms(stem)
-        table[stem] = "b"
-        table.update(dict.fromkeys(third, "s") | dict.fromkeys(present, "g") | dict.fromkeys(past, "e"))
-    table.update(dict.fromkeys(PASTS, "f") | dict.fromkeys(PARTICIPLES, "e"))
+        table[stem] = C.BASE
+        table.update(dict.fromkeys(third, C.S_FORM) | dict.fromkeys(present, C.ING) | dict.fromkeys(past, C.PARTICIPLE))
+    table.update(dict.fromkeys(PASTS, C.PAST) | dict.fromkeys(PARTICIPLES, C.PARTICIPLE))
     adjectives = ADJECTIVES | {w for w, other in SPELLINGS.items() if other in ADJECTIVES} | MORE_ADJECTIVES
     for word in adjectives:
         doing = word.endswith("ing")
-        table[word] = "g" if doing else "e" if table.get(word) == "e" else "a"
-    table.update(dict.fromkeys(BEFORE_NOUN_ONLY - COLOUR_WORDS, "m"))
-    for words, letter in (
-        (IRREGULAR.keys() | ONE_FORM, "N"), (NOUNS_IN_ING, "n"), (ADVERBS, "r"), (PREPOSITIONS, "i"), (NUMBERS, "q"),
-        (PRONOUNS, "p"), (DETERMINERS, "d"), (OWNERS, "v"), (SUBORDINATORS, "u"), (RELATIVES, "w"), (CONJUNCTIONS, "c"),
-        (BE | HAVE | MODALS, "x"), ({"to"}, "t"), ({"there"}, "h"), ({","}, ","), (NOT_WHAT_THEY_SEEM, "n"),
+        table[word] = C.ING if doing else C.PARTICIPLE if table.get(word) is C.PARTICIPLE else C.ADJECTIVE
+    table.update(dict.fromkeys(BEFORE_NOUN_ONLY - COLOUR_WORDS, C.MATERIAL))
+    for words, kind in (
+        (IRREGULAR.keys() | ONE_FORM, C.PLURAL), (NOUNS_IN_ING, C.NOUN), (ADVERBS, C.ADVERB),
+        (PREPOSITIONS, C.PREPOSITION), (NUMBERS, C.NUMBER), (PRONOUNS, C.PRONOUN), (DETERMINERS, C.DETERMINER),
+        (OWNERS, C.OWNER), (SUBORDINATORS, C.SUBORDINATOR), (RELATIVES, C.RELATIVE), (CONJUNCTIONS, C.CONJUNCTION),
+        (BE | HAVE | MODALS, C.AUXILIARY), ({"to"}, C.TO), ({"there"}, C.THERE), ({","}, C.COMMA),
+        (NOT_WHAT_THEY_SEEM, C.NOUN),
     ):  # fmt: skip
-        table.update(dict.fromkeys(words, letter))
-    table.update(
-        {
-            "cloth": "m",
-            "family": "n",
-            "butterfly": "n",
-            "lily": "n",
-            "couple": "n",
-            "couples": "N",
-            "grey": "a",
-            "blond": "m",
-            "blonde": "m",
-            "waves": "s",
-            "ties": "s",
-            "other": "o",
-        }
-    )
+        table.update(dict.fromkeys(words, kind))
+    table.update({
+        "cloth": C.MATERIAL, "family": C.NOUN, "butterfly": C.NOUN, "lily": C.NOUN, "couple": C.NOUN,
+        "couples": C.PLURAL, "grey": C.ADJECTIVE, "blond": C.MATERIAL, "blonde": C.MATERIAL, "waves": C.S_FORM,
+        "ties": C.S_FORM, "other": C.OTHER,
+    })  # fmt: skip
     return table
 
 

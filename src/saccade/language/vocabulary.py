@@ -56,7 +56,10 @@ class Vocabulary:
         return [word for word in tokenise(text) if word not in self._ids]
 
     def encode(self, text: str) -> tuple[list[int], list[str]]:
-        """Word ids with <start> and <end> around them, and the words themselves."""
+        """Word ids with <start> and <end> around them, and the words themselves.
+
+        Raises: SaccadeError if there are no words.
+        """
         words = tokenise(text)
         if not words:
             raise SaccadeError("the caption is empty: give at least one word")
@@ -69,7 +72,7 @@ class Vocabulary:
         return TextBatch.of([ids for ids, _ in encoded], [words for _, words in encoded])
 
     def check(self, text: str) -> list[str]:
-        """Refuse a sentence none of whose words is known; return the unknown words of any other."""
+        """The unknown words of a sentence. Raises: SaccadeError if it has no words, or none that is known."""
         words = [word for word in tokenise(text) if any(map(str.isalnum, word))]  # a full stop says nothing
         if not words:
             raise SaccadeError("the caption is empty: give at least one word")

@@ -1,29 +1,30 @@
-"""The pointing game: does a word look at the thing it names?"""
+"""The pointing game: does a word attend to the thing it names?"""
 
 from __future__ import annotations
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
+from numpy import ndarray as Array
 
 
 def points_at(
-    weights: Float[Tensor, " region"], regions: Float[Tensor, "region 4"], truth: Float[Tensor, "box 4"]
+    weights: Float[Array, " region"], regions: Float[Array, "region 4"], truth: Float[Array, "box 4"]
 ) -> bool:
     """Whether the middle of the region with the largest weight lies inside one of the true boxes."""
-    return inside(middles(regions)[int(weights.argmax())], truth)
+    return inside(middles(regions)[int(np.argmax(weights))], truth)
 
 
-def pointing_chance(regions: Float[Tensor, "region 4"], truth: Float[Tensor, "box 4"]) -> float:
+def pointing_chance(regions: Float[Array, "region 4"], truth: Float[Array, "box 4"]) -> float:
     """How often a region drawn at random would do."""
     points = middles(regions)
     return sum(inside(point, truth) for point in points) / max(1, len(points))
 
 
-def middles(boxes: Float[Tensor, "region 4"]) -> Float[Tensor, "region 2"]:
-    return (boxes[:, :2] + boxes[:, 2:]) / 2
+def middles(boxes: Float[Array, "region 4"]) -> Float[Array, "region 2"]:
+    middle: Float[Array, "region 2"] = (boxes[:, :2] + boxes[:, 2:]) / 2
+    return middle
 
 
-def inside(point: Float[Tensor, " 2"], boxes: Float[Tensor, "box 4"]) -> bool:
+def inside(point: Float[Array, " 2"], boxes: Float[Array, "box 4"]) -> bool:
     low, high = boxes[:, :2] <= point, boxes[:, 2:] >= point
-    return bool(torch.any(low.all(dim=1) & high.all(dim=1)))
+    return bool((low.all(axis=1) & high.all(axis=1)).any())

@@ -74,7 +74,7 @@ def recall(
 
 
 def check_folds(images: int, folds: int) -> None:
-    """A sentence where so many pictures cannot be cut into so many folds; worth asking before a long computation."""
+    """Worth asking before a long computation. Raises: SaccadeError if the pictures make no folds of equal size."""
     if folds < 1 or images % folds:
         raise SaccadeError(f"{images} pictures cannot be cut into {folds} folds of equal size")
 

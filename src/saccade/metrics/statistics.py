@@ -1,4 +1,4 @@
-"""Kendall's rank correlation: do two judges put things in the same order?
+"""Kendall's rank correlation (do two judges put things in the same order?), and means of several seeds with spread.
 
 Of all pairs of things, C are put in the same order by both judges, D in opposite orders; T₁ and T₂ are the pairs that
 the first and the second judge think equal, n₀ = n(n-1)/2 are all pairs, m is the smaller number of different values:
@@ -6,8 +6,6 @@ the first and the second judge think equal, n₀ = n(n-1)/2 are all pairs, m is 
     τ_b = (C - D) / √((n₀ - T₁)(n₀ - T₂))        τ_c = 2·(C - D) / (n²·(m-1)/m)
 
 τ_b is 1 only where both have the same ties; τ_c allows for judges with few grades.
-
-What several seeds say together: the mean and how far they lie apart, as tables write it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Literal
 
 import torch
@@ -21,7 +20,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.language.parsing.parser import Parser, load_parser
+from saccade.language.parsing.parser import shared_parser
 from saccade.models.base.registry import register
 from saccade.models.fragments import FragmentConfig, FragmentMatcher
 from saccade.nn import (
@@ -85,7 +84,7 @@ class Gsmn(FragmentMatcher):
         batch = super().read(texts)
         if not self.parses:
             return batch
-        return replace(batch, links=tuple(parse.links for parse in _parser(self.config.parser).parse(texts)))
+        return replace(batch, links=tuple(parse.links for parse in shared_parser(self.config.parser).parse(texts)))
 
     def encode_images(self, images: RegionBatch) -> ImageCode:
         return replace(super().encode_images(images), boxes=images.boxes)
@@ -233,12 +232,6 @@ def _slices(count: int, size: int) -> list[slice]:
     """About equal ones."""
     parts = -(-count // size)
     return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
-
-
-@cache
-def _parser(name: str) -> Parser:
-    """One for all models: it remembers the sentences it has read."""
-    return load_parser(name)
 
 
 class MatchedGraph(nn.Module):

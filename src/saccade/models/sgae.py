@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -24,7 +23,7 @@ from torch import Tensor, nn
 
 from saccade.batch import CaptionState, RegionBatch, SceneGraphBatch, TextBatch, Thought
 from saccade.core.errors import SaccadeError
-from saccade.language import Parser, Vocabulary, load_parser
+from saccade.language import Vocabulary, shared_parser
 from saccade.language.graph_words import graph_words
 from saccade.models.base.captioner import Listener
 from saccade.models.base.registry import register
@@ -139,7 +138,7 @@ class Sgae(Listener):
         batch = super().read(texts)
         if not self.config.sentence_steps + self.config.dictionary_steps:
             return batch
-        graphs = [parse.graph for parse in _parser(self.config.parser).parse(texts)]
+        graphs = [parse.graph for parse in shared_parser(self.config.parser).parse(texts)]
         return replace(batch, graph=graph_words(graphs, self.vocabulary))
 
     def start(self, images: RegionBatch) -> CaptionState:
@@ -254,9 +253,3 @@ class Sgae(Listener):
     def speak(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         logits: Tensor = self.out(hidden)
         return logits
-
-
-@cache
-def _parser(name: str) -> Parser:
-    """One for all models: it remembers the sentences it has read."""
-    return load_parser(name)

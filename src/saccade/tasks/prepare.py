@@ -28,6 +28,7 @@ class Prepared:
     labels: tuple[str, ...] = ()  # answers, or the kinds of things there are
     widths: Mapping[str, int] = field(default_factory=dict)  # settings that follow from the data: region_dim
     extractor: str | None = None  # what made the region features
+    notes: tuple[str, ...] = ()  # to be printed when a run begins
     facts: Mapping[str, Any] = field(default_factory=dict)  # to be kept with the run
 
 
@@ -40,7 +41,8 @@ def prepare_words(texts: Sequence[str], min_count: int, vectors: str | None = No
     if len(vocabulary) == len(SPECIAL):
         raise SaccadeError(f"no word of the training captions occurs task.min_count={min_count} times")
     found = known_vectors(vocabulary, vectors) if vectors else None
-    return Prepared(vocabulary, found, facts={"words": len(vocabulary)})
+    notes = (found.describe(),) if found is not None else ()
+    return Prepared(vocabulary, found, notes=notes, facts={"words": len(vocabulary)})
 
 
 def build_model(kind: type[M], config: Any, prepared: Prepared) -> M:

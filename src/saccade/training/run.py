@@ -20,6 +20,7 @@ from saccade.tasks.base import Task
 from saccade.tasks.prepare import Prepared
 from saccade.training.config import MAY_CHANGE, TrainerConfig, differing_key
 from saccade.training.folder import RunFolder
+from saccade.training.seeds import seed_everything
 from saccade.training.start import start_from, train_only
 from saccade.training.trainer import FitResult, Trainer
 from saccade.vision.augment import AugmentConfig
@@ -113,8 +114,6 @@ def run_parts(
     config: RunConfig, train: Any, dev: Any, backbone: TrainableBackbone | None = None, console: Console | None = None
 ) -> tuple[Model, Task[Any], Prepared]:
     """A fresh model, its task, and what it was built from. The same seed gives the same weights."""
-    from saccade.training.seeds import seed_everything
-
     spec, console = task_of(config.system), console or Console(quiet=True)
     prepared = spec.prepare(train, config.task)
     if backbone is not None:
@@ -124,8 +123,8 @@ def run_parts(
     if backbone is not None:
         freeze(backbone, config.backbone.freeze)
         model.backbone, model.backbone_lr_scale = backbone, config.backbone.lr_scale
-    if prepared.vectors is not None:
-        console.print(prepared.vectors.describe(), highlight=False)
+    for note in prepared.notes:
+        console.print(note, highlight=False)
     if config.start is not None:
         console.print(start_from(model, config.start).describe(), markup=False, highlight=False)
     if config.only is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -18,17 +17,8 @@ from saccade.world.store import Split
 PAPER, CARD, INK, FAINT = "#f6f3ec", "#fffdf8", "#33312e", "#8b867d"
 TONES = ("#c8324b", "#1f6fb2", "#2f8a4c", "#b8620e", "#7447b0", "#00858a", "#b3267e", "#6b7411")
 SCALE = 2  # drawn this much larger and then shrunk, for smooth lines
-
-
-@dataclass(frozen=True)
-class Look:
-    """Sizes in pixels of the finished sheet."""
-
-    picture: int = 264
-    gap: int = 22
-    margin: int = 34
-    text: int = 13
-    lines: int = 8  # room for captions under a picture
+PICTURE, GAP, MARGIN, TEXT = 264, 22, 34, 13  # in pixels of the finished sheet
+LINES = 8  # room for captions under a picture
 
 
 @cache
@@ -39,38 +29,37 @@ def _font(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
 
 
 def contact_sheet(
-    split: Split, indices: Sequence[int], title: str, columns: int = 4, redraw: bool = False, look: Look | None = None
+    split: Split, indices: Sequence[int], title: str, columns: int = 4, redraw: bool = False
 ) -> Image.Image:
     """Pictures in rows of `columns`; in `hard`, twins share a card. `redraw` renders finer than what is stored."""
-    look = look or Look()
     unit = 2 if split.name == "hard" else 1
     columns = max(min(columns, len(indices)), 1)
     rows = -(-len(indices) // columns)
-    cell = look.picture + look.gap
-    tall = look.picture + round(look.lines * look.text * 1.5) + 2 * look.gap
-    head = look.margin + 46
-    sheet = Image.new("RGB", ((columns * cell + look.gap) * SCALE, (head + rows * tall + look.margin) * SCALE), PAPER)
+    cell = PICTURE + GAP
+    tall = PICTURE + round(LINES * TEXT * 1.5) + 2 * GAP
+    head = MARGIN + 46
+    sheet = Image.new("RGB", ((columns * cell + GAP) * SCALE, (head + rows * tall + MARGIN) * SCALE), PAPER)
     pen = ImageDraw.Draw(sheet)
-    pen.text((look.gap * SCALE, look.margin * SCALE), title, fill=INK, font=_font(19, bold=True))
+    pen.text((GAP * SCALE, MARGIN * SCALE), title, fill=INK, font=_font(19, bold=True))
     note = "same words, other binding: each caption is true of its own picture only" if unit == 2 else ""
     note = note or "each phrase wears the colour of the box it speaks of"
-    pen.text((look.gap * SCALE, (look.margin + 27) * SCALE), note, fill=FAINT, font=_font(12))
+    pen.text((GAP * SCALE, (MARGIN + 27) * SCALE), note, fill=FAINT, font=_font(12))
     for n in range(0, len(indices), unit):
-        left, top = look.gap + n % columns * cell, head + n // columns * tall + look.gap // 2
+        left, top = GAP + n % columns * cell, head + n // columns * tall + GAP // 2
         members = indices[n : n + unit]
-        _card(pen, left - 9, top - 9, left + cell * len(members) - look.gap + 9, top + tall - look.gap + 3)
+        _card(pen, left - 9, top - 9, left + cell * len(members) - GAP + 9, top + tall - GAP + 3)
         for k, i in enumerate(members):
-            _draw_picture(sheet, pen, split, i, left + k * cell, top, look, redraw)
+            _draw_picture(sheet, pen, split, i, left + k * cell, top, redraw)
         # Twins show the same sentences of each, side by side: as many as there is room for under both.
-        y = float(top + look.picture + 12)
+        y = float(top + PICTURE + 12)
         for told in zip(*(split.captions(i) for i in members), strict=True):
-            laid = [_lay_out(caption, look) for caption in told]
+            laid = [_lay_out(caption) for caption in told]
             lines = max(height for _, height in laid)
-            if y + lines > top + tall - look.gap:
+            if y + lines > top + tall - GAP:
                 break
             for k, (words, _) in enumerate(laid):
                 for dx, dy, word, colour in words:
-                    font = _font(look.text, bold=colour != INK)
+                    font = _font(TEXT, bold=colour != INK)
                     pen.text(((left + k * cell) * SCALE + dx, (y + dy) * SCALE), word, fill=colour, font=font)
             y += lines + 5
     return sheet.resize((sheet.width // SCALE, sheet.height // SCALE), Image.Resampling.LANCZOS)
@@ -82,10 +71,10 @@ def _card(pen: ImageDraw.ImageDraw, left: int, top: int, right: int, bottom: int
 
 
 def _draw_picture(
-    sheet: Image.Image, pen: ImageDraw.ImageDraw, split: Split, i: int, left: int, top: int, look: Look, redraw: bool
+    sheet: Image.Image, pen: ImageDraw.ImageDraw, split: Split, i: int, left: int, top: int, redraw: bool
 ) -> None:
-    side = look.picture * SCALE
-    image = render(split.scene(i), look.picture).image if redraw else split.image(i)
+    side = PICTURE * SCALE
+    image = render(split.scene(i), PICTURE).image if redraw else split.image(i)
     picture = Image.fromarray(np.asarray(image)).resize((side, side), Image.Resampling.BICUBIC)
     mask = Image.new("L", (side, side), 0)
     ImageDraw.Draw(mask).rounded_rectangle((0, 0, side - 1, side - 1), 6 * SCALE, fill=255)
@@ -103,22 +92,22 @@ def _draw_picture(
             pen.rounded_rectangle(inner, 4 * SCALE, outline=TONES[n % len(TONES)], width=2 * SCALE)
 
 
-def _lay_out(caption: Caption, look: Look) -> tuple[list[tuple[float, float, str, str]], float]:
+def _lay_out(caption: Caption) -> tuple[list[tuple[float, float, str, str]], float]:
     """Every word with its place and colour, lines broken to the picture's width, and the height of it all."""
     words = caption.text.replace(",", " ,").split()
     tone = [INK] * len(words)
     for phrase in caption.phrases:
         for at in range(phrase.start, phrase.end):
             tone[at] = TONES[phrase.things[0] % len(TONES)]
-    plain, bold = _font(look.text), _font(look.text, bold=True)
-    space, line = plain.getlength(" "), look.text * 1.42
+    plain, bold = _font(TEXT), _font(TEXT, bold=True)
+    space, line = plain.getlength(" "), TEXT * 1.42
     placed: list[tuple[float, float, str, str]] = []
     x = y = 0.0
     for word, colour in zip(words, tone, strict=True):
         wide = (plain if colour == INK else bold).getlength(word)
         if word == ",":
             x -= space
-        elif x + wide > look.picture * SCALE:
+        elif x + wide > PICTURE * SCALE:
             x, y = 0.0, y + line
         placed.append((x, y, word, colour))
         x += wide + space

@@ -9,7 +9,8 @@ from jaxtyping import Float
 from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
-from saccade.explain.draw.marks import Frame, rgb
+from saccade.explain.draw.marks import Frame
+from saccade.explain.draw.palette import rgb
 
 Point = tuple[float, float]
 

@@ -1,13 +1,7 @@
-"""The marks that all drawn pictures share: paper and ink, sizes of type, boxes, tags, bars and round corners.
+"""What all drawn pictures are made of: type, boxes, tags and bars, regions cut out of their picture, and files.
 
-Everything is drawn at twice the size it is meant to be seen at (192 dots per inch), with Pillow alone. Sizes are in
-those pixels.
-
-Type for drawn pictures: fonts that come with the dependencies, measuring, fitting and breaking lines.
-
-Regions cut out of their picture.
-
-Drawn pictures on disk: which formats there are, and files that are whole or absent.
+Everything is drawn at twice the size it is meant to be seen at (192 dots per inch), with Pillow alone and with fonts
+that come with the dependencies. Sizes are in those pixels. Files are whole or absent.
 """
 
 from __future__ import annotations
@@ -23,7 +17,15 @@ from PIL import Image, ImageDraw, ImageFont
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import atomic_file
-from saccade.explain.reading import joins_left
+from saccade.explain.draw.palette import PAPER
+
+MARGIN, GUTTER, GAP = 56, 60, 26
+CAPTION, LABEL, NOTE = 42, 32, 23  # sizes of type
+MIN_CUT_ASPECT, MAX_CUT_ASPECT = 0.6, 1.7  # width over height of a cut: a slimmer box shows its surroundings too
+MIN_CUT = 0.06  # of the picture's shorter side: a smaller cut would be a blur
+FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
+
+Frame = tuple[int, int, int, int]  # left, top, right, bottom
 
 _AILERON = frozenset(map(chr, range(32, 127))) | frozenset("°±·«»‘’“”…")  # what Pillow's own face covers
 
@@ -57,6 +59,11 @@ def fit(text: str, size: int, room: float, smallest: int = 18) -> tuple[str, int
     return text, size
 
 
+def joins_left(word: str) -> bool:
+    """Is the word written without a space before it (punctuation, 's, n't)?"""
+    return word in {".", ",", ";", ":", "!", "?", ")", "]", "…", "”", "’"} or word.startswith(("'", "’", "n't", "n’t"))
+
+
 def break_lines(words: tuple[str, ...], size: int, room: float) -> list[list[tuple[int, float, float]]]:
     """Lines of (word, x, width), no line wider than `room` unless one word alone is."""
     space = width(" ", size)
@@ -71,13 +78,6 @@ def break_lines(words: tuple[str, ...], size: int, room: float) -> list[list[tup
         lines[-1].append((index, pen + gap, length))
         pen += gap + length
     return lines
-
-
-PAPER, INK, FAINT, RULE = "#ffffff", "#1b2127", "#7d8790", "#e3e7eb"
-MARGIN, GUTTER, GAP = 56, 60, 26
-CAPTION, LABEL, NOTE = 42, 32, 23  # sizes of type
-
-Frame = tuple[int, int, int, int]  # left, top, right, bottom
 
 
 def size_like(aspect: float, side: float, limit: float) -> tuple[int, int]:
@@ -145,10 +145,6 @@ def pixels(box: Float[Array, " 4"], size: tuple[int, int]) -> Frame:
     return x, y, max(min(round(right), size[0] - 3), x + 4), max(min(round(bottom), size[1] - 3), y + 4)
 
 
-def rgb(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
-
-
 def paste_rounded(sheet: Image.Image, picture: Image.Image, x: int, y: int) -> None:
     sheet.paste(picture, (x, y), rounded(picture.size, 14))
 
@@ -168,10 +164,6 @@ def rounded(size: tuple[int, int], radius: int) -> Image.Image:
     return mask
 
 
-SLIM, WIDE = 0.6, 1.7  # a cut is no slimmer and no wider than this: it shows more of its surroundings instead
-LEAST = 0.06  # of the picture's shorter side: a smaller cut would be a blur
-
-
 def cut(source: Image.Image, box: Float[Array, " 4"], height: int) -> Image.Image:
     """What a 0..1 box shows, `height` pixels high and never distorted."""
     left, top, right, bottom = window(source.size, box)
@@ -183,18 +175,18 @@ def window(size: tuple[int, int], box: Float[Array, " 4"]) -> tuple[float, float
     """The part of a picture to cut out for a box: the box, made larger where it is too small or too slim."""
     corners = np.clip(np.asarray(box, dtype=np.float64), 0, 1) * (*size, *size)
     middle = (corners[:2] + corners[2:]) / 2
-    wide, high = np.maximum(corners[2:] - corners[:2], LEAST * min(size))
-    wide, high = min(max(wide, SLIM * high), size[0]), min(max(high, wide / WIDE), size[1])
+    wide, high = np.maximum(corners[2:] - corners[:2], MIN_CUT * min(size))
+    wide, high = min(max(wide, MIN_CUT_ASPECT * high), size[0]), min(max(high, wide / MAX_CUT_ASPECT), size[1])
     left = min(max(middle[0] - wide / 2, 0.0), size[0] - wide)
     top = min(max(middle[1] - high / 2, 0.0), size[1] - high)
     return left, top, left + wide, top + high
 
 
-FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
-
-
 def check_format(path: Path | str, what: str, also: tuple[str, ...] = ()) -> str:
-    """The ending of `path` in lower case, or a sentence on the endings that `what` (an explanation …) may have."""
+    """The ending of `path` in lower case; `what` (an explanation …) is what errors call the drawing.
+
+    Raises: SaccadeError if no drawing is saved under this ending, nor one of `also`.
+    """
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS and suffix not in also:
         known = ", ".join([*FORMATS, *also])

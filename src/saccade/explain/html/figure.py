@@ -1,8 +1,7 @@
-"""One explanation as a piece of a page: hover, tap or focus a word, and the picture lights up where it looks.
+"""Explanations on a page: hover, tap or focus a word, and the picture lights up where it looks.
 
-Without scripts the figure is complete too: every word has its tile, as in the drawn strip.
-
-A gallery: many explanations on one page that can be mailed, printed or opened offline.
+Without scripts a figure is complete too: every word has its tile, as in the drawn strip. A gallery is many figures on
+one page that can be mailed, printed or opened offline.
 """
 
 from __future__ import annotations
@@ -21,18 +20,17 @@ from PIL import Image
 from saccade.core.errors import SaccadeError
 from saccade.core.files import write_text
 from saccade.explain.draw.heat import colour_table, spread
-from saccade.explain.draw.marks import fit, free_spot, pixels, width
+from saccade.explain.draw.marks import check_format, fit, free_spot, joins_left, pixels, save_drawing, width
+from saccade.explain.draw.palette import PALETTE
 from saccade.explain.explanation import Explanation
 from saccade.explain.html.page import write_page
-from saccade.explain.panels.compose import draw_panel, find_panels
+from saccade.explain.panels.compose import draw_explanation, draw_panel, find_panels
 from saccade.explain.panels.strip import top_regions
 from saccade.explain.reading import (
-    PALETTE,
     Place,
     colour_of_word,
     find_places,
     is_content,
-    joins_left,
     label,
     score_note,
     share_of_words,
@@ -88,7 +86,7 @@ def match_figure(explanation: Explanation) -> str:
         f'<div class="light"></div>{_places(explanation, places)}'
         f'<svg class="boxes" viewBox="0 0 1000 1000" preserveAspectRatio="none"></svg></div>\n'
         f'<figcaption><p class="sentence">{_sentence(explanation, hue)}</p>\n'
-        f'<p class="score">{escape(score_note(explanation) + framed)}</p>\n{_looks(explanation)}'
+        f'<p class="score">{escape(score_note(explanation) + framed)}</p>\n{_steps(explanation)}'
         f'<ol class="tiles">{tiles}</ol></figcaption>\n{_panels(explanation)}</figure>'
     )
 
@@ -109,18 +107,18 @@ def _sentence(explanation: Explanation, hue: dict[int, str]) -> str:
     return "".join(parts)
 
 
-def _looks(explanation: Explanation) -> str:
-    """Buttons that show one look at a time, where the model looked several times; they appear with the script."""
+def _steps(explanation: Explanation) -> str:
+    """Buttons that show one step at a time, where the model attended several times; they appear with the script."""
     if explanation.steps is None:
         return ""
-    names = ["together", *(f"look {step + 1}" for step in range(len(explanation.steps)))]
+    names = ["together", *(f"step {step + 1}" for step in range(len(explanation.steps)))]
     buttons = "".join(
-        f'<button type="button" class="look" data-look="{number}" aria-pressed="{pressed}">{name}</button>'
+        f'<button type="button" class="step" data-step="{number}" aria-pressed="{pressed}">{name}</button>'
         for number, (name, pressed) in enumerate(
             zip(names, ["true", *("false",) * len(explanation.steps)], strict=True)
         )
     )
-    return f'<div class="looks" hidden role="group" aria-label="which look the tiles show">{buttons}</div>\n'
+    return f'<div class="steps" hidden role="group" aria-label="which step the tiles show">{buttons}</div>\n'
 
 
 def _panels(explanation: Explanation) -> str:
@@ -163,14 +161,14 @@ def _tile(explanation: Explanation, word: int, hue: str) -> str:
     )
 
 
-def _boxes(explanation: Explanation, weights: Float[Array, " region"], look: int = 0) -> str:
-    """A word's strongest boxes at one look; those of look 0, all looks together, are seen first."""
+def _boxes(explanation: Explanation, weights: Float[Array, " region"], step: int = 0) -> str:
+    """A word's strongest boxes at one step; those of step 0, all steps together, are seen first."""
     share = shares(weights[None])[0]
     drawn = ""
     for region in top_regions(share):
         strength = float(share[region] / share.max())
         drawn += _rect(explanation.boxes[region], 1 + strength, 0.25 + 0.75 * strength**2)
-    which = f' data-look="{look}"' + " hidden" * bool(look)
+    which = f' data-step="{step}"' + " hidden" * bool(step)
     return f'<svg{which} viewBox="0 0 1000 1000" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg>'
 
 
@@ -203,6 +201,16 @@ def _places(explanation: Explanation, places: tuple[Place, ...]) -> str:
             f"{escape(text)}</span>"
         )
     return f'<svg class="places" viewBox="0 0 1000 1000" preserveAspectRatio="none">{boxes}</svg>{tags}'
+
+
+def save_explanation(explanation: Explanation, path: Path | str) -> Path:
+    """Write the picture (.png, .jpg, .webp) or an interactive page (.html); the file is whole or absent.
+
+    Raises: SaccadeError if `path` ends otherwise or cannot be written.
+    """
+    if check_format(path, "an explanation", (".html",)) == ".html":
+        return write_gallery([explanation], path, explanation.title or "Why this picture")
+    return save_drawing(draw_explanation(explanation), path, "an explanation")
 
 
 def write_gallery(explanations: Iterable[Explanation], path: Path | str, title: str, intro: str = "") -> Path:

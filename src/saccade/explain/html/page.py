@@ -6,7 +6,7 @@ import base64
 import hashlib
 from html import escape
 
-from saccade.explain.reading import PALETTE
+from saccade.explain.draw.palette import PALETTE
 
 _TONES = "".join(f".c{i}{{--tone:{colour.ink};--glow:{colour.glow}}}" for i, colour in enumerate(PALETTE))
 _TONES_DARK = "".join(f".c{i}{{--tone:{colour.glow}}}" for i, colour in enumerate(PALETTE))
@@ -66,12 +66,12 @@ print-color-adjust:exact;-webkit-print-color-adjust:exact}
 .gauge{display:block;height:3px;border-radius:2px;background:var(--rule);overflow:hidden;print-color-adjust:exact}
 .gauge i{display:block;height:100%;width:calc(100%*var(--strength));background:currentColor}
 .gate{height:9px;margin-top:3px;border:1px solid;background:none}
-.looks{display:flex;flex-wrap:wrap;gap:.3rem;margin:0 0 1rem}
-.look{all:unset;cursor:pointer;padding:.1rem .7rem;border:1px solid var(--rule);border-radius:1rem;font-size:.86rem;
+.steps{display:flex;flex-wrap:wrap;gap:.3rem;margin:0 0 1rem}
+.step{all:unset;cursor:pointer;padding:.1rem .7rem;border:1px solid var(--rule);border-radius:1rem;font-size:.86rem;
 color:var(--soft)}
-.look[aria-pressed=true]{background:var(--ink);border-color:var(--ink);color:var(--paper)}
-.look:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
-.thumb svg[hidden],.looks[hidden]{display:none}
+.step[aria-pressed=true]{background:var(--ink);border-color:var(--ink);color:var(--paper)}
+.step:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
+.thumb svg[hidden],.steps[hidden]{display:none}
 .panel{grid-column:1/-1;overflow-x:auto;border-top:1px solid var(--rule)}
 .panel img{display:block;width:100%;min-width:44rem;background:#fff}
 .sr{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
@@ -91,7 +91,7 @@ SCRIPT = """
 document.querySelectorAll('.match').forEach(function (match) {
   var light = match.querySelector('.light'), boxes = match.querySelector('.boxes');
   var words = Array.from(match.querySelectorAll('.word')), tiles = Array.from(match.querySelectorAll('.tile'));
-  var looks = Array.from(match.querySelectorAll('.look'));
+  var steps = Array.from(match.querySelectorAll('.step'));
   var together = tiles.map(function (tile) { return tile.style.getPropertyValue('--light'); });
   var pinned = null;
   function show(word) {
@@ -115,16 +115,16 @@ document.querySelectorAll('.match').forEach(function (match) {
       show(pinned);
     });
   });
-  looks.forEach(function (button) {
+  steps.forEach(function (button) {
     button.parentElement.hidden = false;
     button.addEventListener('click', function () {
-      var look = button.dataset.look;
-      looks.forEach(function (other) { other.setAttribute('aria-pressed', other === button); });
+      var step = button.dataset.step;
+      steps.forEach(function (other) { other.setAttribute('aria-pressed', other === button); });
       tiles.forEach(function (tile, i) {
-        var light = look === '0' ? together[i] : tile.style.getPropertyValue('--light' + look);
+        var light = step === '0' ? together[i] : tile.style.getPropertyValue('--light' + step);
         tile.style.setProperty('--light', light);
         tile.querySelectorAll('svg').forEach(function (boxes) {
-          boxes.toggleAttribute('hidden', boxes.dataset.look !== look);
+          boxes.toggleAttribute('hidden', boxes.dataset.step !== step);
         });
       });
       show(pinned);

@@ -1,6 +1,6 @@
-"""The sections of a report as markup. All texts are plain text and are escaped here.
+"""The report of a whole run on one page: what was done, the numbers, searches with their reasons, and hard twins.
 
-The report of a whole run on one page: what was done, the numbers, searches with their reasons, and hard twins.
+A report is data; the functions below make markup of its sections. All texts are plain text and are escaped here.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from saccade.core.files import write_text
 from saccade.explain.explanation import Explanation
 from saccade.explain.html.figure import match_figure, picture_uri
 from saccade.explain.html.page import write_page
+
+FOUND_SIDE, TWIN_SIDE = 224, 320  # longer sides of the embedded pictures
 
 
 @dataclass(frozen=True)
@@ -125,9 +127,6 @@ class Report:
             raise SaccadeError(f"{path}: a report is saved as .html, not {path.suffix or 'a bare name'}")
         write_text(path, self.html())
         return path
-
-
-FOUND_SIDE, TWIN_SIDE = 224, 320  # longer sides of the embedded pictures
 
 
 def highlight_list(highlights: tuple[tuple[str, str], ...]) -> str:

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageDraw
 
 from saccade.explain.draw.curves import Brush, bend, middle, smooth_layer
 from saccade.explain.draw.marks import (
-    FAINT,
     GUTTER,
-    INK,
     LABEL,
+    MAX_CUT_ASPECT,
     NOTE,
-    PAPER,
-    RULE,
-    WIDE,
     bar,
     cut,
     font,
     outline,
     paste_rounded,
     pixels,
-    rgb,
     size_like,
     tag,
     width,
 )
+from saccade.explain.draw.palette import FAINT, INK, PAPER, RULE, rgb
+from saccade.explain.explanation import Explanation
 from saccade.explain.reading import SAME_PLACE, overlap
 
-if TYPE_CHECKING:
-    from saccade.explain.explanation import Explanation
-
-LARGE, CUT, SMALL_CUT = 760, 128, 104  # sides of the picture, of the regions of a link, of the regions in order
-WIDEST, ARROW = round(WIDE * CUT), 110  # room for a region and for the arrow of a link
-LEAST_SLOT, WIDEST_SLOT = 2 * WIDEST + ARROW + 200, 2 * WIDEST + ARROW + 420  # of a link by itself
+PICTURE_SIDE, CUT, SMALL_CUT = 760, 128, 104  # sides of the picture, of the regions of a link, of the regions in order
+MAX_CUT_WIDTH, ARROW = round(MAX_CUT_ASPECT * CUT), 110  # room for a region and for the arrow of a link
+MIN_SLOT, MAX_SLOT = 2 * MAX_CUT_WIDTH + ARROW + 200, 2 * MAX_CUT_WIDTH + ARROW + 420  # of a link by itself
 LINKS = 6
 GIVES, AGAINST = "#ffb84d", "#58b7f5"  # amber: a link that adds; blue: one that takes away
 ON_PAPER = {GIVES: "#b06f00", AGAINST: "#0069ab"}
@@ -47,7 +40,7 @@ Link = tuple[int, int, float]  # the region that takes, the one that gives, how 
 
 def draw_affinity(explanation: Explanation, room: int) -> Image.Image:
     """Left the picture with its links, right each link by itself, and below the regions in the model's order."""
-    size = size_like(explanation.image.shape[1] / explanation.image.shape[0], LARGE, LARGE * 1.25)
+    size = size_like(explanation.image.shape[1] / explanation.image.shape[0], PICTURE_SIDE, PICTURE_SIDE * 1.25)
     source = Image.fromarray(explanation.image)
     links = strongest_links(explanation)
     picture = draw_links(source.resize(size, Image.Resampling.LANCZOS), explanation, links)
@@ -131,8 +124,8 @@ def _short_of(path: np.ndarray, room: float) -> np.ndarray:
 def _draw_list(explanation: Explanation, source: Image.Image, links: list[Link], room: int) -> Image.Image:
     """Each link by itself: what gives, an arrow, what takes, how much; two columns where there is room."""
     peak = max((abs(value) for _, _, value in links), default=1.0)
-    columns = 2 if room >= 2 * LEAST_SLOT + GUTTER else 1
-    slot = min((room - GUTTER * (columns - 1)) // columns, WIDEST_SLOT)
+    columns = 2 if room >= 2 * MIN_SLOT + GUTTER else 1
+    slot = min((room - GUTTER * (columns - 1)) // columns, MAX_SLOT)
     rows = -(-len(links) // columns)
     against = any(value < 0 for _, _, value in links)
     scored = explanation.region_score is not None
@@ -143,11 +136,11 @@ def _draw_list(explanation: Explanation, source: Image.Image, links: list[Link],
         x, y = number // rows * (slot + GUTTER), number % rows * (CUT + 30)
         tone = ON_PAPER[GIVES if value > 0 else AGAINST]
         one, other = _piece(source, explanation, giver, CUT), _piece(source, explanation, taker, CUT)
-        paste_rounded(sheet, one, x + WIDEST - one.width, y)  # both beside the arrow, so that the arrows stand in line
-        x += WIDEST
+        paste_rounded(sheet, one, x + MAX_CUT_WIDTH - one.width, y)  # beside the arrow: arrows stand in line
+        x += MAX_CUT_WIDTH
         _draw_arrow(sheet, (x + 12, y + CUT // 2), tone, 2 + 8 * abs(value) / peak)
         paste_rounded(sheet, other, x + ARROW, y)
-        x += ARROW + WIDEST + 24
+        x += ARROW + MAX_CUT_WIDTH + 24
         text = f"{value:.{decimals}f}"
         stop = number // rows * (slot + GUTTER) + slot
         pen.text((stop, y + CUT / 2 + 8), text, FAINT, font(text, NOTE), anchor="rs")
@@ -157,7 +150,7 @@ def _draw_list(explanation: Explanation, source: Image.Image, links: list[Link],
     y = rows * (CUT + 30)
     if against:
         text = "blue: a link below zero, the region takes the opposite"
-        pen.text((WIDEST, y + 22), text, ON_PAPER[AGAINST], font(text, NOTE + 2), anchor="ls")
+        pen.text((MAX_CUT_WIDTH, y + 22), text, ON_PAPER[AGAINST], font(text, NOTE + 2), anchor="ls")
         y += 50
     if scored:
         _draw_order(sheet, source, explanation, y)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from PIL import Image, ImageDraw
 
-from saccade.explain.draw.marks import FAINT, INK, LABEL, MARGIN, NOTE, PAPER, RULE, fit, font
+from saccade.explain.draw.marks import LABEL, MARGIN, NOTE, fit, font
+from saccade.explain.draw.palette import FAINT, INK, PAPER, RULE
+from saccade.explain.explanation import Explanation
 from saccade.explain.panels.affinity import draw_affinity
 from saccade.explain.panels.gates import draw_gates
 from saccade.explain.panels.graphs import draw_graphs
-from saccade.explain.panels.steps import draw_looks
+from saccade.explain.panels.steps import draw_steps
 from saccade.explain.panels.strip import draw_strip
 
-if TYPE_CHECKING:
-    from saccade.explain.explanation import Explanation
-
 ROOM = 2200  # the width of a panel that stands alone
-LEAST = 1560  # … and the least it needs beneath a narrow strip
+MIN_ROOM = 1560  # … and the least it needs beneath a narrow strip
 HEADING = 110
 
 
@@ -32,11 +30,11 @@ class Panel:
     draw: Callable[[Explanation, int], Image.Image]  # at a width in pixels
 
 
-LOOKS = Panel(
-    "Look by look",
-    "the model looks several times, each row is one look; the bar is the share of the strongest region, an arrow shows "
-    "that it moved",
-    draw_looks,
+STEPS = Panel(
+    "Step by step",
+    "the model attends several times, each row is one step; the bar is the share of the strongest region, an arrow "
+    "shows that it moved",
+    draw_steps,
 )
 GATES = Panel(
     "Gates of the regions",
@@ -59,7 +57,7 @@ def find_panels(explanation: Explanation) -> tuple[Panel, ...]:
     """What this explanation can show beside the strip. Words' gates are in the strip itself."""
     found = []
     if explanation.steps is not None:
-        found.append(LOOKS)
+        found.append(STEPS)
     if explanation.region_gate is not None:
         found.append(GATES)
     if explanation.word_links is not None:
@@ -70,9 +68,12 @@ def find_panels(explanation: Explanation) -> tuple[Panel, ...]:
 
 
 def draw_explanation(explanation: Explanation) -> Image.Image:
-    """The strip with its panels beneath, as an RGB picture."""
+    """The strip (the picture, its caption, a lit tile for each word) and below it what else the model says.
+
+    That is a panel of its own for repeated steps, for regions' gates, and for graphs of words and regions.
+    """
     strip = draw_strip(explanation)
-    room = max(strip.width - 2 * MARGIN, LEAST)
+    room = max(strip.width - 2 * MARGIN, MIN_ROOM)
     parts = [draw_panel(panel, explanation, room) for panel in find_panels(explanation)]
     if not parts:
         return strip

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from PIL import Image, ImageDraw
 
 from saccade.explain.draw.marks import (
-    FAINT,
     GAP,
     GUTTER,
-    INK,
     LABEL,
     NOTE,
-    PAPER,
     cut,
     font,
     gate,
     outline,
     paste_rounded,
     pixels,
-    rgb,
     size_like,
     width,
 )
+from saccade.explain.draw.palette import FAINT, INK, PAPER, rgb
+from saccade.explain.explanation import Explanation
 
-if TYPE_CHECKING:
-    from saccade.explain.explanation import Explanation
-
-LARGE, CUT = 640, 190  # the side of a square picture; the height of a region cut out of it
+PICTURE_SIDE, CUT = 640, 190  # the side of a square picture; the height of a region cut out of it
 OPEN, ON_PAPER = "#ffc44d", "#b06f00"  # amber, on pictures and on paper
 LEGEND = (0.1, 0.5, 0.9)
 
@@ -38,7 +31,7 @@ def draw_gates(explanation: Explanation, room: int) -> Image.Image:
     """Left the picture and a legend, right the regions that let in most and least."""
     assert explanation.region_gate is not None
     gates, source = explanation.region_gate, Image.fromarray(explanation.image)
-    size = size_like(explanation.image.shape[1] / explanation.image.shape[0], LARGE, LARGE * 1.25)
+    size = size_like(explanation.image.shape[1] / explanation.image.shape[0], PICTURE_SIDE, PICTURE_SIDE * 1.25)
     drawn = gated_picture(source.resize(size, Image.Resampling.LANCZOS), explanation)
     left = size[0] + GUTTER
     order = [int(i) for i in np.argsort(-gates, kind="stable")]

@@ -1,10 +1,7 @@
-"""What an extractor found, drawn on the photo: boxes in colours that can be told apart, each with a label that can be
-read.
+"""What an extractor found, drawn on its photo, or many photos on one contact sheet in rows that fill its width.
 
-No label hides another or leaves the picture. The best regions are named, the rest stay thin lines, and regions without
-names (the cells of a grid) get numbers. As in the strip, all is drawn at twice the size it is meant to be seen at.
-
-Many photos with their regions on one sheet, in rows that fill its width, as contact prints are laid out.
+Boxes have colours that can be told apart, and labels that can be read: none hides another or leaves the picture. The
+best regions are named, the rest stay thin lines, and regions without names (the cells of a grid) get numbers.
 """
 
 from __future__ import annotations
@@ -21,9 +18,7 @@ from PIL import Image, ImageDraw
 
 from saccade.core.errors import SaccadeError
 from saccade.explain.draw.marks import (
-    FAINT,
     NOTE,
-    PAPER,
     Frame,
     check_format,
     fit,
@@ -31,13 +26,12 @@ from saccade.explain.draw.marks import (
     outline,
     paste_rounded,
     pixels,
-    rgb,
     rounded,
     save_drawing,
     size_like,
     width,
 )
-from saccade.explain.reading import PALETTE
+from saccade.explain.draw.palette import FAINT, PALETTE, PAPER, rgb
 
 SIDE = 1100  # of a square photo on its own
 COLOURS = (*(colour.glow for colour in PALETTE[:6]), "#ff7b7b", "#a6e85c", "#4fe0ea", "#e0ad76", "#f27bff", "#eef2f5")
@@ -45,6 +39,12 @@ DARK, PALE = "#11161b", "#f4f6f8"
 NAMED, NUMBERED = 12, 100  # how many regions are labelled when nobody says
 DOUBTFUL = 0.1  # a region that the extractor is less sure of is not named when nobody says how many
 HIDDEN = 0.3  # a label may lie over so much of another named region before it looks for a better place
+
+SHEET_WIDTH, ROW = 2400, 420  # of a contact sheet; of its rows before they are stretched to fill the width
+MARGIN, GAP, FOOT = 48, 24, 52
+NAMED_ON_SHEET = 6  # labels a photo, when nobody says: a small print holds fewer than a large one
+MAX_SHEET_PHOTOS = 60
+MIN_ASPECT, MAX_ASPECT = 0.4, 2.5  # a photo slimmer or wider than this gets its share of the row as if it were not
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,13 +243,6 @@ def _hidden(plate: Frame, others: Sequence[Frame]) -> float:
     return max((_shared(plate, other) / max(1, _area(other)) for other in others), default=0.0)
 
 
-WIDTH, ROW = 2400, 420  # of the sheet; of a row before it is stretched to fill the width
-MARGIN, GAP, FOOT = 48, 24, 52
-NAMED = 6  # labels a photo, when nobody says: a small print holds fewer than a large one
-MOST = 60  # photos on one sheet
-_ASPECT = 0.4, 2.5  # a photo slimmer or wider than this gets its share of the row as if it were not
-
-
 def draw_sheet(photos: Sequence[RegionPicture], top: int | None = None) -> Image.Image:
     """Each photo with its regions, its title beneath it."""
     if not photos:
@@ -263,7 +256,7 @@ def draw_sheet(photos: Sequence[RegionPicture], top: int | None = None) -> Image
     for row in rows:
         x, floor = MARGIN, y + max(high for _, (_, high) in row)
         for photo, size in row:
-            named = top if top is not None or not photo.labels else photo.surest(NAMED)
+            named = top if top is not None or not photo.labels else photo.surest(NAMED_ON_SHEET)
             paste_rounded(sheet, draw_regions(photo, named, size), x, floor - size[1])
             text, letter = fit(photo.title, NOTE, size[0], smallest=NOTE - 5) if photo.title else ("", NOTE)
             pen.text((x, floor + 32), text, FAINT, font(text, letter), anchor="ls")
@@ -280,9 +273,9 @@ def save_sheet(photos: Sequence[RegionPicture], path: Path | str, top: int | Non
 
 def _rows(photos: Sequence[RegionPicture]) -> list[list[tuple[RegionPicture, tuple[int, int]]]]:
     """Photos in order, as many rows as their widths need, each row as high as makes it fill the sheet."""
-    room = WIDTH - 2 * MARGIN
+    room = SHEET_WIDTH - 2 * MARGIN
     aspects = [photo.image.shape[1] / photo.image.shape[0] for photo in photos]
-    slots = [min(max(aspect, _ASPECT[0]), _ASPECT[1]) for aspect in aspects]
+    slots = [min(max(aspect, MIN_ASPECT), MAX_ASPECT) for aspect in aspects]
     count = max(1, round(sum(slots) * ROW / room))
     share = sum(slots) / count  # of the widths, for each row
     rows: list[list[int]] = [[] for _ in range(count)]

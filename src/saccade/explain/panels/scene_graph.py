@@ -7,14 +7,15 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from saccade.explain.draw.marks import FAINT, INK, PAPER, RULE, break_lines, font, save_drawing, width
+from saccade.explain.draw.marks import break_lines, font, save_drawing, width
+from saccade.explain.draw.palette import FAINT, INK, PAPER, RULE
 from saccade.language.parsing.scene_graph import Object, SceneGraph
 
 MARGIN, GAP = 48, 56
 NAME, WORD, CAPTION = 34, 26, 30
 BOX, PILL, LEVEL = 72, 44, 62  # heights: of a thing, of an attribute, of a line above another
 FIELD, EDGE, SAID, LINE = "#eef1fb", "#3f51b5", "#fff1d0", "#5b6673"
-NARROWEST = 900  # room for the sentence
+MIN_WIDTH = 900  # room for the sentence
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def draw_scene_graph(graph: SceneGraph, caption: str = "") -> Image.Image:
     """Drawn at twice the size it is meant to be seen at."""
     arrows = _arrows(graph)
     boxes = _boxes(graph, arrows)
-    wide = max(NARROWEST, round(max((right for _, right in boxes.values()), default=0)) + MARGIN)
+    wide = max(MIN_WIDTH, round(max((right for _, right in boxes.values()), default=0)) + MARGIN)
     lines = break_lines(tuple(caption.split()), CAPTION, wide - 2 * MARGIN) if caption else []
     above = MARGIN + len(lines) * 44 + (24 if lines else 0)
     top = above + (max((a.level for a in arrows), default=0)) * LEVEL + (30 if arrows else 0)

@@ -1,46 +1,30 @@
-"""Look by look: a row of tiles for each look of a model that looks several times, a column for each word."""
+"""Step by step: a row of tiles for each step of a model that attends several times, a column for each word."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageDraw
 
 from saccade.explain.draw.curves import Brush, bend, middle, smooth_layer
-from saccade.explain.draw.marks import (
-    FAINT,
-    GAP,
-    INK,
-    LABEL,
-    NOTE,
-    PAPER,
-    RULE,
-    bar,
-    fit,
-    font,
-    paste_rounded,
-    pixels,
-    size_like,
-)
+from saccade.explain.draw.marks import GAP, LABEL, NOTE, bar, fit, font, paste_rounded, pixels, size_like
+from saccade.explain.draw.palette import FAINT, INK, PAPER, RULE, Colour
+from saccade.explain.explanation import Explanation
 from saccade.explain.panels.strip import Cell, draw_tile
-from saccade.explain.reading import SAME_PLACE, Colour, colour_of_word, find_places, is_content, overlap, shares
-
-if TYPE_CHECKING:
-    from saccade.explain.explanation import Explanation
+from saccade.explain.reading import SAME_PLACE, colour_of_word, find_places, is_content, overlap, shares
 
 TILE, SMALL = 216, 132  # of content words and of function words: smaller than the strip's, there are several rows
 GROW, SHRINK = 1.2, 0.74  # tiles may be so much larger or smaller, to fill the width
 NARROW = 110  # a column's word needs this much room
-NAME = 120  # the column with the names of the looks
+NAME = 120  # the column with the names of the steps
 BAR, FOOT = 30, 54  # below each tile; below the last row, for the word
 
 
-def draw_looks(explanation: Explanation, room: int) -> Image.Image:
+def draw_steps(explanation: Explanation, room: int) -> Image.Image:
     """Blocks of columns, each no wider than `room`; a long sentence goes on in the next block."""
     assert explanation.steps is not None
-    blocks = arrange_looks(explanation, room)
+    blocks = arrange_steps(explanation, room)
     source = Image.fromarray(explanation.image)
     colours = colour_of_word(find_places(explanation))
     steps = len(explanation.steps)
@@ -48,15 +32,16 @@ def draw_looks(explanation: Explanation, room: int) -> Image.Image:
     heights = [steps * (high + BAR) + FOOT for high in tall]
     sheet = Image.new("RGB", (room, sum(heights) + GAP * (len(blocks) - 1)), PAPER)
     pen = ImageDraw.Draw(sheet)
-    thumbs = {cell.size: source.resize(cell.size, Image.Resampling.LANCZOS) for block in blocks for cell in block}
+    sizes = {cell.size for block in blocks for cell in block}
+    thumbs = {size: source.resize(size, Image.Resampling.LANCZOS) for size in sizes}
     top = 0
     for block, high, height in zip(blocks, tall, heights, strict=True):
         for step in range(steps):
             floor = top + step * (high + BAR) + high  # the line the row's pictures stand on
-            name = f"look {step + 1}"
+            name = f"step {step + 1}"
             pen.text((0, floor - high / 2), name, INK, font(name, LABEL - 4), anchor="lm")
             for cell in block:
-                tile = draw_look(thumbs[cell.size], explanation, step, cell, colours.get(cell.word))
+                tile = draw_step_tile(thumbs[cell.size], explanation, step, cell, colours.get(cell.word))
                 paste_rounded(sheet, tile, cell.x, floor - cell.size[1])
                 _draw_bar(pen, explanation, step, cell, colours.get(cell.word), floor)
         for cell in block:
@@ -68,7 +53,7 @@ def draw_looks(explanation: Explanation, room: int) -> Image.Image:
     return sheet
 
 
-def arrange_looks(explanation: Explanation, room: int) -> list[list[Cell]]:
+def arrange_steps(explanation: Explanation, room: int) -> list[list[Cell]]:
     """Columns in the sentence's order, in as few blocks of about the same width as the room and SHRINK allow."""
     aspect = explanation.image.shape[1] / explanation.image.shape[0]
     words = [i for i, word in enumerate(explanation.words) if any(c.isalnum() for c in word)]
@@ -103,10 +88,10 @@ def arrange_looks(explanation: Explanation, room: int) -> list[list[Cell]]:
     return blocks or [[Cell(0, NAME, size_like(aspect, SMALL, 1.6 * SMALL), False)]]  # punctuation alone
 
 
-def draw_look(
+def draw_step_tile(
     picture: Image.Image, explanation: Explanation, step: int, cell: Cell, colour: Colour | None
 ) -> Image.Image:
-    """A word's tile at one look; where its strongest region is not where it was, an arrow shows the way."""
+    """A word's tile at one step; where its strongest region is not where it was, an arrow shows the way."""
     assert explanation.steps is not None
     weights, boxes = explanation.steps[step, cell.word], explanation.boxes
     tile = draw_tile(picture, weights, boxes, cell.content, colour)
@@ -128,7 +113,7 @@ def draw_look(
 def _draw_bar(
     pen: ImageDraw.ImageDraw, explanation: Explanation, step: int, cell: Cell, colour: Colour | None, floor: int
 ) -> None:
-    """How sharp the look is: the share of the word's strongest region."""
+    """How sharp the attention is: the share of the word's strongest region."""
     assert explanation.steps is not None
     share = float(shares(explanation.steps[step, cell.word][None]).max())
     stop = cell.x + cell.size[0]

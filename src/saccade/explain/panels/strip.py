@@ -1,6 +1,6 @@
 """The strip: a picture with its caption, then one tile per word with the light on what the word looks at.
 
-Where a model says how far a word lets in what it found (its gate), or how much of the look went to no region (the
+Where a model says how far a word lets in what it found (its gate), or how much of the attention went to no region (the
 sentinel's share), a second bar beneath the word shows that.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -18,15 +17,11 @@ from PIL import Image, ImageDraw
 from saccade.explain.draw.heat import illuminate, spread
 from saccade.explain.draw.marks import (
     CAPTION,
-    FAINT,
     GAP,
     GUTTER,
-    INK,
     LABEL,
     MARGIN,
     NOTE,
-    PAPER,
-    RULE,
     bar,
     break_lines,
     fit,
@@ -35,13 +30,13 @@ from saccade.explain.draw.marks import (
     outline,
     paste_rounded,
     pixels,
-    rgb,
     size_like,
     tag,
     width,
 )
+from saccade.explain.draw.palette import FAINT, INK, PAPER, RULE, Colour, rgb
+from saccade.explain.explanation import Explanation
 from saccade.explain.reading import (
-    Colour,
     Place,
     chooses,
     colour_of_word,
@@ -54,12 +49,13 @@ from saccade.explain.reading import (
     strengths,
 )
 
-if TYPE_CHECKING:
-    from saccade.explain.explanation import Explanation
-
-LARGE, TILE, SMALL = 760, 288, 172  # the sides of a square picture, of a content word's tile, of a function word's
+PICTURE_SIDE, TILE, SMALL = (
+    760,
+    288,
+    172,
+)  # a square picture, a content word's tile, a function word's
 UNDER_TILE, GATE = 92, 34  # word and score bar beneath a tile; the gate's bar beneath them
-NARROWEST = 136  # a tile's word and score need this much room, however slim the picture
+MIN_SLOT = 136  # a tile's word and score need this much room, however slim the picture
 COLUMNS = range(2, 9)
 SHAPE = 2.4  # the width over height that a strip tends to
 BOXES_PER_WORD = 3
@@ -80,8 +76,8 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     places = find_places(explanation)
     colours = colour_of_word(places)
     aspect = explanation.image.shape[1] / explanation.image.shape[0]
-    large = size_like(aspect, LARGE, LARGE * 1.25)
-    column = max(large[0], LARGE * 3 // 4)
+    large = size_like(aspect, PICTURE_SIDE, PICTURE_SIDE * 1.25)
+    column = max(large[0], PICTURE_SIDE * 3 // 4)
     lines = break_lines(explanation.words, CAPTION, column)
     gated = share_of_words(explanation) is not None
     foot = UNDER_TILE + GATE * gated
@@ -106,7 +102,8 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     draw_caption(pen, explanation, lines, colours, (MARGIN, top + large[1] + 40), column)
 
     left, floor = MARGIN + column + GUTTER, top
-    picture_of_size = {cell.size: source.resize(cell.size, Image.Resampling.LANCZOS) for row in rows for cell in row}
+    sizes = {cell.size for row in rows for cell in row}
+    picture_of_size = {size: source.resize(size, Image.Resampling.LANCZOS) for size in sizes}
     for row in rows:
         floor += max(cell.size[1] for cell in row)  # the line the row's pictures stand on
         for cell in row:
@@ -132,7 +129,7 @@ def arrange(words: tuple[str, ...], aspect: float, beside: tuple[int, int], foot
         rows: list[list[Cell]] = []
         x = room + 1
         for word in shown:
-            slot = max(sizes[word][0], NARROWEST)
+            slot = max(sizes[word][0], MIN_SLOT)
             if x + slot > room:
                 rows.append([])
                 x = 0
@@ -144,13 +141,13 @@ def arrange(words: tuple[str, ...], aspect: float, beside: tuple[int, int], foot
         wide, high = extent(rows, foot)
         return abs(math.log((beside[0] + GUTTER + wide) / max(beside[1], high) / SHAPE))
 
-    step = max(size_like(aspect, TILE, 1.6 * TILE)[0], NARROWEST) + GAP
+    step = max(size_like(aspect, TILE, 1.6 * TILE)[0], MIN_SLOT) + GAP
     return min((rows_within(columns * step) for columns in COLUMNS), key=misshapen)
 
 
 def extent(rows: list[list[Cell]], foot: int = UNDER_TILE) -> tuple[int, int]:
     """Width and height that the rows of tiles need, each with a foot so high."""
-    wide = max((max(row[-1].size[0], NARROWEST) + row[-1].x for row in rows), default=0)
+    wide = max((max(row[-1].size[0], MIN_SLOT) + row[-1].x for row in rows), default=0)
     return wide, sum(max(cell.size[1] for cell in row) + foot + GAP for row in rows) - GAP
 
 
@@ -161,7 +158,7 @@ def draw_tile(
     content: bool,
     colour: Colour | None,
 ) -> Image.Image:
-    """The picture lit where a word looks, its strongest boxes outlined; a function word's tile is paler."""
+    """The picture lit where a word attends, its strongest boxes outlined; a function word's tile is paler."""
     wide, high = picture.size
     tile = Image.fromarray(illuminate(np.asarray(picture), spread(weights, boxes, (high, wide))))
     share = shares(weights[None])[0]
@@ -180,7 +177,7 @@ def draw_foot(
     pen: ImageDraw.ImageDraw, explanation: Explanation, cell: Cell, colour: Colour | None, x: int, y: int
 ) -> None:
     """The word beneath its tile; as bars, how well it found its regions and how far it lets them in."""
-    room = max(cell.size[0], NARROWEST)
+    room = max(cell.size[0], MIN_SLOT)
     ink = colour.ink if colour else (INK if cell.content else FAINT)
     text, size = fit(explanation.words[cell.word], LABEL if cell.content else LABEL - 5, room)
     pen.text((x, y + 42), text, ink, font(text, size), anchor="ls")

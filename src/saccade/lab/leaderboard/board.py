@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -156,25 +156,22 @@ def _plain(measured: Sequence[Measured]) -> list[Measured]:
 
 
 def _mean(costs: Sequence[Cost]) -> Cost:
-    peaks = [cost.peak_bytes for cost in costs if cost.peak_bytes is not None]
-    return Cost(
-        parameters=round(np.mean([cost.parameters for cost in costs])),
-        code_bytes=round(np.mean([cost.code_bytes for cost in costs])),
-        query_ms=float(np.mean([cost.query_ms for cost in costs])),
-        table_seconds=float(np.mean([cost.table_seconds for cost in costs])),
-        peak_bytes=round(np.mean(peaks)) if peaks else None,
-    )
+    return _together(costs, np.mean, np.mean)
 
 
 def _sum(costs: Sequence[Cost]) -> Cost:
     """Models asked one after another: their sizes and times add up, their memory does not."""
+    return _together(costs, sum, max)
+
+
+def _together(costs: Sequence[Cost], add: Callable[[list[float]], Any], join: Callable[[list[int]], Any]) -> Cost:
     peaks = [cost.peak_bytes for cost in costs if cost.peak_bytes is not None]
     return Cost(
-        parameters=sum(cost.parameters for cost in costs),
-        code_bytes=sum(cost.code_bytes for cost in costs),
-        query_ms=sum(cost.query_ms for cost in costs),
-        table_seconds=sum(cost.table_seconds for cost in costs),
-        peak_bytes=max(peaks) if peaks else None,
+        parameters=round(add([cost.parameters for cost in costs])),
+        code_bytes=round(add([cost.code_bytes for cost in costs])),
+        query_ms=float(add([cost.query_ms for cost in costs])),
+        table_seconds=float(add([cost.table_seconds for cost in costs])),
+        peak_bytes=round(join(peaks)) if peaks else None,
     )
 
 

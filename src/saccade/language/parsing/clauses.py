@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from saccade.language.adjectives import COLOUR_WORDS, word_table
-from saccade.language.caption_words import ANIMATE, BE, STATES_OF_THINGS, WORN
-from saccade.language.parsing.tags import classify
+from saccade.language.caption_words import ANIMATE, BE, STATES_OF_THINGS, WORN, C, WordClass
+from saccade.language.parsing.tags import PHRASE, VERBS, classify
 from saccade.language.phrases import singular
 
 PRESENTERS = word_table("see sees show shows showing depicts features featuring displays")
@@ -114,42 +114,42 @@ class Clauses:
 
     # Verbs
 
-    def add_verb(self, place: int, letter: str) -> None:
-        if letter == "V" or self.auxiliaries or self.copula >= 0:
+    def add_verb(self, place: int, kind: WordClass) -> None:
+        if kind is C.FINITE or self.auxiliaries or self.copula >= 0:
             self.ready()
-            passive = letter == "E" and any(self.words[a] in BE for a in self.auxiliaries)
+            passive = kind is C.DONE and any(self.words[a] in BE for a in self.auxiliaries)
             self.set_predicate(place, passive)
         elif self.subject < 0 and self.noun < 0 and self.verb < 0:  # "Playing in the snow"
             self.set_predicate(place)
         else:
-            self._add_participle(place, letter)
+            self._add_participle(place, kind)
         self.verb, self.comma = place, False
-        self.open_object = letter != "E" or self.words[place] == "given"
+        self.open_object = kind is not C.DONE or self.words[place] == "given"
 
-    def _add_participle(self, place: int, letter: str) -> None:
+    def _add_participle(self, place: int, kind: WordClass) -> None:
         """ "a dog chasing a cat", "tries to catch it": who does it?"""
         marked = any(label == "mark" for _, label in self.waiting)
         if self.conjunction >= 0 and self.verb >= 0:
             self.set(self.conjunction, place, "cc")
             self.conjunction = -1
             self.set(place, self.verb, "conj")
-        elif letter == "I" and self.verb >= 0:
+        elif kind is C.INFINITIVE and self.verb >= 0:
             self.set(place, self.verb, "xcomp")
         elif marked and (self.verb >= 0 or self.predicate >= 0):
             self.set(place, self.verb if self.verb >= 0 else self.predicate, "advcl")
         else:
-            self._modify(place, letter)
+            self._modify(place, kind)
         for word, label in self.waiting:
             self.set(word, place, label)
         self.waiting = []
 
-    def _modify(self, place: int, letter: str) -> None:
+    def _modify(self, place: int, kind: WordClass) -> None:
         noun, verb = self.noun, self.verb
         states = self.words[place] in STATES_OF_THINGS
         shown = verb >= 0 and self.words[verb] in PRESENTERS  # "we see a cube pushed by a dog"
         if verb > noun >= 0 or noun < 0:  # "stands holding", "runs along barking"
             self.set(place, verb if verb >= 0 else self.subject, "advcl")
-        elif shown or states or (letter == "E" and self.words[place] != "dressed") or self.animate(noun):
+        elif shown or states or (kind is C.DONE and self.words[place] != "dressed") or self.animate(noun):
             self.set(place, self._pair(noun, place), "acl")
         elif verb >= 0 and self.heads[verb] >= 0 and self.labels[verb] == "acl" and not self.animate(noun):
             self.set(place, self.heads[verb], "acl")
@@ -163,21 +163,22 @@ class Clauses:
     def _pair(self, noun: int, place: int) -> int:
         """ "a man and a woman sitting": both sit, and the first stands for both."""
         first = self.heads[noun]
-        both = self.labels[noun] == "conj" and self.classes[first + 1] == "c" and self.words[place] != "made"
-        return first if both and self.animate(noun) and self.animate(first) else noun
+        joined = self.labels[noun] == "conj" and self.classes[first + 1] is C.CONJUNCTION
+        both = joined and self.words[place] != "made" and self.animate(noun) and self.animate(first)
+        return first if both else noun
 
     def add_auxiliary(self, place: int) -> None:
         """Part of a verb ("is running"), between a thing and what it is ("is red"), or a verb of its own."""
         at = place + 1
-        while at < self.count and self.classes[at] == "r" and self.words[at] not in ("outdoors", "indoors"):
+        while at < self.count and self.classes[at] is C.ADVERB and self.words[at] not in ("outdoors", "indoors"):
             at += 1
-        after = self.classes[at] if at < self.count else "."
-        if after in "GEIVxK" or self.words[place] not in BE:
+        after = self.classes[at] if at < self.count else C.MARK
+        if after in VERBS or after in (C.AUXILIARY, C.NAMES_VERB) or self.words[place] not in BE:
             self.auxiliaries.append(place)
             return
         if self.there < 0:
             self.ready()
-        if after in "advqnNpi" or (after == "r" and at == place + 1):
+        if after in PHRASE or after is C.PREPOSITION or (after is C.ADVERB and at == place + 1):
             self.copula = place
         else:
             self.set_predicate(place)

@@ -1,11 +1,7 @@
-"""CoNLL-U, the table in which parsers exchange trees: read with faults named by line and column, and written.
+"""Parses made elsewhere, from files: CoNLL-U (spaCy, Stanza, UDPipe), read and written, and JSON of Stanford CoreNLP.
 
-Trees from Stanford CoreNLP's JSON: `sentences` with `tokens` and `basicDependencies` (or enhanced ones).
-
-Parses made elsewhere: a CoNLL-U file (spaCy, Stanza, UDPipe) or JSON of CoreNLP as a parser.
-
-A sentence is found by its letters, so it does not matter where the other tool cut it: heads are carried over to our
-tokens. What the file does not hold is parsed by the rules.
+`FileParser` finds a sentence by its letters, so it does not matter where the other tool cut it: heads are carried over
+to our tokens. What the file does not hold is parsed by the rules.
 """
 
 from __future__ import annotations
@@ -23,7 +19,11 @@ from saccade.language.parsing.rules import RuleParser
 from saccade.language.parsing.universal import FOREIGN, universal
 from saccade.language.tokenise import tokenise
 
-COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+ENDINGS = (".conllu", ".conll", ".json")
+COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")  # of CoNLL-U
+GRAPHS = ("basicDependencies", "basic-dependencies", "enhancedPlusPlusDependencies", "enhancedDependencies")
+_KEPT = frozenset(("nmod:poss", "acl:relcl", "nsubj:pass", "aux:pass", "compound:prt", "det:predet", "csubj:pass"))
+_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,10 @@ class ForeignSentence:
 
 
 def read_conllu(path: Path) -> Iterator[ForeignSentence]:
-    """The sentences of a file. Ranges ("1-2") and empty nodes ("8.1") are passed over, as the format has it."""
+    """The sentences of a CoNLL-U file. Ranges ("1-2") and empty nodes ("8.1") are passed over, as the format has it.
+
+    Raises: SaccadeError, with the line, if a row is not as the format has it or heads make no tree.
+    """
     rows: list[tuple[int, list[str]]] = []
     with explain_os_errors(path, "read"), path.open("rb") as file:
         for number, line in enumerate(file, start=1):
@@ -84,7 +87,7 @@ def _conllu_sentence(path: Path, rows: list[tuple[int, list[str]]]) -> ForeignSe
 
 
 def check_tree(where: str, heads: Sequence[int]) -> None:
-    """Refuse heads that go round in a circle, and sentences without a root."""
+    """Raises: SaccadeError if the heads go round in a circle."""
     safe: set[int] = {-1}
     for place in range(len(heads)):
         way: list[int] = []
@@ -127,12 +130,11 @@ def _block(number: int, parse: Parse) -> str:
     return "\n".join([f"# sent_id = {number}", f"# text = {' '.join(parse.tokens)}", *rows, "", ""])
 
 
-GRAPHS = ("basicDependencies", "basic-dependencies", "enhancedPlusPlusDependencies", "enhancedDependencies")
-_KEPT = frozenset(("nmod:poss", "acl:relcl", "nsubj:pass", "aux:pass", "compound:prt", "det:predet", "csubj:pass"))
-
-
 def read_corenlp(path: Path) -> Iterator[ForeignSentence]:
-    """The sentences of one annotated document, or of a list of documents."""
+    """The sentences of one annotated document, or of a list of documents, in CoreNLP's JSON.
+
+    Raises: SaccadeError, with the place, if a field is missing or of another kind, or heads make no tree.
+    """
     value = read_json(path)
     documents = value if isinstance(value, list) else [value]
     for number, document in enumerate(documents):
@@ -195,10 +197,6 @@ def _leads(heads: list[int], start: int, goal: int) -> bool:
             return True
         start = heads[start]
     return False
-
-
-ENDINGS = (".conllu", ".conll", ".json")
-_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 
 class FileParser(Parser):

@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
 
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.language.parsing.scene_graph import Attribute, Object, Relation, SceneGraph, read_graph
 from saccade.language.tokenise import tokenise
 
-REMEMBERED = 1 << 16  # captions a parser keeps; they come again every epoch
+MAX_REMEMBERED_CAPTIONS = 1 << 16  # captions a parser keeps; they come again every epoch
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Parse:
 
     @cached_property
     def graph(self) -> SceneGraph:
+        """Things, attributes and relations of the sentence."""
         return read_graph(self.tokens, self.heads, self.labels, self.tags)
 
     @property
@@ -57,11 +59,6 @@ class Parse:
 EMPTY = Parse((), (), (), ())
 
 
-def scene_graph(parse: Parse) -> SceneGraph:
-    """Things, attributes and relations of a sentence."""
-    return parse.graph
-
-
 class Parser(ABC):
     """Sentences to parses. The same sentence gives the same parse; those seen lately are remembered."""
 
@@ -77,7 +74,7 @@ class Parser(ABC):
         """As `parse`, of sentences already tokenised."""
         known = self._known
         new = list(dict.fromkeys(tokens for tokens in sentences if tokens and tokens not in known))
-        if len(known) + len(new) > REMEMBERED:
+        if len(known) + len(new) > MAX_REMEMBERED_CAPTIONS:
             asked = set(sentences)
             self._known = known = {tokens: parse for tokens, parse in known.items() if tokens in asked}
         if new:
@@ -89,22 +86,24 @@ class Parser(ABC):
         """Different sentences of at least one token each."""
 
 
+KINDS = {"rules": ("rules", "RuleParser"), "spacy": ("spacy", "SpacyParser"), "file": ("files", "FileParser")}
+
+
 def load_parser(name: str = "rules") -> Parser:
-    """By name: "rules", "spacy", "spacy:MODEL", or "file:PATH" (CoNLL-U, or JSON of CoreNLP)."""
-    kind, _, detail = name.partition(":")
-    if name == "rules":
-        from saccade.language.parsing.rules import RuleParser
+    """By name: "rules", "spacy", "spacy:MODEL", or "file:PATH" (CoNLL-U, or JSON of CoreNLP).
 
-        return RuleParser()
-    if kind == "spacy":
-        from saccade.language.parsing.spacy import SpacyParser
+    Raises: SaccadeError if there is no such parser, or what it needs (spaCy, a model, the file) is missing or damaged.
+    """
+    kind, colon, detail = name.partition(":")
+    if kind not in KINDS or (kind == "rules" and colon) or (kind == "file" and not detail):
+        there = "(there are: rules, spacy, spacy:MODEL, file:PATH)"
+        raise SaccadeError(f'there is no parser "{name}"{did_you_mean(kind, KINDS)} {there}')
+    module, class_name = KINDS[kind]
+    parser: Callable[..., Parser] = getattr(import_module(f"saccade.language.parsing.{module}"), class_name)
+    return parser(detail) if detail else parser()
 
-        return SpacyParser(detail)
-    if kind == "file" and detail:
-        from saccade.language.parsing.files import FileParser
 
-        return FileParser(detail)
-    raise SaccadeError(
-        f'there is no parser "{name}"{did_you_mean(kind, ("rules", "spacy", "file"))} '
-        f"(there are: rules, spacy, spacy:MODEL, file:PATH)"
-    )
+@cache
+def shared_parser(name: str = "rules") -> Parser:
+    """As `load_parser`, one for the whole process: it remembers the sentences it has read, for every model."""
+    return load_parser(name)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from saccade.language.caption_words import C
 from saccade.language.parsing.clauses import Clauses
+from saccade.language.parsing.tags import BREAKS, NOUNS, SPECIFIERS
 
-_BEFORE_NOUN = {"d": "det", "v": "nmod:poss", "q": "nummod", "a": "amod", "n": "compound", "N": "compound"}
+_BEFORE_NOUN = {
+    C.DETERMINER: "det", C.OWNER: "nmod:poss", C.NUMBER: "nummod", C.ADJECTIVE: "amod", C.NOUN: "compound",
+    C.PLURAL: "compound",
+}  # fmt: skip
 
 
 class Phrases(Clauses, ABC):
@@ -21,39 +26,39 @@ class Phrases(Clauses, ABC):
     def add_phrase(self, start: int) -> int:
         """Words up to the noun they belong to; which noun, and what for, is settled in `_place`."""
         classes, count = self.classes, self.count
-        if classes[start] == "p":
+        if classes[start] is C.PRONOUN:
             self._place(start, start)
             return start + 1
         last = -1  # the last noun seen
         place = start
         while place < count:
-            letter = classes[place]
-            if letter in "nN":
+            kind = classes[place]
+            if kind in NOUNS:
                 last = place
-            elif letter == "p":
-                if place > start and classes[place - 1] in "dq":  # "the other"
+            elif kind is C.PRONOUN:
+                if place > start and classes[place - 1] in (C.DETERMINER, C.NUMBER):  # "the other"
                     last = place
                     place += 1
                 break
-            elif letter in "dv":
-                if place > start and classes[place - 1] not in "qd":
+            elif kind in SPECIFIERS:
+                if place > start and classes[place - 1] not in (C.NUMBER, C.DETERMINER):
                     break
-            elif letter == "q":
+            elif kind is C.NUMBER:
                 if last >= 0:
                     break
-            elif letter == "a":
-                if last >= 0 and not (place + 1 < count and classes[place + 1] in "nN"):
+            elif kind is C.ADJECTIVE:
+                if last >= 0 and not (place + 1 < count and classes[place + 1] in NOUNS):
                     break
-                if last >= 0 and classes[place - 1] in "nN" and classes[start] in "dv" and classes[place - 1] == "N":
+                if last >= 0 and classes[place - 1] is C.PLURAL and classes[start] in SPECIFIERS:
                     break
-            elif letter == "k":
+            elif kind is C.POSSESSIVE:
                 if last < 0:
                     break
-            elif letter == "r":
-                if last >= 0 or place + 1 >= count or classes[place + 1] != "a":
+            elif kind is C.ADVERB:
+                if last >= 0 or place + 1 >= count or classes[place + 1] is not C.ADJECTIVE:
                     break
-            elif letter in "c,":
-                if not (last < 0 and classes[place - 1] == "a" and self._joins_adjectives(place)):
+            elif kind in BREAKS:
+                if not (last < 0 and classes[place - 1] is C.ADJECTIVE and self._joins_adjectives(place)):
                     break
             else:
                 break
@@ -62,24 +67,24 @@ class Phrases(Clauses, ABC):
         if last < 0:
             return self._bare(start, end)
         for at in range(start, last):
-            letter = classes[at]
-            if letter in "nN" and at + 1 <= last and classes[at + 1] == "k":
+            kind = classes[at]
+            if kind in NOUNS and at + 1 <= last and classes[at + 1] is C.POSSESSIVE:
                 self._owner(start, at)
-        owned = max((at for at in range(start, last) if classes[at] == "k"), default=start - 1)
+        owned = max((at for at in range(start, last) if classes[at] is C.POSSESSIVE), default=start - 1)
         described = -1
         for at in range(owned + 1, last):
-            letter = classes[at]
-            if letter == "r":
+            kind = classes[at]
+            if kind is C.ADVERB:
                 self.set(at, at + 1, "advmod")
-            elif letter == "c":
+            elif kind is C.CONJUNCTION:
                 self.set(at, at + 1, "cc")
-            elif letter == ",":
+            elif kind is C.COMMA:
                 self.set(at, at + 1, "punct")
-            elif letter == "a" and described >= 0 and at > 0 and classes[at - 1] in "c,":
+            elif kind is C.ADJECTIVE and described >= 0 and at > 0 and classes[at - 1] in BREAKS:
                 self.set(at, described, "conj")
             else:
-                self.set(at, last, _BEFORE_NOUN.get(letter, "dep"))
-                if letter == "a":
+                self.set(at, last, _BEFORE_NOUN.get(kind, "dep"))
+                if kind is C.ADJECTIVE:
                     described = at
         for at in range(last + 1, end):  # "his mouth open"
             self.set(at, last, "amod")
@@ -90,18 +95,18 @@ class Phrases(Clauses, ABC):
         """ "black and white dog": an adjective follows, and in the end a noun without an article of its own."""
         classes, count = self.classes, self.count
         at = place + 1
-        if at < count and classes[at] == "c":  # ", and"
+        if at < count and classes[at] is C.CONJUNCTION:  # ", and"
             at += 1
-        while at < count and classes[at] in "ar":
+        while at < count and classes[at] in (C.ADJECTIVE, C.ADVERB):
             at += 1
-            if at < count and classes[at] in "c," and at + 1 < count and classes[at + 1] in "ac":
+            if at + 1 < count and classes[at] in BREAKS and classes[at + 1] in (C.ADJECTIVE, C.CONJUNCTION):
                 at += 1
-        return at > place + 1 and at < count and classes[at] in "nN"
+        return at > place + 1 and at < count and classes[at] in NOUNS
 
     def _owner(self, start: int, owner: int) -> None:
         """ "the dog 's ball": the words before the owner belong to it."""
         classes = self.classes
-        following = next(at for at in range(owner + 2, self.count) if classes[at] in "nN")
+        following = next(at for at in range(owner + 2, self.count) if classes[at] in NOUNS)
         for at in range(start, owner):
             if self.heads[at] == -2:
                 self.set(at, owner, _BEFORE_NOUN.get(classes[at], "dep"))
@@ -110,26 +115,26 @@ class Phrases(Clauses, ABC):
 
     def _bare(self, start: int, end: int) -> int:
         """Adjectives, numbers and articles without a noun."""
-        first = next((at for at in range(start, end) if self.classes[at] == "a"), -1)
+        first = next((at for at in range(start, end) if self.classes[at] is C.ADJECTIVE), -1)
         if first < 0:  # "both", "the" before something unforeseen
             for at in range(start, end):
                 self.waiting.append((at, "dep"))
             return max(end, start + 1)
         stop = first + 1
         joined = first
-        while stop + 1 < self.count and self.classes[stop] in "c," and self.classes[stop + 1] == "a":
-            self.set(stop, stop + 1, "cc" if self.classes[stop] == "c" else "punct")
+        while stop + 1 < self.count and self.classes[stop] in BREAKS and self.classes[stop + 1] is C.ADJECTIVE:
+            self.set(stop, stop + 1, "cc" if self.classes[stop] is C.CONJUNCTION else "punct")
             self.set(stop + 1, first, "conj")
             joined = stop + 1
             stop += 2
         for at in range(start, first):
-            self.set(at, first, "advmod" if self.classes[at] == "r" else "dep")
+            self.set(at, first, "advmod" if self.classes[at] is C.ADVERB else "dep")
         for at in range(joined + 1, end):
             self.set(at, first, "advmod")
         if self.copula >= 0 or (self.predicate < 0 and self.subject >= 0 and self.noun < 0):
             self.set_predicate(first)
         elif self.case >= 0:
-            self.classes[first] = "n"
+            self.classes[first] = C.NOUN
             self._place(start, first)
         elif self.noun > self.verb:
             self.set(first, self.noun, "amod")
@@ -159,7 +164,8 @@ class Phrases(Clauses, ABC):
                 self.subject = head
             else:
                 self.set_predicate(head)
-        elif self.subject >= 0 and self.classes[self.subject] == "w" and self.predicate < 0:  # "that a man holds"
+        elif self.subject >= 0 and self.classes[self.subject] is C.RELATIVE and self.predicate < 0:
+            # "that a man holds"
             self.waiting.append((self.subject, "obj"))
             self.subject = head
         elif self.open_object and self.conjunction < 0 and not self.comma:
@@ -188,7 +194,7 @@ class Phrases(Clauses, ABC):
         if (self.subject < 0 and self.predicate < 0 and self.noun < 0) or (self.fronted and self.subject < 0):
             self.subject = head
             return
-        apart = self.conjunction > 0 and self.classes[self.conjunction - 1] == ","  # ", and a dog chases …"
+        apart = self.conjunction > 0 and self.classes[self.conjunction - 1] is C.COMMA  # ", and a dog chases …"
         if verb and (self.predicate >= 0 or (apart and not several)):
             while self.outer:
                 self.leave()
@@ -221,28 +227,25 @@ class Phrases(Clauses, ABC):
         if self.animate(head):
             at = self.heads[self.noun]
             while at >= 0:
-                if self.classes[at] in "nN" and self.animate(at):
+                if self.classes[at] in NOUNS and self.animate(at):
                     return at
                 at = self.heads[at]
             if self.subject >= 0 and self.predicate < 0 and self.animate(self.subject):
                 return self.subject
         return self.noun
 
-    def _animate(self, place: int) -> bool:
-        return singular(self.words[place]) in ANIMATE
-
     def _verb_follows(self, head: int) -> int:
         """The place of the finite verb this noun phrase will be the subject of, 0 for none."""
         classes = self.classes
         relative = False
         for at in range(head + 1, self.count):
-            letter = classes[at]
-            if letter in "Vx":
+            kind = classes[at]
+            if kind in (C.FINITE, C.AUXILIARY):
                 if not relative:
                     return at
                 relative = False
-            elif letter == "w":
+            elif kind is C.RELATIVE:
                 relative = True
-            elif letter in "cu":
+            elif kind in (C.CONJUNCTION, C.SUBORDINATOR):
                 return 0
         return 0

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from saccade.language.caption_words import C, WordClass
 from saccade.language.parsing.clauses import PRESENTERS
 from saccade.language.parsing.parser import Parse, Parser
 from saccade.language.parsing.phrases import Phrases
+from saccade.language.parsing.tags import PHRASE, VERBS
 
-TAGS = {
-    "d": "DET", "v": "PRON", "q": "NUM", "a": "ADJ", "n": "NOUN", "N": "NOUN", "p": "PRON", "V": "VERB", "G": "VERB",
-    "E": "VERB", "I": "VERB", "x": "AUX", "i": "ADP", "F": "ADP", "c": "CCONJ", "u": "SCONJ", "w": "PRON", "r": "ADV",
-    "t": "PART", "T": "PART", "h": "PRON", "k": "PART", ",": "PUNCT", ".": "PUNCT", "m": "NOUN", "s": "NOUN",
-    "K": "NOUN", "o": "ADJ", "S": "NOUN", "b": "NOUN", "g": "VERB", "e": "VERB", "f": "VERB",
+PUNCTUATION = (C.MARK, C.COMMA)
+TAGS = {  # the universal tag of each class
+    C.DETERMINER: "DET", C.OWNER: "PRON", C.NUMBER: "NUM", C.ADJECTIVE: "ADJ", C.NOUN: "NOUN", C.PLURAL: "NOUN",
+    C.PRONOUN: "PRON", C.FINITE: "VERB", C.DOING: "VERB", C.DONE: "VERB", C.INFINITIVE: "VERB", C.AUXILIARY: "AUX",
+    C.PREPOSITION: "ADP", C.FIXED: "ADP", C.CONJUNCTION: "CCONJ", C.SUBORDINATOR: "SCONJ", C.RELATIVE: "PRON",
+    C.ADVERB: "ADV", C.TO: "PART", C.TO_INFINITIVE: "PART", C.THERE: "PRON", C.POSSESSIVE: "PART", C.COMMA: "PUNCT",
+    C.MARK: "PUNCT", C.MATERIAL: "NOUN", C.S_FORM: "NOUN", C.NAMES_VERB: "NOUN", C.OTHER: "ADJ", C.UNKNOWN_S: "NOUN",
+    C.BASE: "NOUN", C.ING: "VERB", C.PARTICIPLE: "VERB", C.PAST: "VERB",
 }  # fmt: skip
 
 
@@ -38,19 +43,19 @@ class _Sentence(Phrases):
     def parse(self) -> Parse:
         classes, place = self.classes, 0
         while place < self.count:
-            letter = classes[place]
-            if letter in "dvqanNp":
+            kind = classes[place]
+            if kind in PHRASE:
                 place = self.add_phrase(place)
-            elif letter == "i":
+            elif kind is C.PREPOSITION:
                 place = self._preposition(place)
-            elif letter in "VGEIf":
-                self.add_verb(place, letter)
+            elif kind in VERBS or kind is C.PAST:
+                self.add_verb(place, kind)
                 place += 1
-            elif letter == "x":
+            elif kind is C.AUXILIARY:
                 self.add_auxiliary(place)
                 place += 1
             else:
-                self._small(place, letter)
+                self._small(place, kind)
                 place += 1
         return self._finish()
 
@@ -58,16 +63,16 @@ class _Sentence(Phrases):
 
     def _preposition(self, place: int) -> int:
         end = place + 1
-        while end < self.count and self.classes[end] == "F":
+        while end < self.count and self.classes[end] is C.FIXED:
             self.set(end, place, "fixed")
             end += 1
         if self.case >= 0:  # "up in the air"
             self._adverb(self.case)
             self.case = -1
-        after = self.classes[end] if end < self.count else "."
-        if after in "GI":  # "by jumping"
+        after = self.classes[end] if end < self.count else C.MARK
+        if after in (C.DOING, C.INFINITIVE):  # "by jumping"
             self.waiting.append((place, "mark"))
-        elif after in "dvqanNpimr":
+        elif after in PHRASE or after in (C.PREPOSITION, C.MATERIAL, C.ADVERB):
             self.case = place
         else:
             self._adverb(place)
@@ -97,7 +102,7 @@ class _Sentence(Phrases):
             self.open_object = False
             if word == "of" and self.words[verb] == "made":
                 own = self.predicate if self.predicate >= 0 else verb
-                self.verb = own if own != verb and self.classes[own] in "VGEI" else -1
+                self.verb = own if own != verb and self.classes[own] in VERBS else -1
                 return True
         elif verb < 0 or word == "of" or self.words[verb] in PRESENTERS:
             self.set(head, noun, "nmod")
@@ -115,34 +120,34 @@ class _Sentence(Phrases):
         else:
             self.waiting.append((place, "advmod"))
 
-    def _small(self, place: int, letter: str) -> None:
-        if letter == ",":
+    def _small(self, place: int, kind: WordClass) -> None:
+        if kind is C.COMMA:
             self.comma = True
-        elif letter == "c":
+        elif kind is C.CONJUNCTION:
             if self.conjunction >= 0:
                 self.set(self.conjunction, place, "dep")
             self.conjunction, self.open_object = place, False
-        elif letter == "r" or letter == "t":
+        elif kind is C.ADVERB or kind is C.TO:
             self._adverb(place)
-        elif letter == "h":
+        elif kind is C.THERE:
             self.there = place
-        elif letter == "T":
+        elif kind is C.TO_INFINITIVE:
             self.waiting.append((place, "mark"))
-        elif letter == "K":
+        elif kind is C.NAMES_VERB:
             self.waiting.append((place, "compound"))
-        elif letter == "u":
+        elif kind is C.SUBORDINATOR:
             self._subordinate(place)
-        elif letter == "w":
+        elif kind is C.RELATIVE:
             self._relative(place)
-        elif letter == "k" and place:
+        elif kind is C.POSSESSIVE and place:
             self.set(place, place - 1, "case")
-        elif letter == "." and self.words[place] in (".", ";", "!", "?", ":"):
+        elif kind is C.MARK and self.words[place] in (".", ";", "!", "?", ":"):
             self._stop()
 
     def _subordinate(self, place: int) -> None:
-        after = self.classes[place + 1] if place + 1 < self.count else "."
+        after = self.classes[place + 1] if place + 1 < self.count else C.MARK
         self.waiting.append((place, "mark"))
-        if after in "GEI":  # "while holding"
+        if after in (C.DOING, C.DONE, C.INFINITIVE):  # "while holding"
             return
         self._stop()
         self.link = (self.main, "advcl")
@@ -178,15 +183,16 @@ class _Sentence(Phrases):
             self.settle(self.subject)
         if self.root < 0:
             free = [at for at in range(self.count) if heads[at] == -2] or [0]
-            content = [at for at in (*self.fronted, *free) if self.classes[at] not in ".,c"]
+            content = [at for at in (*self.fronted, *free) if self.classes[at] not in (*PUNCTUATION, C.CONJUNCTION)]
             self.root = (content or free)[0]
             self.set(self.root, -1, "root")
         root = self.root
         for at in range(self.count):
             if heads[at] == -2 or (heads[at] == -1 and at != root):
-                self.set(at, root, "punct" if self.classes[at] in ".," else "parataxis" if heads[at] == -1 else "dep")
+                other = "parataxis" if heads[at] == -1 else "dep"
+                self.set(at, root, "punct" if self.classes[at] in PUNCTUATION else other)
         self._open_circles()
-        return Parse(self.words, tuple(heads), tuple(labels), tuple([TAGS[letter] for letter in self.classes]))
+        return Parse(self.words, tuple(heads), tuple(labels), tuple([TAGS[kind] for kind in self.classes]))
 
     def _open_circles(self) -> None:
         """Words that only lead to each other (in what is no sentence) are led to the root."""

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from saccade.metrics.captions.ngrams import LONGEST, Numbers, PreparedReferences, Word, ranges
+from saccade.metrics.captions.ngrams import MAX_NGRAM_WORDS, Numbers, PreparedReferences, Word, ranges
 from saccade.metrics.captions.score import Candidates, CaptionScore, References, check_captions
 
 TINY, SMALL = 1e-15, 1e-9
@@ -43,12 +43,12 @@ class Bleu:
     ]:
         """N-grams that are right, n-grams that were said, the candidates' lengths and the lengths asked for."""
         said, about = self.references.read(candidates, owners)
-        right = np.zeros((LONGEST, len(about)), dtype=np.int64)
+        right = np.zeros((MAX_NGRAM_WORDS, len(about)), dtype=np.int64)
         for n, (counts, shelf, found) in enumerate(self.references.shared(said, about)):
             hits = np.flatnonzero(found >= 0)
             clipped = np.minimum(counts.times[hits], shelf.most[found[hits]])
             np.add.at(right[n], counts.sentence[hits], clipped)
-        guesses = np.maximum(0, said.lengths[None] - np.arange(LONGEST)[:, None])
+        guesses = np.maximum(0, said.lengths[None] - np.arange(MAX_NGRAM_WORDS)[:, None])
         return right, guesses, said.lengths, self._nearest(said.lengths, about)
 
     def _nearest(self, lengths: Numbers, about: Numbers) -> Int[np.ndarray, " candidate"]:
@@ -68,7 +68,7 @@ def bleu(candidates: Candidates, references: References) -> list[CaptionScore]:
     each = _bleu(right, guesses, lengths, wanted)
     total = [np.asarray(part).sum(axis=-1, keepdims=True) for part in (right, guesses, lengths, wanted)]
     corpus = _bleu(total[0], total[1], total[2], total[3])
-    return [CaptionScore(float(corpus[n, 0]), each[n]) for n in range(LONGEST)]
+    return [CaptionScore(float(corpus[n, 0]), each[n]) for n in range(MAX_NGRAM_WORDS)]
 
 
 def _bleu(
@@ -78,7 +78,7 @@ def _bleu(
     wanted: Int[np.ndarray, " row"],
 ) -> Float[np.ndarray, "n row"]:
     product = np.cumprod((right + TINY) / (guesses + SMALL), axis=0)
-    mean = product ** (1 / np.arange(1, LONGEST + 1)[:, None])
+    mean = product ** (1 / np.arange(1, MAX_NGRAM_WORDS + 1)[:, None])
     ratio = (lengths + TINY) / (wanted + SMALL)
     with np.errstate(over="ignore", under="ignore"):
         brevity = np.where(ratio < 1, np.exp(1 - 1 / ratio), 1.0)

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saccade.metrics.captions.frequencies import DocumentFrequencies
-from saccade.metrics.captions.ngrams import LONGEST, Counted, Numbers, PreparedReferences, Word
+from saccade.metrics.captions.ngrams import MAX_NGRAM_WORDS, Counted, Numbers, PreparedReferences, Word
 from saccade.metrics.captions.score import Candidates, CaptionScore, References, check_captions
 
 SIGMA = 6.0
@@ -72,12 +72,12 @@ class CiderD:
                 apart = word_pairs[candidate] - self._word_pairs[reference]
                 product *= np.exp(-(apart**2) / (2 * self.sigma**2))
             total += np.bincount(candidate, weights=product, minlength=len(total))
-        return np.asarray(10.0 * total / (LONGEST * self.references.amounts[about]))
+        return np.asarray(10.0 * total / (MAX_NGRAM_WORDS * self.references.amounts[about]))
 
     def _weigh(self, counted: Counted) -> Iterator[tuple[Float[np.ndarray, " count"], Float[np.ndarray, " sentence"]]]:
         """For each n how rare the n-gram of every count is, and the norm of every sentence."""
         places: Sequence[Numbers | slice]
-        places = [slice(0, -1)] * LONGEST if counted.ngrams is self._table else self._table.find(counted.ngrams)
+        places = [slice(0, -1)] * MAX_NGRAM_WORDS if counted.ngrams is self._table else self._table.find(counted.ngrams)
         for counts, place, every in zip(counted.counts, places, self._rarity, strict=True):
             rarity = every[place][counts.ngram]
             squares = (counts.times * rarity) ** 2

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, write_json
 from saccade.core.pickles import read_pickle
-from saccade.metrics.captions.ngrams import LONGEST, Ngrams, Word, WordNumbers, joined
+from saccade.metrics.captions.ngrams import MAX_NGRAM_WORDS, Ngrams, Word, WordNumbers, joined
 
 PLAIN = {  # everything that such a pickle may name, under the names of Python 2 and 3
     ("collections", "defaultdict"): defaultdict,
@@ -84,18 +84,18 @@ class DocumentFrequencies:
 
     def table(self, words: WordNumbers) -> tuple[Ngrams, list[Float[np.ndarray, " ngram"]]]:
         """The n-grams and all their beginnings as tables of numbers, and each one's frequency."""
-        rows: list[list[tuple[Word, ...]]] = [[] for _ in range(LONGEST)]
-        values: list[list[float]] = [[] for _ in range(LONGEST)]
+        rows: list[list[tuple[Word, ...]]] = [[] for _ in range(MAX_NGRAM_WORDS)]
+        values: list[list[float]] = [[] for _ in range(MAX_NGRAM_WORDS)]
         for ngram, count in self.counts.items():
-            if not 1 <= len(ngram) <= LONGEST:
-                raise SaccadeError(f"document frequencies are of one to {LONGEST} words, not of {ngram!r}")
+            if not 1 <= len(ngram) <= MAX_NGRAM_WORDS:
+                raise SaccadeError(f"document frequencies are of one to {MAX_NGRAM_WORDS} words, not of {ngram!r}")
             rows[len(ngram) - 1].append(ngram)
             values[len(ngram) - 1].append(count)
         numbers = [words.read(group)[0].reshape(len(group), n + 1) for n, group in enumerate(rows)]
         beginnings = [np.zeros(len(group), dtype=np.int64) for group in rows]
         tables, frequencies = [], []
-        for n in range(LONGEST):
-            longer = range(n, LONGEST)
+        for n in range(MAX_NGRAM_WORDS):
+            longer = range(n, MAX_NGRAM_WORDS)
             codes = np.concatenate([joined(beginnings[group], numbers[group][:, n]) for group in longer])
             table, which = np.unique(codes, return_inverse=True)
             ends = np.cumsum([len(rows[group]) for group in longer])[:-1]
@@ -109,4 +109,4 @@ class DocumentFrequencies:
 
 
 def _ngrams(words: tuple[Word, ...]) -> Iterable[tuple[Word, ...]]:
-    return (words[i : i + n] for n in range(1, LONGEST + 1) for i in range(len(words) - n + 1))
+    return (words[i : i + n] for n in range(1, MAX_NGRAM_WORDS + 1) for i in range(len(words) - n + 1))

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from saccade.language.wordnet import WordNet
-from saccade.metrics.captions.meteor_tables import LONGEST
+from saccade.metrics.captions.meteor_tables import MAX_PHRASE_WORDS
 from saccade.metrics.captions.meteor_words import MeteorSentence
 
 EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
@@ -111,7 +111,7 @@ class Aligner:
 def phrases(words: tuple[str, ...]) -> Iterable[tuple[int, str]]:
     """Every run of up to seven words, with the place where it begins."""
     for place in range(len(words)):
-        for end in range(place + 1, min(place + LONGEST, len(words)) + 1):
+        for end in range(place + 1, min(place + MAX_PHRASE_WORDS, len(words)) + 1):
             yield place, " ".join(words[place:end])
 
 

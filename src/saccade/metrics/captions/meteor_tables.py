@@ -25,7 +25,7 @@ from saccade.language.wordnet import WordNet, is_wordnet, read_wordnet
 
 JAR = "meteor-1.5.jar"
 PARAPHRASES = "data/paraphrase-en.gz"
-LONGEST = 7  # words of a phrase in METEOR's table
+MAX_PHRASE_WORDS = 7  # in METEOR's table
 # Words of the closed classes (articles, prepositions, pronouns, conjunctions, auxiliaries) that make up a thousandth of
 # general English or more, then what contractions leave, punctuation, and `people`. METEOR cut its own list at the same
 # frequency, in news, where `people` is above it; on the words of the golden captions the two lists agree.

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Int
 
 from saccade.core.errors import SaccadeError
 
-LONGEST = 4  # words of the longest n-gram that BLEU and CIDEr count
+MAX_NGRAM_WORDS = 4  # of those that BLEU and CIDEr count
 WORD_BITS = 32  # of an n-gram's code; the rest is for the number of its beginning
 
 Word: TypeAlias = Hashable  # a token or a word id
@@ -92,7 +92,7 @@ def count_ngrams(words: Numbers, lengths: Numbers) -> Counted:
     left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))  # words from here to the sentence's end
     number = np.zeros(len(words), dtype=np.int64)  # of the (n-1)-gram that begins at each word
     tables, counts = [], []
-    for n in range(1, LONGEST + 1):
+    for n in range(1, MAX_NGRAM_WORDS + 1):
         begins = np.flatnonzero(left >= n)
         codes, begins = sort_with_places(number[begins] * vocabulary + words[begins + n - 1], begins)
         new = changes(codes)

@@ -59,7 +59,9 @@ def caption_scores(
 ) -> dict[str, CaptionScore]:
     """The same metrics with their figures for each picture, without those of the language; or `only` some of them.
 
-    `tell` hears how many are done and how many there are.
+    `tell` is called with how many are done and how many there are.
+
+    Raises: SaccadeError if there is nothing to score, or `only` names no metric.
     """
     check_captions(candidates, references)
     for name in only or ():

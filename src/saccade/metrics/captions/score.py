@@ -35,7 +35,7 @@ class CaptionScore:
 
 
 def check_captions(candidates: Candidates, references: References) -> None:
-    """A sentence where there is nothing to compare with what."""
+    """Raises: SaccadeError if there are no captions, or not one list of references for each."""
     if not len(candidates):
         raise SaccadeError("there are no captions to score")
     if len(candidates) != len(references):

@@ -91,6 +91,8 @@ class Drawings:
         if not best.words:
             self.silent.append(told.id)
             return
+        from saccade.explain import save_explanation
+
         picture = open_picture(told.path)
         side = PAGE_SIDE if self.as_page else DRAWN_SIDE
         picture.thumbnail((side, side), Image.Resampling.LANCZOS)
@@ -98,7 +100,7 @@ class Drawings:
         if self.as_page:
             self.page.append(explanation)
         else:
-            self.written.append(explanation.save(self.place if self.one_file else self._path(told.id)))
+            self.written.append(save_explanation(explanation, self.place if self.one_file else self._path(told.id)))
 
     def _path(self, id: str) -> Path:
         """A file in the folder, named as the photo; the ending stays where two photos differ in nothing else."""

@@ -17,7 +17,7 @@ from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
 from saccade.decoding import DecodingConfig, greedy, sample
 from saccade.language.vocabulary import UNKNOWN
-from saccade.metrics import SelfCriticalReward
+from saccade.metrics.captions.reward import SelfCriticalReward
 from saccade.models.base.captioner import Captioner
 
 Baseline = Literal["greedy", "samples"]

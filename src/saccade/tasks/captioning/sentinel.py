@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import torch
 from jaxtyping import Float
 
 from saccade.data.records import CaptionedImages
-from saccade.language import Parse, Parser, load_parser
+from saccade.language import Parse, shared_parser
 from saccade.language.adjectives import word_table
 from saccade.models import Captioner
 from saccade.tasks.pairs import cut
@@ -44,7 +42,7 @@ def sentinel_shares(
         if shares is None:
             return None
         beta, words = shares.float().cpu().numpy(), (read.lengths - 2).tolist()  # without <start> and <end>
-        for row, parse in enumerate(_parser().parse(texts)):
+        for row, parse in enumerate(shared_parser().parse(texts)):
             image = first + int(owner[row])
             for group, chosen in enumerate((function_words(parse), things(parse))):
                 within = [place for place in chosen if place < words[row]]
@@ -62,8 +60,3 @@ def function_words(parse: Parse) -> list[int]:
 def things(parse: Parse) -> list[int]:
     """Where the nouns stand that name something to be seen."""
     return [thing.place for thing in parse.objects if parse.tokens[thing.place] not in PLACES]
-
-
-@cache
-def _parser() -> Parser:
-    return load_parser("rules")

@@ -8,7 +8,7 @@ import numpy as np
 
 from saccade.world.dice import Dice
 from saccade.world.render.light import Light, Rgb
-from saccade.world.render.noise import clouds, look, tile
+from saccade.world.render.noise import clouds, texture_at, tile
 from saccade.world.render.sdf import Field, clamp
 from saccade.world.scene import Scene
 
@@ -57,12 +57,12 @@ def _above(scene: Scene, dice: Dice, out: Field, x: Field, y: Field, offset: flo
         return
     low, high, cloud = _SKIES[scene.lighting]
     _fill(out, high, low, height * height)
-    cover = look(clouds(), x * 150.0 + offset, y * 420.0 + offset * 3.0)
+    cover = texture_at(clouds(), x * 150.0 + offset, y * 420.0 + offset * 3.0)
     thick = clamp((cover - (0.0 if scene.lighting == "overcast" else 0.12)) * 3.0, 0.0, 1.0) * (1.0 - height * 0.5)
     for c in range(3):
         out[c] += (cloud[c] - out[c]) * thick
     if scene.lighting == "night":
-        stars = look(tile(2), x * 512.0 + offset, y * 512.0)
+        stars = texture_at(tile(2), x * 512.0 + offset, y * 512.0)
         out += np.where(stars > 0.97, 0.5, 0.0) * (1.0 - height)
     bright = {"noon": 1.0, "sunset": 0.75, "night": 0.16, "overcast": 0.8}[scene.lighting]
     ridges: tuple[tuple[float, float, Rgb], ...]
@@ -73,11 +73,11 @@ def _above(scene: Scene, dice: Dice, out: Field, x: Field, y: Field, offset: flo
     else:
         ridges = ()
         sea = clamp((height - 0.7) * 60.0, 0.0, 1.0)
-        glint = look(tile(4), x * 90.0 + offset, y * 700.0)
+        glint = texture_at(tile(4), x * 90.0 + offset, y * 700.0)
         for c, blue in enumerate((0.05, 0.26, 0.42)):
             out[c] += (blue * bright * (1.0 + 0.4 * glint) + 0.2 * low[c] * clamp(glint, 0.0, 1.0) - out[c]) * sea
     for n, (rise, rough, tone) in enumerate(ridges):
-        line = look(clouds(), x * (110.0 + 60 * n) + offset * (n + 2), x * 0.0 + 31.0 * n + offset)
+        line = texture_at(clouds(), x * (110.0 + 60 * n) + offset * (n + 2), x * 0.0 + 31.0 * n + offset)
         hill = clamp((height - (1.0 - rise) - rough * line) * scene.horizon / (y[1, 0] - y[0, 0]), 0.0, 1.0)
         for c in range(3):
             out[c] += (tone[c] * bright - out[c]) * hill
@@ -107,7 +107,11 @@ def _bricks(scene: Scene, dice: Dice, out: Field, x: Field, y: Field, offset: fl
     column = np.floor(along)
     mortar = clamp((np.abs(along - column - 0.5) - 0.44) * 20.0, 0.0, 1.0)
     mortar = np.maximum(mortar, clamp((np.abs((scene.horizon - y) * 26.0 - row - 0.5) - 0.38) * 9.0, 0.0, 1.0))
-    tone = 0.85 + 0.3 * look(tile(4), column * 37.0 + offset, row * 53.0) + 0.1 * look(tile(2), x * 512.0, y * 512.0)
+    tone = (
+        0.85
+        + 0.3 * texture_at(tile(4), column * 37.0 + offset, row * 53.0)
+        + 0.1 * texture_at(tile(2), x * 512.0, y * 512.0)
+    )
     side = x if scene.light_from > 0 else 1.0 - x
     glow = _INSIDE[scene.lighting] * (0.6 + 0.4 * side)
     for c, (brick, seam) in enumerate(((0.33, 0.46), (0.16, 0.43), (0.12, 0.4))):
@@ -129,10 +133,10 @@ def _ground(scene: Scene, dice: Dice, light: Light, out: Field, x: Field, y: Fie
     far = 0.16 / (below + 0.06)  # distance: large at the horizon
     u, v = (x - 0.5) * far, far
     near = clamp(below * 4.0, 0.12, 1.0)
-    coarse = look(clouds(), u * 260.0 + offset, v * 420.0 + offset)
-    fine = look(tile(2), u * 900.0 + offset, v * 900.0)
+    coarse = texture_at(clouds(), u * 260.0 + offset, v * 420.0 + offset)
+    fine = texture_at(tile(2), u * 900.0 + offset, v * 900.0)
     if scene.background == "meadow":
-        blades = look(tile(4), x * 620.0 + offset, y * 190.0 + coarse * 6.0)
+        blades = texture_at(tile(4), x * 620.0 + offset, y * 190.0 + coarse * 6.0)
         share = 0.42 + 0.4 * coarse + 0.34 * blades * near + 0.1 * fine * near
     elif scene.background == "beach":
         ripple = v * 9.0 + coarse * 1.6
@@ -141,10 +145,10 @@ def _ground(scene: Scene, dice: Dice, light: Light, out: Field, x: Field, y: Fie
     elif scene.background == "room":
         plank = u * 6.0 + offset
         column = np.floor(plank)
-        cross = v * 2.2 + look(tile(4), column * 41.0, column * 0.0) * 3.0
+        cross = v * 2.2 + texture_at(tile(4), column * 41.0, column * 0.0) * 3.0
         seam = np.minimum(0.5 - np.abs(plank - column - 0.5), (0.5 - np.abs(cross - np.floor(cross) - 0.5)) * 1.6)
-        fibre = look(tile(4), u * 900.0 + column * 61.0, v * 90.0)
-        tone = look(tile(8), column * 83.0 + offset, np.floor(cross) * 67.0)
+        fibre = texture_at(tile(4), u * 900.0 + column * 61.0, v * 90.0)
+        tone = texture_at(tile(8), column * 83.0 + offset, np.floor(cross) * 67.0)
         share = 0.45 + 0.28 * tone + 0.25 * fibre * near
         share = share * clamp(seam / far * 16.0 + 0.35, 0.0, 1.0)
     elif scene.background == "snow":
@@ -154,7 +158,7 @@ def _ground(scene: Scene, dice: Dice, light: Light, out: Field, x: Field, y: Fie
         flag, row = u * 4.0 + offset, v * 4.5
         cu, cv = np.floor(flag), np.floor(row)
         joint = np.minimum(0.5 - np.abs(flag - cu - 0.5), 0.5 - np.abs(row - cv - 0.5))
-        tone = look(tile(4), cu * 29.0 + offset, cv * 47.0)
+        tone = texture_at(tile(4), cu * 29.0 + offset, cv * 47.0)
         share = (0.5 + 0.3 * tone + 0.3 * fine * near) * clamp(joint / far * 14.0 + 0.3, 0.0, 1.0)
     share = clamp(share, 0.0, 1.3)
     low, high = _GROUNDS[scene.background]

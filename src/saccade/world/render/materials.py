@@ -8,7 +8,7 @@ import numpy as np
 
 from saccade.world.render.clay import Clay
 from saccade.world.render.light import Light
-from saccade.world.render.noise import clouds, look, tile
+from saccade.world.render.noise import clouds, texture_at, tile
 from saccade.world.render.sdf import Field, clamp
 
 
@@ -45,7 +45,7 @@ def shade(
         sun = sun * 0.8 + 0.1
     elif material == "rubber":
         texture = texture * (
-            1.0 + 0.05 * look(tile(2), clay.x / clay.pixel * 2.0 + seed % 397, clay.y / clay.pixel * 2.0)
+            1.0 + 0.05 * texture_at(tile(2), clay.x / clay.pixel * 2.0 + seed % 397, clay.y / clay.pixel * 2.0)
         )
         shine = 0.05 * gloss4
     elif material == "metal":
@@ -83,10 +83,10 @@ def shade(
 def _wood(clay: Clay, seed: int) -> Field:
     """Long wavy fibres: rings of a trunk cut lengthwise, with fine pores."""
     offset = float(seed % 397)
-    wave = look(clouds(), clay.x * 70.0 + offset, clay.y * 26.0 + offset)
+    wave = texture_at(clouds(), clay.x * 70.0 + offset, clay.y * 26.0 + offset)
     rings = (clay.x * 1.0 + clay.y * 0.12) * 7.0 + wave * 2.2
     rings = np.abs(rings - np.floor(rings) - 0.5) * 2.0  # 0 … 1, a triangle wave
-    pores = look(tile(2), clay.x / clay.pixel * 1.3 + offset, clay.y / clay.pixel * 0.22)
+    pores = texture_at(tile(2), clay.x / clay.pixel * 1.3 + offset, clay.y / clay.pixel * 0.22)
     return 0.62 + 0.5 * rings * rings * (3.0 - 2.0 * rings) + 0.12 * pores
 
 

@@ -31,7 +31,7 @@ def clouds() -> Field:
     return tile(64) * 0.55 + tile(32) * 0.28 + tile(16) * 0.14 + tile(8) * 0.07
 
 
-def look(texture: Field, u: Field, v: Field) -> Field:
+def texture_at(texture: Field, u: Field, v: Field) -> Field:
     """The texture at (u, v) in its pixels, wrapped."""
     found: Field = texture[np.floor(v).astype(np.int32) & (SIDE - 1), np.floor(u).astype(np.int32) & (SIDE - 1)]
     return found

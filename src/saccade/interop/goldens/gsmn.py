@@ -1,0 +1,122 @@
+"""GSMN: embeddings, both levels of matching, both graphs, losses, gradients.
+
+Codes are computed in float32 and compared in float64: blocks of few numbers may nearly cancel and cost us digits.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saccade.batch import TextCode
+from saccade.interop.goldens.matching import EMBEDDINGS, RECALLS, Codes, MatchingCase, gradients, opens
+from saccade.interop.harness import LOSS, SIMILARITY, Case, Golden
+from saccade.interop.importer import Imported
+from saccade.interop.importers.gsmn import GSMN
+from saccade.models import Gsmn
+from saccade.nn import block_match, likeness_weights, polar_coordinates
+
+ROUGH = 1e-4  # allowed between float32 and float64
+
+
+class GsmnCase(MatchingCase[Gsmn]):
+    def __init__(self, case: Case, imported: Imported[Gsmn]) -> None:
+        super().__init__(case, imported)
+        self.texts = replace(self.texts, links=self._links())
+        with torch.no_grad():
+            rough = float((self.model.similarity(*self.codes) - self.sims).abs().max())
+        case.check("sims in float32", rough, ROUGH)
+
+    def _links(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """The stored dependencies as the official code uses them: without the root's, which is the first, and those
+        beyond the end. Its indices count words from one, and so, with <start> at place 0, they are places."""
+        if "depends" not in self.case.stored:
+            return ()
+        pairs, counts = self.case.take("depends"), self.case.take("depends_len")
+        return tuple(
+            tuple((int(a), int(b)) for a, b in of_text[1:count] if min(a, b) >= 0 and max(a, b) < length)
+            for of_text, count, length in zip(pairs, counts, self.texts.lengths.tolist(), strict=True)
+        )
+
+    @cached_property
+    def doubles(self) -> Codes:
+        images, texts = self.codes
+        return images.to(dtype=torch.float64), texts.to(dtype=torch.float64)
+
+    @cached_property
+    def exact(self) -> Gsmn:
+        return copy.deepcopy(self.model).double()
+
+    @cached_property
+    def sims(self) -> Tensor:
+        return self.exact.similarity(*self.doubles)
+
+    @cached_property
+    def batch_scores(self) -> Tensor:
+        images, texts = self.batch_codes
+        return self.exact.similarity(images.to(dtype=torch.float64), texts.to(dtype=torch.float64))
+
+    def caption(self, number: str) -> TextCode:
+        return replace(self.doubles[1], links=None).select([int(number)]).trimmed()
+
+    def node_match(self, number: str) -> Any:
+        """Node level, of all pictures with one caption."""
+        return block_match(self.doubles[0], self.caption(number), self.model.config.blocks, self.exact.form)
+
+    def likeness(self, number: str) -> Tensor:
+        code = self.caption(number)
+        weights = likeness_weights(code.words, code.mask, self.model.config.link_sharpness)
+        return weights / weights.sum(dim=-1, keepdim=True)  # ours have rows of length one
+
+    def adjacency(self, number: str) -> Tensor:
+        edges = self.texts.adjacency() | torch.eye(self.texts.tokens.shape[1], dtype=torch.bool)
+        length = self.caption(number).words.shape[1]
+        return edges[int(number), :length, :length]
+
+    def graph_sims(self, **settings: str) -> Tensor:
+        """One graph alone, or the other text graph, with the same weights."""
+        return self.imported.variant(**settings).double().similarity(*self.doubles)
+
+    @property
+    def other_text_graph(self) -> str:
+        return "dense" if self.model.config.text_graph == "sparse" else "sparse"
+
+    @cached_property
+    def misaligned(self) -> Tensor:
+        """Boxes that belong to other pictures, as in the official evaluation without folds."""
+        images, texts = self.doubles
+        assert images.boxes is not None
+        owner = torch.arange(len(images)) // (len(texts) // len(images))
+        return self.exact.similarity(replace(images, boxes=images.boxes[owner]), texts)
+
+
+GOLDEN = Golden(
+    "gsmn",
+    opens(GsmnCase, GSMN),
+    {
+        **EMBEDDINGS,
+        r"vnode_mvector__cap(\d+)": (lambda c, n: c.node_match(n).regions[:, 0], SIMILARITY),
+        r"tnode_mvector__cap(\d+)": (lambda c, n: c.node_match(n).words[:, 0], SIMILARITY),
+        r"adjacency__cap(\d+)": (lambda c, n: c.adjacency(n), SIMILARITY),
+        r"word_intra_relation__cap(\d+)": (lambda c, n: c.likeness(n), SIMILARITY),
+        "pseudo_coord": (lambda c: polar_coordinates(c.doubles[0].boxes), SIMILARITY),
+        "gaussian_weights": (lambda c: c.exact.places(c.doubles[0].boxes, c.doubles[0].mask), SIMILARITY),
+        "sims_visual_graph": (lambda c: c.graph_sims(graphs="visual"), SIMILARITY),
+        "sims_text_graph": (lambda c: c.graph_sims(graphs="textual"), SIMILARITY),
+        "sims_text_graph_other_mode": (
+            lambda c: c.graph_sims(graphs="textual", text_graph=c.other_text_graph),
+            SIMILARITY,
+        ),
+        "sims_misaligned_boxes": (lambda c: c.misaligned, SIMILARITY),
+        "sims": (lambda c: c.sims, SIMILARITY),
+        "batch_scores": (lambda c: c.batch_scores, SIMILARITY),
+        **RECALLS,
+        "loss_(sum|max)": (lambda c, tag: c.gradients(tag)[0], LOSS),
+        **gradients("sum|max"),
+    },
+)
