@@ -435,14 +435,14 @@ class BottomUpExtractor(RegionExtractor):
         counts, has_whole = regions.mask.sum(dim=1).tolist(), has_whole and self.config.whole
         return [
             [
-                self._named(*region, nameless=has_whole and j == count - 1)
+                self._named(has_whole and j == count - 1, *region)
                 for j, region in enumerate(islice(zip(*picture, strict=True), count))
             ]
             for count, picture in zip(counts, zip(*columns, strict=True), strict=True)
         ]
 
     def _named(
-        self, box: list[float], score: float, sure: float, label: int, likely: float, attribute: int, nameless: bool
+        self, nameless: bool, box: list[float], score: float, sure: float, label: int, likely: float, attribute: int
     ) -> RegionDescription:
         labels: dict[str, str] = {}
         confidence: dict[str, float] = {}
