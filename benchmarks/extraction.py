@@ -28,11 +28,11 @@ from saccade.batch import RegionBatch
 from saccade.data.store.arrow import StoreWriter
 from saccade.features import extract
 from saccade.vision import Picture, RegionExtractor
-from saccade.vision.boxes import clip, iou, nms, valid
-from saccade.vision.detectors.bottomup import FLOOR, BottomUpExtractor, load_bottomup, refine
+from saccade.vision.boxes import clip, iou, valid
+from saccade.vision.detectors.bottomup import MIN_CLASS_SCORE, BottomUpExtractor, load_bottomup, refine
 from saccade.vision.detectors.rpn import MIN_PROPOSAL_SIDE, decode
 from saccade.vision.detectors.selection import class_confidence, select
-from saccade.vision.nms import greedily_one_by_one
+from saccade.vision.nms import nms
 from saccade.vision.pictures import find_pictures, open_picture
 from saccade.vision.roi import centre_points, sample, sample_grid
 
@@ -85,7 +85,7 @@ def classes(bench: Bench, images: int) -> Row:
     chances = (3 * torch.randn(*boxes.shape[:2], names + 1, device=bench.device)).softmax(dim=-1)
     spent = bench.best_of(
         {
-            "ours": lambda: class_confidence(boxes, chances, floor=FLOOR),
+            "ours": lambda: class_confidence(boxes, chances, floor=MIN_CLASS_SCORE),
             "loop": lambda: worth_one_by_one(boxes[0].cpu(), chances[0].cpu()),
         },
         runs=3,
@@ -298,6 +298,17 @@ def shifted_photos(extractor: BottomUpExtractor, count: int) -> list[np.ndarray]
     return [np.roll(photos[i % len(photos)], 13 * (i // len(photos)), axis=1) for i in range(count)]
 
 
+def greedily_one_by_one(overlap: Tensor, scores: Tensor, threshold: float) -> Tensor:
+    """The rule as the published codes have it, for one list of boxes: what `nms` is tested and timed against."""
+    kept = torch.zeros(len(scores), dtype=torch.bool)
+    left = scores.argsort(descending=True, stable=True)
+    while len(left):
+        first, left = left[0], left[1:]
+        kept[first] = True
+        left = left[~(overlap[first, left] > threshold)]
+    return kept
+
+
 def worth_one_by_one(boxes: Tensor, chances: Tensor, overlap: float = 0.3) -> Tensor:
     """`class_confidence` of one picture as it was published: class by class, and each box by box."""
     between, worth = iou(boxes, boxes), torch.zeros(len(boxes))
@@ -308,20 +319,20 @@ def worth_one_by_one(boxes: Tensor, chances: Tensor, overlap: float = 0.3) -> Te
 
 
 def regions_of_one(extractor: BottomUpExtractor, pixels: Tensor) -> tuple[Tensor, Tensor]:
-    """Boxes and vectors of one picture: what `see` gives, by the published steps."""
+    """Boxes and vectors of one picture: what `extract` gives, by the published steps."""
     c, network = extractor.config, extractor.network
     maps = network.maps(pixels)
-    said = network.rpn(maps.joined)
-    logits, place = said.logits[0].topk(min(c.candidates, said.logits.shape[1]))
-    boxes = clip(decode(said.changes[0, place], said.anchors[place]))
+    output = network.rpn(maps.joined)
+    logits, place = output.logits[0].topk(min(c.candidates, output.logits.shape[1]))
+    boxes = clip(decode(output.changes[0, place], output.anchors[place]))
     boxes, score = (part[valid(boxes, MIN_PROPOSAL_SIDE)] for part in (boxes, logits.sigmoid()))
     on_cpu = boxes.cpu()
     kept = greedily_one_by_one(iou(on_cpu, on_cpu), score.cpu(), c.proposal_overlap)
     boxes = boxes[kept.to(boxes.device)][None, : c.proposals]
-    named = network.name(network.vectors(maps, boxes))
-    boxes = refine(boxes, named.changes)
-    worth = worth_one_by_one(boxes[0].cpu(), named.classes.softmax(dim=-1)[0].cpu(), c.class_overlap)
-    worth = torch.where(worth >= FLOOR, worth, 0.0)
+    heads = network.classify(network.vectors(maps, boxes))
+    boxes = refine(boxes, heads.changes)
+    worth = worth_one_by_one(boxes[0].cpu(), heads.classes.softmax(dim=-1)[0].cpu(), c.class_overlap)
+    worth = torch.where(worth >= MIN_CLASS_SCORE, worth, 0.0)
     order, real = select(worth[None], c.confidence, c.least, c.most)
     boxes = boxes[:, order[0][real[0]].to(boxes.device)]
     boxes = torch.cat([boxes, boxes.new_tensor([[[0.0, 0.0, 1.0, 1.0]]])], dim=1) if c.whole else boxes

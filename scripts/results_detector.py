@@ -9,7 +9,6 @@ are chosen, the linear classifier and the frequencies come from the train photos
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import time
 from pathlib import Path
@@ -23,21 +22,16 @@ from torch.nn import functional
 
 from saccade.core.files import read_json, write_json, write_text
 from saccade.data.datasets.entities import open_entity_boxes
-from saccade.metrics.detection import (
-    COUNTS,
-    Tally,
-    detector_figures,
-    found_things,
-    grid_boxes,
-    name_figures,
-    tally_attributes,
-    tally_names,
-)
+from saccade.metrics.detection import Tally, found_boxes, name_figures, tally_attributes, tally_names
+from saccade.models.detectors import BottomUp
+from saccade.tasks.detection.evaluate import REGION_COUNTS as COUNTS
+from saccade.tasks.detection.evaluate import bottomup_figures
 from saccade.vision.backbones.base import Backbone, load_backbone
-from saccade.vision.boxes import clip, iou, valid
-from saccade.vision.detectors.bottomup import SHIPPED, load_bottomup, mean_under
+from saccade.vision.boxes import UNKNOWN, clip, iou, valid
+from saccade.vision.detectors.bottomup import SHIPPED, BottomUpConfig, BoxedPictures, load_bottomup, mean_under
 from saccade.vision.detectors.rpn import anchor_boxes, anchor_sides
-from saccade.vision.detectors.training import UNKNOWN, BoxedPictures, load_boxed_pictures
+from saccade.vision.extractors import read_detector_config
+from saccade.vision.grid import cell_boxes
 
 console = Console()
 GRIDS = {10: (3, 1), 36: (6,), 100: (10,)}
@@ -60,6 +54,11 @@ def sliding_windows(count: int) -> Float[Tensor, "region 4"]:
             found.append(torch.stack([left, top, left + width, top + height], dim=1))
     every = torch.cat(found[::-1])  # large ones first
     return every[torch.linspace(0, len(every) - 1, min(count, len(every))).round().long()]
+
+
+def grid_boxes(cells: tuple[int, ...]) -> Float[Tensor, "region 4"]:
+    """The cells of n × n grids, for each n."""
+    return torch.cat([cell_boxes(n, n) for n in cells])
 
 
 def chosen_windows(truth: Float[Tensor, "thing 4"], count: int) -> Float[Tensor, "region 4"]:
@@ -87,7 +86,7 @@ def window_recall(windows: Float[Tensor, "region 4"], pictures: BoxedPictures) -
     tally = Tally()
     for start in range(0, len(pictures), 64):
         boxes, real = (part[start : start + 64].to(windows.device) for part in (pictures.boxes, pictures.real))
-        tally.add("found", found_things(windows, there, boxes, real))
+        tally.add("found", found_boxes(windows, there, boxes, real))
         tally.add("things", real)
     return tally.share("found", "things")
 
@@ -170,8 +169,7 @@ def markdown(results: dict[str, Any]) -> str:
     lines = [
         "# The detector on Flickr8k",
         "",
-        f"Made by `{results['command']}` with the weights of `{facts['command']}` "
-        f"({facts['seconds']['training']:.0f} s of training on {facts['machine']}, one run).",
+        f"Made by `{results['command']}` with the weights of `{facts['command']}` (one run).",
         "",
         f"{counts['dev_pictures']:,} dev photos with {counts['dev_boxes']:,} boxes of Flickr30k Entities; detector, "
         f"chosen windows, linear classifier and frequencies learned from {counts['train_pictures']:,} train photos "
@@ -217,9 +215,7 @@ def markdown(results: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path("data/flickr8k"))
-    parser.add_argument(
-        "--weights", type=Path, default=None, help="the recipe's folder; the package's weights if not given"
-    )
+    parser.add_argument("--weights", type=Path, default=None, help="a run folder; the package's weights if not given")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--pictures", type=int, default=None, help="at most so many a split, for a try")
@@ -229,35 +225,34 @@ def main() -> None:
     extractor = load_bottomup(arguments.weights or SHIPPED)
     extractor.to(device)
     c = extractor.config
-    splits = {}
-    for name in ("train", "dev"):
-        pictures = open_entity_boxes(name, arguments.root)[: arguments.pictures]
-        splits[name] = load_boxed_pictures(pictures, c.classes, c.attributes, c.size, workers=os.cpu_count() or 1)
+    model = BottomUp(c)
+    pictures = {name: open_entity_boxes(name, arguments.root)[: arguments.pictures] for name in ("train", "dev")}
+    splits = {name: model.tensors(some) for name, some in pictures.items()}
     train, dev = splits["train"], splits["dev"]
     console.print(f"opened {len(train)} and {len(dev)} photos after {time.perf_counter() - started:.0f} s")
-    figures = detector_figures(extractor, dev)
+    figures = bottomup_figures(extractor.network, dev)
     chosen = chosen_windows(train.boxes[train.real].to(device), max(COUNTS))
     rows = {
         "detector: regions by the paper's rule with this fixed number": {n: figures[f"recall_{n}"] for n in COUNTS},
         "detector: best proposals, before naming": {n: figures[f"proposal_recall_{n}"] for n in COUNTS},
         "best fixed windows, chosen on the train boxes": {n: window_recall(chosen[:n], dev) for n in COUNTS},
         "sliding windows, 4 scales × 3 ratios": {n: window_recall(sliding_windows(n).to(device), dev) for n in COUNTS},
-        "grid (3×3 + 1; 6×6; 10×10)": {n: window_recall(grid_boxes(*GRIDS[n]).to(device), dev) for n in COUNTS},
+        "grid (3×3 + 1; 6×6; 10×10)": {n: window_recall(grid_boxes(GRIDS[n]).to(device), dev) for n in COUNTS},
         "multi-scale grid (3×3 + 1; 5×5 + 3×3 + 1 = 35; 8×8 + 5×5 + 3×3 + 1 = 99)": {
-            n: window_recall(grid_boxes(*PYRAMIDS[n]).to(device), dev) for n in COUNTS
+            n: window_recall(grid_boxes(PYRAMIDS[n]).to(device), dev) for n in COUNTS
         },
     }
     naming = naming_baselines(load_backbone(c.backbone), train, dev, device, len(c.classes), len(c.attributes))
     naming = {"detector": {k: v for k, v in figures.items() if k.startswith(("object", "attribute"))}, **naming}
     weights = arguments.weights or SHIPPED
-    facts = read_json(weights if weights.suffix == ".json" else next(iter(sorted(weights.glob("bottomup*.json")))))
+    facts = read_json(read_detector_config(weights, "bottomup", BottomUpConfig)[0] / "config.json")
     shown = f" --weights {arguments.weights}" if arguments.weights else ""
     results = {
         "command": f"python scripts/results_detector.py --root data/flickr8k{shown} --device {device}",
         "machine": torch.cuda.get_device_name() if device.startswith("cuda") else f"CPU, {platform.machine()}",
         "seconds": round(time.perf_counter() - started, 1),
         "backbone": c.backbone,
-        "detector": {k: facts.get(k) for k in ("command", "seconds", "machine", "sha256")},
+        "detector": {"command": facts.get("command", f"saccade train {facts['model']}"), "sha256": facts.get("sha256")},
         "counts": {
             "classes": len(c.classes),
             "attributes": len(c.attributes),
@@ -267,7 +262,7 @@ def main() -> None:
             "dev_described": int((dev.real & (dev.attributes != UNKNOWN).any(dim=2)).sum()),
         },
         "recall": {name: {str(n): round(v, 4) for n, v in row.items()} for name, row in rows.items()},
-        "pyramid_59": round(window_recall(grid_boxes(*PYRAMIDS[59]).to(device), dev), 4),
+        "pyramid_59": round(window_recall(grid_boxes(PYRAMIDS[59]).to(device), dev), 4),
         "rule": {
             "regions": round(figures["regions"], 2),
             "recall": round(figures["recall_rule"], 4),

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from saccade.metrics.captions.score import CaptionScore
-from saccade.metrics.dense_captioning import OVERLAPS, SCORES, Phrased, average_precision, dense_captioning_map, merge
+from saccade.metrics.dense_captioning import OVERLAPS, RECALL_LEVELS, SCORES, Phrased, dense_captioning_map, merge
+from saccade.metrics.detection import average_precision
 
 
 def same_words(candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> CaptionScore:
@@ -86,7 +87,7 @@ def test_average_precision_equals_the_loop_over_levels() -> None:
             max([p for p, r in zip(precision, recall, strict=True) if r >= n / 100 - 1e-12], default=0.0)
             for n in range(101)
         ]
-        assert average_precision(right, total) == pytest.approx(np.mean(levels))
+        assert average_precision(right, total, RECALL_LEVELS) == pytest.approx(np.mean(levels))
 
 
 def test_meteor_is_the_metric_unless_another_is_given() -> None:

@@ -14,7 +14,7 @@ from saccade.decoding import DecodingConfig, decode
 from saccade.language import Vocabulary
 from saccade.models import DenseCap, DenseCapConfig, load_model
 from saccade.models.densecap import LocalisationLayer, Pooling, learnable
-from saccade.vision.detectors.rpn import Said, anchor_boxes, anchor_sides
+from saccade.vision.detectors.rpn import RPNOutput, anchor_boxes, anchor_sides
 
 TINY = DenseCapConfig(
     backbone="world", size=32, stride=4, frozen=0, map_dim=8, scales=(0.2, 0.4), ratios=(0.7, 1.4), rpn_dim=8,
@@ -82,37 +82,39 @@ def test_a_phrase_teaches_the_proposals_where_to_look(
     assert bool((code != 0).any())
 
 
-def said(boxes_wide: float = 0.25) -> Said:
+def anchors_alone(boxes_wide: float = 0.25) -> RPNOutput:
     anchors = anchor_boxes(8, 8, anchor_sides((boxes_wide,), (1.0,)))
-    return Said(torch.zeros(1, 64), torch.zeros(1, 64, 4), anchors)
+    return RPNOutput(torch.zeros(1, 64), torch.zeros(1, 64, 4), anchors)
 
 
 def test_which_boxes_are_drawn() -> None:
     """Positive: above 0.7, and the best of a true box whatever it is; negative: below 0.3; all inside the picture."""
     layer = LocalisationLayer(3, 4, (0.25,), (1.0,))
     truth = torch.tensor([[[0.1875, 0.1875, 0.4375, 0.4375], [0.97, 0.97, 1.0, 1.0]]])
-    lesson = layer.lesson(said(), truth, torch.ones(1, 2, dtype=torch.bool), count=40, high=0.7, low=0.3)
-    positive = lesson.boxes[lesson.positive]
-    assert lesson.owner[lesson.positive].tolist().count(0) == 1
-    torch.testing.assert_close(positive[lesson.owner[lesson.positive] == 0][0], truth[0, 0])
-    assert (lesson.owner[lesson.positive] == 1).any()  # far below 0.7 and half outside, but nothing is nearer
-    negative = lesson.boxes[~lesson.positive]
+    sampled = layer.sample(anchors_alone(), truth, torch.ones(1, 2, dtype=torch.bool), count=40, high=0.7, low=0.3)
+    positive = sampled.boxes[sampled.positive]
+    assert sampled.owner[sampled.positive].tolist().count(0) == 1
+    torch.testing.assert_close(positive[sampled.owner[sampled.positive] == 0][0], truth[0, 0])
+    assert (sampled.owner[sampled.positive] == 1).any()  # far below 0.7 and half outside, but nothing is nearer
+    negative = sampled.boxes[~sampled.positive]
     assert len(negative) > 10
     assert ((negative > -0.01) & (negative < 1.01)).all()
-    assert len(lesson.boxes) <= 40
+    assert len(sampled.boxes) <= 40
 
 
 def test_at_most_half_of_the_boxes_are_positive_and_none_where_nothing_is() -> None:
     layer = LocalisationLayer(3, 4, (0.25,), (1.0,))
-    everywhere = said().anchors[(said().anchors > 0).all(dim=1) & (said().anchors < 1).all(dim=1)][None]
-    lesson = layer.lesson(said(), everywhere, torch.ones(everywhere.shape[:2], dtype=torch.bool), 10, 0.7, 0.3)
-    assert lesson.positive.sum() == 5
-    lesson = layer.lesson(said(), TRUTH[1:], torch.zeros(1, 2, dtype=torch.bool), 10, 0.7, 0.3)
-    assert len(lesson.boxes) == 10
-    assert not lesson.positive.any()
+    anchors = anchors_alone().anchors
+    everywhere = anchors[(anchors > 0).all(dim=1) & (anchors < 1).all(dim=1)][None]
+    there = torch.ones(everywhere.shape[:2], dtype=torch.bool)
+    sampled = layer.sample(anchors_alone(), everywhere, there, 10, 0.7, 0.3)
+    assert sampled.positive.sum() == 5
+    sampled = layer.sample(anchors_alone(), TRUTH[1:], torch.zeros(1, 2, dtype=torch.bool), 10, 0.7, 0.3)
+    assert len(sampled.boxes) == 10
+    assert not sampled.positive.any()
 
 
-def test_absurd_changes_are_no_lesson() -> None:
+def test_absurd_changes_are_not_learned() -> None:
     boxes = torch.tensor([[0.1, 0.1, 0.11, 0.11], [0.1, 0.1, 0.5, 0.5]])
     wanted = learnable(boxes, torch.tensor([[0.8, 0.8, 0.9, 0.9], [0.2, 0.2, 0.6, 0.6]]))
     assert wanted[0].tolist() == [0, 0, 0, 0]
@@ -198,9 +200,9 @@ def test_a_fresh_run_begins_with_the_trained_backbone_and_folders_keep_all(
     vocabulary: Vocabulary, pictures: PictureBatch, tmp_path: Path
 ) -> None:
     model = densecap(vocabulary, frozen=2)
-    before = model.convolutions.state_dict()["convolutions.stem.conv.weight"].clone()
+    before = model.convolutions.state_dict()["stem.conv.weight"].clone()
     model.begin()
-    assert not torch.equal(model.convolutions.state_dict()["convolutions.stem.conv.weight"], before)
+    assert not torch.equal(model.convolutions.state_dict()["stem.conv.weight"], before)
     learns = [p.requires_grad for p in model.convolutions.parameters()]
     assert not learns[0]
     assert learns[-1]

@@ -17,7 +17,7 @@ from saccade.batch import RegionBatch, TextBatch, stack
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, write_json
 from saccade.language import Vocabulary
-from saccade.models import Captioner, DenseCap, Matcher, Scan, ScanConfig, Vse, VseConfig, entries, load_model
+from saccade.models import Captioner, DenseCap, Detector, Matcher, Scan, ScanConfig, Vse, VseConfig, entries, load_model
 from saccade.models.base.matcher import FragmentMatcher
 
 SMALL = {"region_dim": 12, "word_dim": 7, "dim": 10}
@@ -94,7 +94,8 @@ def _move_every_weight(model: Matcher) -> None:
 
 def test_every_registered_model_is_swept() -> None:
     assert {e.name for e in entries() if issubclass(e.model, Matcher)} == set(SWITCHES)
-    assert all(issubclass(e.model, Matcher | Captioner | DenseCap) for e in entries()), "a new kind needs its sweep"
+    kinds = (Matcher, Captioner, DenseCap, Detector)
+    assert all(issubclass(e.model, kinds) for e in entries()), "a new kind needs its sweep"
 
 
 @pytest.mark.parametrize(("name", "switches"), CASES)

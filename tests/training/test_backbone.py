@@ -30,7 +30,8 @@ from saccade.tasks.matching.evaluate import ensemble_of, similarity_table
 from saccade.tasks.matching.task import MatchingTask
 from saccade.training import Trainer
 from saccade.training.run import RunConfig, load_run_config, run_config, run_parts, train_run
-from saccade.vision.grid import GridNetwork, tunable_grid
+from saccade.vision.extractors import trainable_backbone
+from saccade.vision.grid import GridNetwork
 
 EXTRACTOR = "grid:world@16"  # 4 × 4 cells
 FROZEN = ("stem", "fine")  # its first two parts
@@ -89,13 +90,13 @@ def dev_split(photos: Path, size: int | None = 16) -> CaptionedImages:
 
 def fresh(config: RunConfig) -> tuple[Matcher, MatchingTask]:
     """The model and task that `train_run` begins with."""
-    backbone = tunable_grid(config.data.extractor)
+    backbone = trainable_backbone(config.data.extractor)
     data = [open_split(config.data, split, backbone.size) for split in ("train", "dev")]
     return run_parts(config, data[0], data[1], backbone)[:2]
 
 
 def test_frozen_parts_stay_bit_by_bit_and_the_others_learn(run: Path) -> None:
-    before = tunable_grid(EXTRACTOR).state_dict()
+    before = trainable_backbone(EXTRACTOR).state_dict()
     after = seen_of(load_model(run / "last", Matcher)).state_dict()
     assert before.keys() == after.keys()
     for name, value in after.items():
@@ -307,4 +308,4 @@ def test_the_recipe_for_flickr8k_holds_and_words_go_over_it(system: str) -> None
         run_config(system, ["data=flickr8k"]), backbone=dataclasses.replace(config.backbone, train=False)
     )
     assert run_config(system, ["data=flickr8k"]).backbone.train
-    assert 0 < config.backbone.freeze < len(tunable_grid("grid", pretrained=False).backbone.parts)
+    assert 0 < config.backbone.freeze < len(trainable_backbone("grid", pretrained=False).backbone.parts)

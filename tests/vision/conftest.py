@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.vision.backbones.world import PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, WorldExtractorConfig
-from saccade.vision.detectors.world import WorldNetwork
-from saccade.vision.detectors.world_training import UNKNOWN, LabelledPictures
+from saccade.vision.boxes import UNKNOWN
+from saccade.vision.detectors.world import (
+    PICTURE_ATTRIBUTES,
+    REGION_ATTRIBUTES,
+    ScenePictures,
+    WorldExtractorConfig,
+    WorldNetwork,
+)
 
 COLOURS = {"red": (210, 40, 40), "green": (40, 170, 60), "blue": (40, 80, 210)}
 TINY = WorldExtractorConfig(
@@ -34,7 +39,7 @@ class Rectangles:
 
     pixels: np.ndarray  # [image, 64, 64, 3]
     found: list[np.ndarray]
-    labelled: LabelledPictures
+    labelled: ScenePictures
 
     @property
     def ids(self) -> list[str]:
@@ -68,7 +73,7 @@ def make_rectangles(count: int, seed: int = 0) -> Rectangles:
             boxes[i, j], real[i, j] = np.array([x, y, x + w, y + h]) / 64, True
             things[i, j, REGION_ATTRIBUTES.index("kind")] = kind
             things[i, j, REGION_ATTRIBUTES.index("colour")] = colour
-    labelled = LabelledPictures(*(torch.from_numpy(a) for a in (pixels, boxes, real, things, places)))
+    labelled = ScenePictures(*(torch.from_numpy(a) for a in (pixels, boxes, real, things, places)))
     return Rectangles(pixels, [b[r] for b, r in zip(boxes, real, strict=True)], labelled)
 
 

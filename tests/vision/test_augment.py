@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from saccade.core.errors import SaccadeError
-from saccade.vision.augment import AugmentConfig, augment
+from saccade.vision.augment import AugmentConfig, augment, augment_with_boxes
 
 AS_IT_IS = {"crop": 1.0, "mirror": 0.0, "colour": 0.0}
 
@@ -111,3 +111,18 @@ def test_chance_is_drawn_on_the_device_of_the_pictures(pictures: Tensor) -> None
 def test_settings_that_cannot_be(setting: dict[str, float], sentence: str) -> None:
     with pytest.raises(SaccadeError, match=sentence):
         AugmentConfig(**setting)
+
+
+def test_varied_pictures_keep_their_truth(rectangles: Any) -> None:
+    torch.manual_seed(0)
+    truth = rectangles.labelled
+    pixels, boxes, real = augment_with_boxes(truth.pixels, truth.boxes, truth.real, 64, crop=0.6, colour=0.0)
+    assert pixels.dtype == torch.uint8
+    assert (boxes != truth.boxes).any()
+    lost = truth.real & ~real
+    assert 0 < int(lost.sum()) < 0.3 * int(truth.real.sum())
+    for i in range(len(pixels)):  # the middle of every box still has its thing's colour
+        for j in real[i].nonzero()[:, 0].tolist():
+            x, y = ((boxes[i, j, :2] + boxes[i, j, 2:]) * 32).long().tolist()
+            before_x, before_y = ((truth.boxes[i, j, :2] + truth.boxes[i, j, 2:]) * 32).long().tolist()
+            assert pixels[i, y, x].tolist() == truth.pixels[i, before_y, before_x].tolist()

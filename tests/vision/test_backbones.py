@@ -72,12 +72,12 @@ def test_the_worlds_backbone_is_that_of_its_extractor(pixels: torch.Tensor) -> N
     backbone, extractor = load_backbone("world"), load_world_extractor()
     with torch.inference_mode():
         detail, joined = backbone(backbone.normalise(pixels))
-        maps = extractor.network.backbone(backbone.normalise(pixels))
+        maps = extractor.network.backbone.maps(backbone.normalise(pixels))
     assert torch.equal(joined, maps.joined)
     assert torch.equal(detail, maps.detail)
     assert backbone.size == extractor.config.picture_size
     assert all(p.requires_grad for p in backbone.parameters())
-    with pytest.raises(SaccadeError, match=r"nowhere.world_extractor\.safetensors is missing"):
+    with pytest.raises(SaccadeError, match=r"nowhere holds no detector"):
         load_backbone("world:nowhere")
 
 

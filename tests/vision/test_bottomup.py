@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +13,14 @@ from tiny_detector import CONFIG, boxed, tiny_detector
 
 from saccade.core.errors import SaccadeError
 from saccade.vision import load_extractor, roi_bilinear
-from saccade.vision.backbones.base import MODULES
 from saccade.vision.detectors.bottomup import (
     BottomUpExtractor,
+    bottomup_loss,
     load_bottomup,
     mean_under,
     open_extractor,
     points_inside,
 )
-from saccade.vision.detectors.training import detector_loss
-
-RECIPE = Path(__file__).parents[2] / "recipes" / "bottomup.py"
-
-
-@pytest.fixture(autouse=True)
-def _tiny_backbone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(MODULES, "tiny", "tiny_detector")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +29,7 @@ def extractor(rectangles: Any) -> BottomUpExtractor:
     network = tiny_detector().train()
     optimiser = torch.optim.AdamW(network.parameters(), lr=5e-3)
     for _ in range(12):
-        loss = torch.stack(list(detector_loss(network, boxed(rectangles).select(slice(0, 16))).values())).sum()
+        loss = torch.stack(list(bottomup_loss(network, boxed(rectangles).select(slice(0, 16))).values())).sum()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -119,7 +109,7 @@ def test_what_cannot_be_opened_is_said(extractor: BottomUpExtractor, tmp_path: P
     with pytest.raises(SaccadeError, match="holds no detector"):
         open_extractor(str(tmp_path))
     with pytest.raises(SaccadeError, match="is missing"):
-        load_bottomup(tmp_path / "none.json")
+        load_bottomup(tmp_path / "none")
     extractor.save(tmp_path)
     for count in ("0", "9-3"):
         with pytest.raises(SaccadeError, match="at least 1, and the larger number last"):
@@ -127,23 +117,23 @@ def test_what_cannot_be_opened_is_said(extractor: BottomUpExtractor, tmp_path: P
     for folder in ("@-5", "@5-", "@²", "@many"):  # no numbers: part of the folder's name
         with pytest.raises(SaccadeError, match=f"{folder} holds no detector"):
             open_extractor(f"{tmp_path}{folder}")
-    facts = json.loads((tmp_path / "bottomup.json").read_text())
-    (tmp_path / "bottomup.json").write_text(json.dumps({"config": {**facts["config"], "dim": 40}}))
+    facts = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({"model": "bottomup", "config": {**facts["config"], "dim": 40}}))
     with pytest.raises(SaccadeError, match="does not fit the network"):
         load_bottomup(tmp_path)
-    (tmp_path / "bottomup.json").write_text(json.dumps({"config": {"dimm": 40}}))
+    (tmp_path / "config.json").write_text(json.dumps({"model": "bottomup", "config": {"dimm": 40}}))
     with pytest.raises(SaccadeError, match='did you mean "dim"'):
         load_bottomup(tmp_path)
-    (tmp_path / "bottomup.json").write_text("[]")
+    (tmp_path / "config.json").write_text("[]")
     with pytest.raises(SaccadeError, match='must hold a "config"'):
         load_bottomup(tmp_path)
-    (tmp_path / "bottomup.json").write_text(json.dumps(facts))
-    whole = (tmp_path / "bottomup.safetensors").read_bytes()
-    (tmp_path / "bottomup.safetensors").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "config.json").write_text(json.dumps(facts))
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(SaccadeError, match="damaged or cut short"):
         load_bottomup(tmp_path)
-    (tmp_path / "bottomup_other.json").write_text(json.dumps(facts))
-    with pytest.raises(SaccadeError, match="holds 2 detectors"):
+    (tmp_path / "config.json").write_text(json.dumps({**facts, "model": "densecap"}))
+    with pytest.raises(SaccadeError, match="holds a model of densecap, a bottomup was asked for"):
         load_bottomup(tmp_path)
 
 
@@ -170,38 +160,3 @@ def test_the_backbones_normalisation_is_never_trained() -> None:
     network = tiny_detector().train()
     assert network.training
     assert not network.backbone.training
-
-
-def test_the_recipe_runs_from_the_world_to_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = runpy.run_path(str(RECIPE))
-    small = replace(CONFIG, classes=(), attributes=())
-    monkeypatch.setitem(recipe["main"].__globals__, "BottomUpConfig", lambda **given: replace(small, **given))
-    recipe["main"](
-        data="world",
-        root=None,
-        out=tmp_path / "out",
-        split="train",
-        test_split="dev",
-        epochs=2,
-        size=64,
-        batch_size=16,
-        rate=5e-3,
-        backbone_rate=0.5,
-        backbone="tiny",
-        pretrained=False,
-        class_count=3,
-        attribute_count=3,
-        pictures=60,
-        seed=1,
-        device="cpu",
-    )
-    facts = json.loads((tmp_path / "out" / "bottomup_world.json").read_text())
-    assert len(facts["loss"]) == 2
-    assert sum(facts["loss"][1].values()) < sum(facts["loss"][0].values())
-    assert 0 <= facts["figures"]["dev"]["recall_10"] <= 1
-    opened = load_bottomup(tmp_path / "out")
-    assert "cube" in opened.config.classes or len(opened.config.classes) > 3
-    with pytest.raises(SaccadeError, match='did you mean "coco"'):
-        recipe["boxed_pictures"]("cocoa", None, "train", (10, 0))
-    with pytest.raises(SaccadeError, match="needs --root"):
-        recipe["boxed_pictures"]("flickr8k", None, "train", (10, 0))

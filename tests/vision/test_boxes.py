@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from saccade.core.errors import SaccadeError
-from saccade.vision.boxes import area, best, check_boxes, clip, iou, nms, paired_iou, valid
+from saccade.vision.boxes import area, as_boxes, clip, iou, jitter, paired_iou, valid
+from saccade.vision.nms import best, nms
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "densecap" / "bilinear_roi.npz"
 
@@ -72,4 +73,12 @@ def test_clipping_keeps_the_inner_part() -> None:
 )
 def test_boxes_from_outside_are_checked(boxes: np.ndarray, sentence: str) -> None:
     with pytest.raises(SaccadeError, match=sentence):
-        check_boxes(boxes, "page")
+        as_boxes(boxes, "page")
+
+
+def test_jittered_boxes_still_overlap_theirs() -> None:
+    torch.manual_seed(0)
+    boxes = torch.tensor([[0.2, 0.3, 0.5, 0.6]]).repeat(200, 1)
+    moved = jitter(boxes, 0.12)
+    assert ((moved - boxes).abs() <= 0.12 * 0.3 + 1e-6).all()
+    assert (moved != boxes).all()

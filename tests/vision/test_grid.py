@@ -16,7 +16,8 @@ from PIL import Image
 from saccade.batch import PictureBatch, RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.vision import load_extractor
-from saccade.vision.grid import GridConfig, GridExtractor, GridNetwork, cell_boxes, grid_config, stretch
+from saccade.vision.backbones.base import stretch
+from saccade.vision.grid import GridConfig, GridExtractor, GridNetwork, cell_boxes, grid_config
 
 configs = st.builds(
     GridConfig,

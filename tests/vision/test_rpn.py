@@ -5,9 +5,20 @@ from __future__ import annotations
 import torch
 from test_selection import made_up
 
-from saccade.vision.boxes import nms, suppress
-from saccade.vision.detectors.rpn import RegionProposals, Said, anchor_boxes, anchor_sides, encode, propose, rpn_loss
-from saccade.vision.detectors.sampling import draw, draw_both, mean_where, pick
+from saccade.vision.boxes import pick
+from saccade.vision.detectors.rpn import (
+    RegionProposalNetwork,
+    RPNOutput,
+    anchor_boxes,
+    anchor_sides,
+    draw,
+    draw_both,
+    encode,
+    mean_where,
+    propose,
+    rpn_loss,
+)
+from saccade.vision.nms import nms, nms_sorted
 
 
 def test_suppression_in_rounds_is_one_by_one() -> None:
@@ -15,24 +26,24 @@ def test_suppression_in_rounds_is_one_by_one() -> None:
         boxes, scores = made_up(images=4, boxes=60, seed=seed)
         score, order = scores[..., 1].sort(dim=1, descending=True)
         boxes = pick(boxes, order)
-        assert torch.equal(suppress(boxes, 0.4), nms(boxes, score, 0.4))
-        assert torch.equal(suppress(boxes, 0.4, rounds=20), nms(boxes, score, 0.4))
+        assert torch.equal(nms_sorted(boxes, 0.4), nms(boxes, score, 0.4))
+        assert torch.equal(nms_sorted(boxes, 0.4, rounds=20), nms(boxes, score, 0.4))
 
 
 def test_a_chain_of_suppression_ends_right() -> None:
     """Each overlaps its neighbours alone: the first removes the second, which then cannot remove the third."""
     x = torch.arange(9) * 0.05
     boxes = torch.stack([x, torch.zeros(9), x + 0.1, torch.ones(9)], dim=1)[None]
-    assert suppress(boxes, 0.3)[0].tolist() == [True, False] * 4 + [True]
+    assert nms_sorted(boxes, 0.3)[0].tolist() == [True, False] * 4 + [True]
 
 
-def said_of(truth: torch.Tensor, anchors: torch.Tensor) -> Said:
+def perfect_output(truth: torch.Tensor, anchors: torch.Tensor) -> RPNOutput:
     """What a perfect network would say: the thing's box, from the anchor that is nearest to it."""
     near = (anchors[:, None] - truth).abs().sum(dim=2).argmin(dim=0)
     logits, changes = torch.full((1, len(anchors)), -8.0), torch.zeros(1, len(anchors), 4)
     logits[0, near] = torch.tensor([8.0, 4.0])
     changes[0, near] = encode(truth, anchors[near])
-    return Said(logits, changes, anchors)
+    return RPNOutput(logits, changes, anchors)
 
 
 TRUTH = torch.tensor([[0.1, 0.1, 0.4, 0.5], [0.5, 0.4, 0.95, 0.8]])
@@ -40,7 +51,7 @@ ANCHORS = anchor_boxes(8, 8, anchor_sides((0.2, 0.4), (0.5, 1.0, 2.0)))
 
 
 def test_proposals_are_the_best_boxes_best_first() -> None:
-    boxes, scores, real = propose(said_of(TRUTH, ANCHORS), candidates=50, count=10)
+    boxes, scores, real = propose(perfect_output(TRUTH, ANCHORS), candidates=50, count=10)
     torch.testing.assert_close(boxes[0, :2], TRUTH)
     assert (scores[0].diff() <= 0).all()
     assert real[0, :2].all()
@@ -49,16 +60,17 @@ def test_proposals_are_the_best_boxes_best_first() -> None:
 
 def test_the_right_answer_costs_little_and_the_wrong_one_much() -> None:
     real = torch.ones(1, 2, dtype=torch.bool)
-    network = RegionProposals(4, 8, (0.2, 0.4), (0.5, 1.0, 2.0))
-    said = network(torch.randn(1, 4, 8, 8))
-    torch.testing.assert_close(said.anchors, ANCHORS)
+    network = RegionProposalNetwork(4, 8, (0.2, 0.4), (0.5, 1.0, 2.0))
+    output = network(torch.randn(1, 4, 8, 8))
+    torch.testing.assert_close(output.anchors, ANCHORS)
     right = encode(TRUTH[None, 0].expand(len(ANCHORS), 4), ANCHORS)[None]
     one = TRUTH[None], torch.tensor([[True, False]])
-    assert rpn_loss(Said(said.logits, right, ANCHORS), *one)[1] < 1e-5
-    assert rpn_loss(Said(said.logits, right + 1, ANCHORS), *one)[1] > 1
-    objectness, _ = rpn_loss(Said(torch.full_like(said.logits, -9.0), said.changes, ANCHORS), TRUTH[None], ~real)
+    assert rpn_loss(RPNOutput(output.logits, right, ANCHORS), *one)[1] < 1e-5
+    assert rpn_loss(RPNOutput(output.logits, right + 1, ANCHORS), *one)[1] > 1
+    silent = RPNOutput(torch.full_like(output.logits, -9.0), output.changes, ANCHORS)
+    objectness, _ = rpn_loss(silent, TRUTH[None], ~real)
     assert objectness < 1e-3  # nothing is there, and nothing was claimed
-    assert rpn_loss(Said(torch.full_like(said.logits, -9.0), said.changes, ANCHORS), TRUTH[None], real)[0] > 0.1
+    assert rpn_loss(silent, TRUTH[None], real)[0] > 0.1
 
 
 def test_lots_fall_on_the_eligible_and_fill_up_with_negatives() -> None:

@@ -1,4 +1,4 @@
-"""The extractor: what `see` and `describe` promise, saving and loading, the shipped weights, faults."""
+"""The extractor: what `extract` and `describe` promise, saving and loading, the shipped weights, faults."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ from PIL import Image
 from saccade.core.errors import SaccadeError
 from saccade.vision import load_extractor
 from saccade.vision.backbones.base import fold
-from saccade.vision.backbones.world import REGION_ATTRIBUTES, normalise
 from saccade.vision.boxes import geometry
-from saccade.vision.detectors.world import WEIGHTS, WorldExtractor, WorldNetwork, load_world_extractor
+from saccade.vision.detectors.world import (
+    REGION_ATTRIBUTES,
+    SHIPPED,
+    WorldExtractor,
+    WorldNetwork,
+    load_world_extractor,
+)
 
 
 @pytest.fixture
@@ -101,12 +106,12 @@ def test_folding_changes_no_output(tiny_network: WorldNetwork, rectangles: Any) 
             assert part.running_var is not None
             part.running_mean.normal_(std=0.1)
             part.running_var.uniform_(0.5, 2.0)
-    pixels = normalise(torch.from_numpy(rectangles.pixels[:4]))
+    pixels = tiny_network.backbone.normalise(torch.from_numpy(rectangles.pixels[:4]))
     tiny_network.eval()
     with torch.no_grad():
-        before = tiny_network.backbone(pixels)
+        before = tiny_network.backbone.maps(pixels)
         fold(tiny_network)
-        after = tiny_network.backbone(pixels)
+        after = tiny_network.backbone.maps(pixels)
     assert not any(isinstance(part, torch.nn.BatchNorm2d) for part in tiny_network.modules())
     torch.testing.assert_close(after, before, atol=1e-4, rtol=1e-4)
 
@@ -115,7 +120,7 @@ def test_saved_and_loaded_it_sees_the_same(extractor: WorldExtractor, rectangles
     extractor.save(tmp_path, {"figures": {"recall": 0.5}})
     first, again = load_world_extractor(tmp_path), load_world_extractor(tmp_path)
     assert first.config == extractor.config
-    assert first.digest == extractor.digest == json.loads((tmp_path / "world.json").read_text())["sha256"]
+    assert first.digest == extractor.digest == json.loads((tmp_path / "config.json").read_text())["sha256"]
     pictures = list(rectangles.pixels[:4])
     torch.testing.assert_close(first.extract(pictures).features, again.extract(pictures).features)
     given = extractor.extract(pictures, rectangles.found[:4]).features
@@ -136,7 +141,7 @@ def test_wrong_boxes_are_named(extractor: WorldExtractor, rectangles: Any) -> No
 
 
 def test_the_shipped_extractor_keeps_its_promises(shipped: WorldExtractor, rectangles: Any) -> None:
-    files = [WEIGHTS / "world.safetensors", WEIGHTS / "world.json"]
+    files = [SHIPPED / "model.safetensors", SHIPPED / "config.json"]
     assert sum(f.stat().st_size for f in files) <= 5 * 2**20
     assert json.loads(files[1].read_text())["sha256"] == shipped.digest
     assert shipped.dim == 256
@@ -150,20 +155,20 @@ def test_the_shipped_extractor_keeps_its_promises(shipped: WorldExtractor, recta
 def test_missing_and_damaged_extractors_are_named(tmp_path: Path) -> None:
     with pytest.raises(SaccadeError, match=r'there is no extractor "wrold"; did you mean "world"\?'):
         load_extractor("wrold")
-    with pytest.raises(SaccadeError, match=r"world.safetensors is missing: .* recipes/world_extractor.py"):
+    with pytest.raises(SaccadeError, match=r"holds no detector: .*`saccade train world_extractor` writes it"):
         load_world_extractor(tmp_path)
-    for name in ("world.safetensors", "world.json"):
-        shutil.copy(WEIGHTS / name, tmp_path)
-    weights = tmp_path / "world.safetensors"
+    for name in ("model.safetensors", "config.json"):
+        shutil.copy(SHIPPED / name, tmp_path)
+    weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(SaccadeError, match="damaged or cut short"):
         load_world_extractor(tmp_path)
-    shutil.copy(WEIGHTS / "world.safetensors", tmp_path)
-    facts = json.loads((tmp_path / "world.json").read_text())
+    shutil.copy(SHIPPED / "model.safetensors", tmp_path)
+    facts = json.loads((tmp_path / "config.json").read_text())
     facts["config"]["hidden"] = 7
-    (tmp_path / "world.json").write_text(json.dumps(facts))
+    (tmp_path / "config.json").write_text(json.dumps(facts))
     with pytest.raises(SaccadeError, match="does not fit the network"):
         load_world_extractor(tmp_path)
-    (tmp_path / "world.json").write_text("[]")
+    (tmp_path / "config.json").write_text("[]")
     with pytest.raises(SaccadeError, match='must hold a "config"'):
         load_world_extractor(tmp_path)

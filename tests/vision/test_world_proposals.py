@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from saccade.vision.detectors.world import cell_middles, peaks, proposal_loss, propose
+from saccade.vision.detectors.world import cell_middles, peaks, proposal_loss, propose_peaks
 
 TRUTH = torch.tensor(
     [[[0.10, 0.20, 0.40, 0.60], [0.55, 0.50, 0.95, 0.90]], [[0.3, 0.3, 0.7, 0.8], [0.0, 0.0, 0.0, 0.0]]]
@@ -29,7 +29,7 @@ def perfect_maps(cells: int = 16) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_a_perfect_head_proposes_exactly_the_truth() -> None:
     heat, boxes = perfect_maps()
-    found, score, kept = propose(heat, boxes, count=5, score_threshold=0.3, nms_threshold=0.7)
+    found, score, kept = propose_peaks(heat, boxes, count=5, score_threshold=0.3, nms_threshold=0.7)
     assert kept.sum(dim=1).tolist() == [2, 1]
     assert (score[kept] > 0.99).all()
     torch.testing.assert_close(found[0, :2].sort(dim=0).values, TRUTH[0].sort(dim=0).values)
@@ -68,8 +68,8 @@ def test_what_a_picture_proposes_does_not_depend_on_its_batch() -> None:
     heat = torch.randn(3, 8, 8, generator=generator)
     low, side = torch.rand(3, 8, 8, 2, generator=generator) * 0.5, torch.rand(3, 8, 8, 2, generator=generator) * 0.5
     boxes = torch.cat([low, low + side], dim=-1)
-    together = propose(heat, boxes, 6, 0.5, 0.4)
+    together = propose_peaks(heat, boxes, 6, 0.5, 0.4)
     for i in range(3):
-        alone = propose(heat[i : i + 1], boxes[i : i + 1], 6, 0.5, 0.4)
+        alone = propose_peaks(heat[i : i + 1], boxes[i : i + 1], 6, 0.5, 0.4)
         assert alone[2][0].tolist() == together[2][i].tolist()
         torch.testing.assert_close(alone[0][0][alone[2][0]], together[0][i][together[2][i]])

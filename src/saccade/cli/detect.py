@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from saccade.explain.panels.regions import RegionPicture
     from saccade.vision import RegionExtractor
 
-BATCH = 16  # photos of any size in memory at a time
+BATCH_PHOTOS = 16  # of any size, in memory at a time
 
 
 def detect(
@@ -30,8 +30,8 @@ def detect(
         typer.Option(
             "--extractor",
             "-e",
-            help="Who looks: bottomup (names things and what they are like), grid (equal cells, no names), world (the "
-            "toys of `saccade world`), or detr:HUB/NAME for a detector of transformers.",
+            help="bottomup (names things and attributes), grid (equal cells, no names), world (the toys of `saccade "
+            "world`), a trained one (bottomup:RUN), or detr:HUB/NAME for a detector of transformers.",
         ),
     ] = "bottomup",
     out: Annotated[
@@ -70,24 +70,23 @@ def detect(
         out = Path("regions.png")
     if out is not None:
         check_format(out, "a picture of regions")
-    seen = look(load_extractor(extractor, device), listed_photos(photos))
+    found = detect_regions(load_extractor(extractor, device), listed_photos(photos))
     if out is not None:
-        save_drawings([photo.drawing for photo in seen], out, top)
+        save_drawings([photo.drawing for photo in found], out, top)
     if as_json:
-        facts = [photo.facts(extractor, 0 if top is None else top) for photo in seen]
+        facts = [photo.facts(extractor, 0 if top is None else top) for photo in found]
         typer.echo(json.dumps(facts, ensure_ascii=False))
     else:
         console = Console()
-        for photo in seen:
-            console.print(
-                photo.table(NAMED_ON_SHEET if top is None and len(seen) > 1 and photo.drawing.labels else top)
-            )
+        for photo in found:
+            surest = NAMED_ON_SHEET if top is None and len(found) > 1 and photo.drawing.labels else top
+            console.print(photo.table(surest))
     if out is not None:
-        tell_where(out, len(seen), err=as_json)
+        tell_where(out, len(found), err=as_json)
 
 
 @dataclass(frozen=True)
-class Seen:
+class DetectedPhoto:
     """A photo file, its size in pixels, and what was found in it."""
 
     file: Path
@@ -135,22 +134,21 @@ class Seen:
         return table
 
 
-def look(extractor: RegionExtractor, files: list[Path]) -> list[Seen]:
+def detect_regions(extractor: RegionExtractor, files: list[Path]) -> list[DetectedPhoto]:
     """What the extractor finds in each photo; an extractor without names gives regions without labels."""
     import numpy as np
     from rich.progress import track
 
     from saccade.core.threads import ahead, openers
     from saccade.explain.panels.regions import MAX_SHEET_PHOTOS, RegionPicture
-    from saccade.vision import RegionExtractor, open_picture
+    from saccade.vision import open_picture
 
-    names_things = type(extractor).describe is not RegionExtractor.describe
-    found: list[Seen] = []
-    starts = range(0, len(files), BATCH)
-    for start in track(starts, "looking", console=Console(stderr=True), transient=True, disable=len(starts) < 2):
-        pictures = list(ahead(open_picture, files[start : start + BATCH], openers(), BATCH))
+    found: list[DetectedPhoto] = []
+    starts = range(0, len(files), BATCH_PHOTOS)
+    for start in track(starts, "detecting", console=Console(stderr=True), transient=True, disable=len(starts) < 2):
+        pictures = list(ahead(open_picture, files[start : start + BATCH_PHOTOS], openers(), BATCH_PHOTOS))
         scores: list[np.ndarray | None]
-        if names_things:
+        if extractor.has_names:
             named = extractor.describe(pictures)
             boxes = [np.array([r.box for r in regions]).reshape(-1, 4) for regions in named]
             labels = [tuple(r.text for r in regions) for regions in named]
@@ -166,5 +164,5 @@ def look(extractor: RegionExtractor, files: list[Path]) -> list[Seen]:
             side = ONE if len(files) == 1 else (MANY if start + i < MAX_SHEET_PHOTOS else 1)  # what no sheet will show
             picture.thumbnail((side, side))
             drawing = RegionPicture(np.asarray(picture), boxes[i], labels[i], scores[i], files[start + i].name)
-            found.append(Seen(files[start + i], width, height, drawing))
+            found.append(DetectedPhoto(files[start + i], width, height, drawing))
     return found

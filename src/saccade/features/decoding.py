@@ -32,7 +32,7 @@ from saccade.data.records import PictureFile
 from saccade.data.store.manifest import Broken, printable
 from saccade.data.text.json import BOX_SLACK
 from saccade.vision import RegionExtractor, open_picture
-from saccade.vision.boxes import check_boxes
+from saccade.vision.boxes import as_boxes
 
 MIN_FILES_FOR_PROCESSES = 128  # fewer are decoded sooner than processes are started
 CHUNK = 8  # pictures that a process is asked for at a time …
@@ -88,7 +88,7 @@ class Opener:
             if given is None or not len(given):
                 raise SaccadeError(f"{name} has no boxes, which were to be given for every picture")
             boxes = _in_fractions(given, width, height, name) if self.unit == "pixel" else np.asarray(given)
-            boxes = check_boxes(boxes, name).numpy()
+            boxes = as_boxes(boxes, name).numpy()
         return Opened(id, pixels, width, height, boxes)
 
 

@@ -12,15 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpy import ndarray as Array
 
 from saccade.metrics.captions.score import Candidates, CaptionScore, References, Tokens
+from saccade.metrics.detection import average_precision
 
 OVERLAPS = (0.3, 0.4, 0.5, 0.6, 0.7)
 SCORES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 MERGED = 0.7
-RECALLS = np.linspace(0.0, 1.0, 101)
+RECALL_LEVELS = np.linspace(0.0, 1.0, 101)
 
 Metric = Callable[[Candidates, References], CaptionScore]
 
@@ -49,20 +50,12 @@ def dense_captioning_map(
     first = np.array([claim.first for claim in claims], dtype=bool)
     words = _word_scores(claims, metric)
     spoken = [
-        average_precision((overlap >= least) & first & (words > score), total) for least in OVERLAPS for score in SCORES
+        average_precision((overlap >= least) & first & (words > score), total, RECALL_LEVELS)
+        for least in OVERLAPS
+        for score in SCORES
     ]
-    detected = [average_precision((overlap >= least) & first, total) for least in OVERLAPS]
+    detected = [average_precision((overlap >= least) & first, total, RECALL_LEVELS) for least in OVERLAPS]
     return {"map": float(np.mean(spoken)), "detection_map": float(np.mean(detected))}
-
-
-def average_precision(right: Bool[Array, " ranked"], total: int) -> float:
-    """The mean, over 101 levels of recall, of the best precision at that recall or more; `right` is best first."""
-    if not total or not right.any():
-        return 0.0
-    hits = np.cumsum(right)
-    precision = np.maximum.accumulate((hits / np.arange(1, len(hits) + 1))[::-1])[::-1]
-    reached = np.searchsorted(hits / total, RECALLS - 1e-12)  # the first rank with this recall
-    return float(np.append(precision, 0.0)[np.minimum(reached, len(precision))].mean())
 
 
 def merge(truth: Phrased, overlap: float = MERGED) -> Phrased:

@@ -7,6 +7,7 @@ from saccade.models.base.model import Model, find_model, load_model, shipped_mod
 from saccade.models.base.registry import Entry, entries, entry, register
 from saccade.models.camp import Camp, CampConfig
 from saccade.models.densecap import DenseCap, DenseCapConfig
+from saccade.models.detectors import BottomUp, Detector, WorldDetector
 from saccade.models.gsmn import Gsmn, GsmnConfig
 from saccade.models.imram import Imram, ImramConfig
 from saccade.models.scan import Scan, ScanConfig
@@ -20,11 +21,13 @@ from saccade.models.vsrn import Vsrn, VsrnConfig
 __all__ = [
     "Adaptive",
     "AdaptiveConfig",
+    "BottomUp",
     "Camp",
     "CampConfig",
     "Captioner",
     "DenseCap",
     "DenseCapConfig",
+    "Detector",
     "Entry",
     "Gsmn",
     "GsmnConfig",
@@ -46,6 +49,7 @@ __all__ = [
     "VseConfig",
     "Vsrn",
     "VsrnConfig",
+    "WorldDetector",
     "entries",
     "entry",
     "find_model",

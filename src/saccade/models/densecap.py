@@ -2,20 +2,18 @@
 
 Find the regions of a picture worth a phrase, and say it of each, in one pass and trained as one network.
 
-    maps      = convolutions(picture)
-    t, s      = proposals(maps)                         of k anchors a cell: a change, a confidence
+    U         = convolutions(picture)
+    t, s      = proposals(U)                            of k anchors a cell: a change, a confidence
     x         = xₐ + t_x wₐ,  w = wₐ e^{t_w}            the changed anchor (y, h likewise)
     V_{c,i,j} = Σ_{i',j'} U_{c,i',j'} k(i' − x_{ij}) k(j' − y_{ij}),  k(d) = max(0, 1 − |d|)
     v         = relu(W₂ relu(W₁ V))                     the region's code: recognition network
     s', t'    = w·v, W v                                confidence and change once more
     x₋₁, x₀ … = W v, <start>, s₁ … s_T                  inputs of the LSTM, which says s₁ … s_T, <end>
 
+    L = 0.1 (L_objectness + L_boxes) of the proposals + 0.1 (L_objectness + L_boxes) of the regions + L_phrases
+
 The kernel k reads the map U at points of the box, so the loss of a phrase has a gradient in the box itself; with
 `roi="max"` (Fast R-CNN's pooling) it has none. The backbone is any of Saccade's, not VGG-16.
-
-The three parts of DenseCap after its convolutions: the localisation layer, the recognition network, the region LSTM.
-
-`models/densecap.py` puts them together and has the paper's equations.
 """
 
 from __future__ import annotations
@@ -38,35 +36,34 @@ from saccade.models.base.registry import register
 from saccade.nn.captioners import LstmMemory, start_lstm
 from saccade.nn.encode import dropout_layer
 from saccade.nn.precision import full_precision
-from saccade.vision.backbones.base import Backbone, load_backbone
-from saccade.vision.boxes import WHOLE, clip, nms
-from saccade.vision.detectors.bottomup import Join
-from saccade.vision.detectors.rpn import RegionProposals, Said, decode, encode, propose
-from saccade.vision.detectors.sampling import draw_both, overlaps, pick
-from saccade.vision.grid import stretch
+from saccade.vision.backbones.base import Backbone, load_backbone, stretch
+from saccade.vision.boxes import WHOLE, clip, overlaps, pick
+from saccade.vision.detectors.bottomup import FeaturePyramid
+from saccade.vision.detectors.rpn import RegionProposalNetwork, RPNOutput, decode, draw_both, encode, propose
+from saccade.vision.nms import nms
 from saccade.vision.roi import roi_bilinear, roi_max
 
 Pooling = Literal["bilinear", "max"]
-SLACK = 1e-3  # of a side: a box that leaves the picture by less is inside
-FARTHEST = 10.0  # a change larger than this is no lesson: the box and its target hardly meet
+INSIDE_TOLERANCE = 1e-3  # of a side: a box that leaves the picture by less is inside
+MAX_LEARNED_CHANGE = 10.0  # beyond it a box and its target hardly meet: none is learned
 
 
-class JoinAll(Join):
+class AllLevelsPyramid(FeaturePyramid):
     """Also the maps finer than the joined one, averaged down to it: a small backbone keeps colours there."""
 
     def __init__(self, backbone: Backbone, stride: int, dim: int) -> None:
         super().__init__(backbone, stride, dim)
         self.finer = nn.ModuleList(nn.Conv2d(channels, dim, 1) for channels in backbone.channels[: self.levels[0]])
 
-    def over(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
-        joined = super().over(levels)
+    def add_levels(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
+        joined = super().add_levels(levels)
         for level, lateral in zip(levels, self.finer, strict=False):
             joined = joined + lateral(functional.adaptive_avg_pool2d(level, (joined.shape[2], joined.shape[3])))
         return joined
 
 
-class Lesson(NamedTuple):
-    """The boxes drawn from a batch of pictures, one after the other; `positive` ones first meet a true box `owner`."""
+class SampledBoxes(NamedTuple):
+    """The boxes drawn from a batch of pictures, one after the other; each meets a true box, its `owner`."""
 
     image: Int[Tensor, " box"]
     boxes: Float[Tensor, "box 4"]  # with their gradient, unless it was cut
@@ -91,47 +88,47 @@ class LocalisationLayer(nn.Module):
         box_gradient: bool = True,
     ) -> None:
         super().__init__()
-        self.proposals = RegionProposals(inputs, dim, scales, ratios)
+        self.proposals = RegionProposalNetwork(inputs, dim, scales, ratios)
         nn.init.zeros_(self.proposals.changes.weight)  # every box begins as its anchor
         self.roi, self.roi_size, self.box_gradient = roi, roi_size, box_gradient
 
-    def forward(self, maps: Float[Tensor, "image channel row column"]) -> Said:
-        said: Said = self.proposals(maps)
-        return said
+    def forward(self, maps: Float[Tensor, "image channel row column"]) -> RPNOutput:
+        output: RPNOutput = self.proposals(maps)
+        return output
 
-    def lesson(
+    def sample(
         self,
-        said: Said,
+        output: RPNOutput,
         truth: Float[Tensor, "image thing 4"],
         real: Bool[Tensor, "image thing"],
         count: int,
         high: float,
         low: float,
-    ) -> Lesson:
+    ) -> SampledBoxes:
         """`count` of a picture's boxes, at most half of them positive.
 
         Positive are boxes as changed that overlap a true box by more than `high`, and the best of every true box;
         negative those below `low` with all. Boxes that leave the picture are not asked about, unless they are a best.
         """
-        boxes = decode(said.changes, said.anchors.expand_as(said.changes))
+        boxes = decode(output.changes, output.anchors.expand_as(output.changes))
         with torch.no_grad():
             overlap = overlaps(boxes, truth, real)
             best = (overlap >= overlap.amax(dim=1, keepdim=True)) & (overlap > 0)  # [image, box, thing]
             is_best = best.any(dim=2)
             highest, owner = overlap.max(dim=2)
             owner = torch.where(is_best, best.to(torch.uint8).argmax(dim=2), owner)
-            inside = ((boxes > -SLACK) & (boxes < 1 + SLACK)).all(dim=2)
+            inside = ((boxes > -INSIDE_TOLERANCE) & (boxes < 1 + INSIDE_TOLERANCE)).all(dim=2)
             position, drawn, positive = draw_both(
                 ((highest > high) & inside) | is_best, (highest < low) & inside & ~is_best, count, count // 2
             )
             image = torch.arange(len(boxes), device=boxes.device)[:, None].expand_as(position)
         chosen = pick(boxes, position)[drawn]
-        return Lesson(
+        return SampledBoxes(
             image[drawn],
             chosen if self.box_gradient else chosen.detach(),
-            pick(said.logits, position)[drawn],
-            pick(said.changes, position)[drawn],
-            said.anchors[position][drawn],
+            pick(output.logits, position)[drawn],
+            pick(output.changes, position)[drawn],
+            output.anchors[position][drawn],
             positive[drawn],
             pick(owner, position)[drawn],
         )
@@ -147,13 +144,6 @@ class LocalisationLayer(nn.Module):
             maps = maps.to(boxes.dtype)
             read = roi_bilinear if self.roi == "bilinear" else roi_max
             return read(maps, boxes, image, self.roi_size)
-
-    def propose(
-        self, said: Said, candidates: int, count: int, overlap: float
-    ) -> tuple[Float[Tensor, "image proposal 4"], Bool[Tensor, "image proposal"]]:
-        """In use: the best boxes that suppress one another no more than this."""
-        boxes, _, there = propose(said, candidates, count, overlap)
-        return boxes, there
 
 
 class Normalised(nn.BatchNorm1d):
@@ -199,13 +189,13 @@ class Recognition(nn.Module):
 
 @dataclass(frozen=True)
 class WrittenRegion(Batch):
-    mask: Bool[Tensor, "row 1"]  # nothing of the region is looked at again
+    mask: Bool[Tensor, "row 1"]  # there is nothing more to attend to
 
 
 class RegionWriter(Captioner[LstmMemory, WrittenRegion]):
     """An LSTM whose first input is the region itself, the second <start>, then word by word.
 
-    A captioner whose pictures are single regions: rows of one code each. It looks once, before it speaks.
+    A captioner whose pictures are single regions: rows of one code each, read once, before the first word.
     """
 
     def __init__(
@@ -250,9 +240,9 @@ def single_regions(codes: Float[Tensor, "box dim"]) -> RegionBatch:
 
 
 def learnable(boxes: Float[Tensor, "box 4"], truth: Float[Tensor, "box 4"]) -> Float[Tensor, "box 4"]:
-    """The change from each box to its true one; none where it would be absurdly large."""
+    """The change from each box to its true one; zero where it would be absurdly large."""
     wanted = encode(truth, boxes)
-    absurd = (wanted.abs() > FARTHEST).any(dim=1, keepdim=True)
+    absurd = (wanted.abs() > MAX_LEARNED_CHANGE).any(dim=1, keepdim=True)
     return torch.where(absurd, torch.zeros_like(wanted), wanted)
 
 
@@ -311,7 +301,7 @@ class DenseCap(Model):
     def __init__(self, config: DenseCapConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
         super().__init__(config, vocabulary, extractor)
         self.convolutions = _folded(config.backbone, pretrained=False)
-        self.join = JoinAll(self.convolutions, config.stride, config.map_dim)
+        self.join = AllLevelsPyramid(self.convolutions, config.stride, config.map_dim)
         self.localise = LocalisationLayer(
             config.map_dim,
             config.rpn_dim,
@@ -329,7 +319,7 @@ class DenseCap(Model):
             part.requires_grad_(False)
 
     def begin(self) -> None:
-        """With the backbone's own trained weights."""
+        """Start from the backbone's own trained weights."""
         self.convolutions.load_state_dict(_folded(self.config.backbone, pretrained=True).state_dict())
 
     def train(self, mode: bool = True) -> DenseCap:
@@ -339,7 +329,7 @@ class DenseCap(Model):
         return self
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        new = [p for name, p in self.named_parameters() if not name.startswith("backbone.")]
+        new = [p for name, p in self.named_parameters() if not name.startswith("convolutions.")]
         old = list(self.convolutions.parameters())
         return [{"params": new, "factor": 1.0}, {"params": old, "factor": self.config.backbone_rate}]
 
@@ -362,23 +352,23 @@ class DenseCap(Model):
     ) -> dict[str, Float[Tensor, ""]]:
         """The five losses and the decay of boxes, weighted; each true box with one phrase, <start> to <end>."""
         c, maps = self.config, self.maps(pictures.pixels)
-        said = self.localise(maps)
-        lesson = self.localise.lesson(said, truth, real, c.drawn, c.high, c.low)
-        codes = self.recognise(self.localise.inside(maps, lesson.boxes, lesson.image))
-        found = lesson.positive
-        image, owner, known = lesson.image[found], lesson.owner[found], codes[found]
+        output = self.localise(maps)
+        sampled = self.localise.sample(output, truth, real, c.drawn, c.high, c.low)
+        codes = self.recognise(self.localise.inside(maps, sampled.boxes, sampled.image))
+        found = sampled.positive
+        image, owner, known = sampled.image[found], sampled.owner[found], codes[found]
         change: Tensor = self.recognise.changes(known).float()
         wanted = truth[image, owner]
         return {
-            "mid_objectness": c.mid_objectness * _objectness_apart(lesson),
-            "mid_boxes": c.mid_boxes * _smooth_l1(lesson.changes[found], learnable(lesson.anchors[found], wanted)),
-            "box_decay": c.box_decay / 2 * _decay(said.changes),
+            "mid_objectness": c.mid_objectness * _balanced_objectness(sampled),
+            "mid_boxes": c.mid_boxes * _smooth_l1(sampled.changes[found], learnable(sampled.anchors[found], wanted)),
+            "box_decay": c.box_decay / 2 * _decay(output.changes),
             "end_objectness": c.end_objectness * _objectness(self.recognise.confidence(codes), found),
-            "end_boxes": c.end_boxes * _smooth_l1(change, learnable(lesson.boxes[found].detach(), wanted)),
-            "captioning": c.captioning * self._missed(known, phrases[image, owner]),
+            "end_boxes": c.end_boxes * _smooth_l1(change, learnable(sampled.boxes[found].detach(), wanted)),
+            "captioning": c.captioning * self._phrase_loss(known, phrases[image, owner]),
         }
 
-    def _missed(self, codes: Float[Tensor, "box dim"], phrases: Int[Tensor, "box word"]) -> Float[Tensor, ""]:
+    def _phrase_loss(self, codes: Float[Tensor, "box dim"], phrases: Int[Tensor, "box word"]) -> Float[Tensor, ""]:
         """−log p of each region's phrase."""
         if not len(codes):
             return codes.sum()
@@ -391,7 +381,7 @@ class DenseCap(Model):
     def find(self, pictures: PictureBatch, most: int | None = None) -> RegionBatch:
         """The regions worth a phrase, best first, with their codes as features; no phrase is said yet."""
         c, maps = self.config, self.maps(pictures.pixels)
-        boxes, there = self.localise.propose(self.localise(maps), c.candidates, c.proposals, c.proposal_overlap)
+        boxes, _, there = propose(self.localise(maps), c.candidates, c.proposals, c.proposal_overlap)
         image = torch.arange(len(boxes), device=boxes.device)[:, None].expand_as(there)
         codes = self.recognise(self.localise.inside(maps, boxes.flatten(0, 1), image.flatten()))
         boxes = self.recognise.refine(boxes.flatten(0, 1), codes).view_as(boxes)
@@ -413,9 +403,9 @@ def _decay(changes: Float[Tensor, "image anchor 4"]) -> Float[Tensor, ""]:
     return changes.square().sum() / len(changes)
 
 
-def _objectness_apart(lesson: Lesson) -> Float[Tensor, ""]:
+def _balanced_objectness(sampled: SampledBoxes) -> Float[Tensor, ""]:
     """Cross entropy of positive and of negative boxes, each averaged on its own."""
-    return _objectness(lesson.logits[lesson.positive], None) + _objectness(-lesson.logits[~lesson.positive], None)
+    return _objectness(sampled.logits[sampled.positive], None) + _objectness(-sampled.logits[~sampled.positive], None)
 
 
 def _objectness(logits: Float[Tensor, " box"], positive: Bool[Tensor, " box"] | None) -> Float[Tensor, ""]:

@@ -58,12 +58,11 @@ class RegionPredictor(Predictor[M]):
     @cached_property
     def extractor(self) -> RegionExtractor:
         from saccade.vision import load_extractor
-        from saccade.vision.grid import GridExtractor
 
         if self._extractor is not None:
             return self._extractor
         if self.model.backbone is not None:
-            return GridExtractor(self.model.backbone)
+            return self.model.backbone.as_extractor()
         if self.model.extractor is None:
             raise SaccadeError(
                 "this model was trained on features whose maker is not known, so it cannot look at pictures: "

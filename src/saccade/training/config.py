@@ -10,7 +10,7 @@ from typing import Any, Literal
 from saccade.core.errors import SaccadeError
 
 Optimiser = Literal["adam", "adamw", "sgd"]
-Schedule = Literal["constant", "step", "cosine", "linear"]
+Schedule = Literal["constant", "step", "cosine", "linear", "one_cycle"]
 Precision = Literal["fp32", "bf16"]
 
 MAY_CHANGE = frozenset({"epochs", "steps", "patience", "checkpoint_every", "log_every", "prefetch", "cuda_graphs"})
@@ -37,6 +37,7 @@ class TrainerConfig:
     decay_every: int = 15  # epochs between two decays, for the step schedule
     decay: float = 0.1  # the factor of each
     warmup_steps: int = 0  # steps over which the learning rate rises from zero
+    warmup_share: float = 0.1  # of all steps, over which it rises in the one_cycle schedule
     average: float = 0.0  # decay of a running average of the weights, which is what is evaluated and saved; 0: none
     clip_norm: float = 2.0  # the largest norm of all gradients together; 0 does not clip
     precision: Precision = "fp32"
@@ -63,6 +64,7 @@ class TrainerConfig:
             _require(name, getattr(self, name), getattr(self, name) >= 0, "zero or more")
         _require("learning_rate", self.learning_rate, self.learning_rate > 0, "more than zero")
         _require("average", self.average, 0 <= self.average < 1, "at least 0 and less than 1")
+        _require("warmup_share", self.warmup_share, 0 <= self.warmup_share < 1, "at least 0 and less than 1")
         _require("decay", self.decay, 0 < self.decay <= 1, "more than 0 and at most 1")
         known = self.strategy == "auto" or self.strategy.startswith("ddp")
         _require("strategy", self.strategy, known, "auto, ddp or ddp_find_unused_parameters_true")

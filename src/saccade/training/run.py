@@ -24,7 +24,7 @@ from saccade.training.seeds import seed_everything
 from saccade.training.start import start_from, train_only
 from saccade.training.trainer import FitResult, Trainer
 from saccade.vision.augment import AugmentConfig
-from saccade.vision.grid import GridNetwork, tunable_grid
+from saccade.vision.extractors import TrainableBackbone, trainable_backbone
 
 CONFIG = "config.yaml"
 
@@ -111,7 +111,7 @@ def load_run_config(folder: Path | str) -> RunConfig:
 
 
 def run_parts(
-    config: RunConfig, train: Any, dev: Any, backbone: GridNetwork | None = None, console: Console | None = None
+    config: RunConfig, train: Any, dev: Any, backbone: TrainableBackbone | None = None, console: Console | None = None
 ) -> tuple[Model, Task[Any], Prepared]:
     """A fresh model, its task, and what it was built from. The same seed gives the same weights."""
     spec, console = task_of(config.system), console or Console(quiet=True)
@@ -133,12 +133,12 @@ def run_parts(
     return model, spec.task(model, train, dev, config.task, config.backbone.augment), prepared
 
 
-def freeze(backbone: GridNetwork, count: int) -> None:
+def freeze(backbone: TrainableBackbone, count: int) -> None:
     """The first `count` parts of the backbone stay as they are; something must be left to train."""
     parts = backbone.backbone.parts
     if count >= len(parts):
         raise SaccadeError(
-            f"backbone.freeze={count} leaves nothing of the extractor {backbone.config.name} to train: it has "
+            f"backbone.freeze={count} leaves nothing of the extractor {backbone.name} to train: it has "
             f"{len(parts)} part{'s' if len(parts) > 1 else ''}"
         )
     for part in parts[:count]:
@@ -157,7 +157,7 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
         console.print(
             "note: training the extractor without a GPU takes days; train=false learns from one that stays as it is"
         )
-    backbone = tunable_grid(config.data.extractor) if config.backbone.train else None
+    backbone = trainable_backbone(config.data.extractor) if config.backbone.train else None
     on_gpu = config.trainer.accelerator in ("auto", "cuda") and torch.cuda.is_available()
     train, dev = (
         task_of(config.system).open(

@@ -40,7 +40,7 @@ def start_from(model: Model, folder: Path | str) -> Taken:
     """
     found, _ = find_model(folder, Model)
     theirs, ours = read_weights(found / WEIGHTS), model.state_dict()
-    words = model.vocabulary.words if model.vocabulary is not None else ()
+    words = model.vocabulary.words if model.reads_text else ()
     known = Vocabulary.load(found / VOCABULARY).words if words else ()
     row = {word: n for n, word in enumerate(known)}
     shared = [(n, row[word]) for n, word in enumerate(words) if word in row]

@@ -1,11 +1,9 @@
-"""Pictures to regions: picture files, box arithmetic, bilinear RoI sampling, backbones, and the extractors built of
-them.
-"""
+"""Pictures to regions: picture files, boxes, RoI sampling, backbones, and the region extractors built of them."""
 
 from __future__ import annotations
 
 from saccade.vision.backbones.base import Backbone, load_backbone
-from saccade.vision.boxes import area, clip, iou, nms, valid
+from saccade.vision.boxes import area, clip, iou, valid
 from saccade.vision.detectors.bottomup import BottomUpConfig, BottomUpExtractor, load_bottomup
 from saccade.vision.detectors.selection import class_confidence, select
 from saccade.vision.extractors import RegionDescription, RegionExtractor, load_extractor
@@ -33,7 +31,6 @@ __all__ = [
     "load_backbone",
     "load_bottomup",
     "load_extractor",
-    "nms",
     "open_picture",
     "roi_bilinear",
     "select",

@@ -12,10 +12,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.core.errors import SaccadeError
-from saccade.vision.nms import greedily, rows_at_once
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)  # the box of the whole picture
-GEOMETRY_DIM = 8  # numbers that say where a box lies and what shape it has
+UNKNOWN = -1  # the label of a thing that has none, or one too rare to learn
+GEOMETRY_DIM = 8  # numbers that `geometry` gives of a box
 
 
 def area(boxes: Float[Tensor, "*batch 4"], inclusive: bool = False) -> Float[Tensor, "*batch"]:
@@ -44,12 +44,25 @@ def paired_iou(a: Float[Tensor, "*batch 4"], b: Float[Tensor, "*batch 4"]) -> Fl
     return iou(a[..., None, :], b[..., None, :])[..., 0, 0]
 
 
+def overlaps(
+    boxes: Float[Tensor, "*batch box 4"], truth: Float[Tensor, "image thing 4"], real: Bool[Tensor, "image thing"]
+) -> Float[Tensor, "image box thing"]:
+    """Intersection over union with every true box of a padded batch; −1 with those that are padding."""
+    return iou(boxes, truth).masked_fill(~real[:, None, :], -1.0)
+
+
+def pick(values: Tensor, position: Int[Tensor, "image chosen"]) -> Tensor:
+    """`values[image, position[image, i]]`, whatever axes follow."""
+    index = position.reshape(*position.shape, *(1,) * (values.ndim - 2)).expand(*position.shape, *values.shape[2:])
+    return values.gather(1, index)
+
+
 @torch.no_grad()
 def overlap_more(
     a: Float[Tensor, "*batch n 4"], b: Float[Tensor, "*batch m 4"], threshold: float, inclusive: bool = False
 ) -> Bool[Tensor, "*batch n m"]:
-    """`iou(a, b) > threshold`, by the same arithmetic, in half the passes: each is done in place."""
-    first, second = a.mT.contiguous(), b.mT.contiguous()  # each side of all boxes in one piece: twice as quick
+    """`iou(a, b) > threshold`, by the same arithmetic, done in place: half the memory traffic."""
+    first, second = a.mT.contiguous(), b.mT.contiguous()  # coordinate by coordinate: twice as fast
     shared = None
     for i in (0, 1):
         length = torch.minimum(first[..., i + 2, :, None], second[..., i + 2, None, :])
@@ -64,61 +77,21 @@ def overlap_more(
     return shared.div_(union) > threshold
 
 
-def suppress(
-    boxes: Float[Tensor, "row box 4"],
-    threshold: float,
-    inclusive: bool = False,
-    most: int | None = None,
-    rounds: int | None = None,
-) -> Bool[Tensor, "row box"]:
-    """Non-maximum suppression of boxes that stand best first: each removes those that overlap it more than this.
-
-    `most` and `rounds` as for `greedily`: the first so many are wanted, and a GPU is never asked.
-    """
-
-    def part(boxes: Float[Tensor, "row box 4"]) -> Bool[Tensor, "row box"]:
-        def clash(best: Int[Tensor, "row a"], others: slice) -> Bool[Tensor, "row a b"]:
-            chosen = boxes.gather(1, best[..., None].expand(*best.shape, 4))
-            return overlap_more(chosen, boxes[:, others], threshold, inclusive)
-
-        return greedily(clash, torch.ones(boxes.shape[:2], dtype=torch.bool, device=boxes.device), most, rounds)
-
-    size = rows_at_once(boxes.shape[0], boxes.shape[1], boxes.device)
-    return torch.cat([part(rows) for rows in torch.split(boxes, size)])
-
-
-def nms(
-    boxes: Float[Tensor, "*batch box 4"],
-    scores: Float[Tensor, "*batch box"],
-    threshold: float,
-    inclusive: bool = False,
-) -> Bool[Tensor, "*batch box"]:
-    """Non-maximum suppression: which boxes stay when each, best first, removes those that overlap it more than this.
-
-    All pictures of a batch go through it together. Of two boxes with the same score the first is the better.
-    """
-    order = scores.argsort(dim=-1, descending=True, stable=True)
-    ranked = boxes.gather(-2, order[..., None].expand_as(boxes))
-    rows = ranked.reshape(order.shape[:-1].numel(), *ranked.shape[-2:])
-    kept = suppress(rows, threshold, inclusive).view(order.shape)
-    return torch.zeros_like(kept).scatter(-1, order, kept)
-
-
-def best(scores: Float[Tensor, " box"], kept: Bool[Tensor, " box"], limit: int) -> Int[Tensor, " kept"]:
-    """Positions of the kept boxes, best first, at most `limit` of them."""
-    order = scores.argsort(descending=True, stable=True)
-    return order[kept[order]][:limit]
-
-
 def clip(boxes: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch 4"]:
     """The part of each box that lies inside the picture."""
     return boxes.clamp(0, 1)
 
 
-def valid(boxes: Float[Tensor, "*batch 4"], smallest: float = 0.0) -> Bool[Tensor, "*batch"]:
-    """Finite, the right way round, with both sides longer than `smallest`."""
+def valid(boxes: Float[Tensor, "*batch 4"], min_side: float = 0.0) -> Bool[Tensor, "*batch"]:
+    """Finite, the right way round, with both sides longer than `min_side`."""
     sides = boxes[..., 2:] - boxes[..., :2]
-    return boxes.isfinite().all(dim=-1) & (sides > smallest).all(dim=-1)
+    return boxes.isfinite().all(dim=-1) & (sides > min_side).all(dim=-1)
+
+
+def jitter(boxes: Float[Tensor, "*batch 4"], amount: float) -> Float[Tensor, "*batch 4"]:
+    """Each side moved by up to `amount` of the box's width or height, inside the picture: proposals are never exact."""
+    side = boxes[..., 2:] - boxes[..., :2]
+    return clip(boxes + torch.cat([side, side], dim=-1) * amount * (torch.rand_like(boxes) * 2 - 1))
 
 
 def geometry(boxes: Float[Tensor, "region 4"]) -> Float[Tensor, "region 8"]:
@@ -129,8 +102,11 @@ def geometry(boxes: Float[Tensor, "region 4"]) -> Float[Tensor, "region 8"]:
     return torch.cat([4 * (boxes - 0.5), 6 * (side - 0.3), 6 * (size - 0.3), 2 * aspect.clamp(-2, 2)], dim=1)
 
 
-def check_boxes(boxes: np.ndarray | Tensor, where: str) -> Float[Tensor, "region 4"]:
-    """Boxes from outside as a float32 tensor, or a sentence on what is wrong with them."""
+def as_boxes(boxes: np.ndarray | Tensor, where: str) -> Float[Tensor, "region 4"]:
+    """Boxes that a user gives, as a float32 tensor.
+
+    Raises: SaccadeError if there is none, one is not x1 < x2 and y1 < y2, or one leaves 0..1.
+    """
     found = torch.as_tensor(np.asarray(boxes), dtype=torch.float32)
     if found.ndim != 2 or found.shape[1] != 4:
         raise SaccadeError(f"{where}: boxes must be of shape [region, 4], not {list(found.shape)}")

@@ -1,12 +1,13 @@
-"""What an extractor is: pictures in, regions out. `load_extractor("grid").extract(pictures)` is all that a model's
-user needs.
+"""Region extractors: pictures in, region vectors with boxes out.
 
-An extractor has a name that builds it again, `KIND`, `KIND:ARGUMENT` or `KIND@NUMBER`: the name is what a feature store
-and
-a trained model keep, so that new pictures are seen the same way. A kind is one module with `open_extractor(argument)`
-and a row in `KINDS`.
+>>> load_extractor("grid").extract(["photo.jpg"])  # a RegionBatch
 
-An extractor on disk: `STEM.safetensors` with its weights, `STEM.json` with its config and facts about its training.
+An extractor has a name that builds it again, `KIND`, `KIND:ARGUMENT` or `KIND@NUMBER`. The name is what a feature store
+and a trained model keep, so that new pictures are treated as the old ones were. A kind is one module with
+`open_extractor(argument)` and a row in `KINDS`.
+
+A detector on disk is a folder with `config.json` (its settings, and facts about its training) and `model.safetensors`:
+the model folder of a training run, or what `write_detector` packed.
 """
 
 from __future__ import annotations
@@ -17,26 +18,28 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
-from saccade.batch import RegionBatch
+from saccade.batch import RegionBatch, stack
 from saccade.core.config import from_dict, to_dict
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.core.files import read_json, sha256, write_json
 from saccade.core.threads import ahead, openers
 from saccade.core.weights import Form, read_weights, write_weights
-from saccade.vision.boxes import check_boxes
+from saccade.vision.backbones.base import Backbone
+from saccade.vision.boxes import WHOLE, as_boxes, pick
 from saccade.vision.pictures import Picture, as_array, ids_of, name_of
 
 Network = TypeVar("Network", bound=nn.Module)
+Config = TypeVar("Config")
 
 KINDS = {  # imported when first asked for
     "world": "saccade.vision.detectors.world",
@@ -64,13 +67,14 @@ class RegionDescription:
 
 
 class RegionExtractor(ABC):
-    """A network that looks at pictures. Subclasses say how; this says what their users may count on."""
+    """What users of every extractor may count on. A subclass implements `regions`, or `extract` itself."""
 
     name: str  # what `load_extractor` takes
     digest: str  # of all that the features of a picture depend on: weights and settings
     dim: int  # of a region's vector
     network: nn.Module
-    picture_size: int | None = None  # the side of the square it stretches pictures to; None: it keeps their shape
+    picture_size: int | None = None  # the side of the square pictures are stretched to; None: they keep their shape
+    max_cpu_batch: int | None = None  # pictures at once where more would be slower
 
     @property
     def device(self) -> torch.device:
@@ -81,10 +85,10 @@ class RegionExtractor(ABC):
         return self
 
     def prepare(self, picture: Picture, where: str = "the picture") -> UInt8[np.ndarray, "row column 3"]:
-        """What `see` does first with each picture: `see` takes the result as it takes the picture, and sees the same.
+        """What `extract` does first with each picture; it takes the result in the picture's place.
 
-        It is small and it may be made in another thread, so that many pictures can wait in memory for the network. An
-        extractor that shrinks pictures in its own way says so here.
+        The result is small and may be made in another thread, so that many pictures can wait in memory for the network.
+        An extractor that shrinks pictures in its own way does it here.
         """
         return as_array(picture, where, self.picture_size)
 
@@ -97,6 +101,8 @@ class RegionExtractor(ABC):
         """
         if boxes is not None and len(boxes) != len(images):
             raise SaccadeError(f"{len(images)} pictures but {len(boxes)} arrays of boxes: one for each is needed")
+        if self.max_cpu_batch is not None and self.device.type == "cpu":
+            batch_size = min(batch_size, self.max_cpu_batch)
 
         def prepare(i: int) -> UInt8[np.ndarray, "row column 3"]:
             return self.prepare(images[i], name_of(images[i], i))
@@ -107,49 +113,142 @@ class RegionExtractor(ABC):
             for start in range(0, len(images), batch_size):
                 part = range(start, min(start + batch_size, len(images)))
                 arrays = list(islice(prepared, len(part)))
-                yield arrays, None if boxes is None else [check_boxes(boxes[i], name_of(images[i], i)) for i in part]
+                yield arrays, None if boxes is None else [as_boxes(boxes[i], name_of(images[i], i)) for i in part]
 
-    @abstractmethod
+    @torch.inference_mode()
+    def each_batch(
+        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None, batch_size: int
+    ) -> Iterator[RegionBatch]:
+        """The regions of `batch_size` pictures at a time."""
+        for arrays, given in self.batches(images, boxes, batch_size):
+            yield self.regions(arrays, given)
+
     def extract(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
     ) -> RegionBatch:
         """Region vectors of pictures: paths, Pillow images or arrays, of any size and mode.
 
         Without `boxes`: the regions the extractor finds. With `boxes` (one array [region, 4] in 0..1 a picture):
-        exactly
-        those. Paths become the batch's ids; `scores` are how sure the extractor is of each region, where it can tell.
+        exactly those. Paths become the batch's ids; `scores` are the extractor's confidence in each region, where it
+        has one.
         """
+        parts = [regions.to("cpu", torch.float32) for regions in self.each_batch(images, boxes, batch_size)]
+        return replace(stack(parts), ids=ids_of(images)) if parts else RegionBatch.of([], [], scores=[])
+
+    def regions(self, pictures: list[UInt8[np.ndarray, "row column 3"]], boxes: list[Tensor] | None) -> RegionBatch:
+        """The regions of prepared pictures, found or given; zeros where a picture has fewer than others."""
+        raise NotImplementedError
 
     def describe(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
     ) -> list[list[RegionDescription]]:
-        """What the extractor would call each region `see` returns, picture by picture."""
-        raise SaccadeError(f'the extractor "{self.name}" finds regions but has no names for them')
+        """What the extractor names in each region that `extract` returns, picture by picture."""
+        parts = self.each_batch(images, boxes, batch_size)
+        return [picture for regions in parts for picture in self.names(regions, has_whole=boxes is None)]
 
+    @torch.inference_mode()
     def recognise(self, regions: RegionBatch) -> list[list[RegionDescription]]:
-        """What the extractor would call regions that it saw before, from their vectors alone, picture by picture."""
+        """As `describe`, from region vectors that this extractor made before: those of a feature store, say."""
+        regions = regions.to(self.device, torch.float32)
+        last = pick(regions.boxes, (regions.mask.sum(dim=1, keepdim=True) - 1).clamp(min=0))[:, 0]
+        return self.names(regions, has_whole=bool((last == last.new_tensor(WHOLE)).all()))
+
+    @property
+    def has_names(self) -> bool:
+        """Whether it can `describe` regions."""
+        own = type(self)
+        return own.names is not RegionExtractor.names or own.describe is not RegionExtractor.describe
+
+    def names(self, regions: RegionBatch, has_whole: bool) -> list[list[RegionDescription]]:
+        """The names of regions by their vectors; `has_whole`: the last region of each picture is all of it."""
         raise SaccadeError(f'the extractor "{self.name}" finds regions but has no names for them')
 
 
-def at_rest(network: Network) -> Network:
-    """A network that only looks: no gradients, nothing that varies, and in the layout convolutions are quickest in."""
+def padded_regions(
+    vectors: Float[Tensor, "image region dim"],
+    boxes: Float[Tensor, "image region 4"],
+    scores: Float[Tensor, "image region"] | None,
+    mask: Bool[Tensor, "image region"],
+) -> RegionBatch:
+    """A batch with zeros where no region is."""
+    return RegionBatch(
+        vectors * mask[..., None], mask, boxes * mask[..., None], scores=None if scores is None else scores * mask
+    )
+
+
+def padded_boxes(
+    boxes: Sequence[Float[Tensor, "region 4"]], device: torch.device
+) -> tuple[Float[Tensor, "image region 4"], Bool[Tensor, "image region"]]:
+    """Boxes of several pictures in one tensor, and which of them are real."""
+    padded = torch.nn.utils.rnn.pad_sequence(list(boxes), batch_first=True).to(device)
+    counts = torch.tensor([len(b) for b in boxes], device=device)
+    return padded, torch.arange(padded.shape[1], device=device) < counts[:, None]
+
+
+def with_whole_picture(
+    boxes: Float[Tensor, "image region 4"], scores: Float[Tensor, "image region"], mask: Bool[Tensor, "image region"]
+) -> tuple[Float[Tensor, "image more 4"], Float[Tensor, "image more"], Bool[Tensor, "image more"]]:
+    """The whole picture as one more region, after the last real one of each picture, with score 1."""
+    boxes, scores, mask = (torch.cat([part, torch.zeros_like(part[:, :1])], dim=1) for part in (boxes, scores, mask))
+    image, last = torch.arange(len(boxes), device=boxes.device), mask.sum(dim=1)
+    boxes[image, last] = boxes.new_tensor(WHOLE)
+    scores[image, last] = 1.0
+    mask[image, last] = True
+    return boxes, scores, mask
+
+
+def for_inference(network: Network) -> Network:
+    """The network without gradients, in eval mode, in the memory layout convolutions are fastest in."""
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network.eval().requires_grad_(False)
 
 
 def load_extractor(name: str = "world", device: torch.device | str = "cpu") -> RegionExtractor:
-    """An extractor by name: `world`, `grid`, `grid:efficientnet-lite2`, `bottomup@36`, `detr:HUB/NAME` …"""
+    """An extractor by name: `world`, `grid`, `grid:efficientnet-lite2`, `bottomup@36`, `detr:HUB/NAME` …
+
+    Raises: SaccadeError if there is no such extractor, or its weights cannot be read.
+    """
     kind = re.split("[:@]", name, maxsplit=1)[0]
     if kind not in KINDS:
         raise SaccadeError(f'there is no extractor "{name}"{did_you_mean(kind, KINDS)} (there are: {", ".join(KINDS)})')
-    extractor: RegionExtractor = importlib.import_module(KINDS[kind]).open_extractor(
-        name[len(kind) :].removeprefix(":")
-    )
+    module = importlib.import_module(KINDS[kind])
+    extractor: RegionExtractor = module.open_extractor(name[len(kind) :].removeprefix(":"))
     return extractor.to(device)
 
 
+def trainable_backbone(name: str, pretrained: bool = True) -> TrainableBackbone:
+    """The network of the extractor `name`, to be trained as part of a model: pixels in, regions out.
+
+    Raises: SaccadeError if the extractor's regions are not differentiable in its weights.
+    """
+    kind, _, argument = name.partition(":")
+    train = getattr(importlib.import_module(KINDS[kind]), "trainable_backbone", None) if kind in KINDS else None
+    if train is None:
+        raise SaccadeError(
+            f'the extractor "{name}" cannot be trained through a matching loss: only grid extractors can'
+        )
+    network: TrainableBackbone = train(argument, pretrained)
+    return network
+
+
+class TrainableBackbone(nn.Module, ABC):
+    """An extractor's network as part of a model: `forward` takes a PictureBatch and returns a RegionBatch."""
+
+    name: str  # of the extractor
+    dim: int  # of a region's vector
+    size: int  # the side of the square pictures it takes
+    backbone: Backbone
+
+    @abstractmethod
+    def as_extractor(self) -> RegionExtractor:
+        """The network for use alone; it is folded and frozen in place."""
+
+
 def split_count(argument: str) -> tuple[str, tuple[int, int] | None]:
-    """`FOLDER@36` is FOLDER with 36 to 36 regions, `FOLDER@10-100` with 10 to 100; None where no number is given."""
+    """`FOLDER@36` is FOLDER with 36 to 36 regions, `FOLDER@10-100` with 10 to 100; None where no number is given.
+
+    Raises: SaccadeError if a number is zero, or the first is larger than the second.
+    """
     found = re.fullmatch(r"(.*?)(?:@([0-9]{1,4})(?:-([0-9]{1,4}))?)?", argument, re.DOTALL)
     assert found is not None, "the first part takes anything"
     if found[2] is None:
@@ -169,34 +268,60 @@ def network_digest(network: nn.Module, settings: str) -> str:
     return digest.hexdigest()
 
 
-Config = TypeVar("Config")
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
-def write_extractor(stem: Path, network: nn.Module, config: Any, facts: Mapping[str, object] | None, form: Form) -> str:
-    """Write both files; returns the digest of the weights."""
-    path = stem.with_suffix(".safetensors")
-    write_weights(path, network.state_dict(), form)
-    digest = sha256(path)
-    write_json(stem.with_suffix(".json"), {"config": to_dict(config), "sha256": digest, **(facts or {})})
+def write_detector(
+    folder: Path, kind: str, network: nn.Module, config: Any, facts: Mapping[str, object] | None, form: Form
+) -> str:
+    """Pack a network into a folder, its weights in a smaller form; returns the digest of the weights."""
+    write_weights(folder / WEIGHTS, network.state_dict(), form)
+    digest = sha256(folder / WEIGHTS)
+    write_json(folder / CONFIG, {"model": kind, "config": to_dict(config), "sha256": digest, **(facts or {})})
     return digest
 
 
-def read_extractor_config(facts: Path, kind: type[Config], recipe: str) -> Config:
-    """The config in a .json that `recipe` wrote, once its weights are seen to lie beside it."""
-    for path in (facts.with_suffix(".safetensors"), facts):
-        if not path.exists():
-            raise SaccadeError(f"{path} is missing: `python {recipe}` writes it")
-    values = read_json(facts)
+def read_detector_config(folder: Path | str, kind: str, config: type[Config]) -> tuple[Path, Config]:
+    """Where a detector of this kind lies (of a run folder, its best model), and its settings.
+
+    Raises: SaccadeError if the folder holds none, or one of another kind.
+    """
+    folder = Path(folder)
+    if not (folder / CONFIG).exists() and (folder / "best" / CONFIG).exists():
+        folder = folder / "best"
+    path = folder / CONFIG
+    if not path.exists():
+        raise SaccadeError(f"{folder} holds no detector: {CONFIG} is missing (`saccade train {kind}` writes it)")
+    values = read_json(path)
     if not isinstance(values, dict) or not isinstance(values.get("config"), dict):
-        raise SaccadeError(f'{facts} must hold a "config", as written by {recipe}')
-    return from_dict(kind, values["config"], where=f"{facts.name}: config")
+        raise SaccadeError(f'{path} must hold a "config", as `saccade train {kind}` writes it')
+    if values.get("model") != kind:
+        raise SaccadeError(f"{folder} holds a model of {values.get('model')}, a {kind} was asked for")
+    return folder, from_dict(config, values["config"], where=f"{path}: config")
 
 
-def fill_weights(network: nn.Module, facts: Path) -> str:
-    """Give a network the weights that lie beside its .json; returns their digest."""
-    path = facts.with_suffix(".safetensors")
+def read_detector_weights(network: FoldableNetwork, folder: Path) -> str:
+    """Give a network the weights of a detector's folder; returns their digest.
+
+    Packed weights have their normalisations folded into the convolutions; those of a training run have not.
+
+    Raises: SaccadeError if the weights are missing, damaged, or those of another network.
+    """
+    path = folder / WEIGHTS
+    if not path.exists():
+        raise SaccadeError(f"{path} is missing")
+    weights = {name.removeprefix("network."): value for name, value in read_weights(path).items()}
+    if weights.keys() != network.state_dict().keys():
+        network.fold_normalisation()
     try:
-        network.load_state_dict(read_weights(path))
+        network.load_state_dict(weights)
     except RuntimeError as error:
-        raise SaccadeError(f"{path} does not fit the network that {facts.name} describes") from error
+        raise SaccadeError(f"{path} does not fit the network that {CONFIG} describes") from error
     return sha256(path)
+
+
+class FoldableNetwork(nn.Module, ABC):
+    """A network whose normalisations, as they are in eval mode, can become part of its convolutions."""
+
+    @abstractmethod
+    def fold_normalisation(self) -> None: ...

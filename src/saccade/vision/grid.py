@@ -1,8 +1,8 @@
 """The grid extractor: the regions of a picture are the cells of a backbone's map, or of that map averaged to coarser
 grids.
 
-Nothing is proposed and nothing can be missed; a thing may lie across cells, and how many there are does not depend on
-the picture. Several grids in one set (`/7+3+1`) give things of several sizes one region that holds them.
+Nothing is proposed and nothing can be missed; a thing may lie across cells, and their number does not depend on the
+picture. Several grids in one set (`/7+3+1`) give things of several sizes one region that holds them.
 
 The name says all: `grid`, `grid:efficientnet-lite2`, `grid:efficientnet-lite0@288/7+3+1`,
 `grid:hf:microsoft/resnet-50`; `#-2` after the backbone takes its last map but one.
@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,15 +20,20 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saccade.batch import PictureBatch, RegionBatch, stack
+from saccade.batch import PictureBatch, RegionBatch
 from saccade.core.errors import SaccadeError
-from saccade.vision.backbones.base import load_backbone
-from saccade.vision.extractors import RegionExtractor, at_rest, network_digest
-from saccade.vision.pictures import Picture, ids_of
+from saccade.vision.backbones.base import load_backbone, stretch
+from saccade.vision.extractors import (
+    RegionExtractor,
+    TrainableBackbone,
+    for_inference,
+    network_digest,
+    padded_boxes,
+    padded_regions,
+)
 from saccade.vision.roi import roi_bilinear
 
-SMALLEST, LARGEST = 16, 4096  # sides of a picture, in pixels
-CPU_BATCH = 8  # more at once is slower there: the widest maps no longer stay in memory that is warm
+MIN_PICTURE_SIDE, MAX_PICTURE_SIDE = 16, 4096  # pixels
 ROI_POINTS = 7  # a given box is read at so many points a side
 
 
@@ -45,8 +49,10 @@ class GridConfig:
     def __post_init__(self) -> None:
         if not self.backbone:
             raise SaccadeError("a grid needs the name of a backbone, such as efficientnet-lite0")
-        if self.size is not None and not SMALLEST <= self.size <= LARGEST:
-            raise SaccadeError(f"the pictures of a grid must be {SMALLEST} to {LARGEST} pixels wide, not {self.size}")
+        if self.size is not None and not MIN_PICTURE_SIDE <= self.size <= MAX_PICTURE_SIDE:
+            raise SaccadeError(
+                f"the pictures of a grid must be {MIN_PICTURE_SIDE} to {MAX_PICTURE_SIDE} pixels wide, not {self.size}"
+            )
         if not -100 < self.level < 100:
             raise SaccadeError(f"the level of a grid numbers the backbone's maps, -1 the last: {self.level} is none")
         if not self.cells or not all(0 <= n <= 64 for n in self.cells):
@@ -81,7 +87,7 @@ def _parts(argument: str) -> tuple[str, int | None, int, tuple[int, ...]]:
     return backbone or GridConfig.backbone, int(size or 0) or None, int(level or -1), numbers
 
 
-class GridNetwork(nn.Module):
+class GridNetwork(TrainableBackbone):
     """Pixels to the vectors of all cells; the gradient reaches the backbone."""
 
     def __init__(self, config: GridConfig | None = None, pretrained: bool = True) -> None:
@@ -95,6 +101,7 @@ class GridNetwork(nn.Module):
                 f'the backbone "{self.config.backbone}" has {maps} maps, #{-maps} to #{maps - 1}; '
                 f"there is no #{self.config.level}"
             )
+        self.name = self.config.name
         self.dim = self.backbone.channels[self.config.level]
 
     def train(self, mode: bool = True) -> GridNetwork:
@@ -121,54 +128,43 @@ class GridNetwork(nn.Module):
         found: Tensor = maps[self.config.level]
         return found
 
+    def as_extractor(self) -> GridExtractor:
+        return GridExtractor(self)
+
 
 class GridExtractor(RegionExtractor):
-    """A grid network made ready to look: it takes the network over, folds and freezes it."""
+    """A grid network for use alone: its normalisations are folded, its weights fixed."""
+
+    max_cpu_batch = 8  # more at once is slower there: the widest maps no longer stay in the cache
 
     def __init__(self, network: GridNetwork) -> None:
-        self.name = network.config.name
+        self.name = network.name
         self.digest = _digest(network)  # before folding, which rounds
         self.dim = network.dim
         self.picture_size = network.size
         network.backbone.fold_normalisation()
-        self.network: GridNetwork = at_rest(network)
+        self.network: GridNetwork = for_inference(network)
 
     @property
     def config(self) -> GridConfig:
         return self.network.config
 
-    @torch.inference_mode()
-    def extract(
-        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
-    ) -> RegionBatch:
-        """Without `boxes`: the cells. With them: the mean of the map inside each box."""
-        if self.device.type == "cpu":
-            batch_size = min(batch_size, CPU_BATCH)
-        parts: list[RegionBatch] = []
-        for arrays, given in self.batches(images, boxes, batch_size):
-            pixels = torch.from_numpy(np.stack(arrays)).to(self.device)
-            if given is None:
-                parts.append(self.network(PictureBatch(pixels)).to("cpu", torch.float32))
-            else:
-                parts.append(RegionBatch.of(self._inside(pixels, given), given))
-        return replace(stack(parts), ids=ids_of(images)) if parts else RegionBatch.of([], [])
-
-    def _inside(self, pixels: Tensor, boxes: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        counts = [len(b) for b in boxes]
-        image_index = torch.arange(len(boxes)).repeat_interleave(torch.tensor(counts)).to(self.device)
-        read = roi_bilinear(
-            self.network.map(pixels).float(), torch.cat(list(boxes)).to(self.device), image_index, ROI_POINTS
-        )
-        return torch.split(read.mean(dim=(2, 3)).cpu(), counts)
+    def regions(self, pictures: list[np.ndarray], boxes: list[Tensor] | None) -> RegionBatch:
+        """The cells; or, with boxes, the mean of the map inside each."""
+        pixels = torch.from_numpy(np.stack(pictures)).to(self.device)
+        if boxes is None:
+            cells: RegionBatch = self.network(PictureBatch(pixels))
+            return cells
+        places, mask = padded_boxes(boxes, self.device)
+        maps = self.network.map(pixels).float()
+        read = roi_bilinear(maps, places[mask], mask.nonzero()[:, 0], ROI_POINTS).mean(dim=(2, 3))
+        vectors = read.new_zeros(*mask.shape, self.dim)
+        vectors[mask] = read
+        return padded_regions(vectors, places, None, mask)
 
 
-def tunable_grid(name: str, pretrained: bool = True) -> GridNetwork:
-    """The network of the grid extractor `name`, ready to be trained further, its normalisations folded."""
-    kind, _, argument = name.partition(":")
-    if kind != "grid":
-        raise SaccadeError(
-            f'the extractor "{name}" cannot be trained through a matching loss: only grid extractors can'
-        )
+def trainable_backbone(argument: str = "", pretrained: bool = True) -> GridNetwork:
+    """The network of `grid:ARGUMENT`, ready to be trained further, its normalisations folded."""
     network = GridNetwork(grid_config(argument), pretrained)
     network.backbone.fold_normalisation()
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
@@ -176,15 +172,6 @@ def tunable_grid(name: str, pretrained: bool = True) -> GridNetwork:
 
 def open_extractor(argument: str = "") -> GridExtractor:
     return GridExtractor(GridNetwork(grid_config(argument)))
-
-
-def stretch(pixels: UInt8[Tensor, "image height width 3"], size: int) -> UInt8[Tensor, "image size size 3"]:
-    """Pictures as squares, averaged where they shrink, as Pillow does it."""
-    if pixels.shape[1:3] == (size, size):
-        return pixels
-    floats = pixels.permute(0, 3, 1, 2).float()
-    resized = functional.interpolate(floats, (size, size), mode="bilinear", antialias=True)
-    return resized.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
 
 
 def cell_boxes(rows: int, columns: int, cells: int = 0) -> Float[Tensor, "cell 4"]:

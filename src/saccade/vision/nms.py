@@ -1,14 +1,13 @@
-"""Greedy non-maximum suppression for many lists of boxes at once: each box, best first, removes those it clashes with.
+"""Greedy non-maximum suppression of many lists of boxes at once: each box, best first, removes those it overlaps.
 
-A list may be the boxes of a picture or those of one class in one picture. Told one by one, the rule is a loop over
-boxes within a loop over lists. Told as an equation it is neither: a box stays if no better box that itself stays
-clashes with it. Start with all boxes and apply this to all at once until nothing changes. A round settles every box
-whose better ones are settled, so the rounds end, and as a box depends on better ones alone there is only one end: what
-the loop finds. `greedily_one_by_one` is that loop, and the tests hold one to the other.
+A list may be the boxes of a picture, or those of one class in one picture. Published codes loop over boxes within a
+loop over lists. Here the rule is a fixed point instead: a box stays if no better box that itself stays clashes with it.
+Start with all boxes and apply this to all of them until nothing changes. Each round settles every box whose better ones
+are settled, so the rounds end; and as a box depends on better ones alone, there is one end only: what the loop finds.
 
-The boxes are taken in blocks, best first: rounds within a block, then what stays of it removes from the rest at once.
-Boxes that are gone are never compared with the rest, and where only the best few are wanted the last blocks are never
-looked at. On a GPU one block is as quick as many, and it is asked only now and then whether all is settled.
+Boxes are taken in blocks, best first: rounds within a block, then what stays of it removes from the rest at once. Boxes
+that are gone are never compared with the rest, and where only the best few are wanted the last blocks are skipped. On a
+GPU one block is as fast as many, and whether all is settled is checked only now and then, as each check waits for it.
 """
 
 from __future__ import annotations
@@ -19,11 +18,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-BLOCK = 64  # boxes settled together on a CPU …
-GPU_BLOCK = 2048  # … and on a GPU, where fewer and larger steps are quicker
-ASK = 4  # rounds between two questions to a GPU whether anything still changes: each makes it wait
-PAIRS = 2**24  # of boxes held at a time on a GPU: 64 MB in float32 …
-CPU_PAIRS = 2**20  # … and on a CPU, where a table should stay in its cache
+from saccade.vision.boxes import overlap_more
+
+CPU_BLOCK_BOXES = 64  # settled together
+GPU_BLOCK_BOXES = 2048  # fewer and larger steps are faster there
+ROUNDS_PER_CHECK = 4  # on a GPU: each check whether anything still changes waits for it
+MAX_GPU_PAIRS = 2**24  # of boxes held at a time: 64 MB in float32
+MAX_CPU_PAIRS = 2**20  # the table should stay in the cache
 
 
 class Clash(Protocol):
@@ -32,13 +33,13 @@ class Clash(Protocol):
     def __call__(self, best: Int[Tensor, "row a"], others: slice) -> Bool[Tensor, "row a b"]: ...
 
 
-def greedily(
-    clash: Clash, alive: Bool[Tensor, "row box"], most: int | None = None, rounds: int | None = None
+def greedy_nms(
+    clash: Clash, alive: Bool[Tensor, "row box"], limit: int | None = None, rounds: int | None = None
 ) -> Bool[Tensor, "row box"]:
     """Which boxes stay, of rows whose boxes stand best first; those not `alive` neither stay nor remove any.
 
-    `most`: the first so many of each row are wanted; later ones may be told to be gone. With `rounds` set, a GPU is
-    never waited for, and boxes at the end of a chain of more than so many clashes may stay or go wrongly.
+    With `limit`, only the first so many that stay are wanted, and any later one may be dropped. With `rounds`, a GPU is
+    never waited for, and boxes at the end of a chain of more clashes than that may stay or go wrongly.
     """
     rows, boxes = alive.shape
     block = _block(boxes, alive.device)
@@ -49,8 +50,8 @@ def greedily(
         kept[:, start:end] = stay = settle(clash(places, slice(start, end)), kept[:, start:end], rounds)
         if end == boxes:
             break
-        if alive.device.type == "cpu":  # to ask costs nothing here
-            if most is not None and bool((kept[:, :end].sum(dim=1) >= most).all()):
+        if alive.device.type == "cpu":  # reading a result costs nothing here
+            if limit is not None and bool((kept[:, :end].sum(dim=1) >= limit).all()):
                 kept[:, end:] = False
                 break
             widest = int(stay.sum(dim=1).max())
@@ -66,33 +67,70 @@ def settle(
     """The rule applied to all boxes of a block until nothing changes, or `rounds` times."""
     kind = torch.bfloat16 if clash.is_cuda else torch.float32  # a sum of ones may round, but never to zero
     better = clash.triu(diagonal=1).to(kind)
-    ask = ASK if clash.is_cuda else 1
+    every = ROUNDS_PER_CHECK if clash.is_cuda else 1
     kept = alive
     for step in range(alive.shape[1] if rounds is None else rounds):
         before, kept = kept, alive & (torch.bmm(kept[:, None].to(kind), better)[:, 0] == 0)
-        if rounds is None and step % ask == ask - 1 and torch.equal(before, kept):
+        if rounds is None and step % every == every - 1 and torch.equal(before, kept):
             break
     return kept
 
 
 def rows_at_once(rows: int, boxes: int, device: torch.device) -> int:
-    """How many of the rows `greedily` should be given together: what it holds stays small whatever the batch."""
-    pairs = CPU_PAIRS if device.type == "cpu" else PAIRS
+    """How many rows to give `greedy_nms` together, so that its tables stay small whatever the batch."""
+    pairs = MAX_CPU_PAIRS if device.type == "cpu" else MAX_GPU_PAIRS
     return min(max(rows, 1), max(1, pairs // max(min(_block(boxes, device), boxes) * boxes, 1)))
 
 
 def _block(boxes: int, device: torch.device) -> int:
-    return BLOCK if device.type == "cpu" else max(BLOCK, min(GPU_BLOCK, PAIRS // max(boxes, 1)))
+    return (
+        CPU_BLOCK_BOXES
+        if device.type == "cpu"
+        else max(CPU_BLOCK_BOXES, min(GPU_BLOCK_BOXES, MAX_GPU_PAIRS // max(boxes, 1)))
+    )
 
 
-def greedily_one_by_one(
-    overlap: Float[Tensor, "box box"], scores: Float[Tensor, " box"], threshold: float
-) -> Bool[Tensor, " box"]:
-    """The rule as the published codes have it, for one list of boxes: what `greedily` is tested and timed against."""
-    kept = torch.zeros(len(scores), dtype=torch.bool)
-    left = scores.argsort(descending=True, stable=True)
-    while len(left):
-        first, left = left[0], left[1:]
-        kept[first] = True
-        left = left[~(overlap[first, left] > threshold)]
-    return kept
+def nms_sorted(
+    boxes: Float[Tensor, "row box 4"],
+    threshold: float,
+    inclusive: bool = False,
+    limit: int | None = None,
+    rounds: int | None = None,
+) -> Bool[Tensor, "row box"]:
+    """Non-maximum suppression of boxes that stand best first: each removes those that overlap it more than this.
+
+    `limit` and `rounds` as for `greedy_nms`.
+    """
+
+    def part(boxes: Float[Tensor, "row box 4"]) -> Bool[Tensor, "row box"]:
+        def clash(best: Int[Tensor, "row a"], others: slice) -> Bool[Tensor, "row a b"]:
+            chosen = boxes.gather(1, best[..., None].expand(*best.shape, 4))
+            return overlap_more(chosen, boxes[:, others], threshold, inclusive)
+
+        return greedy_nms(clash, torch.ones(boxes.shape[:2], dtype=torch.bool, device=boxes.device), limit, rounds)
+
+    size = rows_at_once(boxes.shape[0], boxes.shape[1], boxes.device)
+    return torch.cat([part(rows) for rows in torch.split(boxes, size)])
+
+
+def nms(
+    boxes: Float[Tensor, "*batch box 4"],
+    scores: Float[Tensor, "*batch box"],
+    threshold: float,
+    inclusive: bool = False,
+) -> Bool[Tensor, "*batch box"]:
+    """Non-maximum suppression: which boxes stay when each, best first, removes those that overlap it more than this.
+
+    All pictures of a batch go through it together. Of two boxes with the same score the first is the better.
+    """
+    order = scores.argsort(dim=-1, descending=True, stable=True)
+    ranked = boxes.gather(-2, order[..., None].expand_as(boxes))
+    rows = ranked.reshape(order.shape[:-1].numel(), *ranked.shape[-2:])
+    kept = nms_sorted(rows, threshold, inclusive).view(order.shape)
+    return torch.zeros_like(kept).scatter(-1, order, kept)
+
+
+def best(scores: Float[Tensor, " box"], kept: Bool[Tensor, " box"], limit: int) -> Int[Tensor, " kept"]:
+    """Positions of the kept boxes, best first, at most `limit` of them."""
+    order = scores.argsort(descending=True, stable=True)
+    return order[kept[order]][:limit]

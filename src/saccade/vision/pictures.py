@@ -1,4 +1,4 @@
-"""Pictures from anywhere: a path, a Pillow image or an array becomes RGB; a file that is none gets a sentence."""
+"""Pictures from anywhere: a path, a Pillow image or an array becomes RGB."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", 
 
 
 def open_picture(path: Path | str) -> Image.Image:
-    """A picture file as RGB, upright: the camera's rotation (EXIF) is applied, transparency is laid on white."""
+    """A picture file as RGB, upright: the camera's rotation (EXIF) is applied, transparency is laid on white.
+
+    Raises: SaccadeError if it is missing, empty, damaged, no picture, or too large to open safely.
+    """
     path = Path(path)
     with explain_os_errors(path, "read"):
         if path.is_dir():
@@ -80,7 +83,7 @@ def as_array(
 
 
 def find_pictures(folder: Path | str) -> list[Path]:
-    """The picture files below a folder, in name order; also links that lead nowhere, so that somebody hears of them."""
+    """The picture files below a folder, in name order; also links that lead nowhere, which are then reported."""
     folder = Path(folder)
     if not folder.is_dir():
         raise SaccadeError(f"{folder} is not a folder of pictures")

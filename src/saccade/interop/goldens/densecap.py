@@ -23,8 +23,8 @@ from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import Case, Difference, Golden
 from saccade.models.densecap import DenseCapConfig
-from saccade.vision.boxes import best, nms
 from saccade.vision.detectors.rpn import anchor_boxes, decode
+from saccade.vision.nms import best, nms
 from saccade.vision.roi import densecap_boxes, densecap_points, densecap_theta, roi_bilinear, sample
 
 STRIDE = 16  # of VGG-16's conv5_3, in pixels
@@ -83,7 +83,7 @@ class DenseCapCase:
         sides = stored.view(kinds, rows * columns, 4)[:, 0, 2:]
         anchors = anchor_boxes(rows, columns, sides / sides.new_tensor(extent[::-1]))
         anchors = anchors.view(rows, columns, kinds, 4).permute(2, 0, 1, 3).reshape(-1, 4)
-        boxes = decode(self.floats("transforms", 2), anchors, farthest=math.inf)
+        boxes = decode(self.floats("transforms", 2), anchors, max_log_growth=math.inf)
         scale = boxes.new_tensor([extent[1], extent[0]] * 2)
         compared: dict[str, Any] = {"anchors: middles and sides": densecap_boxes(anchors, extent)}
         own = [(s * r**0.5, s / r**0.5) for s in DenseCapConfig.scales for r in DenseCapConfig.ratios]

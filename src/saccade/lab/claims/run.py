@@ -81,12 +81,12 @@ def run_claims(
 
 def fill_caches(todo: Sequence[Run], console: Console) -> None:
     """Open every split once here, so that the workers find worlds made and photos seen, and need not wait in turn."""
-    from saccade.vision.grid import tunable_grid
+    from saccade.vision.extractors import trainable_backbone
 
     done = set()
     for run in todo:
         data, open = replace(run.config.data, in_memory=False), task_of(run.config.system).open
-        size = tunable_grid(data.extractor).size if run.config.backbone.train else None
+        size = trainable_backbone(data.extractor).size if run.config.backbone.train else None
         for split in dict.fromkeys((data.train_split, data.dev_split, *run.splits)):
             if (data, split, size, open) not in done:
                 done.add((data, split, size, open))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from huggingface_hub import PyTorchModelHubMixin, snapshot_download
-from torch import nn
+from torch import Tensor, nn
 
 from saccade.batch import PictureBatch, RegionBatch, TextBatch
 from saccade.core.config import from_dict, to_dict
@@ -17,7 +17,7 @@ from saccade.core.weights import read_weights, write_weights
 from saccade.language import Vocabulary
 from saccade.models.base.registry import entry
 from saccade.version import __version__
-from saccade.vision.grid import GridNetwork, tunable_grid
+from saccade.vision.extractors import TrainableBackbone, trainable_backbone
 
 CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocabulary.json"
 SHIPPED = Path(__file__).parents[1] / "weights"  # one folder for each trained model that comes with the package
@@ -25,21 +25,22 @@ M = TypeVar("M", bound="Model")
 
 
 class Model(nn.Module, PyTorchModelHubMixin):
-    """A model folder holds config.json, model.safetensors, vocabulary.json and a model card."""
+    """A model folder holds config.json, model.safetensors, a model card, and vocabulary.json where it reads text."""
 
     Config: ClassVar[type]
     name: ClassVar[str]
     task: ClassVar[str]
+    reads_text: ClassVar[bool] = True  # and so has a vocabulary
+    vocabulary: Vocabulary
 
-    def __init__(self, config: Any, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+    def __init__(self, config: Any, vocabulary: Vocabulary | None = None, extractor: str | None = None) -> None:
         super().__init__()
         _check_widths(config)
         self.config = config
-        self.vocabulary = vocabulary
+        if vocabulary is not None:
+            self.vocabulary = vocabulary
         self.extractor = extractor  # what made the region features it was trained on; needed to use it on new pictures
-        self.backbone: GridNetwork | None = (
-            None  # an extractor of its own, trained with it; its weights are the model's
-        )
+        self.backbone: TrainableBackbone | None = None  # an extractor of its own, trained with it and saved with it
         self.backbone_lr_scale = 1.0  # how fast that learns, beside the rest
 
     def read(self, texts: Sequence[str]) -> TextBatch:
@@ -60,6 +61,9 @@ class Model(nn.Module, PyTorchModelHubMixin):
     def begin(self) -> None:
         """What a fresh model takes over before its training starts: a backbone's trained weights, for one."""
 
+    def fit_to(self, weights: Mapping[str, Tensor]) -> None:
+        """Before weights are loaded: a model whose layers can take several forms takes that of the weights."""
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Weights by how fast they learn, as an optimiser wants them: `factor` multiplies the learning rate."""
         own = [p for name, p in self.named_parameters() if not name.startswith("backbone.")]
@@ -72,7 +76,8 @@ class Model(nn.Module, PyTorchModelHubMixin):
     def _save_pretrained(self, save_directory: Path) -> None:
         folder = Path(save_directory)
         write_weights(folder / WEIGHTS, self.state_dict())
-        self.vocabulary.save(folder / VOCABULARY)
+        if self.reads_text:
+            self.vocabulary.save(folder / VOCABULARY)
         write_text(folder / "README.md", self._card())
         described = {
             "model": self.name,
@@ -81,7 +86,7 @@ class Model(nn.Module, PyTorchModelHubMixin):
             "config": to_dict(self.config),
         }
         if self.backbone is not None:
-            described["backbone"] = self.backbone.config.name
+            described["backbone"] = self.backbone.name
         write_json(folder / CONFIG, described)
 
     @classmethod
@@ -98,7 +103,7 @@ class Model(nn.Module, PyTorchModelHubMixin):
         return (
             f"---\nlibrary_name: saccade\ntags: [vision-language, {self.task}]\n---\n\n# {self.name}\n\n"
             f"{paper.title} ({paper.venue}), as implemented in Saccade {__version__}. "
-            f"{self.parameter_count():,} parameters, {len(self.vocabulary):,} words"
+            f"{self.parameter_count():,} parameters{f', {len(self.vocabulary):,} words' if self.reads_text else ''}"
             f"{f', regions seen by the extractor “{self.extractor}”' if self.extractor else ''}.\n\n"
             f'```python\nimport saccade\n\nmodel = saccade.load("this folder")\n```\n\n'
             f"| setting | value |\n|---|---|\n{settings}\n"
@@ -111,9 +116,11 @@ def shipped_models() -> list[str]:
 
 
 def find_model(folder: Path | str, expected: type[M] = Model) -> tuple[Path, type[M]]:  # type: ignore[assignment]
-    """Where a model lies and of which class it is, its weights unread; a sentence if it is no `expected`.
+    """Where a model lies and of which class it is, its weights unread.
 
     A run folder means its best model, and a name without a folder one of those that come with the package.
+
+    Raises: SaccadeError if there is no model, or it is no `expected`.
     """
     folder = Path(folder)
     if not folder.exists() and folder.name == str(folder) and (SHIPPED / folder).is_dir():
@@ -150,9 +157,10 @@ def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ign
     described = _described(folder)
     settings: type[Any] = model_class.Config
     config = from_dict(settings, described.get("config") or {}, f"{folder / CONFIG}: config")
-    model = model_class(config, Vocabulary.load(folder / VOCABULARY), described.get("extractor"))
+    vocabulary = Vocabulary.load(folder / VOCABULARY) if model_class.reads_text else None
+    model = model_class(config, vocabulary, described.get("extractor"))
     if described.get("backbone") is not None:
-        model.backbone = tunable_grid(str(described["backbone"]), pretrained=False)
+        model.backbone = trainable_backbone(str(described["backbone"]), pretrained=False)
     _load_weights(model, folder / WEIGHTS)
     model.eval()
     return model
@@ -160,6 +168,7 @@ def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ign
 
 def _load_weights(model: Model, path: Path) -> None:
     state = read_weights(path)
+    model.fit_to(state)
     wanted = {key: tuple(value.shape) for key, value in model.state_dict().items()}
     found = {key: tuple(value.shape) for key, value in state.items()}
     if wanted != found:

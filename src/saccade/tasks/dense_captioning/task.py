@@ -16,8 +16,7 @@ from saccade.features.region_phrases import PhraseBatch, PhrasedPictures, phrase
 from saccade.models import DenseCap
 from saccade.tasks.dense_captioning.evaluate import DensePrecision
 from saccade.tasks.pairs import Read
-from saccade.vision.augment import AugmentConfig
-from saccade.vision.detectors.training import BoxedPictures, augment
+from saccade.vision.augment import AugmentConfig, augment_with_boxes
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def drawn_phrases(batch: PhraseBatch) -> Int[Tensor, "image thing word"]:
 
 def vary(batch: PhraseBatch, size: int, config: AugmentConfig) -> PhraseBatch:
     """Other windows, mirrored, in another light; a box of which too little is left is no longer asked for."""
-    nothing = torch.zeros_like(batch.counts)
-    boxed = BoxedPictures(batch.pictures.pixels, batch.boxes, batch.real, nothing, nothing[..., None])
-    pixels, varied = augment(boxed, size, config.crop, config.colour)
-    return replace(batch, pictures=replace(batch.pictures, pixels=pixels), boxes=varied.boxes, real=varied.real)
+    pixels, boxes, real = augment_with_boxes(
+        batch.pictures.pixels, batch.boxes, batch.real, size, config.crop, config.colour
+    )
+    return replace(batch, pictures=replace(batch.pictures, pixels=pixels), boxes=boxes, real=real)

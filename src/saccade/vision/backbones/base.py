@@ -1,14 +1,8 @@
 """Backbones: one small interface from pictures to feature maps at several strides, whatever network is behind it.
 
 A backbone has a name that builds it again: `efficientnet-lite0`, `mobilenet-v2`, `world`, or `hf:HUB/NAME` for any
-vision backbone of transformers.
-
-Bytes to the numbers a network was trained on: each colour less its mean, divided by its spread.
-
-A convolution with its batch normalisation: trained as two, used as one.
-
-`fold` moves each normalisation, as it is in eval mode, into the convolution before it, which changes no output and
-saves a pass over every map.
+vision backbone of transformers. Here too is what they share: pictures resized and normalised as a network wants them,
+and convolutions whose batch normalisation can be folded into them, which saves a pass over every map.
 """
 
 from __future__ import annotations
@@ -20,6 +14,7 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from saccade.core.errors import SaccadeError, did_you_mean
@@ -62,14 +57,23 @@ class Backbone(nn.Module, ABC):
 
 
 def load_backbone(name: str, pretrained: bool = True) -> Backbone:
-    """A backbone by name, in eval mode; without `pretrained` its weights are random and no file is needed."""
+    """A backbone by name, in eval mode; without `pretrained` its weights are random and no file is needed.
+
+    Raises: SaccadeError if there is no such backbone, or its weights cannot be had.
+    """
+    check_backbone(name)
     kind, _, argument = name.partition(":")
-    if kind not in MODULES:
-        known = ", ".join(MODULES)
-        raise SaccadeError(f'there is no backbone "{name}"{did_you_mean(kind, MODULES)} (there are: {known})')
     module = importlib.import_module(MODULES[kind])
     backbone: Backbone = module.open_backbone(argument or kind, pretrained)
     return backbone.eval()
+
+
+def check_backbone(name: str) -> None:
+    """Raises: SaccadeError if there is no such kind of backbone."""
+    kind = name.partition(":")[0]
+    if kind not in MODULES:
+        known = ", ".join(MODULES)
+        raise SaccadeError(f'there is no backbone "{name}"{did_you_mean(kind, MODULES)} (there are: {known})')
 
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)  # of red, green and blue in 0..1
@@ -81,19 +85,29 @@ def normalise_by(
     mean: Sequence[float] | Tensor = IMAGENET_MEAN,
     std: Sequence[float] | Tensor = IMAGENET_STD,
 ) -> Float[Tensor, "image 3 height width"]:
-    """The permutation is a view: the memory stays channels-last, which convolutions like best."""
+    """Bytes less the mean, divided by the spread. The memory stays channels-last, which convolutions are fastest in."""
     centre = torch.as_tensor(mean, dtype=torch.float32, device=pixels.device) * 255
     spread = torch.as_tensor(std, dtype=torch.float32, device=pixels.device) * 255
     return ((pixels.float() - centre) / spread).permute(0, 3, 1, 2)
 
 
+def stretch(pixels: UInt8[Tensor, "image height width 3"], size: int) -> UInt8[Tensor, "image size size 3"]:
+    """Pictures as squares, averaged where they shrink, as Pillow does it."""
+    if pixels.shape[1:3] == (size, size):
+        return pixels
+    floats = pixels.permute(0, 3, 1, 2).float()
+    resized = functional.interpolate(floats, (size, size), mode="bilinear", antialias=True)
+    return resized.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
+
+
 class NormedConvolution(nn.Module):
-    """What follows the two is the subclass's."""
+    """A convolution with its batch normalisation: trained as two, used as one. What follows them is the subclass's."""
 
     conv: nn.Conv2d
     norm: nn.Module
 
     def fold(self) -> None:
+        """Move the normalisation, as it is in eval mode, into the convolution: no output changes."""
         if isinstance(self.norm, nn.BatchNorm2d):
             training, learns = self.training, self.conv.weight.requires_grad
             self.conv = fuse_conv_bn_eval(self.conv.eval(), self.norm.eval()).train(training)

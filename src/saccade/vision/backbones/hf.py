@@ -2,9 +2,9 @@
 
 Models that transformers knows as backbones (ResNet, ConvNeXt, Swin, DINO …) give a map for each stride; ViT and the
 vision towers of CLIP and SigLIP give one, their patches' last hidden states laid out as the patches were. Which strides
-there are is seen by showing the network one grey picture: of several maps of a stride the last is taken.
+there are is found by one grey picture: of several maps of a stride the last is taken.
 
-Networks of transformers, from the hub or a folder: safetensors only, every weight there, and quietly.
+Weights are read from safetensors alone, none may be missing, and what the library prints becomes one error message.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROCESSORS = ("preprocessor_config.json", "processor_config.json")  # newer rele
 
 
 def import_transformers(what: str) -> Any:
-    """The library, or a sentence on what brings it; `what` needs it."""
+    """The library. Raises: SaccadeError if it is not installed; `what` is what needs it."""
     try:
         return importlib.import_module("transformers")
     except ImportError as error:
@@ -43,7 +43,7 @@ def import_transformers(what: str) -> Any:
 def load_whole(load: Callable[..., Any], place: str, harmless: re.Pattern[str] | None = None, **options: Any) -> Any:
     """What `load` (some class's `from_pretrained`) makes of `place`. No pickle is read, and no code that lies there.
 
-    A weight that the file lacks would be a random number. None may be missing but those whose name is `harmless`.
+    Raises: SaccadeError if the file lacks a weight, which would then be random, unless its name is `harmless`.
     """
     network, report = load(place, use_safetensors=True, trust_remote_code=False, output_loading_info=True, **options)
     missing = sorted(name for name in report["missing_keys"] if harmless is None or not harmless.search(name))
@@ -54,7 +54,10 @@ def load_whole(load: Callable[..., Any], place: str, harmless: re.Pattern[str] |
 
 
 def processor_file(place: str) -> Path | None:
-    """The file that says how a network wants its pictures, or None if it has none."""
+    """The file that says how a network wants its pictures, or None if it has none.
+
+    Raises: SaccadeError if the hub cannot be asked.
+    """
     if Path(place).is_dir():
         return next((path for name in PROCESSORS if (path := Path(place) / name).is_file()), None)
     for name in PROCESSORS:
@@ -62,14 +65,14 @@ def processor_file(place: str) -> Path | None:
             return Path(hf_hub_download(place, name))
         except EntryNotFoundError:  # it has none, or we are offline and it was never fetched
             continue
-        except Exception as error:  # the hub's errors are many; a network without its file would see wrongly
+        except Exception as error:  # the hub's errors are many; a network without its file would be given wrong pixels
             raise SaccadeError(f'the {name} of "{place}" cannot be had from the hub: {first_line(error)}') from error
     return None
 
 
 @contextmanager
 def quietly(transformers: Any) -> Iterator[None]:
-    """Without progress bars and tables of weights: what matters in them becomes a sentence."""
+    """Without the library's progress bars and tables of weights."""
     log = transformers.utils.logging
     bars, verbosity = log.is_progress_bar_enabled(), log.get_verbosity()
     log.disable_progress_bar()
@@ -88,7 +91,7 @@ def first_line(error: Exception) -> str:
     return text if len(text) <= 160 else text[:160] + "…"
 
 
-USUAL_SIZE = 224
+DEFAULT_SIZE = 224
 # What a classifier's checkpoint lacks: nothing is read from the first two, the third starts as a plain normalisation.
 UNUSED = re.compile(r"\b(pooler|mask_token|hidden_states_norms)\b")
 
@@ -141,7 +144,7 @@ class HubBackbone(Backbone):
 
     @torch.no_grad()
     def _probe(self) -> None:
-        """See which maps there are; the last of each stride is the backbone's."""
+        """Find which maps there are; the last of each stride is the backbone's."""
         training = self.network.training
         maps = self._every_map(torch.zeros(1, 3, self.size, self.size))
         self.network.train(training)
@@ -152,7 +155,10 @@ class HubBackbone(Backbone):
 
 
 def open_backbone(source: str, pretrained: bool = True) -> HubBackbone:
-    """A model of the hub, or of a folder; without `pretrained` only its config is read, and its weights are random."""
+    """A model of the hub, or of a folder; without `pretrained` only its config is read, and its weights are random.
+
+    Raises: SaccadeError if it cannot be had or is no vision model.
+    """
     if source == "hf":
         raise SaccadeError("hf: needs the name of a model, such as hf:microsoft/resnet-50, or a folder")
     transformers = import_transformers(f'the backbone "hf:{source}"')
@@ -160,7 +166,7 @@ def open_backbone(source: str, pretrained: bool = True) -> HubBackbone:
     place = str(Path(source).expanduser()) if looks_local else source
     if looks_local and not Path(place).is_dir():
         raise SaccadeError(f'"hf:{source}": there is no folder {place}')
-    with _as_sentences(source), quietly(transformers):
+    with _readable_errors(source), quietly(transformers):
         config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False)
         vision = getattr(config, "vision_config", config)
         if not hasattr(vision, "num_channels"):
@@ -210,12 +216,12 @@ def _size(processor: dict[str, Any], vision: Any) -> int:
             value = value[0]
         if isinstance(value, int):
             return value
-    return USUAL_SIZE
+    return DEFAULT_SIZE
 
 
 @contextmanager
-def _as_sentences(source: str) -> Iterator[None]:
-    """What transformers and the hub raise, in one line that names the model."""
+def _readable_errors(source: str) -> Iterator[None]:
+    """Raises: SaccadeError, one line that names the model, for what transformers and the hub raise."""
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:

@@ -1,23 +1,24 @@
 """Bottom-Up attention (Anderson, He, Buehler, Teney, Johnson, Gould, Zhang; CVPR 2018): regions that a detector finds.
 
-`bottomup` has the weights that come with the package, `bottomup:FOLDER` those that `recipes/bottomup.py` wrote, and
-`@36` at the end asks for that many regions instead of the paper's 10 to 100 (`bottomup@36`, `bottomup:FOLDER@20-50`).
-The picture itself is one more region, the last: words that belong to no thing have somewhere to look.
-
-What a bottom-up detector is made of, how it selects, and what it can name.
-
-The network of Bottom-Up attention: pictures → maps → proposals, and boxes → vectors → classes, boxes and attributes.
+    maps → proposals (rpn.py) → region vectors → classes and finer boxes → the selection rule (selection.py)
+    p(class)     = softmax(W v)                                          v: the region's vector, background included
+    p(attribute) = softmax(W₂ relu(W₁ [v; e(class)]))                    e: an embedding of the class
 
 The original is Faster R-CNN on ResNet-101. Here the maps of any backbone from stride 8 on are joined, coarse into fine,
-and a region's vector has two halves: what the joined map shows at 7 × 7 points inside the box, told the box's shape
-that those points do not show; and the mean of the backbone's last map under it, which knows more of kinds than places.
+and a region's vector has two halves: the joined map at 7 × 7 points inside the box, with the box's shape, which those
+points do not show; and the mean of the backbone's last map under it, which knows more of kinds than of places.
+
+`bottomup` has the weights that come with the package, `bottomup:FOLDER` those that `saccade train bottomup` wrote, and
+`@36` at the end asks for that many regions instead of the paper's 10 to 100 (`bottomup@36`, `bottomup:FOLDER@20-50`).
+The picture itself is one more region, the last: for words that belong to no thing.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,25 +28,48 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saccade.batch import RegionBatch, stack
+from saccade.batch import Batch, RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.core.weights import Form
-from saccade.vision.backbones.base import Backbone, load_backbone
-from saccade.vision.boxes import GEOMETRY_DIM, WHOLE, clip, geometry
-from saccade.vision.detectors.rpn import RegionProposals, decode, encode, propose
-from saccade.vision.detectors.sampling import pick
+from saccade.vision.augment import augment_with_boxes
+from saccade.vision.backbones.base import Backbone, check_backbone, load_backbone
+from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, clip, geometry, jitter, overlaps, pick
+from saccade.vision.detectors.rpn import (
+    TRAINING_NMS_ROUNDS,
+    RegionProposalNetwork,
+    decode,
+    draw_both,
+    encode,
+    mean_where,
+    propose,
+    rpn_loss,
+)
 from saccade.vision.detectors.selection import class_confidence, select
 from saccade.vision.extractors import (
+    FoldableNetwork,
     RegionDescription,
     RegionExtractor,
-    at_rest,
-    fill_weights,
-    read_extractor_config,
+    for_inference,
+    padded_boxes,
+    padded_regions,
+    read_detector_config,
+    read_detector_weights,
     split_count,
-    write_extractor,
+    with_whole_picture,
+    write_detector,
 )
-from saccade.vision.pictures import Picture, ids_of
 from saccade.vision.roi import centre_points, sample
+
+SHIPPED = Path(__file__).parents[1] / "weights" / "bottomup"
+MIDDLE_SCALE, SIDE_SCALE = 0.1, 0.2  # a refinement is small: the head's outputs are about 1 for these
+MIN_CLASS_SCORE = 0.01  # lower ones neither suppress nor count; boxes without a higher one stay as they were proposed
+POSITIVE_IOU = 0.5  # a region that overlaps a thing by this much is that thing, in training, and background otherwise
+DRAWN_REGIONS, DRAWN_POSITIVES = 64, 24  # a picture in training, and how many of them may be things
+TRAINING_CANDIDATES, TRAINING_PROPOSALS = 600, 128  # at most
+BOX_JITTER = 0.15  # of a side, of true boxes that training adds to the proposals
+CROP, COLOUR = 0.6, 0.25  # how far pictures vary in training
+NONE_WEIGHT = 0.1  # of a thing without attributes: nobody has said that it has none
+ATTRIBUTE_WEIGHT = 0.5
 
 
 @dataclass(frozen=True)
@@ -54,6 +78,7 @@ class BottomUpConfig:
 
     backbone: str = "efficientnet-lite0"
     size: int = 320  # pictures are stretched to this square
+    backbone_lr_scale: float = 0.1  # how fast the backbone learns, beside the new layers; 0 keeps it as it is
     stride: int = 8  # the backbone's maps from this stride on are joined into one
     map_dim: int = 256
     scales: tuple[float, ...] = (0.06, 0.12, 0.24, 0.45, 0.8)  # √area of the anchors, in sides of the picture
@@ -66,42 +91,67 @@ class BottomUpConfig:
     roi_dim: int = 96
     dim: int = 1024  # of a region's vector
     dropout: float = 0.2  # of the vectors, for the heads alone and while training
-    class_dim: int = 256  # of the class as the attribute head is told it
+    class_dim: int = 256  # of the class's embedding in the attribute head
     attribute_hidden: int = 512
     class_overlap: float = 0.3
     confidence: float = 0.2  # a region's, to be kept
     least: int = 10  # regions a picture, and
     most: int = 100  # at most
     whole: bool = True  # the picture itself is the last region
-    attribute_confidence: float = 0.3  # an attribute's, to be said
+    attribute_confidence: float = 0.3  # an attribute's, to be named
     classes: tuple[str, ...] = ()  # the background, number 0 of the scores, is not among them
     attributes: tuple[str, ...] = ()  # "none", number 0, neither
 
+    def __post_init__(self) -> None:
+        check_backbone(self.backbone)
+        if self.backbone_lr_scale < 0:
+            raise SaccadeError(f"backbone_lr_scale must be zero or more, not {self.backbone_lr_scale}")
 
-SHIFT, GROWTH = 0.1, 0.2  # a refinement is small: the head's outputs are about 1 for these
+
+@dataclass(frozen=True)
+class BoxedPictures(Batch):
+    """Pictures with their true boxes, classes and attributes."""
+
+    pixels: UInt8[Tensor, "image height width 3"]
+    boxes: Float[Tensor, "image thing 4"]  # padded; room for one at least
+    real: Bool[Tensor, "image thing"]
+    labels: Int[Tensor, "image thing"]  # 1.. of the classes (0 is the background), or UNKNOWN
+    attributes: Int[Tensor, "image thing some"]  # 1.. of the attributes (0 is "none"), or UNKNOWN
 
 
 class DetectorMaps(NamedTuple):
-    """What the network makes of a batch of pictures."""
+    """What regions are read from."""
 
     joined: Float[Tensor, "image dim row column"]
     coarse: Float[Tensor, "image channel row2 column2"]  # the backbone's last
 
 
-class Named(NamedTuple):
-    """What the heads say of each region."""
+class HeadOutput(NamedTuple):
+    """Of each region."""
 
     classes: Float[Tensor, "*region class"]  # logits, the background first
     changes: Float[Tensor, "*region 4"]  # of its box, whatever the class
 
 
-class BottomUpNetwork(nn.Module):
-    def __init__(self, config: BottomUpConfig, backbone: Backbone | None = None, pretrained: bool = False) -> None:
+class Detections(NamedTuple):
+    """Proposals with what the heads make of them, before the selection rule."""
+
+    proposed: Float[Tensor, "image box 4"]
+    found: Bool[Tensor, "image box"]  # pictures have different numbers
+    boxes: Float[Tensor, "image box 4"]  # refined
+    probabilities: Float[Tensor, "image box class"]  # the background first; 0 where no proposal is
+    confidence: Float[Tensor, "image box"]  # the best class's for which the box survives suppression
+
+
+class BottomUpNetwork(FoldableNetwork):
+    backbone: Backbone
+
+    def __init__(self, config: BottomUpConfig, backbone: Backbone | None = None) -> None:
         super().__init__()
         self.config = config
-        self.backbone = backbone if backbone is not None else load_backbone(config.backbone, pretrained)
-        self.join = Join(self.backbone, config.stride, config.map_dim)
-        self.rpn = RegionProposals(config.map_dim, config.rpn_dim, config.scales, config.ratios)
+        self.backbone = backbone if backbone is not None else load_backbone(config.backbone, pretrained=False)
+        self.join = FeaturePyramid(self.backbone, config.stride, config.map_dim)
+        self.rpn = RegionProposalNetwork(config.map_dim, config.rpn_dim, config.scales, config.ratios)
         self.regions = RegionHead(config, self.backbone.channels[-1])
         self.classes = nn.Linear(config.dim, 1 + len(config.classes))
         self.changes = nn.Linear(config.dim, 4)
@@ -116,6 +166,9 @@ class BottomUpNetwork(nn.Module):
         self.backbone.eval()
         return self
 
+    def fold_normalisation(self) -> None:
+        self.backbone.fold_normalisation()
+
     def maps(self, pixels: UInt8[Tensor, "image height width 3"]) -> DetectorMaps:
         pictures = self.backbone.normalise(pixels).contiguous(memory_format=torch.channels_last)
         levels = self.backbone(pictures)
@@ -126,37 +179,46 @@ class BottomUpNetwork(nn.Module):
         vectors: Tensor = self.regions(maps, boxes)
         return vectors
 
-    def name(self, vectors: Float[Tensor, "*region dim"]) -> Named:
+    def classify(self, vectors: Float[Tensor, "*region dim"]) -> HeadOutput:
         vectors = functional.dropout(vectors, self.config.dropout, self.training)
-        return Named(self.classes(vectors).float(), self.changes(vectors).float())
+        return HeadOutput(self.classes(vectors).float(), self.changes(vectors).float())
 
-    def describe(
+    def attribute_logits(
         self, vectors: Float[Tensor, "*region dim"], labels: Int[Tensor, "*region"]
     ) -> Float[Tensor, "*region attribute"]:
-        """Logits of the attributes, "none" first, of regions whose class (background 0) is known or guessed."""
+        """ "None" first, of regions whose class (background 0) is known or guessed."""
         vectors = functional.dropout(vectors, self.config.dropout, self.training)
         logits: Tensor = self.attributes(vectors, labels).float()
         return logits
 
+    def detect(self, maps: DetectorMaps, candidates: int, proposals: int) -> Detections:
+        """At most `proposals` boxes a picture, of the `candidates` best anchors, best first."""
+        c = self.config
+        proposed, _, found = propose(self.rpn(maps.joined), candidates, proposals, c.proposal_overlap)
+        heads = self.classify(self.vectors(maps, proposed))
+        boxes, probabilities = refine(proposed, heads.changes), heads.classes.softmax(dim=-1) * found[..., None]
+        confidence = class_confidence(boxes, probabilities, c.class_overlap, floor=MIN_CLASS_SCORE)
+        return Detections(proposed, found, boxes, probabilities, confidence)
+
 
 def refine(boxes: Float[Tensor, "*region 4"], changes: Float[Tensor, "*region 4"]) -> Float[Tensor, "*region 4"]:
-    """The boxes as the head would have them, inside the picture."""
-    return clip(decode(torch.cat([changes[..., :2] * SHIFT, changes[..., 2:] * GROWTH], dim=-1), boxes))
+    """The boxes as the head changes them, inside the picture."""
+    return clip(decode(torch.cat([changes[..., :2] * MIDDLE_SCALE, changes[..., 2:] * SIDE_SCALE], dim=-1), boxes))
 
 
 def refinement(boxes: Float[Tensor, "*region 4"], truth: Float[Tensor, "*region 4"]) -> Float[Tensor, "*region 4"]:
     """The changes that would `refine` the boxes to the true ones."""
     changes = encode(truth, boxes)
-    return torch.cat([changes[..., :2] / SHIFT, changes[..., 2:] / GROWTH], dim=-1)
+    return torch.cat([changes[..., :2] / MIDDLE_SCALE, changes[..., 2:] / SIDE_SCALE], dim=-1)
 
 
-class Join(nn.Module):
-    """Maps of a backbone as one: each coarser one, brought to the common width, is laid over the next finer."""
+class FeaturePyramid(nn.Module):
+    """Maps of a backbone as one: each coarser one, brought to the common width, is added to the next finer."""
 
     def __init__(self, backbone: Backbone, stride: int, dim: int) -> None:
         super().__init__()
-        wanted = [i for i, s in enumerate(backbone.strides) if s >= stride] or [len(backbone.strides) - 1]
-        self.levels = tuple(wanted)
+        wanted = [i for i, s in enumerate(backbone.strides) if s >= stride]
+        self.levels = tuple(wanted or [len(backbone.strides) - 1])
         self.laterals = nn.ModuleList(nn.Conv2d(backbone.channels[i], dim, 1) for i in self.levels)
         self.smooth = nn.Sequential(
             nn.Conv2d(dim, dim, 3, padding=1, groups=dim, bias=False),
@@ -166,11 +228,11 @@ class Join(nn.Module):
         )
 
     def forward(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
-        smoothed: Tensor = self.smooth(self.over(levels))
+        smoothed: Tensor = self.smooth(self.add_levels(levels))
         return smoothed
 
-    def over(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
-        """Coarse laid over fine, before they are smoothed."""
+    def add_levels(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
+        """Coarse added to fine, before they are smoothed."""
         joined: Tensor | None = None
         for i, lateral in reversed(list(zip(self.levels, self.laterals, strict=True))):
             level = lateral(levels[i])
@@ -203,7 +265,7 @@ class RegionHead(nn.Module):
 
 
 class AttributeHead(nn.Module):
-    """What a thing is like depends on what it is: the vector and an embedding of the class, then one hidden layer."""
+    """Attributes depend on the class: the vector and an embedding of the class, then one hidden layer."""
 
     def __init__(self, config: BottomUpConfig) -> None:
         super().__init__()
@@ -223,7 +285,7 @@ class AttributeHead(nn.Module):
 def points_inside(
     maps: Float[Tensor, "image channel row column"], boxes: Float[Tensor, "image region 4"], size: int
 ) -> Float[Tensor, "image_region channel size size"]:
-    """`roi_bilinear` for pictures with equally many regions: one call, and the GPU is never asked how many."""
+    """`roi_bilinear` for pictures with equally many regions: one call that never waits for the GPU."""
     images, regions = boxes.shape[:2]
     points, maps = centre_points(boxes.float().flatten(0, 1), size), maps.float()
     if not (torch.is_grad_enabled() and maps.requires_grad):
@@ -262,160 +324,151 @@ def _groups(channels: int) -> int:
     return next(g for g in (16, 8, 4, 2, 1) if channels % g == 0)
 
 
-RECIPE = "recipes/bottomup.py"
-SHIPPED = Path(__file__).parents[1] / "weights" / "bottomup_flickr8k.json"
-CPU_BATCH = 8  # more at once is slower there, as for the grid extractor
-FLOOR = 0.01  # class scores below this neither suppress nor count: boxes without any higher stay as they were proposed
+def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = True) -> dict[str, Float[Tensor, ""]]:
+    """The parts of the loss: objectness and boxes of the proposals; classes, boxes and attributes of the regions.
+
+    No part of it waits for the GPU.
+    """
+    c, pixels, truth, real = network.config, batch.pixels, batch.boxes.float(), batch.real
+    if vary:
+        pixels, truth, real = augment_with_boxes(pixels, truth, real, c.size, CROP, COLOUR)
+    maps = network.maps(pixels)
+    output = network.rpn(maps.joined)
+    objectness, fit = rpn_loss(output, truth, real)
+
+    with torch.no_grad():
+        candidates, proposals = min(TRAINING_CANDIDATES, c.candidates), min(TRAINING_PROPOSALS, c.proposals)
+        proposed, _, found = propose(output, candidates, proposals, rounds=TRAINING_NMS_ROUNDS)
+        boxes = torch.cat([proposed, jitter(truth, BOX_JITTER), truth], dim=1)
+        there = torch.cat([found, real, real], dim=1)
+        highest, owner = overlaps(boxes, truth, real).max(dim=2)
+        is_thing = (highest >= POSITIVE_IOU) & there
+        position, drawn, positive = draw_both(is_thing, ~is_thing & there, DRAWN_REGIONS, DRAWN_POSITIVES)
+        boxes, owner = pick(boxes, position), pick(owner, position)
+        wanted = torch.where(positive, pick(batch.labels, owner), torch.zeros_like(owner))
+        change = refinement(boxes, pick(truth, owner))
+
+    vectors = network.vectors(maps, boxes)
+    heads = network.classify(vectors)
+    known = drawn & (wanted != UNKNOWN)
+    label = functional.cross_entropy(heads.classes.flatten(0, 1), wanted.clamp(min=0).flatten(), reduction="none")
+    misfit = functional.smooth_l1_loss(heads.changes, change, reduction="none").sum(dim=-1)
+    losses = {
+        "objectness": objectness,
+        "proposals": fit,
+        "classes": mean_where(label, known.flatten()),
+        "boxes": mean_where(misfit, positive),
+    }
+    if c.attributes:
+        described = network.attribute_logits(vectors, wanted.clamp(min=0))
+        losses["attributes"] = ATTRIBUTE_WEIGHT * attribute_loss(described, pick(batch.attributes, owner), positive)
+    return losses
 
 
-@dataclass(frozen=True)
-class Seen:
-    """One batch of pictures after the network."""
+def attribute_loss(
+    logits: Float[Tensor, "image region attribute"],
+    wanted: Int[Tensor, "image region some"],
+    positive: Bool[Tensor, "image region"],
+) -> Float[Tensor, ""]:
+    """Softmax cross entropy against the mean over a thing's attributes: what drawing one of them gives on average.
 
-    vectors: Float[Tensor, "image region dim"]
-    boxes: Float[Tensor, "image region 4"]
-    scores: Float[Tensor, "image region"]
-    real: Bool[Tensor, "image region"]
-    whole: bool  # whether the last real region of each picture is the picture
-
-    def batch(self) -> RegionBatch:
-        """In memory, with zeros where no region is."""
-        vectors, boxes = (part * self.real[..., None] for part in (self.vectors, self.boxes))
-        return RegionBatch(vectors, self.real, boxes, scores=self.scores * self.real).to("cpu")
+    A thing without any is taught "none", lightly: most attributes are merely not mentioned.
+    """
+    listed = wanted != UNKNOWN
+    count = listed.sum(dim=-1)
+    surprise = -logits.log_softmax(dim=-1)
+    of_listed = torch.where(listed, surprise.gather(-1, wanted.clamp(min=0)), surprise.new_zeros(())).sum(dim=-1)
+    each = torch.where(count > 0, of_listed / count.clamp(min=1), surprise[..., 0])
+    weight = torch.where(count > 0, 1.0, NONE_WEIGHT) * positive
+    return (each * weight).sum() / weight.sum().clamp(min=1)
 
 
 class BottomUpExtractor(RegionExtractor):
-    """A trained detector. Weights may be kept smaller (see `weights_file`) and are used in float32."""
+    """A trained detector as an extractor. Its weights may be kept in a smaller form and are used in float32."""
+
+    max_cpu_batch = 8  # more at once is slower there, as for the grid extractor
 
     def __init__(self, network: BottomUpNetwork, name: str = "bottomup", weights: str = "") -> None:
-        network.backbone.fold_normalisation()
-        self.network: BottomUpNetwork = at_rest(network)
-        c = network.config
+        network.fold_normalisation()
+        self.network: BottomUpNetwork = for_inference(network)
         self.name = name
         self.weights = weights  # digest of the weights file
-        self.digest = _digest(weights, c)
-        self.dim = c.dim
-        self.picture_size = c.size
+        self.digest = _digest(weights, network.config)
+        self.dim = network.config.dim
+        self.picture_size = network.config.size
 
     @property
     def config(self) -> BottomUpConfig:
         return self.network.config
 
-    def extract(
-        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
-    ) -> RegionBatch:
-        """Without `boxes`: the regions that the rule selects, boxes refined, and the whole picture as the last."""
-        parts = [seen.batch() for seen in self.look(images, boxes, batch_size)]
-        return replace(stack(parts), ids=ids_of(images)) if parts else RegionBatch.of([], [], scores=[])
+    def regions(self, pictures: list[np.ndarray], boxes: list[Tensor] | None) -> RegionBatch:
+        """The regions that the rule selects, boxes refined, and the whole picture as the last; or those given."""
+        maps = self.network.maps(torch.from_numpy(np.stack(pictures)).to(self.device))
+        if boxes is not None:
+            places, real = padded_boxes(boxes, self.device)
+            scores = real.to(places.dtype)
+        else:
+            places, scores, real = self.select(maps)
+            if self.config.whole:
+                places, scores, real = with_whole_picture(places, scores, real)
+        return padded_regions(self.network.vectors(maps, places), places, scores, real)
 
-    def describe(
-        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
-    ) -> list[list[RegionDescription]]:
-        """The class (`kind`) of each region `extract` returns, and its best `attribute` where it is sure enough.
+    def select(
+        self, maps: DetectorMaps
+    ) -> tuple[Float[Tensor, "image region 4"], Float[Tensor, "image region"], Bool[Tensor, "image region"]]:
+        """The selection rule on refined proposals: boxes, their confidence, and which of them are there."""
+        c = self.config
+        found = self.network.detect(maps, c.candidates, c.proposals)
+        order, real = select(found.confidence, c.confidence, c.least, c.most, found.found)
+        longest = int(real.sum(dim=1).max())  # pictures keep far fewer than they may: the rest is not pooled again
+        order, real = order[:, :longest], real[:, :longest]
+        return pick(found.boxes, order), pick(found.confidence, order), real
 
-        The whole picture, where it is the last region, is no thing and has no name.
+    def names(self, regions: RegionBatch, has_whole: bool) -> list[list[RegionDescription]]:
+        """The class (`kind`) of each region, and its best `attribute` where it is confident enough.
+
+        The whole picture, where it is the last region, has no name.
         """
-        return [picture for seen in self.look(images, boxes, batch_size) for picture in self._named(seen)]
-
-    @torch.inference_mode()
-    def recognise(self, regions: RegionBatch) -> list[list[RegionDescription]]:
-        """As `describe`: names are read from the vectors that a store keeps. A region that is all of it is no thing."""
-        regions = regions.to(self.device, torch.float32)
         scores = regions.scores if regions.scores is not None else regions.mask.float()
-        last = pick(regions.boxes, (regions.mask.sum(dim=1, keepdim=True) - 1).clamp(min=0))[:, 0]
-        whole = bool((last == torch.tensor(WHOLE, device=self.device)).all())
-        return self._named(Seen(regions.features, regions.boxes, scores, regions.mask, whole))
+        values = (regions.boxes, scores, *self.best_names(regions.features))
+        columns = (value.tolist() for value in values)  # all at once: each copy waits for a GPU
+        counts, has_whole = regions.mask.sum(dim=1).tolist(), has_whole and self.config.whole
+        return [
+            [
+                self._named(has_whole and j == count - 1, *region)
+                for j, region in enumerate(islice(zip(*picture, strict=True), count))
+            ]
+            for count, picture in zip(counts, zip(*columns, strict=True), strict=True)
+        ]
 
-    def _named(self, seen: Seen) -> list[list[RegionDescription]]:
-        values = (*self.names(seen.vectors), seen.boxes, seen.scores, seen.real.sum(dim=1))
-        columns = zip(*(value.tolist() for value in values), strict=True)  # all of it at once: a GPU answers slowly
-        return [self._named_picture(seen.whole, *picture) for picture in columns]
+    def _named(
+        self, nameless: bool, box: list[float], score: float, sure: float, label: int, likely: float, attribute: int
+    ) -> RegionDescription:
+        labels: dict[str, str] = {}
+        confidence: dict[str, float] = {}
+        if not nameless:
+            labels["kind"], confidence["kind"] = self.config.classes[label - 1], sure
+            if likely >= self.config.attribute_confidence:
+                labels["attribute"], confidence["attribute"] = self.config.attributes[attribute - 1], likely
+        return RegionDescription((box[0], box[1], box[2], box[3]), score, labels, confidence)
 
-    def _named_picture(
-        self,
-        whole: bool,
-        sure: list[float],
-        label: list[int],
-        attribute_sure: list[float],
-        attribute: list[int],
-        boxes: list[list[float]],
-        scores: list[float],
-        count: int,
-    ) -> list[RegionDescription]:
-        found = []
-        for j, (x1, y1, x2, y2) in enumerate(boxes[:count]):
-            labels: dict[str, str] = {}
-            confidence: dict[str, float] = {}
-            if not (whole and j == count - 1):
-                labels["kind"] = self.config.classes[label[j] - 1]
-                confidence["kind"] = sure[j]
-                if attribute_sure[j] >= self.config.attribute_confidence:
-                    labels["attribute"] = self.config.attributes[attribute[j] - 1]
-                    confidence["attribute"] = attribute_sure[j]
-            found.append(RegionDescription((x1, y1, x2, y2), scores[j], labels, confidence))
-        return found
-
-    def names(self, vectors: Float[Tensor, "*region dim"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def best_names(self, vectors: Float[Tensor, "*region dim"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Of each region: the best class's probability and number (1..), the best attribute's probability and number.
 
         The background and "none" take their part of the probability but are never the answer.
         """
-        chances = self.network.name(vectors).classes.softmax(dim=-1)
-        sure, label = chances[..., 1:].max(dim=-1)
+        probability, label = self.network.classify(vectors).classes.softmax(dim=-1)[..., 1:].max(dim=-1)
         label = label + 1
         if not self.config.attributes:
-            return sure, label, torch.zeros_like(sure), torch.zeros_like(label)
-        likely = self.network.describe(vectors, label).softmax(dim=-1)
-        attribute_sure, attribute = likely[..., 1:].max(dim=-1)
-        return sure, label, attribute_sure, attribute + 1
+            return probability, label, torch.zeros_like(probability), torch.zeros_like(label)
+        likely = self.network.attribute_logits(vectors, label).softmax(dim=-1)
+        attribute_probability, attribute = likely[..., 1:].max(dim=-1)
+        return probability, label, attribute_probability, attribute + 1
 
-    def save(
-        self,
-        folder: Path | str,
-        facts: dict[str, object] | None = None,
-        stem: str = "bottomup",
-        form: Form = "float16",
-    ) -> None:
-        """Write `<stem>.safetensors` and `<stem>.json`: config with class and attribute names, and `facts`."""
-        self.weights = write_extractor(Path(folder) / stem, self.network, self.config, facts, form)
+    def save(self, folder: Path | str, facts: Mapping[str, object] | None = None, form: Form = "float16") -> None:
+        """Pack the detector into a folder, with `facts` about its training."""
+        self.weights = write_detector(Path(folder), "bottomup", self.network, self.config, facts, form)
         self.digest = _digest(self.weights, self.config)
-
-    @torch.inference_mode()
-    def look(
-        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
-    ) -> Iterator[Seen]:
-        """The regions of `batch_size` pictures at a time, padded, on the extractor's device."""
-        if self.device.type == "cpu":
-            batch_size = min(batch_size, CPU_BATCH)
-        for arrays, given in self.batches(images, boxes, batch_size):
-            yield self.regions(torch.from_numpy(np.stack(arrays)).to(self.device), given)
-
-    def regions(self, pixels: UInt8[Tensor, "image size size 3"], given: list[Tensor] | None = None) -> Seen:
-        maps = self.network.maps(pixels)
-        if given is not None:
-            boxes = torch.nn.utils.rnn.pad_sequence(given, batch_first=True).to(self.device)
-            counts = torch.tensor([len(g) for g in given], device=self.device)
-            real = torch.arange(boxes.shape[1], device=self.device) < counts[:, None]
-            return Seen(self.network.vectors(maps, boxes), boxes, real.to(boxes.dtype), real, whole=False)
-        boxes, scores, real = self.find(maps)
-        if self.config.whole:
-            boxes, scores, real = _with_whole(boxes, scores, real)
-        return Seen(self.network.vectors(maps, boxes), boxes, scores, real, whole=self.config.whole)
-
-    def find(
-        self, maps: DetectorMaps
-    ) -> tuple[Float[Tensor, "image region 4"], Float[Tensor, "image region"], Bool[Tensor, "image region"]]:
-        """The selection rule on refined proposals: boxes, how sure the extractor is of each, and which are there."""
-        c = self.config
-        proposed, _, found = propose(self.network.rpn(maps.joined), c.candidates, c.proposals, c.proposal_overlap)
-        named = self.network.name(self.network.vectors(maps, proposed))
-        boxes = refine(proposed, named.changes)
-        chances = named.classes.softmax(dim=-1) * found[..., None]
-        confidence = class_confidence(boxes, chances, c.class_overlap, floor=FLOOR)
-        order, real = select(confidence, c.confidence, c.least, c.most, found)
-        longest = int(real.sum(dim=1).max())  # pictures keep far fewer than they may: the rest is not pooled again
-        order, real = order[:, :longest], real[:, :longest]
-        return pick(boxes, order), pick(confidence, order), real
 
 
 def _digest(weights: str, c: BottomUpConfig) -> str:
@@ -423,43 +476,20 @@ def _digest(weights: str, c: BottomUpConfig) -> str:
     return hashlib.sha256(repr(settings).encode()).hexdigest()
 
 
-def _with_whole(boxes: Tensor, scores: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The whole picture after the last real region of each picture, sure as can be."""
-    images, device = len(boxes), boxes.device
-    boxes, scores, real = (torch.cat([part, torch.zeros_like(part[:, :1])], dim=1) for part in (boxes, scores, real))
-    picture, last = torch.arange(images, device=device), real.sum(dim=1)
-    boxes[picture, last] = torch.tensor(WHOLE, device=device)
-    scores[picture, last] = 1.0
-    real[picture, last] = True
-    return boxes, scores, real
-
-
 def open_extractor(argument: str = "") -> BottomUpExtractor:
     """The detector of the package, or of a FOLDER; `@36` or `@10-100` after it sets the number of regions."""
     path, limits = split_count(argument)
-    extractor = load_bottomup(Path(path) if path else SHIPPED)
+    extractor = load_bottomup(path or SHIPPED)
     if limits is not None:
         least, most = limits
         proposals = max(extractor.config.proposals, most)
         extractor.network.config = replace(extractor.config, least=least, most=most, proposals=proposals)
-    return BottomUpExtractor(
-        extractor.network, f"bottomup:{argument}" if path else f"bottomup{argument}", extractor.weights
-    )
+    name = f"bottomup:{argument}" if path else f"bottomup{argument}"
+    return BottomUpExtractor(extractor.network, name, extractor.weights)
 
 
-def load_bottomup(path: Path | str = SHIPPED) -> BottomUpExtractor:
-    """A detector from the folder its recipe wrote to, or from its .json file."""
-    facts = _facts_file(Path(path))
-    network = BottomUpNetwork(read_extractor_config(facts, BottomUpConfig, RECIPE))
-    network.backbone.fold_normalisation()
-    return BottomUpExtractor(network, f"bottomup:{path}", fill_weights(network, facts))
-
-
-def _facts_file(path: Path) -> Path:
-    if path.suffix == ".json":
-        return path
-    found = sorted(path.glob("bottomup*.json"))
-    if len(found) != 1:
-        what = f"{len(found)} detectors ({', '.join(f.name for f in found)})" if found else "no detector"
-        raise SaccadeError(f"{path} holds {what}: one bottomup*.json was expected, as {RECIPE} writes it")
-    return found[0]
+def load_bottomup(folder: Path | str = SHIPPED) -> BottomUpExtractor:
+    """The detector of a model or run folder, or that of the package."""
+    place, config = read_detector_config(folder, "bottomup", BottomUpConfig)
+    network = BottomUpNetwork(config)
+    return BottomUpExtractor(network, f"bottomup:{folder}", read_detector_weights(network, place))

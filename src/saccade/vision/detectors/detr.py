@@ -1,4 +1,4 @@
-"""The DETR family (Carion, Massa, Synnaeve, Usunier, Kirillov, Zagoruyko; ECCV 2020): regions that queries ask for.
+"""The DETR family (Carion, Massa, Synnaeve, Usunier, Kirillov, Zagoruyko; ECCV 2020): regions that queries find.
 
 Any object detector of transformers of that family (DETR, Conditional and Deformable DETR, RT-DETR, YOLOS …), from the
 hub or a folder: `detr:PekingU/rtdetr_r18vd`, `detr:FOLDER`. `@36` at the end asks for that many regions, `@20-50` for
@@ -8,12 +8,9 @@ A found region's vector is its query's, as the decoder leaves it. These detector
 given is read from the encoder's map instead, and so is the whole picture. A map's vectors live in another space than
 the queries', so a feature store should hold one kind or the other.
 
-Detectors of transformers from the hub or a folder: safetensors only, all weights there, or a sentence.
-
-How a detector of transformers wants its pictures, read from the `preprocessor_config.json` beside its weights.
-
-The library's own image processors need torchvision in their quick form and change from release to release; what they do
-to a picture is a resize, a scale and a shift, and Pillow and PyTorch do these here with the same numbers.
+How a detector wants its pictures is read from the `preprocessor_config.json` beside its weights. The library's own
+image processors need torchvision in their fast form and change from release to release; what they do to a picture is a
+resize, a scale and a shift, and Pillow and PyTorch do these here with the same numbers.
 """
 
 from __future__ import annotations
@@ -32,6 +29,7 @@ from torch import Tensor
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
+from saccade.vision.backbones.base import IMAGENET_MEAN, IMAGENET_STD
 from saccade.vision.backbones.hf import (
     PROCESSORS,
     first_line,
@@ -40,15 +38,17 @@ from saccade.vision.backbones.hf import (
     processor_file,
     quietly,
 )
-from saccade.vision.boxes import WHOLE, clip, valid
-from saccade.vision.detectors.sampling import pick
+from saccade.vision.boxes import WHOLE, clip, pick, valid
 from saccade.vision.extractors import RegionDescription, RegionExtractor, network_digest, split_count
-from saccade.vision.pictures import Picture, as_array, ids_of
+from saccade.vision.pictures import Picture, as_array
 from saccade.vision.roi import roi_bilinear
 
 
 def load_detector(source: str) -> tuple[Any, PictureForm]:
-    """The network, and the form in which it wants its pictures."""
+    """The network, and the form in which it wants its pictures.
+
+    Raises: SaccadeError if either cannot be had.
+    """
     source = str(Path(source).expanduser()) if source.startswith("~") else source
     if Path(source).is_dir() and not (Path(source) / "config.json").is_file():
         raise SaccadeError(f"{source} holds no config.json: a folder that `save_pretrained` wrote was expected")
@@ -79,8 +79,7 @@ def _load(source: str) -> Any:
         raise SaccadeError(f'"{source}" cannot be loaded as an object detector: {first_line(error)}') from error
 
 
-SMALLEST = 16  # pixels: a sliver of a picture is widened to this, so that no network runs out of cells
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+MIN_PICTURE_SIDE = 16  # pixels: a sliver of a picture is widened to this, so that no network runs out of cells
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class PictureForm:
 
     def size(self, height: int, width: int) -> tuple[int, int]:
         """What a picture of this height and width is resized to."""
-        wanted = height, width = max(height, SMALLEST), max(width, SMALLEST)
+        wanted = height, width = max(height, MIN_PICTURE_SIDE), max(width, MIN_PICTURE_SIDE)
         short, long = float(min(wanted)), float(max(wanted))
         if self.fixed is not None:
             wanted = self.fixed
@@ -114,7 +113,7 @@ class PictureForm:
                 wanted = (round(side), other) if height <= width else (other, round(side))
         if self.fixed is None and abs(wanted[0] - height) <= 1 and abs(wanted[1] - width) <= 1:
             wanted = height, width  # a picture that has been through here stays as it is
-        return max(wanted[0], SMALLEST), max(wanted[1], SMALLEST)
+        return max(wanted[0], MIN_PICTURE_SIDE), max(wanted[1], MIN_PICTURE_SIDE)
 
     def resize(self, picture: UInt8[np.ndarray, "row column 3"]) -> UInt8[np.ndarray, "row column 3"]:
         height, width = self.size(*picture.shape[:2])
@@ -128,7 +127,7 @@ class PictureForm:
 
 
 def read_form(path: Path) -> PictureForm:
-    """The form in a `preprocessor_config.json`; a field that is not what it should be gets a sentence."""
+    """The form in a `preprocessor_config.json`. Raises: SaccadeError if a field is not what it should be."""
     values = read_json(path)
     if isinstance(values, dict) and isinstance(values.get("image_processor"), dict):
         values = values["image_processor"]  # as newer releases write it
@@ -145,8 +144,8 @@ def read_form(path: Path) -> PictureForm:
         raise SaccadeError(f"{path}: rescale_factor is {scale!r}, a number such as 0.00392 was expected")
     mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     if values.get("do_normalize", True):
-        mean = _three(values.get("image_mean", IMAGENET[0]), "image_mean", path)
-        std = _three(values.get("image_std", IMAGENET[1]), "image_std", path)
+        mean = _three(values.get("image_mean", IMAGENET_MEAN), "image_mean", path)
+        std = _three(values.get("image_std", IMAGENET_STD), "image_std", path)
         if min(std) <= 0:
             raise SaccadeError(f"{path}: image_std is {list(std)}, numbers above zero were expected")
     return PictureForm(**sides, resample=int(resample), scale=float(scale), mean=mean, std=std)
@@ -176,16 +175,16 @@ def _three(value: Any, name: str, path: Path) -> tuple[float, float, float]:
     return float(value[0]), float(value[1]), float(value[2])
 
 
-CONFIDENCE = 0.2  # a query that is less sure stays out, unless there are too few
-LEAST, MOST = 10, 100
-PIXELS = 8_000_000  # of pictures that go through the network together
+MIN_CONFIDENCE = 0.2  # a query below it stays out, unless there are too few
+MIN_REGIONS, MAX_REGIONS = 10, 100  # a picture
+MAX_BATCH_PIXELS = 8_000_000  # of pictures that go through the network together
 ROI_POINTS = 7  # a given box is read at so many points a side
-STRIDES = (32, 16)  # of an encoder's map: of DETR, and of its dilated variants
+ENCODER_STRIDES = (32, 16)  # of DETR, and of its dilated variants
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """One picture after the network, in memory: its regions, best first, then all of it, unless boxes were given."""
+class _PictureRegions:
+    """Of one picture: its regions, best first, then all of it, unless boxes were given."""
 
     vectors: Float[Tensor, "region dim"]
     boxes: Float[Tensor, "region 4"]
@@ -194,28 +193,26 @@ class _Seen:
 
 
 class DetrExtractor(RegionExtractor):
-    """A detector of transformers, made ready to look."""
+    """A detector of transformers as an extractor."""
 
-    def __init__(self, network: Any, form: PictureForm, name: str, least: int = LEAST, most: int = MOST) -> None:
+    def __init__(
+        self, network: Any, form: PictureForm, name: str, least: int = MIN_REGIONS, most: int = MAX_REGIONS
+    ) -> None:
         self.network: Any = network.eval().requires_grad_(False)
         self.form = form
         self.name = name
         self.least, self.most = least, most
         self.labels: dict[int, str] = {int(k): str(v) for k, v in network.config.id2label.items()}
         self.dim = int(getattr(network.config, "d_model", None) or network.config.hidden_size)
-        self.digest = network_digest(network, f"{type(network).__name__} {(form, least, most, CONFIDENCE)!r}")
+        self.digest = network_digest(network, f"{type(network).__name__} {(form, least, most, MIN_CONFIDENCE)!r}")
 
     def prepare(self, picture: Picture, where: str = "the picture") -> UInt8[np.ndarray, "row column 3"]:
         return self.form.resize(as_array(picture, where))
 
-    def extract(
-        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
-    ) -> RegionBatch:
-        """Without `boxes`: the queries' boxes, best first, and the whole picture. With them: the encoder's map."""
-        seen = list(self._look(images, boxes, batch_size))
-        return RegionBatch.of(
-            [s.vectors for s in seen], [s.boxes for s in seen], ids_of(images), [s.scores for s in seen]
-        )
+    def regions(self, pictures: list[np.ndarray], boxes: list[Tensor] | None) -> RegionBatch:
+        """The queries' boxes, best first, and the whole picture; or, in boxes that are given, the encoder's map."""
+        found = self._detect(pictures, boxes)
+        return RegionBatch.of([p.vectors for p in found], [p.boxes for p in found], (), [p.scores for p in found])
 
     def describe(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
@@ -223,39 +220,35 @@ class DetrExtractor(RegionExtractor):
         """The detector's name for each region it finds; the whole picture has none, and neither has a given box."""
         if boxes is not None:
             raise SaccadeError(f'the extractor "{self.name}" names the regions it finds, not boxes that are given')
-        found = []
-        for seen in self._look(images, None, batch_size):
-            rows = zip(seen.boxes.tolist(), seen.scores.tolist(), seen.classes.tolist(), strict=True)
-            found.append(
-                [
-                    RegionDescription(
-                        (box[0], box[1], box[2], box[3]),
-                        score,
-                        {"kind": self.labels.get(kind, f"class {kind}")} if kind >= 0 else {},
-                        {"kind": score} if kind >= 0 else {},
-                    )
-                    for box, score, kind in rows
-                ]
-            )
-        return found
+        return [
+            [
+                RegionDescription(
+                    (box[0], box[1], box[2], box[3]),
+                    score,
+                    {"kind": self.labels.get(kind, f"class {kind}")} if kind >= 0 else {},
+                    {"kind": score} if kind >= 0 else {},
+                )
+                for box, score, kind in zip(p.boxes.tolist(), p.scores.tolist(), p.classes.tolist(), strict=True)
+            ]
+            for pictures, _ in self.batches(images, None, batch_size)
+            for p in self._detect(pictures, None)
+        ]
 
     @torch.inference_mode()
-    def _look(self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None, batch_size: int) -> Iterator[_Seen]:
+    def _detect(self, pictures: list[np.ndarray], boxes: list[Tensor] | None) -> list[_PictureRegions]:
         """Pictures of one size go through the network together: none is padded, so none depends on its neighbours."""
-        for arrays, given in self.batches(images, boxes, batch_size):
-            seen: dict[int, _Seen] = {}
-            for shape in sorted({a.shape for a in arrays}):
-                alike = [i for i, array in enumerate(arrays) if array.shape == shape]
-                step = max(1, PIXELS // (shape[0] * shape[1]))
-                for at in range(0, len(alike), step):
-                    group = alike[at : at + step]
-                    pixels = torch.from_numpy(np.stack([arrays[i] for i in group])).to(self.device)
-                    output = self._run(pixels)
-                    if given is None:
-                        seen.update(zip(group, self._found(output), strict=True))
-                    else:
-                        seen.update(zip(group, self._inside(output, pixels, [given[i] for i in group]), strict=True))
-            yield from (seen[i] for i in range(len(arrays)))
+        found: dict[int, _PictureRegions] = {}
+        for shape in sorted({p.shape for p in pictures}):
+            alike = [i for i, picture in enumerate(pictures) if picture.shape == shape]
+            step = max(1, MAX_BATCH_PIXELS // (shape[0] * shape[1]))
+            for at in range(0, len(alike), step):
+                group = alike[at : at + step]
+                pixels = torch.from_numpy(np.stack([pictures[i] for i in group])).to(self.device)
+                output = self._run(pixels)
+                given = None if boxes is None else [boxes[i] for i in group]
+                parts = self._found(output) if given is None else self._inside(output, pixels, given)
+                found.update(zip(group, parts, strict=True))
+        return [found[i] for i in range(len(pictures))]
 
     def _run(self, pixels: Tensor) -> Any:
         output = self.network(pixel_values=self.form.normalise(pixels))
@@ -264,7 +257,7 @@ class DetrExtractor(RegionExtractor):
             raise SaccadeError(f'the extractor "{self.name}" is a {kind}, which has no queries with boxes')
         return output
 
-    def _found(self, output: Any) -> Iterator[_Seen]:
+    def _found(self, output: Any) -> Iterator[_PictureRegions]:
         logits = output.logits.float()
         queries = logits.shape[1]
         vectors = output.last_hidden_state[:, -queries:].float()  # of YOLOS, the tokens after the patches
@@ -275,20 +268,20 @@ class DetrExtractor(RegionExtractor):
         memory = self._memory(output)
         whole = (vectors if memory is None else memory).mean(dim=1)
         scores = torch.where(valid(boxes), best.values, -1.0)
-        sure, there = (scores > CONFIDENCE).sum(dim=1), (scores >= 0).sum(dim=1)
-        counts = torch.minimum(sure.clamp(self.least, self.most), there).tolist()  # the one question to a GPU
+        sure, there = (scores > MIN_CONFIDENCE).sum(dim=1), (scores >= 0).sum(dim=1)
+        counts = torch.minimum(sure.clamp(self.least, self.most), there).tolist()  # the one wait for a GPU
         order = scores.argsort(dim=1, descending=True, stable=True)[:, : max(counts, default=0)]
         vectors, boxes, scores, classes = (pick(part, order).cpu() for part in (vectors, boxes, scores, best.indices))
         whole = whole.cpu()
         for i, count in enumerate(counts):
-            yield _Seen(
+            yield _PictureRegions(
                 torch.cat([vectors[i, :count], whole[i, None]]),
                 torch.cat([boxes[i, :count], boxes.new_tensor([WHOLE])]),
                 torch.cat([scores[i, :count], scores.new_ones(1)]),
                 torch.cat([classes[i, :count], classes.new_full((1,), -1)]),
             )
 
-    def _inside(self, output: Any, pixels: Tensor, given: Sequence[Tensor]) -> Iterator[_Seen]:
+    def _inside(self, output: Any, pixels: Tensor, given: Sequence[Tensor]) -> Iterator[_PictureRegions]:
         maps = self._map(output, pixels.shape[1], pixels.shape[2])
         if maps is None:
             raise SaccadeError(
@@ -302,7 +295,7 @@ class DetrExtractor(RegionExtractor):
         vectors = torch.split(read, counts.tolist())
         for vector, place in zip(vectors, given, strict=True):
             ones = torch.ones(len(place))
-            yield _Seen(vector, place, ones, torch.full((len(place),), -1))
+            yield _PictureRegions(vector, place, ones, torch.full((len(place),), -1))
 
     def _memory(self, output: Any) -> Float[Tensor, "image cell dim"] | None:
         """What the encoder leaves, cell by cell, where it has the queries' dimension."""
@@ -327,7 +320,7 @@ class DetrExtractor(RegionExtractor):
             down, across = (patch, patch) if isinstance(patch, int) else patch
             shapes = [(height // down, width // across)]
         else:
-            shapes = [(-(-height // stride), -(-width // stride)) for stride in STRIDES]
+            shapes = [(-(-height // stride), -(-width // stride)) for stride in ENCODER_STRIDES]
         for rows, columns in shapes:
             if rows * columns == memory.shape[1]:
                 return memory.transpose(1, 2).reshape(len(memory), -1, rows, columns)
@@ -339,4 +332,4 @@ def open_extractor(argument: str = "") -> DetrExtractor:
     source, limits = split_count(argument)
     if not source:
         raise SaccadeError('the extractor "detr" needs a detector: detr:HUB/NAME or detr:FOLDER')
-    return DetrExtractor(*load_detector(source), f"detr:{argument}", *(limits or (LEAST, MOST)))
+    return DetrExtractor(*load_detector(source), f"detr:{argument}", *(limits or (MIN_REGIONS, MAX_REGIONS)))

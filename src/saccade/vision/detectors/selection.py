@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.vision.boxes import overlap_more
-from saccade.vision.nms import greedily, rows_at_once
+from saccade.vision.nms import greedy_nms, rows_at_once
 
 
 def class_confidence(
@@ -47,7 +47,7 @@ def class_confidence(
         image = chosen // (scores.shape[2] - 1)
         score, order = by_class[chosen].sort(dim=1, descending=True, stable=True)
         score, order = score[:, :longest], order[:, :longest]
-        kept = greedily(_Clash(clashes, image, order), score >= floor)
+        kept = greedy_nms(_Clash(clashes, image, order), score >= floor)
         worth.scatter_reduce_(
             0, (image[:, None] * count + order).flatten(), torch.where(kept, score, 0.0).flatten(), "amax"
         )

@@ -1,57 +1,126 @@
-"""The extractor of the built-in world: small, trained by `recipes/world_extractor.py`, with a name for all it sees.
+"""The detector of the built-in world: small, with a name for everything that the world draws.
 
-The regions of a picture are its proposals, best first, and the whole picture as the last region: words that belong to
-no thing (the beach, the night) have somewhere to look, and a picture of nothing still has a region.
+    maps → heat, sides → proposals;     boxes → appearance → kind, colour, size, material, pose, facing
 
-Where the things are: a heat map that peaks at the middle of each thing, and the distances to its four sides.
-
-Anchor-free, after CenterNet (Zhou et al. 2019) and FCOS (Tian et al. 2019): no table of anchor shapes to tune, and two
-things whose boxes overlap almost wholly (a fish inside a basket) still have two middles.
-
-The network of the extractor: pictures → map → proposals, and boxes → region vectors with everything about a thing in
-one.
+Proposals are anchor-free, after CenterNet (Zhou et al. 2019) and FCOS (Tian et al. 2019): a heat map that peaks at the
+middle of each thing, and the distances to its four sides. There is no table of anchor shapes to tune, and two things
+whose boxes overlap almost wholly (a fish inside a basket) still have two middles.
 
 A region's vector is its appearance (layer-normalised, so every component has unit spread) followed by eight numbers of
-geometry of like spread. The attribute classifiers are linear readers of the appearance: what they can tell, any model
-that reads the vector can tell, and kind, colour, size and material stay bound together because they share the vector.
+geometry of like spread. The attribute classifiers are linear in the appearance: what they can tell, any model that
+reads the vector can tell, and kind, colour, size and material stay bound together because they share the vector.
+
+The regions of a picture are its proposals, best first, and the whole picture as the last: for words that belong to no
+thing (the beach, the night), and so that a picture of nothing still has a region.
+
+`world` has the weights that come with the package, `world:FOLDER` those that `saccade train world_extractor` wrote.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saccade.batch import RegionBatch
+from saccade.batch import Batch, RegionBatch
+from saccade.vision.augment import mirror_boxes
 from saccade.vision.backbones.base import fold
-from saccade.vision.backbones.world import (
-    PICTURE_ATTRIBUTES,
-    REGION_ATTRIBUTES,
-    Backbone,
-    Convolution,
-    Maps,
-    WorldExtractorConfig,
-    normalise,
+from saccade.vision.backbones.world import Convolution, WorldBackbone, WorldMaps
+from saccade.vision.boxes import (
+    GEOMETRY_DIM,
+    UNKNOWN,
+    WHOLE,
+    area,
+    clip,
+    geometry,
+    jitter,
+    overlaps,
+    paired_iou,
+    pick,
+    valid,
 )
-from saccade.vision.boxes import GEOMETRY_DIM, WHOLE, area, clip, geometry, nms, paired_iou, valid
 from saccade.vision.extractors import (
+    FoldableNetwork,
     RegionDescription,
     RegionExtractor,
-    at_rest,
-    fill_weights,
-    read_extractor_config,
-    write_extractor,
+    for_inference,
+    padded_boxes,
+    padded_regions,
+    read_detector_config,
+    read_detector_weights,
+    with_whole_picture,
+    write_detector,
 )
-from saccade.vision.pictures import Picture, ids_of
+from saccade.vision.nms import nms
 from saccade.vision.roi import roi_bilinear
 
-START = -4.0  # the heat before training: a thing is rare
+REGION_ATTRIBUTES = ("kind", "colour", "size", "material", "pose", "facing")
+PICTURE_ATTRIBUTES = ("background", "lighting")  # named from the whole-picture region
+SHIPPED = Path(__file__).parents[1] / "weights" / "world"
+INITIAL_HEAT = -4.0  # before training: a thing is rare
+MATCH_IOU = 0.5  # a region that overlaps a thing by this much is that thing
+BOX_JITTER = 0.12  # of a side, of true boxes in training
+BRIGHTNESS = 0.1  # how far pictures vary in training
+
+
+@dataclass(frozen=True)
+class WorldExtractorConfig:
+    """The sizes of the network, how it proposes, and the labels of each attribute."""
+
+    picture_size: int = 128  # pictures are stretched to this square
+    channels: tuple[int, ...] = (16, 48, 96, 160)  # at strides 2, 4, 8, 16
+    map_dim: int = 64
+    roi_size: int = 7
+    roi_dim: int = 96
+    hidden: int = 320
+    dim: int = 256  # of a region's vector: appearance, then geometry
+    geometry_scale: float = 1.5
+    proposals: int = 12  # at most, the whole picture not counted
+    score_threshold: float = 0.25
+    nms_threshold: float = 0.7
+    kinds: tuple[str, ...] = ()
+    colours: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
+    materials: tuple[str, ...] = ()
+    poses: tuple[str, ...] = ()
+    facings: tuple[str, ...] = ()
+    backgrounds: tuple[str, ...] = ()
+    lightings: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """Attribute → its labels, in the order of the classifiers' outputs."""
+        return {
+            "kind": self.kinds,
+            "colour": self.colours,
+            "size": self.sizes,
+            "material": self.materials,
+            "pose": self.poses,
+            "facing": self.facings,
+            "background": self.backgrounds,
+            "lighting": self.lightings,
+        }
+
+    @property
+    def appearance_dim(self) -> int:
+        return self.dim - GEOMETRY_DIM
+
+
+@dataclass(frozen=True)
+class ScenePictures(Batch):
+    """Pictures with their true boxes and labels."""
+
+    pixels: UInt8[Tensor, "image size size 3"]
+    boxes: Float[Tensor, "image thing 4"]
+    real: Bool[Tensor, "image thing"]
+    things: Int[Tensor, "image thing attribute"]  # in the order of REGION_ATTRIBUTES, UNKNOWN where there is none
+    places: Int[Tensor, "image attribute"]  # in the order of PICTURE_ATTRIBUTES
 
 
 class ProposalHead(nn.Module):
@@ -62,7 +131,9 @@ class ProposalHead(nn.Module):
         self.look = Convolution(dim, dim, kernel=1)
         self.predict = nn.Conv2d(dim, 5, 1)
         nn.init.zeros_(self.predict.weight)
-        self.predict.bias = nn.Parameter(torch.tensor([START, *[-2.0] * 4]))  # e⁻² ≈ 0.14, half the side of a thing
+        self.predict.bias = nn.Parameter(
+            torch.tensor([INITIAL_HEAT, *[-2.0] * 4])
+        )  # e⁻² ≈ 0.14, half the side of a thing
 
     def forward(
         self, maps: Float[Tensor, "image channel row column"]
@@ -88,10 +159,10 @@ def peaks(
     highest = functional.max_pool2d(heat[:, None], 3, stride=1, padding=1)[:, 0]
     score = torch.where(heat == highest, heat.sigmoid(), torch.zeros_like(heat)).flatten(1)
     score, place = score.topk(min(count, score.shape[1]), dim=1)
-    return clip(boxes.flatten(1, 2).gather(1, place[..., None].expand(-1, -1, 4))), score
+    return clip(pick(boxes.flatten(1, 2), place)), score
 
 
-def propose(
+def propose_peaks(
     heat: Float[Tensor, "image row column"],
     boxes: Float[Tensor, "image row column 4"],
     count: int,
@@ -100,10 +171,10 @@ def propose(
 ) -> tuple[Float[Tensor, "image count 4"], Float[Tensor, "image count"], Bool[Tensor, "image count"]]:
     """At most `count` boxes a picture, best first, with their scores and which of them are real."""
     found, score = peaks(heat, boxes, 4 * count)
-    kept = nms(found, score, nms_threshold) & (score > score_threshold) & valid(found, smallest=0.01)
+    kept = nms(found, score, nms_threshold) & (score > score_threshold) & valid(found, min_side=0.01)
     score, order = torch.where(kept, score, -torch.ones_like(score)).sort(dim=1, descending=True, stable=True)
     order, score = order[:, :count], score[:, :count]
-    return found.gather(1, order[..., None].expand(-1, -1, 4)), score, score > 0
+    return pick(found, order), score, score > 0
 
 
 def proposal_loss(
@@ -146,22 +217,30 @@ def proposal_loss(
     return heat_loss, misfit.sum() / learns.sum().clamp(min=1)
 
 
-class WorldNetwork(nn.Module):
+class WorldNetwork(FoldableNetwork):
     def __init__(self, config: WorldExtractorConfig) -> None:
         super().__init__()
         self.config = config
-        self.backbone = Backbone(config.channels, config.map_dim)
+        self.backbone = WorldBackbone(config.channels, config.map_dim, config.picture_size)
         self.proposals = ProposalHead(config.map_dim)
-        self.regions = RegionHead(config)
+        self.regions = AppearanceHead(config)
         self.classifiers = nn.ModuleDict(
             {name: nn.Linear(config.appearance_dim, len(labels)) for name, labels in config.labels.items() if labels}
         )
 
+    def fold_normalisation(self) -> None:
+        fold(self)
+
+    def propose(
+        self, maps: WorldMaps
+    ) -> tuple[Float[Tensor, "image count 4"], Float[Tensor, "image count"], Bool[Tensor, "image count"]]:
+        """`propose_peaks` by the settings."""
+        c = self.config
+        heat, boxes = self.proposals(maps.joined)
+        return propose_peaks(heat, boxes, c.proposals, c.score_threshold, c.nms_threshold)
+
     def appearance(
-        self,
-        maps: Maps,
-        boxes: Float[Tensor, "region 4"],
-        image_index: Int[Tensor, " region"],
+        self, maps: WorldMaps, boxes: Float[Tensor, "region 4"], image_index: Int[Tensor, " region"]
     ) -> Float[Tensor, "region appearance"]:
         with torch.autocast(boxes.device.type, enabled=False):  # a box's place in half precision would be cells off
             levels = (maps.joined, maps.detail)
@@ -179,10 +258,10 @@ class WorldNetwork(nn.Module):
         return torch.cat([appearance, geometry(boxes) * self.config.geometry_scale], dim=1)
 
 
-class RegionHead(nn.Module):
-    """What is inside a box, seen in the light of the whole picture and of where the box lies, as one vector.
+class AppearanceHead(nn.Module):
+    """What is inside a box, together with the whole picture's context and where the box lies, as one vector.
 
-    The surroundings matter: a far large cube is drawn smaller than a near small one, and at sunset white looks orange.
+    The surroundings matter: a far large cube is drawn smaller than a near small one, and at sunset white is orange.
     """
 
     def __init__(self, config: WorldExtractorConfig) -> None:
@@ -205,26 +284,64 @@ class RegionHead(nn.Module):
         return functional.layer_norm(found, found.shape[-1:])
 
 
-WEIGHTS = Path(__file__).parents[1] / "weights"
+def augment_scenes(
+    network: WorldNetwork, batch: ScenePictures, brightness: float = BRIGHTNESS
+) -> tuple[Float[Tensor, "image 3 size size"], ScenePictures]:
+    """Mirror half of the pictures (what faced left faces right) and vary their brightness and contrast a little."""
+    mirrored = torch.rand(len(batch), device=batch.pixels.device) < 0.5
+    pixels = torch.where(mirrored[:, None, None, None], batch.pixels.flip(2), batch.pixels)
+    boxes = torch.where(mirrored[:, None, None], mirror_boxes(batch.boxes), batch.boxes)
+    things = batch.things.clone()
+    facing = things[..., REGION_ATTRIBUTES.index("facing")]
+    turned = mirrored[:, None] & (facing != UNKNOWN)
+    things[..., REGION_ATTRIBUTES.index("facing")] = torch.where(turned, 1 - facing, facing)
+    floats = network.backbone.normalise(pixels)
+    gain, shift = (torch.rand(2, len(batch), 1, 1, 1, device=floats.device) * 2 - 1) * brightness
+    return floats * (1 + gain) + 2 * shift, replace(batch, pixels=pixels, boxes=boxes, things=things)
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """One batch of pictures after the network: regions in flat order, picture by picture."""
+def world_loss(network: WorldNetwork, batch: ScenePictures) -> dict[str, Float[Tensor, ""]]:
+    """The parts of the loss: heat and boxes of the proposals, and each attribute on jittered and proposed boxes."""
+    pixels, batch = augment_scenes(network, batch)
+    maps = network.backbone.maps(pixels.contiguous(memory_format=torch.channels_last))
+    heat, around = network.proposals(maps.joined)
+    heat_loss, box_loss = proposal_loss(heat, around, batch.boxes, batch.real)
+    losses = {"heat": heat_loss, "boxes": 2 * box_loss}
 
-    appearance: Float[Tensor, "region appearance"]
-    boxes: Float[Tensor, "region 4"]
-    scores: Float[Tensor, " region"]
-    image_index: Int[Tensor, " region"]
-    whole: bool  # whether the last region of each picture is the picture
+    with torch.no_grad():
+        proposed, _ = peaks(heat.detach(), around.detach(), network.config.proposals)
+        overlap, owner = overlaps(proposed, batch.boxes, batch.real).max(dim=2)
+        hit = overlap >= MATCH_IOU
+    image, thing = batch.real.nonzero(as_tuple=True)
+    hit_image = hit.nonzero()[:, 0]
+    whole = torch.tensor(WHOLE, device=heat.device).expand(len(batch), 4)
+    boxes = torch.cat([jitter(batch.boxes[image, thing], BOX_JITTER), proposed[hit], whole])
+    index = torch.cat([image, hit_image, torch.arange(len(batch), device=heat.device)])
+    named = torch.cat([batch.things[image, thing], batch.things[hit_image, owner[hit]]])  # [region, attribute]
+    logits = network.classify(network.appearance(maps, boxes, index))
+    for i, attribute in enumerate(REGION_ATTRIBUTES):
+        if attribute in logits:
+            losses[attribute] = _cross_entropy(logits[attribute][: len(named)], named[:, i])
+    for i, attribute in enumerate(PICTURE_ATTRIBUTES):
+        if attribute in logits:
+            losses[attribute] = 0.3 * _cross_entropy(logits[attribute][len(named) :], batch.places[:, i])
+    return losses
+
+
+def _cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """Mean over the known labels; 0 when none is known."""
+    total = functional.cross_entropy(
+        logits.float(), target, ignore_index=UNKNOWN, reduction="sum", label_smoothing=0.02
+    )
+    return total / (target != UNKNOWN).sum().clamp(min=1)
 
 
 class WorldExtractor(RegionExtractor):
-    """A trained region network. Weights are kept in float16 and used in float32."""
+    """A trained detector as an extractor. Weights are kept in float16 and used in float32."""
 
     def __init__(self, network: WorldNetwork, name: str = "world", digest: str = "") -> None:
-        fold(network)
-        self.network: WorldNetwork = at_rest(network)
+        network.fold_normalisation()
+        self.network: WorldNetwork = for_inference(network)
         self.name = name
         self.digest = digest  # of the weights file
         self.dim = network.config.dim
@@ -234,100 +351,54 @@ class WorldExtractor(RegionExtractor):
     def config(self) -> WorldExtractorConfig:
         return self.network.config
 
-    def extract(
-        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
-    ) -> RegionBatch:
-        """Without `boxes`: its proposals, at most `config.proposals`, and the whole picture as the last region."""
-        features: list[Tensor] = []
-        places: list[Tensor] = []
-        scores: list[Tensor] = []
-        for count, seen in self._look(images, boxes, batch_size):
-            sizes = torch.bincount(seen.image_index, minlength=count).tolist()
-            vectors = self.network.vectors(seen.appearance, seen.boxes)
-            features += torch.split(vectors.cpu(), sizes)
-            places += torch.split(seen.boxes.cpu(), sizes)
-            scores += torch.split(seen.scores.cpu(), sizes)
-        return RegionBatch.of(features, places, ids_of(images), scores)
-
-    def describe(
-        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
-    ) -> list[list[RegionDescription]]:
-        """What the extractor would call each region `see` returns, picture by picture."""
-        found: list[list[RegionDescription]] = []
-        for count, seen in self._look(images, boxes, batch_size):
-            found += self._named(count, seen)
-        return found
-
-    @torch.inference_mode()
-    def recognise(self, regions: RegionBatch) -> list[list[RegionDescription]]:
-        """As `describe`: a vector is the appearance that names are read from, and geometry."""
-        regions = regions.to(self.device)
-        owner = regions.mask.nonzero()[:, 0]
-        appearance = regions.features[regions.mask][:, : self.config.appearance_dim].float()
-        boxes = regions.boxes[regions.mask].float()
-        scores = regions.scores[regions.mask] if regions.scores is not None else torch.ones_like(boxes[:, 0])
-        last = torch.cat([owner[1:] != owner[:-1], owner.new_ones(1, dtype=torch.bool)]) if len(owner) else owner.bool()
-        whole = bool((boxes[last] == torch.tensor(WHOLE, device=self.device)).all())
-        return self._named(len(regions), _Seen(appearance, boxes, scores, owner, whole))
-
-    def _named(self, count: int, seen: _Seen) -> list[list[RegionDescription]]:
-        best = {k: v.softmax(dim=1).max(dim=1) for k, v in self.network.classify(seen.appearance).items()}
-        named = {k: (chosen.indices.tolist(), chosen.values.tolist()) for k, chosen in best.items()}
-        owners, boxes, scores = seen.image_index.tolist(), seen.boxes.tolist(), seen.scores.tolist()
-        found: list[list[RegionDescription]] = [[] for _ in range(count)]
-        for i, owner in enumerate(owners):
-            is_whole = seen.whole and (i + 1 == len(owners) or owners[i + 1] != owner)
-            names = [n for n in (PICTURE_ATTRIBUTES if is_whole else REGION_ATTRIBUTES) if n in named]
-            x1, y1, x2, y2 = boxes[i]
-            found[owner].append(
-                RegionDescription(
-                    (x1, y1, x2, y2),
-                    scores[i],
-                    {n: self.config.labels[n][named[n][0][i]] for n in names},
-                    {n: named[n][1][i] for n in names},
-                )
-            )
-        return found
-
-    def save(self, folder: Path | str, facts: dict[str, object] | None = None) -> None:
-        """Write `<name>.safetensors` and `<name>.json` (config, and `facts` such as test figures)."""
-        self.digest = write_extractor(Path(folder) / self.name, self.network, self.config, facts, "float16")
-
-    @torch.inference_mode()
-    def _look(
-        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None, batch_size: int
-    ) -> Iterator[tuple[int, _Seen]]:
-        for arrays, given in self.batches(images, boxes, batch_size):
-            yield len(arrays), self._regions(torch.from_numpy(np.stack(arrays)), given)
-
-    def _regions(self, pixels: Tensor, given: list[Tensor] | None) -> _Seen:
-        maps = self.network.backbone(normalise(pixels.to(self.device)))
-        if given is not None:
-            boxes = torch.cat(given).to(self.device)
-            counts = torch.tensor([len(g) for g in given], device=self.device)
-            image_index = torch.arange(len(given), device=self.device).repeat_interleave(counts)
-            scores = torch.ones(len(boxes), device=self.device)
+    def regions(self, pictures: list[np.ndarray], boxes: list[Tensor] | None) -> RegionBatch:
+        """The proposals, at most `config.proposals`, and the whole picture as the last region; or the boxes given."""
+        pixels = torch.from_numpy(np.stack(pictures)).to(self.device)
+        maps = self.network.backbone.maps(self.network.backbone.normalise(pixels))
+        if boxes is not None:
+            places, mask = padded_boxes(boxes, self.device)
+            scores = mask.to(places.dtype)
         else:
-            c = self.config
-            heat, around = self.network.proposals(maps.joined)
-            found, score, real = propose(heat, around, c.proposals, c.score_threshold, c.nms_threshold)
-            whole = torch.tensor(WHOLE, device=self.device).expand(len(found), 1, 4)
-            kept = torch.cat([real, torch.ones_like(real[:, :1])], dim=1)
-            boxes = torch.cat([found, whole], dim=1)[kept]
-            scores = torch.cat([score, torch.ones_like(score[:, :1])], dim=1)[kept]
-            image_index = kept.nonzero()[:, 0]
-        appearance = self.network.appearance(maps, boxes, image_index)
-        return _Seen(appearance, boxes, scores, image_index, whole=given is None)
+            places, scores, mask = with_whole_picture(*self.network.propose(maps))
+            longest = int(mask.sum(dim=1).max())
+            places, scores, mask = places[:, :longest], scores[:, :longest], mask[:, :longest]
+        found = places[mask]
+        read = self.network.vectors(self.network.appearance(maps, found, mask.nonzero()[:, 0]), found)
+        vectors = read.new_zeros(*mask.shape, self.dim)
+        vectors[mask] = read
+        return padded_regions(vectors, places, scores, mask)
+
+    def names(self, regions: RegionBatch, has_whole: bool) -> list[list[RegionDescription]]:
+        """The labels of each region, read from its appearance; of the whole picture, its place and light."""
+        mask = regions.mask
+        boxes, owners = regions.boxes[mask].float().tolist(), mask.nonzero()[:, 0].tolist()
+        scores = regions.scores[mask].tolist() if regions.scores is not None else [1.0] * len(boxes)
+        logits = self.network.classify(regions.features[mask][:, : self.config.appearance_dim].float())
+        best = {k: v.softmax(dim=1).max(dim=1) for k, v in logits.items()}
+        chosen = {k: (found.indices.tolist(), found.values.tolist()) for k, found in best.items()}
+        described: list[list[RegionDescription]] = [[] for _ in range(len(regions))]
+        for i, owner in enumerate(owners):
+            is_whole = has_whole and (i + 1 == len(owners) or owners[i + 1] != owner)
+            names = [n for n in (PICTURE_ATTRIBUTES if is_whole else REGION_ATTRIBUTES) if n in chosen]
+            x1, y1, x2, y2 = boxes[i]
+            labels = {n: self.config.labels[n][chosen[n][0][i]] for n in names}
+            described[owner].append(
+                RegionDescription((x1, y1, x2, y2), scores[i], labels, {n: chosen[n][1][i] for n in names})
+            )
+        return described
+
+    def save(self, folder: Path | str, facts: Mapping[str, object] | None = None) -> None:
+        """Pack the detector into a folder, with `facts` about its training."""
+        self.digest = write_detector(Path(folder), "world_extractor", self.network, self.config, facts, "float16")
 
 
 def open_extractor(argument: str = "") -> WorldExtractor:
-    """`world`, or `world:FOLDER` where the recipe wrote its weights."""
-    return load_world_extractor(Path(argument) if argument else WEIGHTS)
+    """`world`, or `world:FOLDER` with the weights of a trained detector."""
+    return load_world_extractor(argument or SHIPPED, f"world:{argument}" if argument else "world")
 
 
-def load_world_extractor(folder: Path | str = WEIGHTS, name: str = "world") -> WorldExtractor:
-    """The extractor that comes with the package, or the one in the folder its recipe wrote to."""
-    facts = Path(folder) / f"{name}.json"
-    network = WorldNetwork(read_extractor_config(facts, WorldExtractorConfig, f"recipes/{name}_extractor.py"))
-    fold(network)
-    return WorldExtractor(network, name, fill_weights(network, facts))
+def load_world_extractor(folder: Path | str = SHIPPED, name: str = "world") -> WorldExtractor:
+    """The detector of a model or run folder, or that of the package."""
+    place, config = read_detector_config(folder, "world_extractor", WorldExtractorConfig)
+    network = WorldNetwork(config)
+    return WorldExtractor(network, name, read_detector_weights(network, place))

@@ -14,7 +14,7 @@ from saccade.core.errors import SaccadeError
 from saccade.training.run import freeze
 from saccade.vision import load_extractor
 from saccade.vision.backbones.base import Backbone, load_backbone
-from saccade.vision.grid import tunable_grid
+from saccade.vision.extractors import trainable_backbone
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def squared(network: nn.Module, pictures: PictureBatch) -> None:
 @pytest.mark.parametrize("name", ["grid:efficientnet-lite0@32", "grid:world@32", "grid:world@32/3+1"])
 def test_before_training_it_sees_what_the_extractor_sees(name: str, pictures: PictureBatch) -> None:
     """In training mode too: the normalisations are folded, and no figure of theirs follows the batch."""
-    network, extractor = tunable_grid(name), load_extractor(name)
+    network, extractor = trainable_backbone(name), load_extractor(name)
     seen = extractor.extract(list(pictures.pixels.numpy()))
     for mode in (True, False):
         found = network.train(mode)(pictures)
@@ -62,7 +62,7 @@ def test_the_parts_are_the_backbone_from_its_input_to_its_output(name: str) -> N
 
 @pytest.mark.parametrize("count", [0, 3, 8])
 def test_gradients_reach_what_is_not_frozen_and_nothing_else(count: int, pictures: PictureBatch) -> None:
-    network = tunable_grid("grid:efficientnet-lite0@32", pretrained=False)
+    network = trainable_backbone("grid:efficientnet-lite0@32", pretrained=False)
     freeze(network, count)
     squared(network, pictures)
     for number, part in enumerate(network.backbone.parts):
@@ -74,7 +74,7 @@ def test_normalisation_that_cannot_be_folded_keeps_its_figures(tmp_path: Path, p
     torch.manual_seed(0)
     sizes = {"embedding_size": 8, "hidden_sizes": [8, 8], "depths": [1, 1], "layer_type": "basic"}
     transformers.ResNetModel(transformers.ResNetConfig(**sizes)).save_pretrained(tmp_path / "resnet")
-    network = tunable_grid(f"grid:hf:{tmp_path / 'resnet'}@32")
+    network = trainable_backbone(f"grid:hf:{tmp_path / 'resnet'}@32")
     assert any(isinstance(part, nn.BatchNorm2d) for part in network.modules())
     figures = {name: value.clone() for name, value in network.named_buffers()}
     before = network.eval()(pictures).features
@@ -83,7 +83,7 @@ def test_normalisation_that_cannot_be_folded_keeps_its_figures(tmp_path: Path, p
     torch.testing.assert_close(network(pictures).features, before)
     assert all(torch.equal(value, figures[name]) for name, value in network.named_buffers())
     with pytest.raises(
-        SaccadeError, match=r"backbone\.frozen=1 leaves nothing of the extractor .* to train: it has 1 part$"
+        SaccadeError, match=r"backbone\.freeze=1 leaves nothing of the extractor .* to train: it has 1 part$"
     ):
         freeze(network, 1)
 
@@ -91,7 +91,7 @@ def test_normalisation_that_cannot_be_folded_keeps_its_figures(tmp_path: Path, p
 def test_only_grids_can_be_tuned() -> None:
     for name in ("world", "bottomup", "gird"):
         with pytest.raises(SaccadeError, match=f'the extractor "{name}" cannot be trained through a matching loss'):
-            tunable_grid(name)
+            trainable_backbone(name)
 
 
 def test_a_backbone_is_one_part_unless_it_says_otherwise() -> None:

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.extraction import greedily_one_by_one
 from saccade.vision import nms as suppression
-from saccade.vision.boxes import iou, nms, overlap_more, suppress
+from saccade.vision.boxes import iou, overlap_more
 from saccade.vision.detectors.selection import class_confidence
-from saccade.vision.nms import greedily_one_by_one, rows_at_once, settle
+from saccade.vision.nms import nms, nms_sorted, rows_at_once, settle
 
 
 def crowded(*shape: int, seed: int = 0) -> Tensor:
@@ -49,24 +50,24 @@ def test_batches_of_any_depth_and_none() -> None:
     boxes, scores = crowded(2, 3, 30), tied(2, 3, 30)
     assert torch.equal(nms(boxes, scores, 0.3)[1, 2], nms(boxes[1, 2], scores[1, 2], 0.3))
     assert nms(boxes[:0], scores[:0], 0.3).shape == (0, 3, 30)
-    assert suppress(boxes[0, :, :0], 0.3).shape == (3, 0)
+    assert nms_sorted(boxes[0, :, :0], 0.3).shape == (3, 0)
 
 
 def test_one_box_may_remove_all_others_and_none_may() -> None:
     same = crowded(1, 1).expand(2, 200, 4)
     assert nms(same, tied(2, 200), 0.5).sum(dim=1).tolist() == [1, 1]
     assert nms(same, tied(2, 200), 1.0).all()  # nothing overlaps more than wholly
-    assert suppress(same, 0.5)[:, 0].all()
+    assert nms_sorted(same, 0.5)[:, 0].all()
 
 
 def test_the_first_so_many_are_right_and_the_rest_is_not_looked_at() -> None:
     boxes = crowded(3, 400)
-    every = suppress(boxes, 0.6)
+    every = nms_sorted(boxes, 0.6)
     for most in (1, 7, 40):
-        first = suppress(boxes, 0.6, most=most)
+        first = nms_sorted(boxes, 0.6, limit=most)
         for a, b in zip(first, every, strict=True):
             assert a.nonzero()[:most].tolist() == b.nonzero()[:most].tolist()
-    assert suppress(boxes, 0.6, most=5).sum() < every.sum()
+    assert nms_sorted(boxes, 0.6, limit=5).sum() < every.sum()
 
 
 @pytest.mark.parametrize(("block", "pairs"), [(1, 1), (3, 10**4), (1000, 1)])
@@ -74,8 +75,8 @@ def test_blocks_and_parts_change_nothing(monkeypatch: pytest.MonkeyPatch, block:
     boxes, scores = crowded(4, 90), tied(4, 90)
     chances = torch.rand(4, 90, 9, generator=torch.Generator().manual_seed(1)).double()
     before = nms(boxes, scores, 0.4), class_confidence(boxes, chances, 0.4, floor=0.3)
-    monkeypatch.setattr(suppression, "BLOCK", block)
-    monkeypatch.setattr(suppression, "CPU_PAIRS", pairs)
+    monkeypatch.setattr(suppression, "CPU_BLOCK_BOXES", block)
+    monkeypatch.setattr(suppression, "MAX_CPU_PAIRS", pairs)
     assert torch.equal(nms(boxes, scores, 0.4), before[0])
     assert torch.equal(class_confidence(boxes, chances, 0.4, floor=0.3), before[1])
 
@@ -83,7 +84,7 @@ def test_blocks_and_parts_change_nothing(monkeypatch: pytest.MonkeyPatch, block:
 def test_what_is_held_is_bounded() -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     for boxes in (1, 100, 2000, 50_000):
-        for device, pairs in ((cpu, suppression.CPU_PAIRS), (gpu, suppression.PAIRS)):
+        for device, pairs in ((cpu, suppression.MAX_CPU_PAIRS), (gpu, suppression.MAX_GPU_PAIRS)):
             block = min(suppression._block(boxes, device), boxes)
             assert rows_at_once(10**6, boxes, device) * block * boxes <= max(pairs, block * boxes)
     assert rows_at_once(0, 0, cpu) == 1

@@ -1,0 +1,1 @@
+"""Detection: find the things of a picture and name them."""

@@ -1,0 +1,10 @@
+"""What `saccade eval` may be asked of detectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    """Of detectors: recall of the true boxes, names at true boxes, mean average precision."""
