@@ -54,6 +54,12 @@ VERBS = {
         "See the idea work: make a world, train SCAN on it, search it by sentence, and show why each picture was "
         "found.",
     ),
+    "doctor": Verb(
+        "Begin here",
+        "doctor",
+        "doctor",
+        "Show versions, devices, compilers and switches, and which backends can run on this machine, or why not.",
+    ),
     "models": Verb(
         "Models",
         "models",
@@ -65,8 +71,7 @@ VERBS = {
         "Models",
         "evaluate",
         "evaluate",
-        "How good models are: matchers by recall, captioners by BLEU, METEOR, ROUGE-L, CIDEr and scene graphs, dense "
-        "captioners by mean average precision.",
+        "How good trained models are, each by the measures of its task.",
     ),
     "leaderboard": Verb(
         "Models",

@@ -30,7 +30,7 @@ class EvalOptions:
         bool,
         typer.Option(
             "--quick",
-            help="Score first in 16 bits on a GPU, in bytes on a CPU where the model can, then again in full wherever "
-            "a rank hangs on it: the same recalls, sooner.",
+            help="Two-stage scoring on a GPU: all pairs in 16 bits, then in float32 those that a rank depends on. The "
+            "same recalls, sooner.",
         ),
     ] = False
