@@ -44,7 +44,7 @@ def extract(
             help="Extractor applied to the boxes, when --regions is a file. [default: grid]", show_default=False
         ),
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="Pictures seen at once.", min=1)] = 32,
+    batch_size: Annotated[int, typer.Option(help="Pictures that go through the network at once.", min=1)] = 64,
     workers: Annotated[
         int | None,
         typer.Option(

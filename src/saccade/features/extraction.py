@@ -20,7 +20,7 @@ import torch
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.core.files import only_one, sweep_lock
-from saccade.core.threads import ahead
+from saccade.core.threads import ahead, prompt_turns
 from saccade.data.formats.boxes import Unit
 from saccade.data.records import PictureFile, RegionSource
 from saccade.data.store.arrow import FeatureStore, StoreWriter
@@ -121,13 +121,12 @@ def _extract(
         missing = any(one.id not in writer.done for one in good)
         return results, _regions(good, extractor, batch_size) if missing else None
 
-    # The next batches are collected and go through the network while this one is written. A GPU takes two at a time:
-    # while one waits for its regions to be copied, the other's kernels are launched.
-    at_once = 2 if extractor.device.type == "cuda" else 1
+    # The batch after the next is collected, and the next goes through the network, while this one is written.
     with (
+        prompt_turns(),
         closing(opened),
-        closing(ahead(collect, whole, workers=1, most=at_once)) as collected,
-        closing(ahead(look, collected, workers=at_once, most=at_once)) as looked,
+        closing(ahead(collect, whole, workers=1, most=1)) as collected,
+        closing(ahead(look, collected, workers=1, most=1)) as looked,
     ):
         if progress:
             progress(settled, len(pictures))
