@@ -54,7 +54,7 @@ REWARD = RewardConfig(after=0, samples=5, baseline="samples")
 @dataclass(frozen=True)
 class DataSet:
     split: str  # measured
-    epochs: int  # of self-critical training, which goes on from a model that can speak
+    epochs: int  # of self-critical training, which goes on from a trained model
     learning_rate: float
     about: str
 
@@ -65,8 +65,8 @@ DATA = {
         "dev",
         4,
         4e-4,
-        "Photos are seen by the detector that comes with Saccade, 36 regions each; trained on the train and extra\n"
-        "splits, without a look at dev, though settings were chosen on it.",
+        "Regions come from the detector that ships with Saccade, 36 a photo; trained on the train and extra\n"
+        "splits, not on dev, though settings were chosen on it.",
     ),
 }
 PUBLISHED = [  # Xu et al., ICML 2015, table 1
@@ -76,8 +76,8 @@ PUBLISHED = [  # Xu et al., ICML 2015, table 1
 console = Console()
 
 
-def spoken_by(name: str, seed: int, arguments: argparse.Namespace) -> Run:
-    """The run that learns what people said: that of a claim."""
+def cross_entropy_run(name: str, seed: int, arguments: argparse.Namespace) -> Run:
+    """The run trained with cross-entropy: that of a claim."""
     _, about, label = CAPTIONERS[name]
     claim = load_claim(about)
     variant = next(variant for variant in claim.variants if variant.label == label)
@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--runs", type=Path, default=Path("runs/claims"))
     arguments = parser.parse_args()
-    plain = {name: [spoken_by(name, seed, arguments) for seed in range(arguments.seeds)] for name in CAPTIONERS}
+    plain = {name: [cross_entropy_run(name, seed, arguments) for seed in range(arguments.seeds)] for name in CAPTIONERS}
     critical = {name: [rewarded(run, arguments) for run in plain[name]] for name in CAPTIONERS if name not in ALONE}
     wanted = arguments.only or list(CAPTIONERS)
     if not arguments.report:
