@@ -79,16 +79,17 @@ def main() -> None:
     page = f"""# Where words attend
 
 The pointing game on {arguments.photos:,} photos of Flickr8k's dev split: of the {first["words"]:,} phrases that have a
-box, how many of their last words attend most to a region whose middle lies in a box of the phrase, in per cent. Beside it
-a region of the same extractor drawn at random. Always pointing at the middle of the photo finds {first["middle"]:.1f}.
+box, how many of their last words attend most to a region whose middle lies in a box of the phrase, in per cent. Beside
+it a region of the same extractor drawn at random. Pointing at the middle of the photo finds {first["middle"]:.1f}.
 
 | model | finds its thing | random region |
 |---|---:|---:|
 {chr(10).join(rows)}
 
-The models were never given the boxes of words: they learned from photos and captions alone. A grid that was trained along
+The models were never given boxes of words: they learned from photos and captions alone. A grid that was trained along
 (`scan-flickr8k`) matches well and points poorly: the receptive fields of its cells reach far beyond their borders, so
-a word can match almost anywhere near its thing. Models on regions of the detector, each of which is a thing, remain to be measured.
+a word can match almost anywhere near its thing. Models on regions of the detector, each of which is a thing, remain to
+be measured.
 
 Made by `{command}`.
 """
