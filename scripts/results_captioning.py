@@ -110,9 +110,9 @@ def train(runs: Sequence[Run], arguments: argparse.Namespace) -> None:
 
 
 def measure(run: Run, arguments: argparse.Namespace, tables: MeteorTables, references: Any) -> dict[str, Any]:
-    """The figures of what a finished run says of each picture."""
-    said = read_json(arguments.runs / run.name / f"captions-{DATA[arguments.data].split}.json")
-    scores = caption_scores([one["caption"] for one in said], references, meteor_tables=tables, only=list(METRICS))
+    """The figures of a finished run's captions."""
+    captions = read_json(arguments.runs / run.name / f"captions-{DATA[arguments.data].split}.json")
+    scores = caption_scores([one["caption"] for one in captions], references, meteor_tables=tables, only=list(METRICS))
     return {name: 100 * scores[name].corpus for name in METRICS}
 
 
@@ -122,7 +122,7 @@ def row(title: str, how: str, runs: list[dict[str, Any]]) -> str:
 
 
 def report(plain: dict[str, list[Run]], critical: dict[str, list[Run]], arguments: argparse.Namespace) -> None:
-    """Measure what every finished run said, and write the page."""
+    """Measure the captions of every finished run, and write the page."""
     place, data = find_meteor_tables(), DATA[arguments.data]
     tables = read_meteor_tables(place) if place is not None else MeteorTables()
     results: dict[str, dict[str, list[dict[str, Any]]]] = {}
