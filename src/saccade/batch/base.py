@@ -103,6 +103,8 @@ def is_ragged(dimension: str) -> bool:
 
 def stack(parts: Sequence[Self]) -> Self:
     """Join batches along the first axis, padding their ragged axes to the longest."""
+    if len(parts) == 1:
+        return parts[0]
     dimensions = axes(type(parts[0]))  # type: ignore[arg-type]
 
     def join(name: str) -> Any:

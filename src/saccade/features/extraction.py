@@ -113,13 +113,22 @@ def _extract(
     flushed, rest = time.perf_counter(), FLUSH_SECONDS
     opened = open_ahead(opener, [one for b in whole for one in b], workers, batch_size)
 
-    def look(batch: Sequence[Listed]) -> tuple[list[Opened | Broken], RegionBatch | None]:
-        results = [next(opened) for _ in batch]
+    def collect(batch: Sequence[Listed]) -> list[Opened | Broken]:
+        return [next(opened) for _ in batch]
+
+    def look(results: list[Opened | Broken]) -> tuple[list[Opened | Broken], RegionBatch | None]:
         good = [one for one in results if isinstance(one, Opened)]
         missing = any(one.id not in writer.done for one in good)
         return results, _regions(good, extractor, batch_size) if missing else None
 
-    with closing(opened), closing(ahead(look, whole, workers=1, most=1)) as looked:  # the next is seen meanwhile
+    # The next batches are collected and go through the network while this one is written. A GPU takes two at a time:
+    # while one waits for its regions to be copied, the other's kernels are launched.
+    at_once = 2 if extractor.device.type == "cuda" else 1
+    with (
+        closing(opened),
+        closing(ahead(collect, whole, workers=1, most=at_once)) as collected,
+        closing(ahead(look, collected, workers=at_once, most=at_once)) as looked,
+    ):
         if progress:
             progress(settled, len(pictures))
         for results, seen in looked:

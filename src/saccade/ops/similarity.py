@@ -77,8 +77,9 @@ def _suits_epilogue(problem: AttentionProblem) -> str | None:
 def _run_epilogue(problem: AttentionProblem) -> Tensor:
     from saccade.ops.cuda.epilogue import epilogue_similarity
 
+    dtype = problem.dtype  # while autocast is still on
     with torch.autocast("cuda", enabled=False), gpu.on_gpu_of(problem.queries.vectors):
-        return epilogue_similarity(problem.queries, problem.context, problem.form, problem.dtype, problem.budget)
+        return epilogue_similarity(problem.queries, problem.context, problem.form, dtype, problem.budget)
 
 
 def _suits_triton(problem: AttentionProblem) -> str | None:
@@ -99,8 +100,9 @@ def _too_large_for_triton(queries: int, parts: int, form: AttentionForm) -> str 
 def _run_triton(problem: AttentionProblem) -> Tensor:
     from saccade.ops.triton.attention import triton_similarity
 
+    dtype = problem.dtype  # while autocast is still on
     with torch.autocast("cuda", enabled=False), gpu.on_gpu_of(problem.queries.vectors):
-        return triton_similarity(problem.queries, problem.context, problem.form, problem.dtype, problem.budget)
+        return triton_similarity(problem.queries, problem.context, problem.form, dtype, problem.budget)
 
 
 def _suits_native(problem: AttentionProblem) -> str | None:
