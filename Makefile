@@ -19,12 +19,12 @@ TRITON := triton==3.9.0
 say = echo "── $(1)"
 took = echo "   $$SECONDS s"
 
-demo: $(INSTALLED)  ## see the idea work: make a world, train SCAN on it, search it, show why (about 2 minutes)
+demo: $(INSTALLED)  ## the idea in two minutes: make a world, train SCAN on it, search it, show why
 	@$(call say,demo: a world of pictures → features → SCAN and a baseline → demo/report.html); \
 	$(BIN)/saccade demo --out demo; $(took)
 	@echo "── open demo/report.html in a browser"
 
-demo-photos: $(INSTALLED)  ## look at photographs: regions found and named, a sentence explained (half a minute)
+demo-photos: $(INSTALLED)  ## the same on photographs: regions detected and named, a sentence explained (half a minute)
 	@$(call say,demo-photos: photos/*.jpg → the bottom-up extractor → demo-photos/all.png); \
 	$(BIN)/saccade detect photos/*.jpg --extractor bottomup --out demo-photos/all.png; $(took)
 	@$(call say,one of them larger: demo-photos/one.png); \
@@ -33,7 +33,7 @@ demo-photos: $(INSTALLED)  ## look at photographs: regions found and named, a se
 	$(BIN)/saccade explain photos/000000214753.jpg "two people ride horses on the beach" --out demo-photos/why.png; $(took)
 	@echo "── open the three pictures in demo-photos/; then your own: $(BIN)/saccade detect YOUR.jpg"
 
-test: lint  ## check style and types, then run the tests (about five minutes)
+test: lint  ## check style and types, then run the tests (README.md says how long)
 	@$(call say,pytest on two cores); OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --durations 5; $(took)
 
 lint: $(INSTALLED)  ## ruff and mypy

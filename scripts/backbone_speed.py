@@ -1,4 +1,4 @@
-"""How many pictures a second a backbone sees on one thread: as trained and folded, channels first and last.
+"""How many pictures a second a backbone encodes on one thread: as trained and folded, channels first and last.
 
 `python scripts/backbone_speed.py efficientnet-lite0` prints the table of docs/backbones.md. Time is that of the CPU, so
 a busy machine disturbs it little; the best of several rounds counts.

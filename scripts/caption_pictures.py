@@ -1,4 +1,4 @@
-"""Pictures of what captioners say, and where they look for each word: writes docs/pictures/caption-NAME.jpg.
+"""Captions with the attention of each word, drawn as pictures: writes docs/pictures/caption-NAME.jpg.
 
     python scripts/caption_pictures.py adaptive=runs/adaptive updown=runs/updown --world test:17
     python scripts/caption_pictures.py updown=runs/updown-flickr8k --photos photos/*.jpg --out strips

@@ -23,7 +23,7 @@ HEAD = """# Command line
 
 *This page is written by `scripts/cli_docs.py` from the program's own help; `make docs` renews it.*
 
-Every command says more with `--help`. A mistake in what is given ends with one sentence, `error: …`, and exit code 2;
+Every command says more with `--help`. A user's mistake ends with one clear line, `error: …`, and exit code 2;
 a check that fails (`saccade verify`, `saccade data check`) also ends with an exit code other than 0.
 `saccade --install-completion` teaches the shell the commands.
 

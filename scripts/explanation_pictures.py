@@ -1,4 +1,4 @@
-"""Pictures of what each matching model says about one match: writes docs/pictures/explain-NAME.jpg.
+"""The explanation of one match by each matching model, drawn: writes docs/pictures/explain-NAME.jpg.
 
     python scripts/explanation_pictures.py imram=runs/imram camp=runs/camp gsmn=runs/gsmn vsrn=runs/vsrn \\
         --world test:3

@@ -108,7 +108,7 @@ def card(own: str, rows: dict[str, dict[str, float]], command: str) -> str:
 ## What it can do
 
 Trained on Flickr8k's train and extra splits (6,091 photos, five English captions each) by `{command}`, its extractor
-(EfficientNet-Lite0) along with it. It knows what those captions speak of: people, dogs, sports, streets, water. The
+(EfficientNet-Lite0) along with it. It knows what those captions mention: people, dogs, sports, streets, water. The
 photos were given for research; mind that if you use the model for anything else.
 
 Recall in per cent on the 1,000 photos and 5,000 captions of the dev split, which also chose the settings:

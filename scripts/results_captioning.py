@@ -54,7 +54,7 @@ REWARD = RewardConfig(after=0, samples=5, baseline="samples")
 @dataclass(frozen=True)
 class DataSet:
     split: str  # measured
-    epochs: int  # of self-critical training, which goes on from a model that can speak
+    epochs: int  # of self-critical training, which goes on from a trained model
     learning_rate: float
     about: str
 
@@ -65,8 +65,8 @@ DATA = {
         "dev",
         4,
         4e-4,
-        "Photos are seen by the detector that comes with Saccade, 36 regions each; trained on the train and extra\n"
-        "splits, without a look at dev, though settings were chosen on it.",
+        "Regions come from the detector that ships with Saccade, 36 a photo; trained on the train and extra\n"
+        "splits, not on dev, though settings were chosen on it.",
     ),
 }
 PUBLISHED = [  # Xu et al., ICML 2015, table 1
@@ -76,8 +76,8 @@ PUBLISHED = [  # Xu et al., ICML 2015, table 1
 console = Console()
 
 
-def spoken_by(name: str, seed: int, arguments: argparse.Namespace) -> Run:
-    """The run that learns what people said: that of a claim."""
+def cross_entropy_run(name: str, seed: int, arguments: argparse.Namespace) -> Run:
+    """The run trained with cross-entropy: that of a claim."""
     _, about, label = CAPTIONERS[name]
     claim = load_claim(about)
     variant = next(variant for variant in claim.variants if variant.label == label)
@@ -110,9 +110,9 @@ def train(runs: Sequence[Run], arguments: argparse.Namespace) -> None:
 
 
 def measure(run: Run, arguments: argparse.Namespace, tables: MeteorTables, references: Any) -> dict[str, Any]:
-    """The figures of what a finished run says of each picture."""
-    said = read_json(arguments.runs / run.name / f"captions-{DATA[arguments.data].split}.json")
-    scores = caption_scores([one["caption"] for one in said], references, meteor_tables=tables, only=list(METRICS))
+    """The figures of a finished run's captions."""
+    captions = read_json(arguments.runs / run.name / f"captions-{DATA[arguments.data].split}.json")
+    scores = caption_scores([one["caption"] for one in captions], references, meteor_tables=tables, only=list(METRICS))
     return {name: 100 * scores[name].corpus for name in METRICS}
 
 
@@ -122,7 +122,7 @@ def row(title: str, how: str, runs: list[dict[str, Any]]) -> str:
 
 
 def report(plain: dict[str, list[Run]], critical: dict[str, list[Run]], arguments: argparse.Namespace) -> None:
-    """Measure what every finished run said, and write the page."""
+    """Measure the captions of every finished run, and write the page."""
     place, data = find_meteor_tables(), DATA[arguments.data]
     tables = read_meteor_tables(place) if place is not None else MeteorTables()
     results: dict[str, dict[str, list[dict[str, Any]]]] = {}
@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--runs", type=Path, default=Path("runs/claims"))
     arguments = parser.parse_args()
-    plain = {name: [spoken_by(name, seed, arguments) for seed in range(arguments.seeds)] for name in CAPTIONERS}
+    plain = {name: [cross_entropy_run(name, seed, arguments) for seed in range(arguments.seeds)] for name in CAPTIONERS}
     critical = {name: [rewarded(run, arguments) for run in plain[name]] for name in CAPTIONERS if name not in ALONE}
     wanted = arguments.only or list(CAPTIONERS)
     if not arguments.report:

@@ -169,7 +169,8 @@ def markdown(results: dict[str, Any]) -> str:
     lines = [
         "# The detector on Flickr8k",
         "",
-        f"Made by `{results['command']}` with the weights of `{facts['command']}` (one run).",
+        f"Made by `{results['command']}` with the weights of `{facts['command']}` (one run;"
+        " [how to train others](../detector.md#train-it-on-your-own-boxes)).",
         "",
         f"{counts['dev_pictures']:,} dev photos with {counts['dev_boxes']:,} boxes of Flickr30k Entities; detector, "
         f"chosen windows, linear classifier and frequencies learned from {counts['train_pictures']:,} train photos "

@@ -190,7 +190,7 @@ Joined words that two parsers have in common, whichever is the head and without 
 {chr(10).join(common)}
 
 The rules were written with captions of the train split in view and with spaCy's trees beside them; these captions were
-only measured. Which word of a marked phrase is its noun ("people" in "a group of people") was told by a rule of ours,
+only measured. Which word of a marked phrase is its noun ("people" in "a group of people") is decided by a rule,
 the same for every parser. Where parsers join words differently it is most often the place of a preposition: "sits on a
 bench near a tree" puts the bench or the sitter near the tree, and "in front of" is one preposition only to the rules.
 [Parsing](../parsing.md) says what the parsers are.

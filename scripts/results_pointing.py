@@ -1,10 +1,10 @@
-"""Where do words look? The pointing game on Flickr8k's dev split: writes docs/results/pointing.{md,json}.
+"""Where do words attend? The pointing game on Flickr8k's dev split: writes docs/results/pointing.{md,json}.
 
     python scripts/results_pointing.py MODEL … --root data/flickr8k [--photos 1000] [--device cpu]
 
 For every phrase of Flickr30k Entities with a box, the last word of the phrase is looked up in the model's alignment:
-the middle of the region it looks at most should lie in a box of the phrase. No model is trained with these boxes as
-targets of its words; the detector behind some extractors has seen boxes of the train split.
+the middle of the region it attends to most should lie in a box of the phrase. No model is trained with these boxes as
+targets of its words; the detector behind some extractors was trained on boxes of the train split.
 """
 
 from __future__ import annotations
@@ -76,19 +76,20 @@ def main() -> None:
     first = next(iter(found.values()))
     rows = [f"| {name} | {f['hits']:.1f} | {f['random']:.1f} |" for name, f in found.items()]
     command = f"python scripts/results_pointing.py {' '.join(found)} --photos {arguments.photos}"
-    page = f"""# Where words look
+    page = f"""# Where words attend
 
 The pointing game on {arguments.photos:,} photos of Flickr8k's dev split: of the {first["words"]:,} phrases that have a
-box, how many of their last words look most at a region whose middle lies in a box of the phrase, in per cent. Beside it
-a region of the same extractor drawn at random. Always pointing at the middle of the photo finds {first["middle"]:.1f}.
+box, how many of their last words attend most to a region whose middle lies in a box of the phrase, in per cent. Beside
+it a region of the same extractor drawn at random. Pointing at the middle of the photo finds {first["middle"]:.1f}.
 
 | model | finds its thing | random region |
 |---|---:|---:|
 {chr(10).join(rows)}
 
-Nobody told the models where to look: they learned from photos and captions alone. A grid that was trained along
-(`scan-flickr8k`) matches well and points poorly: its cells see far beyond their borders, so a word is satisfied almost
-anywhere near its thing. Models on regions of the detector, each of which is a thing, remain to be measured.
+The models were never given boxes of words: they learned from photos and captions alone. A grid that was trained along
+(`scan-flickr8k`) matches well and points poorly: the receptive fields of its cells reach far beyond their borders, so
+a word can match almost anywhere near its thing. Models on regions of the detector, each of which is a thing, remain to
+be measured.
 
 Made by `{command}`.
 """

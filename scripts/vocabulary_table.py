@@ -21,7 +21,7 @@ def texts(root: Path, split: str, language: str) -> tuple[str, ...]:
 
 
 def languages(root: Path) -> None:
-    print("| language | train captions | words a caption | words seen 4 times | unknown on dev | 3 times | unknown |")
+    print("| language | train captions | words a caption | words ≥ 4 times | unknown on dev | ≥ 3 times | unknown |")
     print("|---|---|---|---|---|---|---|")
     for language, name in NAMES.items():
         train, dev = (texts(root, split, language) for split in ("train", "dev"))
@@ -35,7 +35,7 @@ def languages(root: Path) -> None:
 
 def coverage(root: Path, vectors: str) -> None:
     train = texts(root, "train", "en")
-    print(f"\n| words seen at least | words | with a vector of {vectors} | share of all words in the captions |")
+    print(f"\n| occurrences, at least | words | with a vector of {vectors} | share of all words in the captions |")
     print("|---|---|---|---|")
     for min_count in (4, 3):
         vocabulary = Vocabulary.build(train, min_count)
