@@ -19,7 +19,7 @@ from saccade.batch import END, PAD, START, UNKNOWN
 from saccade.core.errors import SaccadeError
 from saccade.interop import IMPORTERS, Stage, verify
 from saccade.interop.checkpoint import read_plain_pickle
-from saccade.interop.importers.image_captioning import infos_beside, numbered_from_one
+from saccade.interop.importers.captioning import infos_beside, numbered_from_one
 from saccade.models import load_model
 
 
@@ -84,10 +84,10 @@ def test_words_go_there_and_back() -> None:
     assert ours.tolist() == [[4, 5, END, PAD], [UNKNOWN, 4, 5, 4]]
     assert torch.equal(words.back(ours), ids)
     table = torch.arange(8.0).view(4, 2)
-    inputs = words.read_rows(table)
+    inputs = words.input_rows(table)
     assert torch.equal(inputs[[PAD, START, END]], table[[0, 0, 0]])
-    assert torch.equal(words.columns(words.said_rows(table).T), table.T)
-    assert numbered_from_one({"1": "a"}, "here").said_rows(torch.zeros(2))[UNKNOWN] < -1000
+    assert torch.equal(words.columns(words.output_rows(table).T), table.T)
+    assert numbered_from_one({"1": "a"}, "here").output_rows(torch.zeros(2))[UNKNOWN] < -1000
 
 
 def test_plain_pickles_are_read_and_nothing_else(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_official_words_keep_their_vectors_and_the_forget_gate_its_bias(golden: 
     with np.load(golden / "unsupervised" / "tf_variables.npz") as variables:
         embedding = torch.from_numpy(variables["Generator|embedding"])
         forget = torch.from_numpy(variables["Generator|basic_lstm_cell|bias"]).chunk(4)[2]
-    ids = words.read
+    ids = words.inputs
     assert ids.tolist()[:3] == [START, END, 4]
     assert ids[-1] == UNKNOWN
     assert sorted(ids.tolist()) == list(range(1, len(embedding) + 1))

@@ -1,7 +1,7 @@
 """SGAE: nodes of both graphs, both dictionary readings, and all three modes of use.
 
-Modes 0 and 1 tell sentences from their graphs, without and with the dictionary; 2 tells of pictures, of which `rela0`
-and `rela1` are without and with the pictures' graphs.
+Modes 0 and 1 reconstruct sentences from their graphs, without and with the dictionary; 2 captions pictures, of which
+`rela0` and `rela1` are without and with the pictures' graphs.
 """
 
 from __future__ import annotations
@@ -21,35 +21,33 @@ from saccade.decoding import DecodingConfig, beam_search, greedy
 from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import Case, Golden, fitted, memo
 from saccade.interop.importer import Imported
-from saccade.interop.importers.sgae import DICTIONARY, SGAE
+from saccade.interop.importers.captioning import DICTIONARY, SGAE
 from saccade.models import Sgae
 from saccade.models.sgae.graphs import GraphContext, GraphNodes, PlainPictureGraph
 
 TOLERANCE = 1e-5  # of float32 outputs, computed in float64 here
 MODE = r"(mode\d_(?:rela\d_)?)"
-LOOKED = {"attn_ssg": "nodes", "attn_rela": "nodes", "attn_mem": "reworded"}
+ATTENTION = {"attn_ssg": "nodes", "attn_rela": "nodes", "attn_mem": "reworded"}
 
 
 class SgaeCase:
     """Pictures with their graphs, one sentence graph for each, and captions: several of each picture."""
 
     def __init__(self, case: Case, imported: Imported[Sgae]) -> None:
-        assert imported.source.words is not None
-        self.case, self.imported, self.model, self.words = case, imported, imported.model, imported.source.words
+        self.case, self.imported, self.model, self.words = case, imported, imported.model, imported.words
         regions, related = self._mask("att_masks"), self._mask("rela_masks")
-        attributes, said = case.tensor("attr_matrix").long(), self._mask("attr_masks")
-        seen = SceneGraphBatch(
+        attributes, there = case.tensor("attr_matrix").long(), self._mask("attr_masks")
+        self.picture_graph = SceneGraphBatch(
             torch.zeros_like(regions, dtype=torch.long),
             regions,
             self._relations("rela_matrix", related),
             related,
-            attributes[:, :, 0] * said[:, :, 0],  # a row is a box and its attributes, and the box counts in the mask
+            attributes[:, :, 0] * there[:, :, 0],  # a row is a box and its attributes, and the box counts in the mask
             self._ids(attributes[:, :, 1:]),
-            said[:, :, 1:] & said[:, :, :1],
+            there[:, :, 1:] & there[:, :, :1],
         )
         boxes = torch.zeros(*regions.shape, 4, dtype=torch.float64)
-        self.images = RegionBatch(case.tensor("att_feats").double(), regions, boxes, graph=seen)
-        self.seen_graph = seen
+        self.images = RegionBatch(case.tensor("att_feats").double(), regions, boxes, graph=self.picture_graph)
         things, linked = self._mask("ssg_obj_masks"), self._mask("ssg_rela_masks")
         self.graph = SceneGraphBatch(  # of the sentences
             self._ids(case.tensor("ssg_obj")),
@@ -67,7 +65,7 @@ class SgaeCase:
         return self.case.tensor(key) > 0
 
     def _ids(self, official: Tensor) -> Tensor:
-        return self.words.read[official.long().clamp(min=0)]
+        return self.words.inputs[official.long().clamp(min=0)]
 
     def _relations(self, key: str, mask: Tensor) -> Tensor:
         table = self.case.tensor(key).long().clamp(min=0)
@@ -76,31 +74,31 @@ class SgaeCase:
     @cached_property
     def nodes(self) -> dict[str, Tensor]:
         """Nodes of both graphs, by their stored keys."""
-        model, graph = self.imported.variant(relations=True), self.seen_graph
+        model, graph = self.imported.variant(relations=True), self.picture_graph
         assert isinstance(model.picture_graph, PlainPictureGraph)
         regions = model.regions(self.images.features, self.images.mask)
-        seen = model.picture_graph(regions, graph, model.words, model.embed)
-        read = model.read_graph(self.graph)
-        merged, read_merged = (together(nodes.vectors, nodes.mask) for nodes in (seen, read))
-        asked = model.to_sentences(merged)  # of padding too, as it was stored
-        things, relations, attributes = split(read, self.graph)
+        picture = model.picture_graph(regions, graph, model.words, model.embed)
+        sentence = model.read_graph(self.graph)
+        merged, merged_sentence = (together(nodes.vectors, nodes.mask) for nodes in (picture, sentence))
+        query = model.to_sentences(merged)  # of padding too, as it was stored
+        things, relations, attributes = split(sentence, self.graph)
         attributed = self.graph.attribute_mask.any(dim=2)
         related = model.picture_graph.word(model.embed(graph.relations[:, :, 2])) * graph.relation_mask[:, :, None]
         return {
             "att_embed": regions,
             "rela_feats_in": related,
-            **dict(zip(("gcn_att_feats", "gcn_rela_feats", "gcn_attr_feats"), split(seen, graph), strict=True)),
+            **dict(zip(("gcn_att_feats", "gcn_rela_feats", "gcn_attr_feats"), split(picture, graph), strict=True)),
             "gcn_merged": merged,
-            "gcn_merged_mask": counted(seen.mask),
-            "img2sg": asked,
-            "mem_read_img": model.dictionary(asked),
+            "gcn_merged_mask": counted(picture.mask),
+            "img2sg": query,
+            "mem_read_img": model.dictionary(query),
             "ssg_obj_feats": things,
             "ssg_rela_feats": relations,
             "ssg_attr_feats": together(attributes, attributed),
             "ssg_attr_masks_new": counted(attributed),
-            "ssg_merged": read_merged,
-            "ssg_merged_mask": counted(read.mask),
-            "mem_read_ssg": model.dictionary(read_merged),
+            "ssg_merged": merged_sentence,
+            "ssg_merged_mask": counted(sentence.mask),
+            "mem_read_ssg": model.dictionary(merged_sentence),
         }
 
     @memo
@@ -116,47 +114,47 @@ class SgaeCase:
         return model, model.start_from_sentences(texts, self.images, kind == "1", self.whole)
 
     @memo
-    def taught(self, mode: str) -> dict[str, Tensor]:
+    def forced(self, mode: str) -> dict[str, Tensor]:
         """The official loop ends before the first column without a word: what it did not come to stays zero."""
         model, state = self.start(mode)
         state = state.repeat(len(self.labels) // len(self.images))
-        words = self.words.read[self.labels[:, :-1]]
+        words = self.words.inputs[self.labels[:, :-1]]
         words[:, 0] = START
         blank = (self.labels[:, 1:-1].sum(dim=0) == 0).nonzero().flatten()
         forced = model.teacher_force(state, words[:, : 1 + int(blank[0]) if len(blank) else None])
-        labels, mask, seen = self.labels[:, 1:], self.label_mask[:, 1:], state.context
-        spoken = fitted(self.words.columns(forced.log_probabilities), labels.shape)
-        nll = -(spoken.gather(2, labels[:, :, None])[:, :, 0] * mask).sum() / mask.sum()
-        assert isinstance(seen, GraphContext)
-        looked = {key: forced.extras[of] for key, of in LOOKED.items() if of in forced.extras}
-        looks = {key: together(weights.mT, seen.mask).mT for key, weights in looked.items()}
-        return {"logprobs": spoken, "loss": nll, **looks}
+        labels, mask, context = self.labels[:, 1:], self.label_mask[:, 1:], state.context
+        distributions = fitted(self.words.columns(forced.log_probabilities), labels.shape)
+        nll = -(distributions.gather(2, labels[:, :, None])[:, :, 0] * mask).sum() / mask.sum()
+        assert isinstance(context, GraphContext)
+        found = {key: forced.extras[of] for key, of in ATTENTION.items() if of in forced.extras}
+        attention = {key: together(weights.mT, context.mask).mT for key, weights in found.items()}
+        return {"logprobs": distributions, "loss": nll, **attention}
 
-    def look(self, mode: str, key: str) -> Tensor:
-        return fitted(self.taught(mode)[key], self.case.stored[f"{mode}{key}"].shape)
+    def attention(self, mode: str, key: str) -> Tensor:
+        return fitted(self.forced(mode)[key], self.case.stored[f"{mode}{key}"].shape)
 
     @memo
     def greedy(self, mode: str) -> dict[str, Tensor]:
-        """Log-probabilities are kept while any sentence goes on; those that ended hear 0 and still say something."""
+        """Log-probabilities are kept while any sentence goes on; those that ended are continued with 0."""
         (model, state), shape = self.start(mode), self.case.take(f"{mode}greedy").shape
-        said = self.words.back(greedy(model, state, DecodingConfig(max_length=shape[1], suppress_unk=False)).words)
-        heard, ended = torch.full((len(state),), START), torch.zeros(len(state), dtype=torch.bool)
+        decoded = greedy(model, state, DecodingConfig(max_length=shape[1], suppress_unk=False))
+        inputs, ended = torch.full((len(state),), START), torch.zeros(len(state), dtype=torch.bool)
         kept = [torch.zeros(len(state), 0, dtype=torch.float64)]
         for _ in range(shape[1]):
-            log_probabilities, output = model.predict_next(heard, state)
+            log_probabilities, output = model.predict_next(inputs, state)
             chance, word = self.words.columns(log_probabilities).max(dim=1)
             ended |= word == 0
             if bool(ended.all()):
                 break
-            heard, state = self.words.read[word * ~ended], output.state
+            inputs, state = self.words.inputs[word * ~ended], output.state
             kept.append(chance[:, None])
-        return {"": fitted(said, shape), "_logp": fitted(torch.cat(kept, dim=1), shape)}
+        return {"": fitted(self.words.back(decoded.words), shape), "_logp": fitted(torch.cat(kept, dim=1), shape)}
 
     @memo
     def beam(self, mode: str, width: str) -> dict[str, Tensor]:
-        """The last word is never said there: it was UNK once, before the words of scene graphs came behind it."""
+        """The last word is suppressed there: it was UNK once, before the words of scene graphs came behind it."""
         (model, state), shape = self.start(mode), self.case.take(f"{mode}beam{width}").shape
-        last, size = int(self.words.said[-1]), int(width)
+        last, size = int(self.words.outputs[-1]), int(width)
         config = DecodingConfig(max_length=shape[1], num_beams=size, suppress_unk=False, suppress_tokens=(last,))
         decoded = beam_search(model, state, config)
         ids = fitted(self.words.back(decoded.words), (len(decoded.words), shape[1])).view(-1, size, shape[1])
@@ -187,8 +185,7 @@ def split(nodes: GraphNodes, graph: SceneGraphBatch) -> tuple[Tensor, ...]:
 
 def opens(folder: Path) -> Iterator[SgaeCase]:
     for path in sorted(folder.glob("model*.pth")):
-        imported = SGAE.read(path)
-        imported.model.double()
+        imported = SGAE.read(path, dtype=torch.float64)
         yield SgaeCase(Case(path.stem, load_arrays(folder / "io.npz")), imported)
 
 
@@ -202,8 +199,8 @@ GOLDEN = Golden(
     {
         DICTIONARY: (lambda c: c.model.dictionary.entries, 0.0),
         f"({NODES})": (lambda c, key: fitted(c.nodes[key], c.case.stored[key].shape), TOLERANCE),
-        f"{MODE}(logprobs|loss)": (lambda c, mode, key: c.taught(mode)[key], TOLERANCE),
-        f"{MODE}({'|'.join(LOOKED)})": (SgaeCase.look, TOLERANCE),
+        f"{MODE}(logprobs|loss)": (lambda c, mode, key: c.forced(mode)[key], TOLERANCE),
+        f"{MODE}({'|'.join(ATTENTION)})": (SgaeCase.attention, TOLERANCE),
         f"{MODE}greedy()": (lambda c, mode, part: c.greedy(mode)[part], 0.0),
         f"{MODE}greedy(_logp)": (lambda c, mode, part: c.greedy(mode)[part], TOLERANCE),
         rf"{MODE}beam(\d+)(|_seqs)": (lambda c, mode, width, part: c.beam(mode, width)[part], 0.0),
