@@ -31,18 +31,6 @@ def failures(folder: Path) -> list[str]:
     return [s.stage for case in verify("scan", folder) for s in case.stages if not s.holds]
 
 
-def test_a_changed_output_is_caught(golden: Path, tmp_path: Path) -> None:
-    key = "sims32__i2t__Mean__softmax"
-    with np.load(golden / "scan" / "unigru.io.npz") as stored:
-        changed = stored[key] + 1e-4
-    assert failures(one_case(golden, tmp_path / "case", **{key: changed})) == [key]
-
-
-def test_an_output_nobody_compares_is_caught(golden: Path, tmp_path: Path) -> None:
-    folder = one_case(golden, tmp_path / "case", surprise=np.zeros(3))
-    assert failures(folder) == ["surprise (stored, never compared)"]
-
-
 def test_a_wrong_shape_is_a_failure_not_a_broadcast() -> None:
     assert difference(np.zeros((2, 2)), np.zeros((2, 1))) == float("inf")
 

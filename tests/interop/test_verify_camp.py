@@ -1,28 +1,16 @@
-"""CAMP's official checkpoints: all four variants are reproduced, a wrong model is caught, other files are refused."""
+"""CAMP's official checkpoints: what their options mean, and other files are refused."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from saccade.core.errors import SaccadeError
-from saccade.interop import GOLDENS, IMPORTERS, verify
+from saccade.interop import GOLDENS, IMPORTERS
 from saccade.interop.words import read_vocabulary
-
-
-@pytest.mark.parametrize("key", ["batch_joint", "loss_hinge_sum", "gradnorm_BCE_max__sim.module.fc_1.0.weight"])
-def test_a_changed_output_is_caught(golden: Path, tmp_path: Path, key: str) -> None:
-    for name in ("gate_fusion_new.pth.tar", "vocab.pkl"):
-        shutil.copy(golden / "camp" / name, tmp_path)
-    with np.load(golden / "camp" / "gate_fusion_new.io.npz") as stored:
-        np.savez(tmp_path / "gate_fusion_new.io.npz", **{**stored, key: stored[key] * 1.01 + 1e-3})
-    (case,) = verify("camp", tmp_path)
-    assert [s.stage for s in case.stages if not s.holds] == [key]
 
 
 def test_the_padding_of_the_official_mean_matters(golden: Path) -> None:

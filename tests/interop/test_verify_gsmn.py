@@ -1,28 +1,15 @@
-"""Official GSMN checkpoints: every stage is reproduced, a change is caught, bad files are answered with a sentence."""
+"""Official GSMN checkpoints: what their options mean, and other files are refused."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from saccade.core.errors import SaccadeError
-from saccade.interop import IMPORTERS, read_checkpoint, verify
-
-
-@pytest.mark.parametrize(
-    "key", ["sims_misaligned_boxes", "adjacency__cap1", "gaussian_weights", "sims_text_graph_other_mode"]
-)
-def test_a_changed_output_is_caught(golden: Path, tmp_path: Path, key: str) -> None:
-    for name in ("sparse.pth.tar", "vocab.json"):
-        shutil.copy(golden / "gsmn" / name, tmp_path)
-    with np.load(golden / "gsmn" / "sparse.io.npz") as stored:
-        np.savez(tmp_path / "sparse.io.npz", **{**stored, key: stored[key] + 1e-3})
-    assert [s.stage for case in verify("gsmn", tmp_path) for s in case.stages if not s.holds] == [key]
+from saccade.interop import IMPORTERS, read_checkpoint
 
 
 def test_an_imported_model_passes_no_messages_and_needs_no_parser(golden: Path) -> None:

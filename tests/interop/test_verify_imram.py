@@ -1,9 +1,8 @@
-"""Official IMRAM: every stage holds, for other options too; a wrong one is caught; a checkpoint is read strictly."""
+"""Official IMRAM: every stage holds for other options too; a checkpoint is read strictly."""
 
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,34 +14,8 @@ from saccade.interop import GOLDENS, IMPORTERS, verify
 from saccade.models import Imram
 
 
-def failures(folder: Path) -> list[str]:
-    return [s.stage for case in verify("imram", folder) for s in case.stages if not s.holds]
-
-
-def one_case(golden: Path, folder: Path, **changes: np.ndarray) -> Path:
-    """A copy of one golden case with some stored arrays replaced or added."""
-    folder.mkdir()
-    for name in ("text.pth.tar", "vocab.json"):
-        shutil.copy(golden / "imram" / name, folder)
-    with np.load(golden / "imram" / "text.io.npz") as stored:
-        np.savez(folder / "text.io.npz", **{**stored, **changes})
-    return folder
-
-
-def test_what_is_changed_is_caught(golden: Path, tmp_path: Path) -> None:
-    keys = ("step_sims__i2t__2", "batch_scores_train", "cap_final_state", "gradnorm_max__model.gate_t2i.bias")
-    with np.load(golden / "imram" / "text.io.npz") as stored:
-        changed = {key: stored[key] * 1.01 for key in keys}
-        reached = np.array(1e-3)
-        assert float(stored["gradnorm_sum__model.gate_i2t.bias"]) == -1
-    changed["gradnorm_sum__model.gate_i2t.bias"] = reached
-    changed["more"] = reached
-    found = failures(one_case(golden, tmp_path / "case", **changed))
-    assert set(found) == {*keys, "gradnorm_sum__model.gate_i2t.bias", "more (stored, never compared)"}
-
-
 def official(path: Path, state: dict[str, torch.Tensor] | None = None, **options: object) -> Path:
-    """A small checkpoint as the official code writes it: two layers, weight norm, one look of the regions."""
+    """A small checkpoint as the official code writes it: two layers, weight norm, one step of the regions."""
     given = {
         "img_dim": 8, "word_dim": 4, "embed_size": 6, "num_layers": 2, "bi_gru": True, "no_imgnorm": True,
         "no_txtnorm": False, "precomp_enc_type": "weight_norm", "model_mode": "image_IMRAM", "iteration_step": 2,
@@ -62,7 +35,7 @@ def official(path: Path, state: dict[str, torch.Tensor] | None = None, **options
     return path
 
 
-def test_options_become_a_config_and_unasked_memories_are_left_out(tmp_path: Path) -> None:
+def test_options_become_a_config_and_unused_memories_are_left_out(tmp_path: Path) -> None:
     model = IMPORTERS["imram"](official(tmp_path / "a.pth.tar"))
     config = model.config
     assert (config.queries, config.steps, config.unit_memory) == ("regions", 2, True)
@@ -75,7 +48,7 @@ def test_options_become_a_config_and_unasked_memories_are_left_out(tmp_path: Pat
 
 
 def test_other_options_verify(tmp_path: Path) -> None:
-    """A case of our own making: two layers, weight norm, and one look more than the model takes."""
+    """A case of our own making: two layers, weight norm, and one step more than the model takes."""
     path = official(tmp_path / "odd.pth.tar")
     model = IMPORTERS["imram"](path)
     tokens = np.array([[1, 5, 2, 0], [1, 6, 7, 2], [1, 8, 2, 0], [1, 4, 4, 2]])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import shutil
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from torch import nn
 
 from saccade.batch import END, START, UNKNOWN, RegionBatch
 from saccade.core.errors import SaccadeError
-from saccade.interop import IMPORTERS, Stage, verify
+from saccade.interop import IMPORTERS
 from saccade.interop.checkpoint import read_modules
 from saccade.interop.importers.show_attend_tell import ARCTIC, CLASSES
 from saccade.interop.words import read_vocabulary
@@ -27,33 +26,6 @@ from saccade.language import Vocabulary
 from saccade.language.vocabulary import SPECIAL
 
 SOFT, HARD = "show_attend_tell_soft", "show_attend_tell_hard"
-
-
-def stages(name: str, folder: Path) -> list[Stage]:
-    return [stage for case in verify(name, folder) for stage in case.stages]
-
-
-CHANGED = [
-    *((SOFT, key) for key in ("scores", "alphas", "top5", "alpha_reg", "grad_norms", "beam3_alphas", "surprise")),
-    *((SOFT, f"beam3_{key}") for key in ("best", "complete_seqs", "complete_scores", "num_complete")),
-    *((HARD, key) for key in ("soft_probs", "argmax_alpha_sample", "soft_alpha_reg", "hard_h0_grad_norms")),
-    *((HARD, f"hard_h1_{key}") for key in ("known_grad_alphas", "grad_decoder_U_att", "baseline_after")),
-]
-
-
-@pytest.mark.parametrize(("name", "key"), CHANGED)
-def test_what_is_changed_is_caught(name: str, key: str, golden: Path, tmp_path: Path) -> None:
-    shutil.copytree(golden / name, tmp_path / "case")
-    with np.load(tmp_path / "case" / "io.npz") as file:
-        stored = dict(file)
-    value = stored.get(key, np.zeros(2))
-    if key == "top5":
-        stored[key] = value[..., ::-1]
-    else:
-        stored[key] = value + 1 if value.dtype.kind == "i" else value + 2e-3
-    np.savez(tmp_path / "case" / "io.npz", **stored)
-    failed = {stage.stage.split("__")[0].split(" ")[0] for stage in stages(name, tmp_path) if not stage.holds}
-    assert failed == {key}
 
 
 @pytest.fixture

@@ -22,16 +22,6 @@ def copied(golden: Path, folder: Path, file: str, changes: dict[str, np.ndarray 
     np.savez(folder / f"{prefix}{file}", **arrays)
 
 
-@pytest.mark.parametrize("key", ["gen_logits", "dis_pred", "obj_rewards", "gen_loss", "dis_loss", "sentence_ae_loss"])
-def test_a_changed_output_is_caught(golden: Path, tmp_path: Path, key: str) -> None:
-    shutil.copy(golden / "unsupervised" / "tf_variables.npz", tmp_path)
-    with np.load(golden / "unsupervised" / "io.npz") as stored:
-        changed = stored[key] * 1.01 + 1e-3
-    copied(golden, tmp_path, "io.npz", {key: changed.astype(np.float32)})
-    (case,) = verify("unsupervised", tmp_path)
-    assert [stage.stage for stage in case.stages if not stage.holds] == [key]
-
-
 def test_what_is_stored_and_unknown_is_not_passed_over(golden: Path, tmp_path: Path) -> None:
     shutil.copy(golden / "unsupervised" / "tf_variables.npz", tmp_path / "b.tf_variables.npz")
     copied(golden, tmp_path, "io.npz", {"surprise": np.zeros(3)}, prefix="b.")

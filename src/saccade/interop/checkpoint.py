@@ -139,24 +139,7 @@ class Bag:
     def __init__(self, *_: object) -> None: ...
 
 
-LAYERS = {  # of torch.nn.modules
-    "activation": ("ReLU", "Sigmoid", "Softmax", "LogSoftmax", "Tanh"),
-    "batchnorm": ("BatchNorm2d",),
-    "container": ("ModuleList", "Sequential"),
-    "conv": ("Conv2d",),
-    "dropout": ("Dropout",),
-    "linear": ("Linear", "Identity"),
-    "pooling": ("AdaptiveAvgPool2d", "AvgPool2d", "MaxPool2d"),
-    "rnn": ("LSTMCell", "GRUCell"),
-    "sparse": ("Embedding",),
-}
-NAMES = (
-    *(f"torch.nn.modules.{module}.{name}" for module, names in LAYERS.items() for name in names),
-    *(f"torchvision.models.resnet.{name}" for name in ("ResNet", "BasicBlock", "Bottleneck")),
-    *(f"torch.optim.{name}" for name in ("adam.Adam", "sgd.SGD", "rmsprop.RMSprop")),
-    "argparse.Namespace",
-    "torch.nn.backends.thnn._get_thnn_function_backend",  # an attribute of all modules before PyTorch 1.2
-)
+STAND_INS = ("torch.nn.", "torch.optim.", "torchvision.models.")  # whatever these hold is read as a bag
 BUILDERS = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_parameter")  # of torch._utils
 
 
@@ -183,19 +166,20 @@ def read_modules(path: Path | str, classes: Sequence[str]) -> dict[str, Any]:
 
 
 def _reader(classes: Sequence[str]) -> Any:
-    """A pickle module for `torch.load` that knows the names above and `classes`, and no others.
+    """A pickle module for `torch.load` that knows plain containers and tensors, reads modules as bags, and no more.
 
     All stand-ins are made anew, so that nothing a file does to them outlives its reading.
     """
-    known: dict[str, Any] = {name: type(name.rpartition(".")[2], (Bag,), {}) for name in (*NAMES, *classes)}
-    known |= {f"torch._utils.{name}": _builder(name) for name in BUILDERS}
-    known |= {"builtins.dict": dict, "builtins.set": set, "collections.OrderedDict": OrderedDict}
+    known: dict[str, Any] = {"builtins.dict": dict, "builtins.set": set, "collections.OrderedDict": OrderedDict}
     known["collections.defaultdict"] = lambda *_: {}  # its factory is dropped
     known |= {f"torch.{name}": getattr(torch, name) for name in ("float32", "float64", "float16", "int64")}
+    known |= {f"torch._utils.{name}": _builder(name) for name in BUILDERS}
 
     class Reader(pickle.Unpickler):
         def find_class(self, module: str, name: str) -> Any:
             full = f"{module.replace('__builtin__', 'builtins')}.{name}"  # as Python 2 called it
+            if full in (*classes, "argparse.Namespace") or full.startswith(STAND_INS):
+                known.setdefault(full, type(name, (Bag,), {}))
             if full not in known:
                 raise SaccadeError(f"it wants to run {full}, which is not plain data")
             return known[full]

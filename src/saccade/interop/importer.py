@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import Options
-from saccade.interop.words import OfficialWords, numbered_words
+from saccade.interop.words import OfficialWords
 from saccade.language import Vocabulary
 from saccade.models import Model
 
@@ -312,10 +312,3 @@ class Importer(Generic[M]):
         if callable(term):
             return term(source)
         return type(getattr(self.model.Config, name))(source.options(term))
-
-
-def fitting_vocabulary(vocabulary: Vocabulary | None, size: int, path: Path | str) -> Vocabulary:
-    """The words of a file that knows `size` of them; without a table, they are named by their numbers."""
-    if vocabulary is not None and len(vocabulary) != size:
-        raise SaccadeError(f"{path} knows {size} words, the vocabulary has {len(vocabulary)}")
-    return vocabulary or numbered_words(size)

@@ -148,11 +148,19 @@ def top_down_weights(theirs: str, ours: str) -> Table:
     return {f"{theirs}.att_lstm.*": to(f"{ours}.look_lstm.*"), f"{theirs}.lang_lstm.*": to(f"{ours}.say_lstm.*")}
 
 
-def attention_weights(theirs: str, ours: str) -> Table:
+def key_weights(theirs: str, *ours: str) -> Table:
+    """The keys of regions, shared there by several attentions of ours."""
+    return {
+        f"{theirs}.weight": tuple(to(f"{name}.region.weight") for name in ours),
+        f"{theirs}.bias": tuple(add_to(f"{name}.region.bias") for name in ours),
+    }
+
+
+def attention_weights(theirs: str, ours: str, query: str = "h2att") -> Table:
     """The query from the state, and the scores. The query's bias is added to every region's key here."""
     return {
-        f"{theirs}.h2att.weight": to(f"{ours}.state.weight"),
-        f"{theirs}.h2att.bias": add_to(f"{ours}.region.bias"),
+        f"{theirs}.{query}.weight": to(f"{ours}.state.weight"),
+        f"{theirs}.{query}.bias": add_to(f"{ours}.region.bias"),
         f"{theirs}.alpha_net.weight": to(f"{ours}.weigh.weight"),
         f"{theirs}.alpha_net.bias": BLIND,
     }
@@ -162,8 +170,7 @@ def updown_weights(config: UpDownConfig) -> Table:
     return {
         **embedding_weights(config),
         **top_down_weights("core", "lstms"),
-        "ctx2att.weight": to("look.region.weight"),
-        "ctx2att.bias": add_to("look.region.bias"),
+        **key_weights("ctx2att", "look"),
         **attention_weights("core.attention", "look"),
         **OTHERS,
     }
@@ -194,17 +201,14 @@ def adaptive_weights(config: AdaptiveConfig) -> Table:
     """Word and picture are one input here, and h's bias in the scores is in every key's."""
     attention, lstm = "core.attention", "core.lstm"
     table: dict[str, Row | tuple[Row, ...]] = {
+        **attention_weights(attention, "look", query="ho_embed"),
         f"{attention}.ho_embed.bias": (add_to("look.region.bias"), add_to("sentinel.key.bias")),
-        f"{attention}.ho_embed.weight": to("look.state.weight"),
         f"{attention}.ho_linear.0.*": to("hidden.*"),
         f"{attention}.fr_linear.0.*": to("sentinel.transform.*"),
         f"{attention}.fr_embed.weight": to("sentinel.key.weight"),
         f"{attention}.fr_embed.bias": add_to("sentinel.key.bias"),
-        f"{attention}.alpha_net.weight": to("look.weigh.weight"),
-        f"{attention}.alpha_net.bias": BLIND,
         f"{attention}.att2h.*": to("join.*"),
-        "ctx2att.weight": to("look.region.weight"),
-        "ctx2att.bias": add_to("look.region.bias"),
+        **key_weights("ctx2att", "look"),
         **embedding_weights(config),
     }
     # Theirs has gates in, forget and out, then the candidate, as our max-out; PyTorch's has the candidate before out.
@@ -268,10 +272,8 @@ def sgae_weights(config: SgaeConfig) -> Table:
         **attention_weights("ssg_core.attention", "sentence_look"),
         **attention_weights("rela_core.attention_rela", "picture_look"),
         **attention_weights("rela_core.attention_mem", "reworded_look"),
-        "ssg_ctx2att.weight": to("sentence_look.region.weight"),
-        "ssg_ctx2att.bias": add_to("sentence_look.region.bias"),
-        "rela_ctx2att.weight": (to("picture_look.region.weight"), to("reworded_look.region.weight")),
-        "rela_ctx2att.bias": (add_to("picture_look.region.bias"), add_to("reworded_look.region.bias")),
+        **key_weights("ssg_ctx2att", "sentence_look"),
+        **key_weights("rela_ctx2att", "picture_look", "reworded_look"),
         "ssg_obj_obj_fc.*": to("sentence_graph.own.*"),
         "ssg_sbj_rela_fc.*": to("sentence_graph.as_subject.*"),
         "ssg_obj_rela_fc.*": to("sentence_graph.as_object.*"),

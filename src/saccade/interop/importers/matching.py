@@ -22,12 +22,12 @@ from saccade.interop.importer import (
     Term,
     choice,
     const,
-    fitting_vocabulary,
     ignored,
     optional,
     to,
     unless,
 )
+from saccade.interop.words import numbered_words
 from saccade.language import Vocabulary
 from saccade.models import Camp, CampConfig, Gsmn, Imram, Scan, Vsrn, VsrnConfig
 
@@ -85,8 +85,11 @@ def reads(**parts: str) -> Reader:
             weights = state_dict(need(checkpoint, "model", Mapping, path), path, '"model"')
         if "txt_enc.embed.weight" not in weights:
             raise SaccadeError(f"{path}: the word part has no embed.weight")
-        words = fitting_vocabulary(vocabulary, len(weights["txt_enc.embed.weight"]), path)
-        return Source(path, title, Options.of(checkpoint, path, title), weights, words)
+        size = len(weights["txt_enc.embed.weight"])
+        if vocabulary is not None and len(vocabulary) != size:
+            raise SaccadeError(f"{path} knows {size} words, the vocabulary has {len(vocabulary)}")
+        options = Options.of(checkpoint, path, title)
+        return Source(path, title, options, weights, vocabulary or numbered_words(size))
 
     return read
 
