@@ -159,8 +159,8 @@ def key_weights(theirs: str, *ours: str) -> Table:
 def attention_weights(theirs: str, ours: str, query: str = "h2att") -> Table:
     """The query from the state, and the scores. The query's bias is added to every region's key here."""
     return {
-        f"{theirs}.{query}.weight": to(f"{ours}.state.weight"),
         f"{theirs}.{query}.bias": add_to(f"{ours}.region.bias"),
+        f"{theirs}.{query}.weight": to(f"{ours}.state.weight"),
         f"{theirs}.alpha_net.weight": to(f"{ours}.weigh.weight"),
         f"{theirs}.alpha_net.bias": BLIND,
     }

@@ -3,8 +3,8 @@
 The tutorial (a-PyTorch-Tutorial-to-Image-Captioning) pickles whole modules; a plain state dict of its decoder is read
 too. What it has of the encoder is left: a ResNet-101 whose last map, 14 × 14, are the regions.
 
-The authors' arctic-captions (Theano) writes a flat .npz, its options beside it as NAME.npz.pkl. Without these the sizes
-and the number of layers tell what can be told; the rest is as in the models that were released.
+The authors' arctic-captions (Theano) writes a flat .npz, its options beside it as NAME.npz.pkl. Without these the settings
+that do not follow from the shapes of the weights are those of the models that were released.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def word_map(table: Any, source: str, literal: bool = False) -> OfficialWords:
     kept = [number for number in sorted(words) if words[number] not in SPECIAL]
     inputs = torch.empty(len(words), dtype=torch.long)
     inputs[[*(table[special] for special in SPECIAL), *kept]] = torch.arange(len(words))
-    outputs, extra = inputs.clone(), ("<said-pad>", "<said-start>") if literal else ()
+    outputs, extra = inputs.clone(), ("<output-pad>", "<output-start>") if literal else ()
     if literal:
         outputs[[table["<pad>"], table["<start>"]]] = torch.arange(2) + len(words)
     return OfficialWords(Vocabulary((*SPECIAL, *(words[number] for number in kept), *extra)), inputs, outputs)
@@ -233,7 +233,7 @@ ARCTIC = Importer(
     weights=arctic_weights,
     zeros=("lstm.bias_hh",),
 )
-SHOW_ATTEND_TELL = Importer(  # the tutorial: ReLU in f_att, a gate for every channel, and words said from h alone
+SHOW_ATTEND_TELL = Importer(  # the tutorial: ReLU in f_att, a gate for every channel, and word scores from h alone
     system="show_attend_tell",
     title="Show, Attend and Tell",
     model=ShowAttendTell,
