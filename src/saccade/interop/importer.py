@@ -185,20 +185,13 @@ class WeightMap:
             for name in self.rows
             if name in weights and weights[name].is_floating_point()
         }
-        found = {name: torch.zeros_like(weight, dtype=torch.float64) for name, weight in weights.items()}
         with torch.enable_grad():
             ours = self._ours(theirs, "")
         given = {name: p.grad.double() for name, p in self.model.named_parameters() if p.grad is not None}
-        outputs = [name for name in given if name in ours]
-        if outputs:
-            back = torch.autograd.grad(
-                [ours[name] for name in outputs],
-                list(theirs.values()),
-                [given[name] for name in outputs],
-                allow_unused=True,
-            )
-            found |= {name: value for name, value in zip(theirs, back, strict=True) if value is not None}
-        return found
+        given = {name: gradient for name, gradient in given.items() if name in ours}
+        torch.autograd.backward([ours[name] for name in given], list(given.values()))
+        none = {name: torch.zeros_like(weight, dtype=torch.float64) for name, weight in weights.items()}
+        return none | {name: weight.grad for name, weight in theirs.items() if weight.grad is not None}
 
     def _ours(self, weights: Mapping[str, Tensor], path: Path | str) -> dict[str, Tensor]:
         """Our weights as a function of theirs."""

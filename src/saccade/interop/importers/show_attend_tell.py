@@ -3,7 +3,7 @@
 The tutorial (a-PyTorch-Tutorial-to-Image-Captioning) pickles whole modules; a plain state dict of its decoder is read
 too. What it has of the encoder is left: a ResNet-101 whose last map, 14 × 14, are the regions.
 
-The authors' arctic-captions (Theano) writes a flat .npz, its options beside it as NAME.npz.pkl. Without these the settings
+The authors' arctic-captions (Theano) writes a flat .npz, its options beside it as NAME.npz.pkl. Without these, settings
 that do not follow from the shapes of the weights are those of the models that were released.
 """
 
