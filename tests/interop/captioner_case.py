@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 WORDS = ["the", "dog", "a", "runs", "on", "grass", "cat", "is"]
-PICTURES, REGIONS, CAPTIONS, LONGEST = 3, 5, 2, 6
+PICTURES, REGIONS, CAPTIONS, MAX_WORDS = 3, 5, 2, 6
 OPTIONS: dict[str, Any] = {
     "caption_model": "updown",
     "input_encoding_size": 5,
@@ -23,14 +23,14 @@ OPTIONS: dict[str, Any] = {
     "num_layers": 1,
     "use_bn": 0,
     "drop_prob_lm": 0.5,
-    "max_length": LONGEST,
+    "max_length": MAX_WORDS,
 }
 
 
 def weights(opt: dict[str, Any], vocabulary: int) -> dict[str, Tensor]:
     """Random weights under the official names."""
     torch.manual_seed(7)
-    word, dim, hid, seen = (opt[k] for k in ("input_encoding_size", "rnn_size", "att_hid_size", "att_feat_size"))
+    word, dim, hid, region = (opt[k] for k in ("input_encoding_size", "rnn_size", "att_hid_size", "att_feat_size"))
     state: dict[str, Tensor] = {"embed.0.weight": torch.randn(vocabulary + 1, word)}
 
     def linear(name: str, rows: int, columns: int, bias: bool = True) -> None:
@@ -44,10 +44,10 @@ def weights(opt: dict[str, Any], vocabulary: int) -> dict[str, Tensor]:
         state[f"{name}.running_var"] = torch.rand(size) + 0.5
 
     use = opt["use_bn"]
-    linear("fc_embed.0", dim, seen)
-    linear(f"att_embed.{int(use > 0)}", dim, seen)
+    linear("fc_embed.0", dim, region)
+    linear(f"att_embed.{int(use > 0)}", dim, region)
     if use:
-        norm("att_embed.0", seen)
+        norm("att_embed.0", region)
     if use == 2:
         norm("att_embed.4", dim)
     linear("ctx2att", hid, dim)
@@ -94,7 +94,7 @@ class Reference:
         mean, spread = self.state[f"{name}.running_mean"], (self.state[f"{name}.running_var"] + 1e-5).sqrt()
         return (x - mean) / spread * self.state[f"{name}.weight"] + self.state[f"{name}.bias"]
 
-    def look_at(self, regions: Tensor, whole: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def embed(self, regions: Tensor, whole: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         use = self.opt["use_bn"]
         values = self.linear(f"att_embed.{int(use > 0)}", self.norm("att_embed.0", regions) if use else regions).relu()
         values = self.norm("att_embed.4", values) if use == 2 else values
@@ -105,18 +105,18 @@ class Reference:
         layers = 2 if self.opt["caption_model"] == "updown" else self.opt["num_layers"]
         return [(zeros, zeros)] * layers
 
-    def step(self, word: int, seen: Any, memory: list[Any]) -> tuple[Tensor, Tensor, list[Any]]:
+    def step(self, word: int, context: Any, memory: list[Any]) -> tuple[Tensor, Tensor, list[Any]]:
         """Log-probabilities, attention and the next memory."""
         x = self.state["embed.0.weight"][word].relu()
-        think = self.updown if self.opt["caption_model"] == "updown" else self.adaptive
-        hidden, attention, memory = think(x, seen, memory)
+        run = self.updown if self.opt["caption_model"] == "updown" else self.adaptive
+        hidden, attention, memory = run(x, context, memory)
         return self.linear("logit", hidden).log_softmax(0), attention, memory
 
-    def scores(self, keys: Tensor, asked: Tensor) -> Tensor:
-        return self.linear("core.attention.alpha_net", (keys + asked).tanh())[:, 0].softmax(0)
+    def scores(self, keys: Tensor, query: Tensor) -> Tensor:
+        return self.linear("core.attention.alpha_net", (keys + query).tanh())[:, 0].softmax(0)
 
-    def updown(self, x: Tensor, seen: Any, memory: list[Any]) -> tuple[Tensor, Tensor, list[Any]]:
-        values, keys, whole = seen
+    def updown(self, x: Tensor, context: Any, memory: list[Any]) -> tuple[Tensor, Tensor, list[Any]]:
+        values, keys, whole = context
 
         def cell(name: str, given: Tensor, before: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
             part = {k: self.state[f"core.{name}.{k}"] for k in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
@@ -130,8 +130,8 @@ class Reference:
         second = cell("lang_lstm", torch.cat([attention @ values, first[0]]), memory[1])
         return second[0], attention, [first, second]
 
-    def adaptive(self, x: Tensor, seen: Any, memory: list[Any]) -> tuple[Tensor, Tensor, list[Any]]:
-        values, keys, whole = seen
+    def adaptive(self, x: Tensor, context: Any, memory: list[Any]) -> tuple[Tensor, Tensor, list[Any]]:
+        values, keys, whole = context
         dim, after = self.opt["rnn_size"], []
         for layer, (hidden, cell) in enumerate(memory):
             if layer == 0:
@@ -153,32 +153,32 @@ class Reference:
         top = self.linear("core.attention.ho_linear.0", after[-1][0]).tanh()
         keys = torch.cat([self.linear("core.attention.fr_embed", sentinel)[None], keys])
         attention = self.scores(keys, self.linear("core.attention.ho_embed", top))
-        context = attention @ torch.cat([sentinel[None], values])
-        return self.linear("core.attention.att2h", context + top).tanh(), attention, after
+        mean = attention @ torch.cat([sentinel[None], values])
+        return self.linear("core.attention.att2h", mean + top).tanh(), attention, after
 
-    def greedy(self, seen: Any, no_repeat: bool = False) -> list[int]:
-        said: list[int] = []
+    def greedy(self, context: Any, no_repeat: bool = False) -> list[int]:
+        chosen: list[int] = []
         memory = self.memory()
-        while len(said) < LONGEST and (not said or said[-1]):
-            spoken, _, memory = self.step(said[-1] if said else 0, seen, memory)
-            if no_repeat and said:
-                spoken = spoken.index_fill(0, torch.tensor(said[-1:]), float("-inf"))
-            said.append(int(spoken.argmax()))
-        return said
+        while len(chosen) < MAX_WORDS and (not chosen or chosen[-1]):
+            log_probabilities, _, memory = self.step(chosen[-1] if chosen else 0, context, memory)
+            if no_repeat and chosen:
+                log_probabilities = log_probabilities.index_fill(0, torch.tensor(chosen[-1:]), float("-inf"))
+            chosen.append(int(log_probabilities.argmax()))
+        return chosen
 
-    def beam(self, seen: Any, size: int, alpha: float = 0.0) -> list[tuple[float, list[int]]]:
+    def beam(self, context: Any, size: int, alpha: float = 0.0) -> list[tuple[float, list[int]]]:
         """Ended sentences leave the beam, their places go to others; the best `size` of all that ended or were cut."""
         alive: list[tuple[float, list[int], list[Any]]] = [(0.0, [], self.memory())]
         done: list[tuple[float, list[int]]] = []
-        for length in range(1, LONGEST + 1):
+        for length in range(1, MAX_WORDS + 1):
             options = []
-            for total, said, memory in alive:
-                spoken, _, after = self.step(said[-1] if said else 0, seen, memory)
-                options += [(total + float(p), [*said, w], after) for w, p in enumerate(spoken)]
+            for total, chosen, memory in alive:
+                log_probabilities, _, after = self.step(chosen[-1] if chosen else 0, context, memory)
+                options += [(total + float(p), [*chosen, w], after) for w, p in enumerate(log_probabilities)]
             best = sorted(options, key=lambda option: -option[0])[:size]
-            for total, said, _ in best:
-                if said[-1] == 0 or length == LONGEST:
-                    done.append((total / ((5 + length) / 6) ** alpha, said))
+            for total, chosen, _ in best:
+                if chosen[-1] == 0 or length == MAX_WORDS:
+                    done.append((total / ((5 + length) / 6) ** alpha, chosen))
             alive = [option for option in best if option[1][-1]]
             if not alive:
                 break
@@ -186,7 +186,7 @@ class Reference:
 
 
 def make_case(
-    folder: Path, name: str, unknown: bool = True, steps: int = LONGEST, clip: bool = False, **options: Any
+    folder: Path, name: str, unknown: bool = True, steps: int = MAX_WORDS, clip: bool = False, **options: Any
 ) -> None:
     """NAME_model.pth, NAME_infos.pkl and NAME_io.npz; captions of at most `steps` words."""
     opt = {**OPTIONS, **options}
@@ -200,52 +200,53 @@ def make_case(
     masks = torch.arange(REGIONS) < torch.tensor(counts)[:, None]
     features = features * masks[:, :, None]
     whole = torch.randn(PICTURES, opt["fc_feat_size"]).double()  # it need not be the regions' mean
-    labels = torch.zeros(PICTURES, CAPTIONS, LONGEST + 2, dtype=torch.long)
+    labels = torch.zeros(PICTURES, CAPTIONS, MAX_WORDS + 2, dtype=torch.long)
     for picture in range(PICTURES):
         for caption in range(CAPTIONS):
             length = (picture + caption) % steps + 1 if picture + caption else steps
             labels[picture, caption, 1 : length + 1] = torch.randint(1, len(words) + 1, (length,))
-    seen = [reference.look_at(f[:n], w) for f, n, w in zip(features, counts, whole, strict=True)]
-    unmasked = [reference.look_at(f[: max(counts)], w) for f, w in zip(features, whole, strict=True)]
+    context = [reference.embed(f[:n], w) for f, n, w in zip(features, counts, whole, strict=True)]
+    unmasked = [reference.embed(f[: max(counts)], w) for f, w in zip(features, whole, strict=True)]
     wide = max(counts) + (opt["caption_model"] != "updown")
     lengths = (labels != 0).sum(dim=2)
-    stop = min(int(lengths.max()) + 1, LONGEST + 1)
+    stop = min(int(lengths.max()) + 1, MAX_WORDS + 1)
     stored: dict[str, Any] = {"num_boxes": torch.tensor(counts), "label_masks": torch.zeros(labels.shape)}
-    missed, wanted = torch.zeros(()).double(), 0
-    for ending, pictures in (("", seen), ("_nomask", unmasked)):
-        spoken = torch.zeros(PICTURES * CAPTIONS, LONGEST + 1, len(words) + 1).double()
-        attention = torch.zeros(PICTURES * CAPTIONS, LONGEST + 1, wide).double()
+    nll, wanted = torch.zeros(()).double(), 0
+    for ending, pictures in (("", context), ("_nomask", unmasked)):
+        log_probabilities = torch.zeros(PICTURES * CAPTIONS, MAX_WORDS + 1, len(words) + 1).double()
+        attention = torch.zeros(PICTURES * CAPTIONS, MAX_WORDS + 1, wide).double()
         for row in range(PICTURES * CAPTIONS):
             picture, caption = divmod(row, CAPTIONS)
             stored["label_masks"][picture, caption, : lengths[picture, caption] + 2] = 1
             memory = reference.memory()
             for step in range(stop):
-                said, looked, memory = reference.step(int(labels[picture, caption, step]), pictures[picture], memory)
-                spoken[row, step], attention[row, step, : len(looked)] = said.detach(), looked.detach()
+                word = int(labels[picture, caption, step])
+                chances, shares, memory = reference.step(word, pictures[picture], memory)
+                log_probabilities[row, step], attention[row, step, : len(shares)] = chances.detach(), shares.detach()
                 if not ending and step <= lengths[picture, caption]:
-                    missed, wanted = missed - said[labels[picture, caption, step + 1]], wanted + 1
-        stored |= {f"logprobs_tf{ending}": spoken, f"attn_tf{ending}": attention}
+                    nll, wanted = nll - chances[labels[picture, caption, step + 1]], wanted + 1
+        stored |= {f"logprobs_tf{ending}": log_probabilities, f"attn_tf{ending}": attention}
     if opt["use_bn"]:
         stored |= {"logprobs_tf_nomask": torch.zeros(0), "attn_tf_nomask": torch.zeros(0)}
-    loss = missed / wanted
+    loss = nll / wanted
     learned = [key for key in state if "running" not in key]
     gradients = torch.autograd.grad(loss, [state[key] for key in learned], allow_unused=True)
     stored |= {"xe_loss": loss.detach(), "grad_names": np.array(learned)}
     stored["grad_norms"] = np.array([0.0 if g is None else float(g.norm()) for g in gradients])
     with torch.no_grad():
-        stored["fc_embed"] = torch.stack([part[2] for part in seen])
+        stored["fc_embed"] = torch.stack([part[2] for part in context])
         for key, place in (("att_embed", 0), ("ctx2att", 1)):
             padding = state["ctx2att.bias"] if place else torch.zeros(()).double()
-            table = torch.zeros(PICTURES, max(counts), seen[0][place].shape[1]).double() + padding
+            table = torch.zeros(PICTURES, max(counts), context[0][place].shape[1]).double() + padding
             for picture, count in enumerate(counts):
-                table[picture, :count] = seen[picture][place]
+                table[picture, :count] = context[picture][place]
             stored[key] = table
-        filled = lambda ids: [*ids, *[0] * (LONGEST - len(ids))]  # noqa: E731
-        stored["greedy_seq"] = torch.tensor([filled(reference.greedy(each)) for each in seen])
-        stored["greedy_constraint_seq"] = torch.tensor([filled(reference.greedy(each, True)) for each in seen])
+        filled = lambda ids: [*ids, *[0] * (MAX_WORDS - len(ids))]  # noqa: E731
+        stored["greedy_seq"] = torch.tensor([filled(reference.greedy(each)) for each in context])
+        stored["greedy_constraint_seq"] = torch.tensor([filled(reference.greedy(each, True)) for each in context])
         for key, alpha in (("beam2", 0.0), ("beam2_wu", 0.9)):
-            beams = [reference.beam(each, 2, alpha) for each in seen]
-            stored[f"{key}_seqs"] = torch.tensor([[filled(said) for _, said in each] for each in beams])
+            beams = [reference.beam(each, 2, alpha) for each in context]
+            stored[f"{key}_seqs"] = torch.tensor([[filled(chosen) for _, chosen in each] for each in beams])
             stored[f"{key}_scores"] = torch.tensor([[score for score, _ in each] for each in beams])
     stored |= {"att_feats": features, "att_masks": masks.float(), "fc_feats": whole, "labels": labels}
     arrays = {key: value.detach().numpy() if isinstance(value, Tensor) else value for key, value in stored.items()}

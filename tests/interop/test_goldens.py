@@ -79,6 +79,84 @@ def test_whatever_is_spoilt_fails(name: str, golden: Path) -> None:
     assert [key for key in changed if not any(stage.startswith(key) for stage in failed)] == []
 
 
+CHANGED = {  # of one case: the change is value × factor + amount
+    "scan": ("unigru", 1.0, 1e-4, ["sims32__i2t__Mean__softmax"]),
+    "vsrn": ("coco", 1.0, 1e-3, ["region_gcn_emb", "sims64", "caption_masks", "caption_logprobs", "loss_total"]),
+    "camp": (
+        "gate_fusion_new",
+        1.01,
+        1e-3,
+        ["batch_joint", "loss_hinge_sum", "gradnorm_BCE_max__sim.module.fc_1.0.weight"],
+    ),
+    "imram": (
+        "text",
+        1.01,
+        0.0,
+        [
+            "step_sims__i2t__2",
+            "batch_scores_train",
+            "cap_final_state",
+            "gradnorm_max__model.gate_t2i.bias",
+            "gradnorm_sum__model.gate_i2t.bias",  # stored as −1: no gradient must arrive
+        ],
+    ),
+    "gsmn": (
+        "sparse",
+        1.0,
+        1e-3,
+        ["sims_misaligned_boxes", "adjacency__cap1", "gaussian_weights", "sims_text_graph_other_mode"],
+    ),
+    "sgae": (
+        "modelid0001",
+        1.0,
+        1e-4,
+        ["gcn_attr_feats", "mem_read_ssg", "mode0_logprobs", "mode1_attn_ssg", "mode2_rela1_beam3_scores"],
+    ),
+    "unsupervised": (
+        "unsupervised",
+        1.01,
+        1e-3,
+        ["gen_logits", "dis_pred", "obj_rewards", "gen_loss", "dis_loss", "sentence_ae_loss"],
+    ),
+    "show_attend_tell_soft": (
+        "show_attend_tell_soft",
+        1.0,
+        2e-3,
+        [
+            *("scores", "alphas", "alpha_reg", "grad_norms", "top5"),
+            *(f"beam3_{key}" for key in ("alphas", "best", "complete_seqs", "complete_scores", "num_complete")),
+        ],
+    ),
+    "show_attend_tell_hard": (
+        "show_attend_tell_hard",
+        1.0,
+        2e-3,
+        [
+            *("soft_probs", "argmax_alpha_sample", "soft_alpha_reg", "hard_h0_grad_norms"),
+            *(f"hard_h1_{key}" for key in ("known_grad_alphas", "grad_decoder_U_att", "baseline_after")),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_is_changed_a_little_is_caught_and_nothing_else(name: str, golden: Path) -> None:
+    wanted, factor, amount, keys = CHANGED[name]
+
+    def change(folder: Path) -> Iterator[Any]:
+        opened = next(each for each in GOLDENS[name].open(folder) if each.case.name == wanted)
+        for key in keys:
+            value = opened.case.stored[key]
+            changed = value[..., ::-1].copy() if re.fullmatch(INDICES, key) else value * factor + amount
+            opened.case.stored[key] = value + 1 if value.dtype.kind == "i" and key != "top5" else changed
+        yield opened
+
+    (case,) = replace(GOLDENS[name], open=change).verify(golden / name)
+    failed = {stage.stage for stage in case.stages if not stage.holds}
+    arrays = {stage if stage in case.stored else re.split("__| in the", stage)[0] for stage in failed}
+    assert arrays == set(keys)
+
+
 @pytest.mark.parametrize("name", GOLDENS)
 def test_a_case_must_be_whole(name: str, golden: Path) -> None:
     (first, *_) = GOLDENS[name].open(golden / name)

@@ -10,7 +10,7 @@ from torch import nn
 
 from saccade.core.errors import SaccadeError
 from saccade.interop import IMPORTERS
-from saccade.interop.mapping import WeightMap, add_to, blocks, ignored, raised, rows, scaled, to, transposed
+from saccade.interop.importer import WeightMap, add_to, blocks, ignored, raised, rows, scaled, to, transposed
 
 FILES = {
     "scan": "scan/wn2.pth.tar",

@@ -1,4 +1,4 @@
-"""Reference captioners: every stage holds, in other forms too; changes are caught, other files refused."""
+"""Up-Down, adaptive attention and SGAE: other forms hold too, changes are caught, other files are refused."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from saccade.batch import END, PAD, START, UNKNOWN
 from saccade.core.errors import SaccadeError
 from saccade.interop import IMPORTERS, Stage, verify
 from saccade.interop.checkpoint import read_plain_pickle
-from saccade.interop.importers.image_captioning import infos_beside, numbered_from_one
-from saccade.models import load_model
+from saccade.interop.importers.captioning import infos_beside, numbered_from_one
+from saccade.models import Sgae, load_model
 
 
 def stages(system: str, folder: Path) -> list[Stage]:
@@ -84,10 +85,10 @@ def test_words_go_there_and_back() -> None:
     assert ours.tolist() == [[4, 5, END, PAD], [UNKNOWN, 4, 5, 4]]
     assert torch.equal(words.back(ours), ids)
     table = torch.arange(8.0).view(4, 2)
-    inputs = words.read_rows(table)
+    inputs = words.input_rows(table)
     assert torch.equal(inputs[[PAD, START, END]], table[[0, 0, 0]])
-    assert torch.equal(words.columns(words.said_rows(table).T), table.T)
-    assert numbered_from_one({"1": "a"}, "here").said_rows(torch.zeros(2))[UNKNOWN] < -1000
+    assert torch.equal(words.columns(words.output_rows(table).T), table.T)
+    assert numbered_from_one({"1": "a"}, "here").output_rows(torch.zeros(2))[UNKNOWN] < -1000
 
 
 def test_plain_pickles_are_read_and_nothing_else(tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_other_files_are_refused_in_a_sentence(name: str, tmp_path: Path) -> None:
+def test_other_files_are_refused(name: str, tmp_path: Path) -> None:
     make_case(tmp_path, "case")
     options, sentence = WRONG[name]
     with pytest.raises(SaccadeError, match=sentence):
@@ -155,3 +156,72 @@ def test_the_infos_of_a_checkpoint_are_found(golden: Path, tmp_path: Path) -> No
     (tmp_path / "infos_td.pkl").unlink()
     with pytest.raises(SaccadeError, match="needs its options and words"):
         infos_beside(tmp_path / "model.pth")
+
+
+@pytest.fixture
+def folder(golden: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(golden / "sgae", tmp_path / "sgae"))
+
+
+def change(folder: Path, name: str, edit: Callable[[np.ndarray], np.ndarray]) -> None:
+    with np.load(folder / "io.npz", allow_pickle=False) as file:
+        arrays = dict(file)
+    arrays[name] = edit(arrays[name])
+    np.savez(folder / "io.npz", **arrays)
+
+
+def test_a_changed_graph_is_caught(folder: Path) -> None:
+    """Subjects for objects: sentences are reconstructed otherwise."""
+    change(folder, "ssg_rela_matrix", lambda array: array[:, :, [1, 0, 2]])
+    failed = {stage.stage for stage in stages("sgae", folder) if not stage.holds}
+    assert {"ssg_obj_feats", "mode0_logprobs", "mode1_logprobs"} <= failed
+    assert "mode2_rela1_logprobs" not in failed
+
+
+def test_more_padding_holds_too(folder: Path) -> None:
+    """Boxes, relations and attributes that are not there, of any value."""
+
+    def wider(array: np.ndarray, value: float) -> np.ndarray:
+        return np.pad(array, [(0, 0), (0, 2), *[(0, 0)] * (array.ndim - 2)], constant_values=value)
+
+    for name in ("att_feats", "rela_matrix", "attr_matrix", "ssg_obj", "ssg_rela_matrix", "ssg_attr"):
+        change(folder, name, lambda array: wider(array, 1))
+    for name in ("att_masks", "rela_masks", "attr_masks", "ssg_obj_masks", "ssg_rela_masks", "ssg_attr_masks"):
+        change(folder, name, lambda array: wider(array, 0))
+    assert [stage.stage for stage in stages("sgae", folder) if not stage.holds] == []
+
+
+def test_an_imported_model_is_one_of_ours(golden: Path, tmp_path: Path) -> None:
+    model = IMPORTERS["sgae"](golden / "sgae" / "modelid0001.pth")
+    assert model.config.fusion == "released"
+    assert model.vocabulary.words[4:6] == ("w1", "w2")
+    model.save_pretrained(tmp_path / "model")
+    again = load_model(tmp_path / "model", Sgae)
+    torch.testing.assert_close(again.state_dict(), model.state_dict())
+
+
+def test_without_its_dictionary_a_checkpoint_is_not_whole(folder: Path) -> None:
+    (folder / "memory_cellid0001.npz").unlink()
+    with pytest.raises(SaccadeError, match=r"memory_cellid0001\.npz does not exist"):
+        stages("sgae", folder)
+
+
+def test_a_dictionary_must_be_a_table(folder: Path) -> None:
+    np.savez(folder / "memory_cellid0001.npz", memory_cell=np.arange(3))
+    with pytest.raises(SaccadeError, match="holds no dictionary"):
+        stages("sgae", folder)
+
+
+def test_other_captioners_are_refused(folder: Path) -> None:
+    path = folder / "infos_id0001.pkl"
+    infos = pickle.loads(path.read_bytes())
+    infos["opt"].caption_model = "updown"
+    path.write_bytes(pickle.dumps(infos, protocol=2))
+    with pytest.raises(SaccadeError, match="caption_model is 'updown', for SGAE expected lstm_mem4"):
+        stages("sgae", folder)
+
+
+def test_weights_of_another_system_are_refused(folder: Path) -> None:
+    torch.save({"embed.0.weight": torch.zeros(31, 16)}, folder / "modelid0001.pth")
+    with pytest.raises(SaccadeError, match="is no SGAE checkpoint: it has no"):
+        stages("sgae", folder)

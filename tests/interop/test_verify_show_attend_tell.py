@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import shutil
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from torch import nn
 
 from saccade.batch import END, START, UNKNOWN, RegionBatch
 from saccade.core.errors import SaccadeError
-from saccade.interop import IMPORTERS, Stage, verify
+from saccade.interop import IMPORTERS
 from saccade.interop.checkpoint import read_modules
 from saccade.interop.importers.show_attend_tell import ARCTIC, CLASSES
 from saccade.interop.words import read_vocabulary
@@ -27,33 +26,6 @@ from saccade.language import Vocabulary
 from saccade.language.vocabulary import SPECIAL
 
 SOFT, HARD = "show_attend_tell_soft", "show_attend_tell_hard"
-
-
-def stages(name: str, folder: Path) -> list[Stage]:
-    return [stage for case in verify(name, folder) for stage in case.stages]
-
-
-CHANGED = [
-    *((SOFT, key) for key in ("scores", "alphas", "top5", "alpha_reg", "grad_norms", "beam3_alphas", "surprise")),
-    *((SOFT, f"beam3_{key}") for key in ("best", "complete_seqs", "complete_scores", "num_complete")),
-    *((HARD, key) for key in ("soft_probs", "argmax_alpha_sample", "soft_alpha_reg", "hard_h0_grad_norms")),
-    *((HARD, f"hard_h1_{key}") for key in ("known_grad_alphas", "grad_decoder_U_att", "baseline_after")),
-]
-
-
-@pytest.mark.parametrize(("name", "key"), CHANGED)
-def test_what_is_changed_is_caught(name: str, key: str, golden: Path, tmp_path: Path) -> None:
-    shutil.copytree(golden / name, tmp_path / "case")
-    with np.load(tmp_path / "case" / "io.npz") as file:
-        stored = dict(file)
-    value = stored.get(key, np.zeros(2))
-    if key == "top5":
-        stored[key] = value[..., ::-1]
-    else:
-        stored[key] = value + 1 if value.dtype.kind == "i" else value + 2e-3
-    np.savez(tmp_path / "case" / "io.npz", **stored)
-    failed = {stage.stage.split("__")[0].split(" ")[0] for stage in stages(name, tmp_path) if not stage.holds}
-    assert failed == {key}
 
 
 @pytest.fixture
@@ -121,7 +93,7 @@ def test_anything_else_in_a_pickle_is_refused(
         IMPORTERS["show_attend_tell"](tmp_path / "cycle.pth.tar")
     assert "run" not in capsys.readouterr().out
     with zipfile.ZipFile(tmp_path / "program.pth.tar", "w") as file:
-        file.writestr("program/constants.pkl", b"")  # what tells a TorchScript archive from a checkpoint
+        file.writestr("program/constants.pkl", b"")  # by which a TorchScript archive differs from a checkpoint
     (tmp_path / "cut.pth.tar").write_bytes((tmp_path / "evil.pth.tar").read_bytes()[:1000])
     for name, sentence in (("program", "is a program"), ("cut", "is damaged or cut short"), ("none", "not exist")):
         with pytest.raises(SaccadeError, match=sentence):
@@ -162,8 +134,8 @@ def test_word_maps(tmp_path: Path, golden: Path) -> None:
 
 FORMS: dict[str, dict[str, Any]] = {
     "as released": {},
-    "plain": {"first": 1, "look": 1, "selector": False, "context": False},
-    "deep": {"first": 3, "look": 3, "out": 2},
+    "plain": {"first": 1, "attention": 1, "selector": False, "context": False},
+    "deep": {"first": 3, "attention": 3, "out": 2},
     "by its options": {"first": 2, "options": {"prev2out": False, "use_dropout": False, "attn_type": "stochastic"}},
 }
 
@@ -187,7 +159,7 @@ def test_other_forms_of_the_authors_code(form: str, tmp_path: Path) -> None:
 
 def arctic(
     first: int = 2,
-    look: int = 2,
+    attention: int = 2,
     out: int = 1,
     selector: bool = True,
     context: bool = True,
@@ -207,8 +179,8 @@ def arctic(
         "decoder_Wc_att": (6, 6),
         "decoder_Wd_att": (5, 6),
         "decoder_b_att": (6,),
-        **{f"decoder_W_att_{n}": (6, 6) for n in range(1, look)},
-        **{f"decoder_b_att_{n}": (6,) for n in range(1, look)},
+        **{f"decoder_W_att_{n}": (6, 6) for n in range(1, attention)},
+        **{f"decoder_b_att_{n}": (6,) for n in range(1, attention)},
         "decoder_U_att": (6, 1),
         "decoder_c_tt": (1,),
         **({"decoder_W_sel": (5, 1), "decoder_b_sel": ()} if selector else {}),
@@ -227,7 +199,7 @@ def arctic(
 def arctic_probabilities(
     w: dict[str, np.ndarray], options: dict[str, Any], regions: np.ndarray, word: int
 ) -> np.ndarray:
-    """What the authors' code says first, and after `word`."""
+    """The distribution of the first word in the authors' code, and after `word`."""
     kept = 0.5 if options.get("use_dropout", True) else 1.0
 
     def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -240,7 +212,7 @@ def arctic_probabilities(
     keys, n = regions @ w["decoder_Wc_att"] + w["decoder_b_att"], 1
     while f"decoder_W_att_{n}" in w:
         keys, n = np.tanh(keys @ w[f"decoder_W_att_{n}"] + w[f"decoder_b_att_{n}"]), n + 1
-    said = []
+    probabilities = []
     for read in (np.zeros(4), w["Wemb"][word]):
         scores = (np.tanh(keys + h @ w["decoder_Wd_att"]) @ w["decoder_U_att"] + w["decoder_c_tt"])[:, 0]
         found = np.exp(scores) / np.exp(scores).sum() @ regions
@@ -258,5 +230,5 @@ def arctic_probabilities(
         while f"ff_logit_h{n}_W" in w:
             logit, n = kept * np.maximum(logit @ w[f"ff_logit_h{n}_W"] + w[f"ff_logit_h{n}_b"], 0), n + 1
         logit = logit @ w["ff_logit_W"] + w["ff_logit_b"]
-        said.append(np.exp(logit) / np.exp(logit).sum())
-    return np.stack(said)
+        probabilities.append(np.exp(logit) / np.exp(logit).sum())
+    return np.stack(probabilities)

@@ -86,19 +86,21 @@ def encode_caption(state: dict[str, Tensor], options: argparse.Namespace, tokens
     return whole.abs() if options.use_abs else whole
 
 
-def say(state: dict[str, Tensor], options: argparse.Namespace, regions: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+def generate(
+    state: dict[str, Tensor], options: argparse.Namespace, regions: Tensor, labels: Tensor
+) -> tuple[Tensor, ...]:
     reader, writer = gru(state, "encoder.rnn", both=bool(options.bidirectional)), gru(state, "decoder.rnn")
     outputs, hidden = reader(linear(state, "encoder.vid2hid", regions)[None])
     memory = torch.cat(list(hidden), dim=-1)[None]
-    said = []
+    generated = []
     for step in range(options.max_len - 1):
         pairs = torch.cat([outputs[0], memory[0].expand(len(regions), -1)], dim=1)
         scores = linear(state, "decoder.attention.linear2", linear(state, "decoder.attention.linear1", pairs).tanh())
         context = scores[:, 0].softmax(dim=0) @ outputs[0]
         word = state["decoder.embedding.weight"][labels[step]]
         out, memory = writer(torch.cat([word, context])[None, None], memory)
-        said.append(linear(state, "decoder.out", out[0, 0]).log_softmax(dim=0))
-    return outputs[0], hidden[:, 0], torch.stack(said)
+        generated.append(linear(state, "decoder.out", out[0, 0]).log_softmax(dim=0))
+    return outputs[0], hidden[:, 0], torch.stack(generated)
 
 
 def table(measure: str, images: Tensor, texts: Tensor) -> Tensor:
@@ -142,10 +144,12 @@ def make_case(folder: Path, name: str, captions_kept: bool = True, **changes: An
                 words = [*words[: options.max_len - 1], 2][: options.max_len]
             row[: len(words)] = words
         masks = np.array([[n <= list(row).index(0) for n in range(len(row))] for row in labels], dtype=np.float32)
-        said = [say(double[2], options, r, torch.from_numpy(row)) for r, row in zip(regions, labels, strict=True)]
-        outputs, hidden, spoken = (torch.stack(part) for part in zip(*said, strict=True))
-        written = sum(
-            -float(spoken[p, s, labels[p, s + 1]]) * masks[p, s + 1] / 3
+        generated = [
+            generate(double[2], options, r, torch.from_numpy(row)) for r, row in zip(regions, labels, strict=True)
+        ]
+        outputs, hidden, log_probabilities = (torch.stack(part) for part in zip(*generated, strict=True))
+        captioning = sum(
+            -float(log_probabilities[p, s, labels[p, s + 1]]) * masks[p, s + 1] / 3
             for p in range(3)
             for s in range(options.max_len - 1)
         )
@@ -159,7 +163,8 @@ def make_case(folder: Path, name: str, captions_kept: bool = True, **changes: An
         "batch_cap_idx": chosen, "region_fc_emb": first, "region_gcn_emb": regions, "img_emb": images,
         "cap_emb": texts, "batch_scores": scores, f"sims_{options.measure}32": table(options.measure, images, texts),
         "sims64": table(options.measure, images, texts), "caption_labels": labels, "caption_masks": masks,
-        "caption_encoder_out": outputs, "caption_encoder_hidden": hidden.transpose(0, 1), "caption_logprobs": spoken,
-        "loss_caption": written, f"loss_sum__{options.measure}": ranked, "loss_total": ranked + written,
+        "caption_encoder_out": outputs, "caption_encoder_hidden": hidden.transpose(0, 1),
+        "caption_logprobs": log_probabilities,
+        "loss_caption": captioning, f"loss_sum__{options.measure}": ranked, "loss_total": ranked + captioning,
     }  # fmt: skip
     np.savez(folder / f"{name}.io.npz", **{key: np.asarray(value) for key, value in arrays.items()})

@@ -49,17 +49,15 @@ def read_checkpoint(path: Path | str) -> dict[str, Any]:
 
 
 def need(checkpoint: Mapping[str, Any], key: str, kind: type | tuple[type, ...], path: Path | str) -> Any:
-    """A field of a checkpoint, or a sentence on what is missing."""
+    """A field of a checkpoint. Raises: SaccadeError if it is missing or of another kind."""
     if key not in checkpoint:
         raise SaccadeError(
             f'{path} is not the expected checkpoint: it has no "{key}" (it has {", ".join(map(str, checkpoint))})'
         )
     if not isinstance(checkpoint[key], kind):
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        raise SaccadeError(
-            f'{path} is not the expected checkpoint: its "{key}" is a {type(checkpoint[key]).__name__}, '
-            f"not a {' or '.join(each.__name__ for each in kinds)}"
-        )
+        kinds = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
+        found = type(checkpoint[key]).__name__
+        raise SaccadeError(f'{path} is not the expected checkpoint: its "{key}" is a {found}, not a {kinds}')
     return checkpoint[key]
 
 
@@ -74,7 +72,7 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
     """An .npz without pickles."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
+            return dict(file)
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise SaccadeError(f"{path} is no readable .npz file") from error
     except Exception as error:  # zipfile.BadZipFile and zlib.error have no common base
@@ -117,15 +115,10 @@ class _Nothing:
     def __setstate__(self, state: object) -> None: ...
 
 
-def _plain_dict(*_: object) -> dict[Any, Any]:
-    """A defaultdict without its factory."""
-    return {}
-
-
 PLAIN: dict[tuple[str, str], Any] = {
     ("argparse", "Namespace"): argparse.Namespace,
     ("collections", "OrderedDict"): OrderedDict,
-    ("collections", "defaultdict"): _plain_dict,
+    ("collections", "defaultdict"): lambda *_: {},  # without its factory
     **{(room, kind.__name__): kind for room in ("builtins", "__builtin__") for kind in (int, float, list, dict, set)},
     **{("numpy", name): _Nothing for name in ("dtype", "ndarray")},
     **{(f"numpy.{core}.multiarray", "scalar"): _Nothing for core in ("core", "_core")},
@@ -146,24 +139,7 @@ class Bag:
     def __init__(self, *_: object) -> None: ...
 
 
-LAYERS = {  # of torch.nn.modules
-    "activation": ("ReLU", "Sigmoid", "Softmax", "LogSoftmax", "Tanh"),
-    "batchnorm": ("BatchNorm2d",),
-    "container": ("ModuleList", "Sequential"),
-    "conv": ("Conv2d",),
-    "dropout": ("Dropout",),
-    "linear": ("Linear", "Identity"),
-    "pooling": ("AdaptiveAvgPool2d", "AvgPool2d", "MaxPool2d"),
-    "rnn": ("LSTMCell", "GRUCell"),
-    "sparse": ("Embedding",),
-}
-NAMES = (
-    *(f"torch.nn.modules.{module}.{name}" for module, names in LAYERS.items() for name in names),
-    *(f"torchvision.models.resnet.{name}" for name in ("ResNet", "BasicBlock", "Bottleneck")),
-    *(f"torch.optim.{name}" for name in ("adam.Adam", "sgd.SGD", "rmsprop.RMSprop")),
-    "argparse.Namespace",
-    "torch.nn.backends.thnn._get_thnn_function_backend",  # an attribute of all modules before PyTorch 1.2
-)
+STAND_INS = ("torch.nn.", "torch.optim.", "torchvision.models.")  # whatever these hold is read as a bag
 BUILDERS = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_parameter")  # of torch._utils
 
 
@@ -173,8 +149,10 @@ def read_modules(path: Path | str, classes: Sequence[str]) -> dict[str, Any]:
     if not path.is_file():
         raise SaccadeError(f"{path} does not exist")
     try:
-        if zipfile.is_zipfile(path) and any(name.endswith("constants.pkl") for name in _files(path)):
-            raise SaccadeError("it is a program (TorchScript), not a checkpoint")
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as file:
+                if any(name.endswith("constants.pkl") for name in file.namelist()):
+                    raise SaccadeError("it is a program (TorchScript), not a checkpoint")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = torch.load(path, map_location="cpu", weights_only=False, pickle_module=_reader(classes))
@@ -187,26 +165,21 @@ def read_modules(path: Path | str, classes: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _files(path: Path) -> list[str]:
-    with zipfile.ZipFile(path) as file:
-        return file.namelist()
-
-
 def _reader(classes: Sequence[str]) -> Any:
-    """A pickle module for `torch.load` that knows the names above and `classes`, and no others.
+    """A pickle module for `torch.load` that knows plain containers and tensors, reads modules as bags, and no more.
 
     All stand-ins are made anew, so that nothing a file does to them outlives its reading.
     """
-    known: dict[str, Any] = {name: type(name.rpartition(".")[2], (Bag,), {}) for name in (*NAMES, *classes)}
-    known |= {f"torch._utils.{name}": _builder(name) for name in BUILDERS}
-    known |= {"builtins.dict": dict, "builtins.set": set, "collections.OrderedDict": OrderedDict}
+    known: dict[str, Any] = {"builtins.dict": dict, "builtins.set": set, "collections.OrderedDict": OrderedDict}
     known["collections.defaultdict"] = lambda *_: {}  # its factory is dropped
-    for name in ("float32", "float64", "float16", "int64"):
-        known[f"torch.{name}"] = getattr(torch, name)
+    known |= {f"torch.{name}": getattr(torch, name) for name in ("float32", "float64", "float16", "int64")}
+    known |= {f"torch._utils.{name}": _builder(name) for name in BUILDERS}
 
     class Reader(pickle.Unpickler):
         def find_class(self, module: str, name: str) -> Any:
             full = f"{module.replace('__builtin__', 'builtins')}.{name}"  # as Python 2 called it
+            if full in (*classes, "argparse.Namespace") or full.startswith(STAND_INS):
+                known.setdefault(full, type(name, (Bag,), {}))
             if full not in known:
                 raise SaccadeError(f"it wants to run {full}, which is not plain data")
             return known[full]
@@ -226,21 +199,16 @@ def module_state(module: Any, path: Path | str, what: str) -> dict[str, Tensor]:
     if not isinstance(module, Bag):
         raise SaccadeError(f"{path}: {what} is a {type(module).__name__}, a module was expected")
     state: dict[str, Tensor] = {}
-    for kind in ("_parameters", "_buffers"):
-        for name, value in _table(module, kind, path, what).items():
-            if value is not None and not isinstance(value, Tensor):
-                raise SaccadeError(f"{path}: {name} of {what} is a {type(value).__name__}, a tensor was expected")
-            if value is not None:
+    for kind in ("_parameters", "_buffers", "_modules"):
+        table = vars(module).get(kind, {})
+        if not isinstance(table, Mapping):
+            raise SaccadeError(f"{path}: {what} is no module of PyTorch: its {kind} is a {type(table).__name__}")
+        for name, value in ((name, value) for name, value in table.items() if value is not None):
+            if kind == "_modules":
+                inner = module_state(value, path, f"{name} of {what}")
+                state |= {f"{name}.{key}": tensor for key, tensor in inner.items()}
+            elif isinstance(value, Tensor):
                 state[name] = value.detach()
-    for name, part in _table(module, "_modules", path, what).items():
-        if part is not None:
-            inner = module_state(part, path, f"{name} of {what}")
-            state.update({f"{name}.{key}": value for key, value in inner.items()})
+            else:
+                raise SaccadeError(f"{path}: {name} of {what} is a {type(value).__name__}, a tensor was expected")
     return {key.removeprefix("module."): value for key, value in state.items()}
-
-
-def _table(module: Bag, kind: str, path: Path | str, what: str) -> Mapping[str, Any]:
-    found = vars(module).get(kind, {})
-    if not isinstance(found, Mapping):
-        raise SaccadeError(f"{path}: {what} is no module of PyTorch: its {kind} is a {type(found).__name__}")
-    return found

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -62,22 +62,9 @@ class Case:
     def tensor(self, key: str) -> Tensor:
         return torch.from_numpy(self.take(key))
 
-    def compare(self, key: str, found: Tensor | np.ndarray | float, tolerance: float, stage: str = "") -> None:
-        """Our value against the stored one."""
-        self.check(stage or key, difference(found, self.take(key)), tolerance)
-
-    def check(self, stage: str, difference: float, tolerance: float) -> None:
+    def check(self, stage: str, difference: float, tolerance: float, excuse: str = "") -> None:
         """A comparison that has no stored array of its own (two containers of one checkpoint, say)."""
-        self.stages.append(Stage(self.name, stage, float(difference), float(tolerance)))
-
-    def excuse(self, key: str, reason: str) -> None:
-        self.used.add(key)
-        self.stages.append(Stage(self.name, key, 0.0, 0.0, reason))
-
-    def finish(self) -> None:
-        """Whatever was stored and not looked at fails."""
-        for key in self.stored.keys() - self.used:
-            self.stages.append(Stage(self.name, f"{key} (stored, never compared)", float("inf"), 0.0))
+        self.stages.append(Stage(self.name, stage, float(difference), float(tolerance), excuse))
 
 
 def difference(found: Any, expected: Any) -> float:
@@ -88,7 +75,7 @@ def difference(found: Any, expected: Any) -> float:
     )
     if one.shape != other.shape:
         return float("inf")
-    return float(np.abs(one - other).max()) if one.size else 0.0
+    return float(np.abs(one - other).max(initial=0.0))
 
 
 def memo(method: F) -> F:
@@ -120,16 +107,9 @@ def fitted(value: Tensor, shape: Sequence[int], fill: float = 0) -> Tensor:
 
 
 def unmasked(features: Float[Tensor, "image region dim"]) -> RegionBatch:
-    """Pictures of equally many regions, of which no case here tells the boxes."""
+    """Pictures of equally many regions, whose boxes no case here holds."""
     count = features.shape[:2]
     return RegionBatch(features, torch.ones(count, dtype=torch.bool), features.new_zeros(*count, 4))
-
-
-class Opened(Protocol):
-    """A case with whatever its rows compute from: a model, inputs, what was computed before."""
-
-    @property
-    def case(self) -> Case: ...
 
 
 @dataclass(frozen=True)
@@ -152,7 +132,6 @@ Tolerance = float | Callable[[np.ndarray], float]  # of the stored array
 # or None where the row turns out to know nothing of this array, which then fails
 Expression = Callable[..., Any]
 Table = Mapping[str, tuple[Expression, Tolerance]]  # a key is a regular expression for the whole of a stored key
-C = TypeVar("C", bound=Opened)
 
 
 def of_gradient(stored: np.ndarray | float, floor: float = 1e-5) -> float:
@@ -160,10 +139,21 @@ def of_gradient(stored: np.ndarray | float, floor: float = 1e-5) -> float:
     return GRADIENT * float(stored) if float(stored) > 1e-3 else floor
 
 
+def gradient_norms(
+    case: Case, key: str, names: str, found: Mapping[str, Tensor], floor: float = 1e-5
+) -> dict[str, Difference]:
+    """An array of norms, each relative to itself; a weight that has no place here must have none."""
+    norms = {name: float(gradient.norm()) for name, gradient in found.items()}
+    return {
+        f"{key}__{name}": Difference(abs(norms.get(name, float("inf")) - norm), of_gradient(norm, floor))
+        for name, norm in zip(case.take(names).tolist(), case.stored[key].tolist(), strict=True)
+    }
+
+
 @dataclass(frozen=True)
-class Golden(Generic[C]):
+class Golden:
     name: str
-    open: Callable[[Path], Iterable[C]]  # the cases of a folder, their inputs taken
+    open: Callable[[Path], Iterable[Any]]  # the cases of a folder, each with a `case` whose inputs are taken
     table: Table
     required: Callable[[Case], Iterable[str]] = lambda case: ()  # keys without which a case is not whole
 
@@ -174,35 +164,34 @@ class Golden(Generic[C]):
             raise SaccadeError(f"{folder} is not a folder of golden cases")
         found = False
         for opened in self.open(folder):
-            found = True
-            for key in self.required(opened.case):
-                if key not in opened.case.stored:
-                    raise SaccadeError(f'{opened.case.name} has no "{key}"')
+            found, case = True, opened.case
+            for key in self.required(case):
+                if key not in case.stored:
+                    raise SaccadeError(f'{case.name} has no "{key}"')
             with torch.no_grad():
                 for pattern, (expression, tolerance) in self.table.items():
-                    for key in [*opened.case.stored]:
+                    for key in [*case.stored]:
                         if matched := re.fullmatch(pattern, key):
-                            self._compare(opened, key, expression(opened, *matched.groups()), tolerance)
-            opened.case.finish()
-            yield opened.case
+                            self._compare(case, key, expression(opened, *matched.groups()), tolerance)
+            for key in case.stored.keys() - case.used:
+                case.check(f"{key} (stored, never compared)", float("inf"), 0.0)
+            yield case
         if not found:
             raise SaccadeError(f"{folder} holds no case for {self.name}")
 
     @staticmethod
-    def _compare(opened: C, key: str, found: Any, tolerance: Tolerance) -> None:
-        case = opened.case
+    def _compare(case: Case, key: str, found: Any, tolerance: Tolerance) -> None:
         if found is None:
             return
-        if isinstance(found, Excuse):
-            case.excuse(key, found.reason)
-            return
         stored = case.take(key)
+        if isinstance(found, Excuse):
+            case.check(key, 0.0, 0.0, found.reason)
+            return
+        allowed = tolerance(stored) if callable(tolerance) else tolerance
         for stage, value in (found if isinstance(found, dict) else {key: found}).items():
-            allowed = tolerance(stored) if callable(tolerance) else tolerance
-            if isinstance(value, Difference):
-                case.check(stage, value.value, allowed if value.tolerance is None else value.tolerance)
-            else:
-                case.compare(key, value, allowed, stage)
+            if not isinstance(value, Difference):
+                value = Difference(difference(value, stored))
+            case.check(stage, value.value, allowed if value.tolerance is None else value.tolerance)
 
 
 def as_json(cases: list[Case]) -> dict[str, Any]:

@@ -21,57 +21,55 @@ from saccade.core.pickles import read_pickle
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import SPECIAL
 
-NAMES = ("vocab.json", "vocab.pkl", "word_counts.txt")  # beside a checkpoint
-NEVER = -1e4  # the logit of a word that a checkpoint does not have
+FILES = ("vocab.json", "vocab.pkl", "word_counts.txt", "WORDMAP*.json")  # beside a checkpoint
+ABSENT_LOGIT = -1e4  # of a word that a checkpoint does not have
 
 
 @dataclass(frozen=True)
 class OfficialWords:
-    """Our ids of the official words, where they are read and where they are said."""
+    """Our ids of the official words, as inputs and as outputs of a model."""
 
     vocabulary: Vocabulary
-    read: Int[Tensor, " official"]
-    said: Int[Tensor, " official"]
-    blank: bool = False  # official 0 is <start>, <end> and padding at once; it is said as <end>
+    inputs: Int[Tensor, " official"]
+    outputs: Int[Tensor, " official"]
+    blank: bool = False  # official 0 is <start>, <end> and padding at once; as an output it is <end>
 
     def __len__(self) -> int:
-        return len(self.read)
+        return len(self.inputs)
 
-    def read_rows(self, table: Float[Tensor, "official dim"]) -> Float[Tensor, "word dim"]:
+    def input_rows(self, table: Float[Tensor, "official dim"]) -> Float[Tensor, "word dim"]:
         """Word vectors in our order; zero for a word they lack."""
-        source = self._source()
-        source[self.read] = torch.arange(len(self))
+        source = self._source(self.outputs, self.inputs)
         if self.blank:
             source[[PAD, START]] = 0
         return self._rows(table, source)
 
-    def said_rows(self, table: Float[Tensor, "official ..."]) -> Float[Tensor, "word ..."]:
-        """The rows (or biases) that words are said with in our order; an unknown word that they lack is never said."""
-        source = self._source()
+    def output_rows(self, table: Float[Tensor, "official ..."]) -> Float[Tensor, "word ..."]:
+        """The rows (or biases) of the output layer in our order; an unknown word that they lack is never chosen."""
+        source = self._source(self.outputs)
         ours = self._rows(table, source)
         if table.dim() == 1 and source[UNKNOWN] < 0:
-            ours[UNKNOWN] = NEVER
+            ours[UNKNOWN] = ABSENT_LOGIT
         return ours
 
     def columns(self, values: Float[Tensor, "*rows word"]) -> Float[Tensor, "*rows official"]:
         """Log-probabilities of our words as theirs."""
-        return values[..., self.said]
+        return values[..., self.outputs]
 
     def sentences(self, ids: Int[Tensor, "text step"]) -> Int[Tensor, "text step"]:
         """Official ids as ours, where 0 is the end: the first 0 is <end>, those after it padding."""
         ended = (ids == 0).cumsum(dim=1)
-        return self.read[ids].masked_fill(ended > 1, PAD)
+        return self.inputs[ids].masked_fill(ended > 1, PAD)
 
     def back(self, words: Int[Tensor, "*rows"]) -> Int[Tensor, "*rows"]:
         """Our ids as theirs; where they have none, −1, or the blank."""
-        theirs = torch.full((len(self.vocabulary),), 0 if self.blank else -1)
-        theirs[self.read] = theirs[self.said] = torch.arange(len(self))
-        return theirs[words]
+        return self._source(self.inputs, self.outputs, missing=0 if self.blank else -1)[words]
 
-    def _source(self) -> Int[Tensor, " word"]:
-        """The official id that each of our words is said as, −1 for none."""
-        source = torch.full((len(self.vocabulary),), -1)
-        source[self.said] = torch.arange(len(self))
+    def _source(self, *ids: Int[Tensor, " official"], missing: int = -1) -> Int[Tensor, " word"]:
+        """The official id of each of our words; of two tables of our ids the latter decides."""
+        source = torch.full((len(self.vocabulary),), missing)
+        for ours in ids:
+            source[ours] = torch.arange(len(self))
         return source
 
     def _rows(self, table: Float[Tensor, "official ..."], source: Int[Tensor, " word"]) -> Float[Tensor, "word ..."]:
@@ -85,17 +83,15 @@ class _Table:
     """Stands in for the class of a pickled vocabulary; it only receives plain attributes."""
 
 
-TABLES = {(module, "Vocabulary"): _Table for module in ("__main__", "vocab")}  # the one name such a pickle has
-
-
 def read_vocabulary(path: Path | str) -> Vocabulary:
     """A vocabulary of ours, an official vocab.json or vocab.pkl, a WORDMAP.json, dictionary.pkl or word_counts.txt."""
     path = Path(path)
     if path.suffix == ".txt":
         return _read_word_counts(path)
-    if path.suffix != ".pkl":
-        return _read_table(read_json(path), path)
-    table = read_pickle(path, TABLES, "pickled vocabulary")
+    if path.suffix == ".pkl":
+        table = read_pickle(path, {(m, "Vocabulary"): _Table for m in ("__main__", "vocab")}, "pickled vocabulary")
+    else:
+        table = read_json(path)
     return _read_table(vars(table) if isinstance(table, _Table) else table, path)
 
 
@@ -122,7 +118,7 @@ def _read_word_counts(path: Path) -> Vocabulary:
 
 def vocabulary_beside(folder: Path) -> Vocabulary | None:
     """The official vocabulary in a folder, if there is one."""
-    found = [*(folder / name for name in NAMES if (folder / name).exists()), *sorted(folder.glob("WORDMAP*.json"))]
+    found = [path for name in FILES for path in sorted(folder.glob(name))]
     return read_vocabulary(found[0]) if found else None
 
 

@@ -4,38 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from saccade.core.errors import SaccadeError, did_you_mean
-from saccade.interop.goldens import (
-    bottomup,
-    camp,
-    caption_metrics,
-    densecap,
-    gsmn,
-    image_captioning,
-    imram,
-    recall,
-    scan,
-    sgae,
-    show_attend_tell_hard,
-    show_attend_tell_soft,
-    unsupervised,
-    vsrn,
-)
+from saccade.interop.goldens import captioning, gsmn, matching, metrics, regions, show_attend_tell, unsupervised
 from saccade.interop.harness import Case, Golden
 
-MATCHING = (scan.GOLDEN, vsrn.GOLDEN, camp.GOLDEN, imram.GOLDEN, gsmn.GOLDEN, recall.GOLDEN)
-CAPTIONING = (
-    *image_captioning.GOLDENS,
-    sgae.GOLDEN,
-    show_attend_tell_soft.GOLDEN,
-    show_attend_tell_hard.GOLDEN,
-    unsupervised.GOLDEN,
-    caption_metrics.GOLDEN,
+ALL = (
+    *(matching.SCAN, matching.VSRN, matching.CAMP, matching.IMRAM, gsmn.GOLDEN),
+    *(captioning.UPDOWN_GOLDEN, captioning.ADAPTIVE_GOLDEN, captioning.SGAE_GOLDEN),
+    *(show_attend_tell.SOFT, show_attend_tell.HARD, unsupervised.GOLDEN),
+    *(metrics.RECALL, metrics.CAPTIONS, regions.BOTTOMUP, regions.DENSECAP),
 )
-REGIONS = (bottomup.GOLDEN, densecap.GOLDEN)
-GOLDENS: dict[str, Golden[Any]] = {golden.name: golden for golden in (*MATCHING, *CAPTIONING, *REGIONS)}
+GOLDENS: dict[str, Golden] = {golden.name: golden for golden in ALL}
 
 
 def verify(name: str, folder: Path | str) -> Iterator[Case]:

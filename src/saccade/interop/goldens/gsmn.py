@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from saccade.batch import TextCode
-from saccade.interop.goldens.matching import EMBEDDINGS, RECALLS, Codes, MatchingCase, gradients, opens
+from saccade.interop.goldens.matching import EMBEDDINGS, SCORES, MatchingCase, doubled, gradients, opens
 from saccade.interop.harness import LOSS, SIMILARITY, Case, Golden
 from saccade.interop.importer import Imported
-from saccade.interop.importers.gsmn import GSMN
+from saccade.interop.importers import matching as official
 from saccade.models import Gsmn
 from saccade.models.gsmn import block_cosines, likeness_weights, polar_coordinates
 from saccade.ops.graph_matching import Nodes
@@ -28,6 +28,7 @@ class GsmnCase(MatchingCase[Gsmn]):
     def __init__(self, case: Case, imported: Imported[Gsmn]) -> None:
         super().__init__(case, imported)
         self.texts = replace(self.texts, links=self._links())
+        self.exact = copy.deepcopy(self.model).double()
         with torch.no_grad():
             rough = float((self.model.similarity(*self.codes) - self.sims).abs().max())
         case.check("sims in float32", rough, ROUGH)
@@ -44,22 +45,12 @@ class GsmnCase(MatchingCase[Gsmn]):
         )
 
     @cached_property
-    def doubles(self) -> Codes:
-        images, texts = self.codes
-        return images.to(dtype=torch.float64), texts.to(dtype=torch.float64)
-
-    @cached_property
-    def exact(self) -> Gsmn:
-        return copy.deepcopy(self.model).double()
-
-    @cached_property
     def sims(self) -> Tensor:
         return self.exact.similarity(*self.doubles)
 
     @cached_property
     def batch_scores(self) -> Tensor:
-        images, texts = self.batch_codes
-        return self.exact.similarity(images.to(dtype=torch.float64), texts.to(dtype=torch.float64))
+        return self.exact.similarity(*doubled(self.batch_codes))
 
     def caption(self, number: str) -> TextCode:
         return replace(self.doubles[1], links=None).select([int(number)]).trimmed()
@@ -86,11 +77,10 @@ class GsmnCase(MatchingCase[Gsmn]):
         """One graph alone, or the other text graph, with the same weights."""
         return self.imported.variant(**settings).double().similarity(*self.doubles)
 
-    @property
-    def other_text_graph(self) -> str:
-        return "dense" if self.model.config.text_graph == "sparse" else "sparse"
+    def other_text_graph(self) -> Tensor:
+        other = "dense" if self.model.config.text_graph == "sparse" else "sparse"
+        return self.graph_sims(graphs="textual", text_graph=other)
 
-    @cached_property
     def misaligned(self) -> Tensor:
         """Boxes that belong to other pictures, as in the official evaluation without folds."""
         images, texts = self.doubles
@@ -101,25 +91,20 @@ class GsmnCase(MatchingCase[Gsmn]):
 
 GOLDEN = Golden(
     "gsmn",
-    opens(GsmnCase, GSMN),
+    opens(GsmnCase, official.GSMN),
     {
         **EMBEDDINGS,
+        **SCORES,
         r"vnode_mvector__cap(\d+)": (lambda c, n: c.node_match(n, "regions"), SIMILARITY),
         r"tnode_mvector__cap(\d+)": (lambda c, n: c.node_match(n, "words"), SIMILARITY),
-        r"adjacency__cap(\d+)": (lambda c, n: c.adjacency(n), SIMILARITY),
-        r"word_intra_relation__cap(\d+)": (lambda c, n: c.likeness(n), SIMILARITY),
+        r"adjacency__cap(\d+)": (GsmnCase.adjacency, SIMILARITY),
+        r"word_intra_relation__cap(\d+)": (GsmnCase.likeness, SIMILARITY),
         "pseudo_coord": (lambda c: polar_coordinates(c.doubles[0].boxes), SIMILARITY),
         "gaussian_weights": (lambda c: c.exact.places(c.doubles[0].boxes, c.doubles[0].mask), SIMILARITY),
         "sims_visual_graph": (lambda c: c.graph_sims(graphs="visual"), SIMILARITY),
         "sims_text_graph": (lambda c: c.graph_sims(graphs="textual"), SIMILARITY),
-        "sims_text_graph_other_mode": (
-            lambda c: c.graph_sims(graphs="textual", text_graph=c.other_text_graph),
-            SIMILARITY,
-        ),
-        "sims_misaligned_boxes": (lambda c: c.misaligned, SIMILARITY),
-        "sims": (lambda c: c.sims, SIMILARITY),
-        "batch_scores": (lambda c: c.batch_scores, SIMILARITY),
-        **RECALLS,
+        "sims_text_graph_other_mode": (GsmnCase.other_text_graph, SIMILARITY),
+        "sims_misaligned_boxes": (GsmnCase.misaligned, SIMILARITY),
         "loss_(sum|max)": (lambda c, tag: c.gradients(tag)[0], LOSS),
         **gradients("sum|max"),
     },

@@ -30,18 +30,17 @@ class UnsupervisedCase:
     """The stored inputs as ours; official ids and columns are mapped on the way."""
 
     def __init__(self, case: Case, imported: Imported[Unsupervised]) -> None:
-        assert imported.source.words is not None
         self.case, self.imported, self.model = case, imported, imported.model
-        self.ids = imported.source.words.read
+        self.ids = imported.words.inputs
         self.images = unmasked(case.tensor("image_feat").double()[:, None])
-        self.said = self._words("sampled_seq")
+        self.sampled = self._words("sampled_seq")
         classes = self._words("classes")
         real = torch.arange(classes.shape[1]) < case.tensor("num")[:, None]
         self.concepts = classes.masked_fill(~real, PAD)
         self.scores = case.tensor("scores").double() * real
-        self.written = self._sentences("real_sentence", "real_len")
+        self.real = self._sentences("real_sentence", "real_len")
         self.corrupted = self._sentences("key", "key_len")
-        self.spoken = up_to_end(self.said)
+        self.mask = up_to_end(self.sampled)
 
     def _words(self, key: str) -> Int[Tensor, "row word"]:
         official = self.case.tensor(key).long()
@@ -56,7 +55,7 @@ class UnsupervisedCase:
     def official_logits(
         self, state: CaptionState, words: Int[Tensor, "row step"]
     ) -> Float[Tensor, "row step official"]:
-        """Of every official word after each of these: <S> is one there, which ours would never say."""
+        """Of every official word after each of these: <S> is one there, which is no output of ours."""
         hidden = []
         for word in words.unbind(dim=1):
             output = self.model.step(word, state)
@@ -65,8 +64,8 @@ class UnsupervisedCase:
         return self.model.logits(torch.stack(hidden, dim=1))[:, :, self.ids]
 
     def logits(self) -> Float[Tensor, "image step official"]:
-        start = self.said.new_full((len(self.said), 1), START)
-        return self.official_logits(self.model.start(self.images), torch.cat([start, self.said[:, :-1]], dim=1))
+        start = self.sampled.new_full((len(self.sampled), 1), START)
+        return self.official_logits(self.model.start(self.images), torch.cat([start, self.sampled[:, :-1]], dim=1))
 
     def log_probabilities(self) -> Float[Tensor, "image step"]:
         official = self.case.tensor("sampled_seq").long()
@@ -74,30 +73,32 @@ class UnsupervisedCase:
 
     @cached_property
     def greedy(self) -> Int[Tensor, "image step"]:
-        """Official ids; the official code may say <S> too, and goes on after </S>."""
-        state, words, said = self.model.start(self.images), self.said.new_full((len(self.said),), START), []
-        for _ in range(self.said.shape[1]):
+        """Official ids; in the official code <S> may be an output too, and decoding goes on after </S>."""
+        state, words, ids = self.model.start(self.images), self.sampled.new_full((len(self.sampled),), START), []
+        for _ in range(self.sampled.shape[1]):
             output = self.model.step(words, state)
             state = output.state
-            said.append(self.model.logits(output.hidden)[:, self.ids].argmax(dim=1))
-            words = self.ids[said[-1]]
-        return torch.stack(said, dim=1)
+            ids.append(self.model.logits(output.hidden)[:, self.ids].argmax(dim=1))
+            words = self.ids[ids[-1]]
+        return torch.stack(ids, dim=1)
 
     def judged(self, ending: str) -> Any:
         """What the critic makes of the sampled sentences, or of real ones."""
         if ending:
-            return self.model.critic.judge(self.written.tokens[:, 1:], self.written.mask[:, 1:])
-        return self.model.critic.judge(self.said, self.spoken)
+            return self.model.critic.judge(self.real.tokens[:, 1:], self.real.mask[:, 1:])
+        return self.model.critic.judge(self.sampled, self.mask)
 
     @cached_property
     def losses(self) -> dict[str, Tensor]:
         """The losses of both players; `gradients` needs their graphs."""
         with torch.enable_grad():
-            rollout = Rollout(self.said, self.model.encode_images(self.images)[0], self.concepts, self.scores)
-            critic = self.model.discriminator_losses(self.written, rollout)
-            greedy = self.ids[self.greedy]
-            game, _ = self.model.generator_loss(self.log_probabilities(), rollout, greedy)
-            sentences = self._auto_encoding()
+            rollout = Rollout(self.sampled, self.model.encode_images(self.images)[0], self.concepts, self.scores)
+            critic = self.model.discriminator_losses(self.real, rollout)
+            game, _ = self.model.generator_loss(self.log_probabilities(), rollout, self.ids[self.greedy])
+            recalled = self.model.critic.judge(self.corrupted.tokens, self.corrupted.mask).recalled.detach()
+            logits = self.official_logits(self.model.start_from(recalled), self.real.tokens[:, :-1])
+            labels, wanted = self.case.tensor("real_sentence").long()[:, 1:], self.real.mask[:, 1:]
+            sentences = torch.nn.functional.cross_entropy(logits[wanted], labels[wanted])
             return {
                 "gan_dis_loss": critic["adversarial_loss"],
                 "dis_loss": torch.stack([*critic.values()]).sum(),
@@ -105,12 +106,6 @@ class UnsupervisedCase:
                 "sentence_ae_loss": sentences,
                 "of generator": game + sentences,
             }
-
-    def _auto_encoding(self) -> Float[Tensor, ""]:
-        remembered = self.model.critic.judge(self.corrupted.tokens, self.corrupted.mask).recalled.detach()
-        logits = self.official_logits(self.model.start_from(remembered), self.written.tokens[:, :-1])
-        labels, wanted = self.case.tensor("real_sentence").long()[:, 1:], self.written.mask[:, 1:]
-        return torch.nn.functional.cross_entropy(logits[wanted], labels[wanted])
 
     def gradients(self) -> dict[str, Difference]:
         """Each player's gradients, and that neither loss reaches the other player."""
@@ -143,9 +138,7 @@ def opens(folder: Path) -> Iterator[UnsupervisedCase]:
         if not variables.exists():
             raise SaccadeError(f"{path} has no checkpoint beside it: expected {variables.name}")
         case = Case(prefix.strip("._-") or folder.name, load_arrays(path))
-        imported = UNSUPERVISED.read(variables)
-        imported.model.double()  # dropout is off in a golden, as in evaluation
-        yield UnsupervisedCase(case, imported)
+        yield UnsupervisedCase(case, UNSUPERVISED.read(variables, dtype=torch.float64))
 
 
 LOSSES = ("gan_dis_loss", "dis_loss", "gen_loss", "sentence_ae_loss")
@@ -159,10 +152,10 @@ GOLDEN = Golden(
         "gen_logits": (lambda c: c.logits(), EMBEDDING),
         "gen_log_probs": (lambda c: c.log_probabilities(), EMBEDDING),
         "gen_baseline": (lambda c: c.greedy, 0.0),
-        "length": (lambda c: c.spoken.sum(dim=1), 0.0),
+        "length": (lambda c: c.mask.sum(dim=1), 0.0),
         "dis_pred(|_real)": (lambda c, ending: c.judged(ending).logits, EMBEDDING),
         "dis_feat(|_real)": (lambda c, ending: c.judged(ending).recalled, EMBEDDING),
-        "obj_rewards": (lambda c: first_mentions(c.said, c.spoken, c.concepts, c.scores), EMBEDDING),
+        "obj_rewards": (lambda c: first_mentions(c.sampled, c.mask, c.concepts, c.scores), EMBEDDING),
         "dis_mask(|_real)": (lambda c, ending: c.judged(ending).mask, 0.0),
         f"({'|'.join(LOSSES)})": (lambda c, key: c.losses[key], LOSS),
         "grad_norms": (lambda c: c.gradients(), 0.0),

@@ -3,8 +3,8 @@
 The tutorial (a-PyTorch-Tutorial-to-Image-Captioning) pickles whole modules; a plain state dict of its decoder is read
 too. What it has of the encoder is left: a ResNet-101 whose last map, 14 × 14, are the regions.
 
-The authors' arctic-captions (Theano) writes a flat .npz, its options beside it as NAME.npz.pkl. Without these the sizes
-and the number of layers tell what can be told; the rest is as in the models that were released.
+The authors' arctic-captions (Theano) writes a flat .npz, its options beside it as NAME.npz.pkl. Without these, settings
+that do not follow from the shapes of the weights are those of the models that were released.
 """
 
 from __future__ import annotations
@@ -29,15 +29,28 @@ from saccade.interop.checkpoint import (
     read_plain_pickle,
     state_dict,
 )
-from saccade.interop.importer import Importer, Source, Term, const, optional
-from saccade.interop.mapping import Row, Table, add_to, blocks, ignored, scaled, to, transposed
+from saccade.interop.importer import (
+    Importer,
+    Row,
+    Source,
+    Table,
+    Term,
+    add_to,
+    blocks,
+    const,
+    ignored,
+    optional,
+    scaled,
+    to,
+    transposed,
+)
 from saccade.interop.words import OfficialWords, numbered_words
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import SPECIAL
 from saccade.models import ShowAttendTell, ShowAttendTellConfig
 
 CLASSES = ("models.Encoder", "models.Attention", "models.DecoderWithAttention")
-BLIND = "a softmax is blind to it"
+BLIND = ignored("a softmax is blind to it")
 
 
 def matrix(weights: Mapping[str, Tensor], name: str, path: Path) -> Tensor:
@@ -56,8 +69,8 @@ def size(name: str, axis: int) -> Term:
 def word_map(table: Any, source: str, literal: bool = False) -> OfficialWords:
     """From WORDMAP.json, {word: id} with the four special words anywhere in it.
 
-    Official probabilities are shared with <pad> and <start>, which ours never say. `literal`, for verification, lets
-    the model say these two as words of their own.
+    Official probabilities are shared with <pad> and <start>, which are never outputs of ours. `literal`, for
+    verification, makes these two outputs, as words of their own.
     """
     if not isinstance(table, Mapping) or not all(type(number) is int for number in table.values()):
         raise SaccadeError(f"{source}: expected a table of words and their ids")
@@ -68,20 +81,12 @@ def word_map(table: Any, source: str, literal: bool = False) -> OfficialWords:
         if special not in table:
             raise SaccadeError(f"{source}: there is no {special}")
     kept = [number for number in sorted(words) if words[number] not in SPECIAL]
-    read = torch.empty(len(words), dtype=torch.long)
-    read[kept] = torch.arange(len(kept)) + len(SPECIAL)
-    for ours, special in enumerate(SPECIAL):
-        read[table[special]] = ours
-    said, extra = read.clone(), ("<said-pad>", "<said-start>") if literal else ()
+    inputs = torch.empty(len(words), dtype=torch.long)
+    inputs[[*(table[special] for special in SPECIAL), *kept]] = torch.arange(len(words))
+    outputs, extra = inputs.clone(), ("<output-pad>", "<output-start>") if literal else ()
     if literal:
-        said[[table["<pad>"], table["<start>"]]] = torch.arange(2) + len(SPECIAL) + len(kept)
-    return OfficialWords(Vocabulary((*SPECIAL, *(words[number] for number in kept), *extra)), read, said)
-
-
-def usual_order(vocabulary: Vocabulary) -> OfficialWords:
-    """The tutorial's own order: padding, the words, unknown, start, end."""
-    ordered = (SPECIAL[PAD], *vocabulary.words[len(SPECIAL) :], SPECIAL[UNKNOWN], SPECIAL[START], SPECIAL[END])
-    return word_map({word: number for number, word in enumerate(ordered)}, "the vocabulary")
+        outputs[[table["<pad>"], table["<start>"]]] = torch.arange(2) + len(words)
+    return OfficialWords(Vocabulary((*SPECIAL, *(words[number] for number in kept), *extra)), inputs, outputs)
 
 
 def read_tutorial(path: Path, vocabulary: Vocabulary | None, title: str) -> Source:
@@ -100,7 +105,12 @@ def read_tutorial(path: Path, vocabulary: Vocabulary | None, title: str) -> Sour
         weights = state_dict(decoder, path, "the decoder")
     count = len(matrix(weights, "embedding.weight", path))
     maps = sorted(path.parent.glob("WORDMAP*.json")) if vocabulary is None else []
-    words = word_map(read_json(maps[0]), str(maps[0])) if maps else usual_order(vocabulary or numbered_words(count))
+    if maps:
+        words = word_map(read_json(maps[0]), str(maps[0]))
+    else:  # the tutorial's own order: padding, the words, unknown, start, end
+        known = (vocabulary or numbered_words(count)).words[len(SPECIAL) :]
+        ordered = (SPECIAL[PAD], *known, SPECIAL[UNKNOWN], SPECIAL[START], SPECIAL[END])
+        words = word_map({word: number for number, word in enumerate(ordered)}, "the vocabulary")
     if len(words) != count:
         raise SaccadeError(f"{path} knows {count} words, the vocabulary has {len(words)}")
     return Source(path, title, Options(options, path, title), weights, words.vocabulary, words)
@@ -116,10 +126,10 @@ TUTORIAL_WEIGHTS: Table = {
     "attention.decoder_att.weight": to("look.state.weight"),
     "attention.decoder_att.bias": add_to("look.region.bias"),
     "attention.full_att.weight": to("look.weigh.weight"),
-    "attention.full_att.bias": ignored(BLIND),
-    "embedding.weight": to("embed.weight", words="read"),
-    "fc.weight": to("say.weight", words="said"),
-    "fc.bias": to("say.bias", words="said"),
+    "attention.full_att.bias": BLIND,
+    "embedding.weight": to("embed.weight", words="input"),
+    "fc.weight": to("say.weight", words="output"),
+    "fc.bias": to("say.bias", words="output"),
 }
 
 
@@ -145,9 +155,8 @@ def read_arctic(path: Path, vocabulary: Vocabulary | None, title: str) -> Source
     if len(vocabulary) != count + 2:
         raise SaccadeError(f"{path} knows {count} words, the vocabulary has {len(vocabulary) - 2}")
     ours = torch.tensor([END, UNKNOWN, *range(len(SPECIAL), len(vocabulary))])
-    return Source(
-        path, title, Options(options, path, title), weights, vocabulary, OfficialWords(vocabulary, ours, ours)
-    )
+    words = OfficialWords(vocabulary, ours, ours)
+    return Source(path, title, Options(options, path, title), weights, vocabulary, words)
 
 
 def arctic_weights(config: ShowAttendTellConfig) -> Table:
@@ -155,7 +164,7 @@ def arctic_weights(config: ShowAttendTellConfig) -> Table:
     kept, word = scaled(1 - config.dropout), config.word_dim
     gates = blocks(0, 1, 3, 2)  # theirs: in, forget, out, candidate; ours: in, forget, candidate, out
     table: dict[str, Row | tuple[Row, ...]] = {
-        "Wemb": to("embed.weight", words="read"),
+        "Wemb": to("embed.weight", words="input"),
         "decoder_W": to("lstm.weight_ih", transposed, gates, columns=(None, word)),
         "decoder_Wc": to("lstm.weight_ih", transposed, gates, columns=(word, None)),
         "decoder_U": to("lstm.weight_hh", transposed, gates),
@@ -164,30 +173,31 @@ def arctic_weights(config: ShowAttendTellConfig) -> Table:
         "decoder_b_att": to("look.region.bias"),
         "decoder_Wd_att": to("look.state.weight", transposed),
         "decoder_U_att": to("look.weigh.weight", transposed),
-        "decoder_c_tt": ignored(BLIND),
+        "decoder_c_tt": BLIND,
         "decoder_W_sel": to("gate.weight", transposed),
         "decoder_b_sel": to("gate.bias"),
         "ff_logit_lstm_W": to("of_hidden.weight", transposed, kept),
         "ff_logit_lstm_b": add_to("of_hidden.bias"),
         "ff_logit_ctx_W": to("of_context.weight", transposed),
-        "ff_logit_W": to("say.weight", transposed, kept, words="said"),
-        "ff_logit_b": to("say.bias", words="said"),
+        "ff_logit_W": to("say.weight", transposed, kept, words="output"),
+        "ff_logit_b": to("say.bias", words="output"),
     }
     if config.context_shortcut:
         table["ff_logit_ctx_b"] = add_to("of_hidden.bias")
 
-    def layer(official: str, ours: str, *steps: Any) -> None:
-        table[f"{official}_W"], table[f"{official}_b"] = to(f"{ours}.weight", transposed, *steps), to(f"{ours}.bias")
+    def layer(weight: str, bias: str, ours: str, dropped: bool) -> None:
+        """A linear layer; `dropped` where dropout stands before it."""
+        table[weight] = to(f"{ours}.weight", transposed, *([kept] if dropped else []))
+        table[bias] = to(f"{ours}.bias")
 
     for n in range(1, config.first_layers):
-        layer(f"ff_init_{n}", f"first.{n - 1}", *([kept] if n > 1 else []))
-    for name, ours in (("ff_state", "first_hidden"), ("ff_memory", "first_cell")):
-        layer(name, ours, *([kept] if config.first_layers > 1 else []))
+        layer(f"ff_init_{n}_W", f"ff_init_{n}_b", f"first.{n - 1}", n > 1)
+    layer("ff_state_W", "ff_state_b", "first_hidden", config.first_layers > 1)
+    layer("ff_memory_W", "ff_memory_b", "first_cell", config.first_layers > 1)
     for n in range(1, config.attention_layers):
-        table[f"decoder_W_att_{n}"] = to(f"look.deeper.{n - 1}.weight", transposed)
-        table[f"decoder_b_att_{n}"] = to(f"look.deeper.{n - 1}.bias")
+        layer(f"decoder_W_att_{n}", f"decoder_b_att_{n}", f"look.deeper.{n - 1}", False)
     for n in range(1, config.output_layers):
-        layer(f"ff_logit_h{n}", f"output.{n - 1}", kept)
+        layer(f"ff_logit_h{n}_W", f"ff_logit_h{n}_b", f"output.{n - 1}", True)
     return table
 
 
@@ -223,7 +233,7 @@ ARCTIC = Importer(
     weights=arctic_weights,
     zeros=("lstm.bias_hh",),
 )
-SHOW_ATTEND_TELL = Importer(  # the tutorial: ReLU in f_att, a gate for every channel, and words said from h alone
+SHOW_ATTEND_TELL = Importer(  # the tutorial: ReLU in f_att, a gate for every channel, and word scores from h alone
     system="show_attend_tell",
     title="Show, Attend and Tell",
     model=ShowAttendTell,

@@ -13,8 +13,7 @@ import torch
 from saccade.batch import END, START, UNKNOWN
 from saccade.core.errors import SaccadeError
 from saccade.interop.checkpoint import Options, load_arrays
-from saccade.interop.importer import Importer, Source, const
-from saccade.interop.mapping import Table, blocks, ignored, raised, rows, to, transposed
+from saccade.interop.importer import Importer, Source, Table, blocks, const, ignored, raised, rows, to, transposed
 from saccade.interop.words import OfficialWords, numbered_words
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import SPECIAL
@@ -28,11 +27,10 @@ ONE_AXIS = ("bias", "biases", "softmax_b")  # the ends of names
 def weights(config: UnsupervisedConfig) -> Table:
     def lstm(theirs: str, ours: str, layer: str) -> Table:
         """One kernel for input and state; PyTorch's second bias is not there."""
-        inward, back = rows(None, config.dim), rows(config.dim, None)
         return {
             f"{theirs}/basic_lstm_cell/kernel": (
-                to(f"{ours}.weight_ih{layer}", inward, transposed, GATES),
-                to(f"{ours}.weight_hh{layer}", back, transposed, GATES),
+                to(f"{ours}.weight_ih{layer}", rows(None, config.dim), transposed, GATES),
+                to(f"{ours}.weight_hh{layer}", rows(config.dim, None), transposed, GATES),
             ),
             f"{theirs}/basic_lstm_cell/bias": to(f"{ours}.bias_ih{layer}", GATES, FORGET_BIAS),
         }
@@ -41,11 +39,11 @@ def weights(config: UnsupervisedConfig) -> Table:
         return {f"{theirs}/weights": to(f"{ours}.weight", transposed), f"{theirs}/biases": to(f"{ours}.bias")}
 
     return {
-        "Generator/embedding": to("embed.weight", words="read"),
-        "Generator/softmax_b": to("bias", words="said"),
+        "Generator/embedding": to("embed.weight", words="input"),
+        "Generator/softmax_b": to("bias", words="output"),
         **linear("Generator/fully_connected", "project"),
         **lstm("Generator", "cell", ""),
-        "Discriminator/embedding": to("critic.embed.weight", words="read"),
+        "Discriminator/embedding": to("critic.embed.weight", words="input"),
         **lstm("Discriminator/rnn", "critic.lstm", "_l0"),
         **linear("Discriminator/fc", "critic.natural"),
         **linear("Discriminator/recon", "critic.recall"),

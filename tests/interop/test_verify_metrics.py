@@ -99,7 +99,7 @@ def test_scores_need_no_tokens_beside_them(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "content", "said"),
+    ("part", "content", "sentence"),
     [
         ("captions", [], '"candidates" and "references"'),
         ("captions", {"candidates": {"1": 5}, "references": {"1": ["a"]}}, "no candidate that is one sentence"),
@@ -110,7 +110,7 @@ def test_scores_need_no_tokens_beside_them(folder: Path) -> None:
         ("scores", 5, '"corpus" and "per_image" were expected'),
     ],
 )
-def test_bad_files_are_told(folder: Path, part: str, content: Any, said: str) -> None:
+def test_bad_files_are_refused(folder: Path, part: str, content: Any, sentence: str) -> None:
     write(folder / f"few_{part}.json", content)
-    with pytest.raises(SaccadeError, match=said):
+    with pytest.raises(SaccadeError, match=sentence):
         stages(folder)
