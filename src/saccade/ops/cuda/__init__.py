@@ -1,7 +1,7 @@
 """The epilogue of SCAN's matrix product in CUDA C++, for tables in 16 bits: the quickest way to one.
 
-`attention_epilogue.cu` is the kernel, one warp at a time; `epilogue.py` how items lie in memory and how it is called,
-`nvrtc.py` how it is compiled, `tuning.py` how the work is cut.
+`attention_epilogue.cu` is the kernel, one warp at a time; `epilogue.py` how items lie in memory, how the work is cut
+and how it is called; `nvrtc.py` how it is compiled.
 """
 
 from __future__ import annotations

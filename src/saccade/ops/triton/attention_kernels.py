@@ -1,8 +1,9 @@
 """The kernels of attended similarity: all that follows the matrix product of the scores, and its gradient.
 
 Rows are queries and columns are context vectors. `attend_scores` stores the pooled similarity of every pair of items;
-`score_gradient` goes from the gradient of these to that of the scores, tile by tile. There everything is made again from
-the scores; what is derived is, with e the weights before they are divided by their sum, t = Ge and R = Σes / (|q| √(Σet)):
+`score_gradient` goes from the gradient of these to that of the scores, tile by tile. There everything is made again
+from the scores; what is derived is, with e the weights before they are divided by their sum, t = Ge and
+R = Σes / (|q| √(Σet)):
 
     dR        from the pool (logsumexp: dS · exp(λ₂ (R − S)))
     ds        = dR e / (|q| √Σet)  +  what comes through the weights
