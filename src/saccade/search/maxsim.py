@@ -184,12 +184,11 @@ def _tiled(queries: QueryWords, codes: RegionCodes, budget: int, bound: bool) ->
             best = best * word_scale
         torch.mm(best, members, out=scores[first:stop])
     if integer:
-        assert codes.scale is not None
-        scores *= codes.scale[:, None]
+        assert codes.bounds is not None
+        scale, reach, error = codes.bounds[..., None]
+        scores *= scale
         if bound:
-            assert codes.reach is not None
-            assert codes.error is not None
-            scores += codes.reach[:, None] * off + codes.error[:, None] * size
+            scores += reach * off + error * size
     return scores.masked_fill_(empty[:, None], -torch.inf).T
 
 

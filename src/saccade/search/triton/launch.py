@@ -73,12 +73,7 @@ def _launch(
     words = (prepared.wholes if integer else prepared.halves)[group.rows]
     wide = words.shape[1]
     of_queries = slice(group.first, group.stop)
-    scale = reach = error = prepared.off  # not looked at
-    if integer:
-        assert codes.scale is not None
-        assert codes.reach is not None
-        assert codes.error is not None
-        scale, reach, error = codes.scale, codes.reach, codes.error
+    scale, reach, error = [prepared.off] * 3 if codes.bounds is None else codes.bounds.unbind()  # read for bytes only
     ragged = codes.regions is None
     chunks = wide // CHUNK if dim > MAX_NARROW_DIM else 0
     whole = not ragged and not chunks and wide == dim and codes.vectors.data_ptr() % 16 == 0
@@ -91,18 +86,8 @@ def _launch(
         pitch = dim * codes.regions
         source = TensorDescriptor(codes.vectors, [len(codes), pitch], [pitch, 1], [shape.pictures, dim])
     given = (
-        codes.starts,
-        scale,
-        words,
-        prepared.scale[group.rows],
-        prepared.owner[group.rows],
-        reach,
-        error,
-        prepared.off[of_queries],
-        prepared.size[of_queries],
-        scores,
-        peaks,
-        len(codes),
+        *(codes.starts, scale, words, prepared.scale[group.rows], prepared.owner[group.rows], reach, error),
+        *(prepared.off[of_queries], prepared.size[of_queries], scores, peaks, len(codes)),
     )
     options: dict[str, Any] = {
         "FIRST": group.parts[0],
@@ -122,12 +107,7 @@ def _launch(
         maxsim_wide_kernel[(blocks,)](source, *given, dim, blocks, len(scores), CHUNKS=chunks, DIM=CHUNK, **options)
         return
     maxsim_kernel[(blocks,)](
-        source,
-        *given,
-        codes.regions or 0,
-        dim,
-        blocks,
-        len(scores),
+        *(source, *given, codes.regions or 0, dim, blocks, len(scores)),
         DIM=wide,
         PADDED=wide != dim,
         RAGGED=ragged,
