@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from saccade.ops import gpu, triton
 from saccade.ops.dispatch import Backend, Operator, anything
 from saccade.ops.form import AttentionForm, Context, Queries, name_of, product_dtype
-from saccade.ops.ragged import neighbours
+from saccade.ops.tiling import neighbours
 
 if TYPE_CHECKING:
     from saccade.ops.triton.memory_steps import StepContext, StepQueries

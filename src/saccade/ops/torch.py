@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.ops.form import DEFAULT_BUDGET, EPSILON, AttentionForm, Context, Pool, Queries, product_dtype
-from saccade.ops.ragged import cut, longest_first
+from saccade.ops.tiling import cut, longest_first
 
 TEMPORARIES = 3  # score-sized tensors alive at once in a tile's forward pass
 SAVED = 12  # score-sized tensors that autograd keeps for a tile's backward pass

@@ -23,7 +23,7 @@ from saccade.search.region_codes import RegionCodes
 from saccade.search.top_k import Ranking, ranked, top_k
 
 if TYPE_CHECKING:
-    from saccade.search.triton.words import PreparedWords
+    from saccade.search.triton.launch import PreparedWords
 
 _AHEAD = 2  # tiles that are read while another is searched
 _CPU_PICTURES = 4096  # of a tile that is read from disk: some tens of megabytes
@@ -192,12 +192,8 @@ def _scored(
 
         return ranked(launch_chosen(queries, near, listed), listed, k, listed >= 0)
     pictures, places = torch.unique(listed.clamp(min=0), return_inverse=True)  # any query's, each read once
-    scores = maxsim_codes(queries, _picked(exact, pictures, place), budget)
+    scores = maxsim_codes(queries, exact.pick(pictures.to(_home(exact))).to(place), budget)
     return ranked(scores.float().gather(1, places), listed, k, listed >= 0)
-
-
-def _picked(codes: CodeSource, pictures: Tensor, device: torch.device) -> RegionCodes:
-    return codes.pick(pictures.to(_home(codes))).to(device)
 
 
 def _pictures(queries: QueryWords, codes: CodeSource, device: torch.device, budget: int) -> int:

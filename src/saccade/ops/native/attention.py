@@ -8,10 +8,11 @@ core's cache.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from operator import itemgetter
 from typing import NamedTuple
 
 import torch
@@ -19,10 +20,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.ops.cores import on_every_core, ranges
 from saccade.ops.form import EPSILON, MAX_UNSHIFTED_SHARPNESS, AttentionForm, Context, Queries
 from saccade.ops.native import NORM_POWERS, library
-from saccade.ops.ragged import Cut, cut, longest_first
+from saccade.ops.tiling import Cut, cut, longest_first, neighbours, on_every_core, ranges
 
 CORE_QUERIES = 600  # of a core at a time: their columns are not far from its cache
 ENOUGH = 0.1  # of those: from here on a group of items ends where shorter ones begin
@@ -41,16 +41,18 @@ def native_similarity(
     numbers = budget // queries.vectors.element_size() // cores
     wide = min(CORE_QUERIES, max(1, numbers // (4 * queries.dim)))
     order, lengths = longest_first(queries.mask)
-    cuts = cut(lengths, lambda n: wide // n, lambda n: int(wide * ENOUGH / n), multiple=native.lanes)
+    cuts = list(cut(lengths, lambda n: wide // n, lambda n: int(wide * ENOUGH / n), multiple=native.lanes))
+    sizes = [(place.stop - place.start) * longest for place, longest in cuts]
+    bundles = [(rows.stop - rows.start, cuts[some]) for some, rows in neighbours(sizes, wide)]
+    bundles.sort(key=itemgetter(0), reverse=True)  # the largest first: cores end together
     rows = native.context(context.vectors.contiguous(), context.mask)
     asking = _Rows(queries.vectors.contiguous().flatten(0, 1), queries.mask, order)
     table = asking.vectors.new_empty(len(queries), len(context))
-    bundles = sorted(_bundles(cuts, wide), key=_size, reverse=True)  # the largest first: cores end together
     shares = -(-JOBS_PER_CORE * cores // max(1, len(bundles))) if cores > 1 else 1
     shares = max(shares, -(-len(context) // max(1, numbers // (4 * wide))))
     on_every_core(
         partial(_fill, asking, bundle, rows, others, form, native, table)
-        for bundle in bundles
+        for _, bundle in bundles
         for others in ranges(len(context), shares)
     )
     return table
@@ -68,22 +70,6 @@ class _Rows(NamedTuple):
         chosen, longest = self.order[some[0]], some[1]
         place = chosen[:, None] * self.mask.shape[1] + torch.arange(longest)
         return place.masked_fill_(~self.mask[chosen, :longest], -1)
-
-
-def _bundles(cuts: Iterator[Cut], limit: int) -> Iterator[list[Cut]]:
-    """Neighbouring groups of at most `limit` vectors together (or one group)."""
-    bundle: list[Cut] = []
-    for some in cuts:
-        if bundle and _size([*bundle, some]) > limit:
-            yield bundle
-            bundle = []
-        bundle.append(some)
-    if bundle:
-        yield bundle
-
-
-def _size(cuts: Sequence[Cut]) -> int:
-    return sum((place.stop - place.start) * longest for place, longest in cuts)
 
 
 def _fill(

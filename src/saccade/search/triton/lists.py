@@ -20,9 +20,8 @@ from saccade.search.maxsim import QueryWords
 from saccade.search.region_codes import RegionCodes
 from saccade.search.top_k import Ranking
 from saccade.search.triton import MAX_LISTED, power_of_two
-from saccade.search.triton.launch import launch_chosen
+from saccade.search.triton.launch import PreparedWords, launch_chosen
 from saccade.search.triton.maxsim import key_of
-from saccade.search.triton.words import PreparedWords
 
 _CAPACITY = 32_768  # pictures of a query that are scored again from the exact codes
 _GUESSES = 4  # times k pictures are scored exactly to learn what is good enough
@@ -107,16 +106,8 @@ def _list(
     keys: bool = False,
 ) -> None:
     list_kernel[(-(-scores.shape[1] // _ITEMS), len(scores))](
-        scores,
-        peaks,
-        least,
-        counts,
-        listed,
-        scores.shape[1],
-        peaks.shape[1],
-        first,
-        listed.shape[1],
-        least.stride(0),
+        *(scores, peaks, least, counts, listed),
+        *(scores.shape[1], peaks.shape[1], first, listed.shape[1], least.stride(0)),
         BLOCK=block,
         ITEMS=_ITEMS,
         KEYS=keys,
