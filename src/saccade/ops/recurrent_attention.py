@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from saccade.ops import gpu, triton
 from saccade.ops.dispatch import Backend, Operator, anything
-from saccade.ops.form import AttentionForm, Context, Queries, name_of, product_dtype
+from saccade.ops.form import REDUCED, AttentionForm, Context, Queries, name_of, product_dtype
 from saccade.ops.tiling import neighbours
 
 if TYPE_CHECKING:
@@ -97,13 +97,6 @@ class _MergedMemory:
         bias = torch.cat([memory.gate_bias, memory.candidate_bias]).to(dtype)
         return cls(weight[:, :dim], weight[:, dim:], bias)
 
-    def recall(self, query: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row offered"]:
-        return F.linear(query, self.of_query)
-
-    def offer(self, context: Float[Tensor, "other part dim"]) -> Float[Tensor, "other part offered"]:
-        """With b: weights α sum to one, so that it comes with what is attended to."""
-        return F.linear(context, self.of_context, self.bias)
-
 
 def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[Tensor, "item other"]:
     """In large tiles without padding, within the budget.
@@ -113,7 +106,6 @@ def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[
     """
     from saccade.ops.triton.memory_steps import (
         FUSED_MULTIPLE,
-        REDUCED,
         StepContext,
         StepQueries,
         power_of_two_from_16,
@@ -143,7 +135,7 @@ def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[
             length = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float32)
             start = torch.tensor([0, *accumulate(asks[items])], dtype=torch.int32).to(device)
             asking = StepQueries(vectors.to(dtype), length, start, max(asks[items]))
-            recalled = memory.recall(asking.vectors)[None]
+            recalled = F.linear(asking.vectors, memory.of_query)[None]
             for begin, end, parts in groups:
                 own_bytes = parts * (3 * dim * (4 + element) + 4 * parts)  # of a context item, while it is prepared
                 many = max(1, room // (len(vectors) * row_bytes(parts) + own_bytes))
@@ -173,7 +165,7 @@ def _tile(
     query = asking.vectors[None]
     others, towards = len(asked.vectors), asked.vectors.mT
     first = scores = torch.bmm(query.expand(others, -1, -1), towards)
-    offered = memory.offer(asked.vectors)
+    offered = F.linear(asked.vectors, memory.of_context, memory.bias)  # with b: weights α sum to one
     total = torch.zeros(others, len(asking.start) - 1, device=query.device)
     if not len(asking.vectors):
         return total
@@ -183,7 +175,7 @@ def _tile(
         total += attend_step(asking, asked, scores, first, form, weights)
         if weights is None:
             break  # what is attended to last is remembered by nobody
-        mixed = recalled if shared else memory.recall(query)
+        mixed = recalled if shared else F.linear(query, memory.of_query)
         if fused:
             kept, scores = update_queries(mixed, query, weights, offered, asked, shared, keep=step + 2 < steps)
             query = query if kept is None else kept

@@ -68,10 +68,10 @@ def neighbours(sizes: Sequence[int], limit: int) -> Iterator[tuple[slice, slice]
         yield slice(begin, len(sizes)), slice(row, row + rows)
 
 
-def ranges(count: int, parts: int) -> list[range]:
+def slices(count: int, parts: int) -> list[slice]:
     """So many neighbouring parts of about one size, or fewer: none is empty."""
     parts = max(1, min(count, parts))
-    return [range(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
+    return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
 
 
 def on_every_core(jobs: Iterable[Callable[[], T]]) -> list[T]:

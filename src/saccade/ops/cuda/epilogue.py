@@ -34,7 +34,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.core.files import cache_folder, write_json
-from saccade.ops.cuda import NORM_POWERS, TALLEST
+from saccade.ops.cuda import MAX_BIN_TILES
 from saccade.ops.cuda.nvrtc import Argument, cuda_kernel, launch
 from saccade.ops.form import EPSILON, MAX_UNSHIFTED_SHARPNESS, AttentionForm, Context, Queries, name_of
 from saccade.ops.packing import assign, fill_empty
@@ -227,7 +227,7 @@ def _tiles(lengths: Int[np.ndarray, " item"], most: int) -> int:
     """How many tiles of 16 rows a bin has: as full as can be, of few tiles, so that many warps run side by side."""
     longest, mean = int(lengths.max()), float(lengths.mean())
     least = -(-longest // 16)
-    sizes = [16 * tiles for tiles in range(least, max(least, min(most, TALLEST)) + 1)]
+    sizes = [16 * tiles for tiles in range(least, max(least, min(most, MAX_BIN_TILES)) + 1)]
     if longest == int(lengths.min()):
         full = [size // longest * longest / size for size in sizes]
     else:  # items of many lengths fill nearly anything that holds some of them
@@ -312,7 +312,7 @@ def _fill(
         "HALF": half,
         "HALF_WEIGHTS": weights == torch.float16,
         "CLIPPED": form.normaliser.startswith("clipped"),
-        "SUM": NORM_POWERS[form.normaliser],
+        "SUM": form.norm_power,
         "POOL": POOLS.index(form.pool),
         "SHIFTED": shifted,
         "CHUNK": CHUNK,

@@ -25,7 +25,6 @@ from saccade.ops.form import AttentionForm
 from saccade.ops.machine_code import machine_code
 
 MIN_WORK = 2e11  # multiplications and additions, about two seconds of a core, that are worth a second of compiling
-NORM_POWERS = {"clipped_l2": 2, "l2": 2, "clipped_l1": 1, "l1": 1}
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 _lock = threading.Lock()
 _loaded: dict[str, ctypes.CDLL | None] = {}  # None: it could not be compiled, and will not get better

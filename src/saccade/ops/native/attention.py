@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.ops.form import EPSILON, MAX_UNSHIFTED_SHARPNESS, AttentionForm, Context, Queries
-from saccade.ops.native import NORM_POWERS, library
-from saccade.ops.tiling import Cut, cut, longest_first, neighbours, on_every_core, ranges
+from saccade.ops.native import library
+from saccade.ops.tiling import Cut, cut, longest_first, neighbours, on_every_core, slices
 
 CORE_QUERIES = 600  # of a core at a time: their columns are not far from its cache
 ENOUGH = 0.1  # of those: from here on a group of items ends where shorter ones begin
@@ -53,7 +53,7 @@ def native_similarity(
     on_every_core(
         partial(_fill, asking, bundle, rows, others, form, native, table)
         for _, bundle in bundles
-        for others in ranges(len(context), shares)
+        for others in slices(len(context), shares)
     )
     return table
 
@@ -76,7 +76,7 @@ def _fill(
     queries: _Rows,
     cuts: list[Cut],
     context: ContextRows,
-    others: range,
+    others: slice,
     form: AttentionForm,
     native: NativeAttention,
     table: Float[Tensor, "item other"],
@@ -84,12 +84,12 @@ def _fill(
     """Into the table: the similarities of some query items with some context items."""
     places = [queries.places(some).T for some in cuts]  # position by position: sums over these run along memory
     columns = native.columns(queries.vectors, torch.cat([place.flatten() for place in places]))
-    matches = [table.new_empty(len(others), *place.shape) for place in places]
+    matches = [table.new_empty(others.stop - others.start, *place.shape) for place in places]
     native.match(context, others.start, columns, matches)
     for match, place, (some, _) in zip(matches, places, cuts, strict=True):
         absent = place < 0
         pooled = _pool(match, absent if bool(absent.any()) else None, form)
-        table[queries.order[some], others.start : others.stop] = pooled.T
+        table[queries.order[some], others] = pooled.T
 
 
 def _pool(
@@ -151,7 +151,7 @@ class NativeAttention:
         loops = library()
         assert loops is not None
         slope = form.slope if form.normaliser.startswith("clipped") else 1.0
-        return cls(loops, NORM_POWERS[form.normaliser], slope, form.sharpness)
+        return cls(loops, form.norm_power, slope, form.sharpness)
 
     @property
     def lanes(self) -> int:
@@ -170,11 +170,11 @@ class NativeAttention:
         place = mask.flatten().nonzero()[:, 0]
         made = ContextRows(vectors.flatten(0, 1), place, start, vectors.new_empty(int(triangle[-1])), triangle)
 
-        def fill(some: range) -> None:
-            sizes = len(some), vectors.shape[-1]
+        def fill(some: slice) -> None:
+            sizes = some.stop - some.start, vectors.shape[-1]
             self.library.saccade_triangles(*made.addresses(some.start), *map(ctypes.c_int64, sizes))
 
-        on_every_core(partial(fill, some) for some in ranges(len(counts), torch.get_num_threads()))
+        on_every_core(partial(fill, some) for some in slices(len(counts), torch.get_num_threads()))
         return made
 
     def columns(self, vectors: Float[Tensor, "any dim"], place: Int[Tensor, " column"]) -> QueryColumns:

@@ -16,12 +16,11 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.ops.form import EPSILON, MAX_UNSHIFTED_SHARPNESS, AttentionForm, Context, Queries
+from saccade.ops.form import EPSILON, MAX_UNSHIFTED_SHARPNESS, REDUCED, AttentionForm, Context, Queries
 from saccade.ops.packing import Bins, fill_empty, gather, gram, pack
 from saccade.ops.triton import BIN, MAX_STATIC_SCORES
 from saccade.ops.triton.attention_kernels import attend_scores, score_gradient
 
-REDUCED = (torch.bfloat16, torch.float16)
 INSIDE_REDUCED = tl.bfloat16  # products inside a tile, where those of the vectors are of 16 bits
 WARPS = 4  # of a program
 ALIGN = 8  # columns of scores begin at a multiple of this: a kernel reads several numbers at once

@@ -17,7 +17,6 @@ bfloat16, sums of float32, and the cosines, none of them larger than one, of flo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 import triton
@@ -60,12 +59,10 @@ class PackedTexts:
     vectors: Float[Tensor, "row dim"]
     inverse: Float[Tensor, "block row"]
     gram: Float[Tensor, "bin block place place"]  # of two words of one sentence; zero between sentences
-    source: Int[Tensor, "bin place"]
-    texts: int
     longest: int
 
     def __len__(self) -> int:
-        return self.texts
+        return len(self.bins.lengths)
 
 
 def pack_images(
@@ -84,7 +81,7 @@ def pack_texts(words: Float[Tensor, "text word dim"], mask: Bool[Tensor, "text w
     together = (bins.segment[:, :, None] == bins.segment[:, None]) & (bins.segment[:, :, None] >= 0)
     gram = torch.matmul(own, own.mT).mul_(together[:, None])
     inverse = _inverse(vectors, blocks).T.contiguous()
-    return PackedTexts(bins, vectors, inverse, gram, bins.source.int(), *mask.shape)
+    return PackedTexts(bins, vectors, inverse, gram, mask.shape[1])
 
 
 def block_cosines(
@@ -99,38 +96,19 @@ def block_cosines(
     bins, longest, device = texts.bins, texts.longest, images.vectors.device
     of_words = torch.zeros(len(texts), count, longest, blocks, dtype=torch.float16, device=device)
     of_regions = torch.zeros(count, len(texts), regions, blocks, dtype=torch.float16, device=device)
-    constants: dict[str, Any] = {
-        "BLOCKS": blocks,
-        "WIDTH": dim // blocks,
-        "BR": BIN,
-        "BW": bins.size,
-        "SLOTS": bins.slots,
-        "INSIDE": tl.bfloat16 if images.vectors.dtype == torch.bfloat16 else tl.float32,
-        "NATIVE": device.type == "cuda" and torch.version.hip is None,
-        "STAGES": STAGES,
-    }
     if len(bins) and count:
         block_cosines_kernel[(len(bins), count)](
-            images.vectors,
-            images.there,
-            images.inverse,
-            texts.vectors,
-            texts.inverse,
-            texts.gram,
-            bins.start,
-            bins.segment,
-            bins.item,
-            texts.source,
-            of_words,
-            of_regions,
-            regions,
-            count,
-            len(texts),
-            longest,
-            word_rows,
-            form.sharpness,
-            form.slope,
-            **constants,
+            *(images.vectors, images.there, images.inverse, texts.vectors, texts.inverse, texts.gram),
+            *(bins.start, bins.segment, bins.item, bins.source.int(), of_words, of_regions),
+            *(regions, count, len(texts), longest, word_rows, form.sharpness, form.slope),
+            BLOCKS=blocks,
+            WIDTH=dim // blocks,
+            BR=BIN,
+            BW=bins.size,
+            SLOTS=bins.slots,
+            INSIDE=tl.bfloat16 if images.vectors.dtype == torch.bfloat16 else tl.float32,
+            NATIVE=device.type == "cuda" and torch.version.hip is None,
+            STAGES=STAGES,
             num_warps=WARPS,
         )
     return of_words, of_regions
