@@ -113,14 +113,14 @@ def triton_graphs(problem: GraphProblem, tiles: tuple[int, int] | None = None) -
     images, texts, blocks = problem.images, problem.texts, problem.blocks
     table = images.vectors.new_empty(len(images), len(texts), dtype=torch.float32)
     with torch.autocast(images.vectors.device.type, enabled=False), gpu.on_gpu_of(images.vectors):
-        seen = pack_images(images.vectors, images.mask, blocks)
+        packed_images = pack_images(images.vectors, images.mask, blocks)
         wide, tall = tiles or _tiles(problem)
         for some in slices(len(texts), -(-len(texts) // wide)):
             part = texts.select(some)
-            read = pack_texts(part.vectors, part.mask, blocks)
+            packed_texts = pack_texts(part.vectors, part.mask, blocks)
             folded = _folded(problem.textual, part.links)
             for rows in slices(len(images), -(-len(images) // tall)):
-                words, regions = block_cosines(seen[rows], read, problem.form)
+                words, regions = block_cosines(packed_images[rows], packed_texts, problem.form)
                 score = words.new_zeros((), dtype=torch.float32)
                 if problem.textual is not None:
                     score = score + _scores_16(problem.textual, words, part.mask, folded).T

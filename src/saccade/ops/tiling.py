@@ -70,7 +70,7 @@ def neighbours(sizes: Sequence[int], limit: int) -> Iterator[tuple[slice, slice]
 
 def slices(count: int, parts: int) -> list[slice]:
     """So many neighbouring parts of about one size, or fewer: none is empty."""
-    parts = max(1, min(count, parts))
+    parts = min(count, max(1, parts))
     return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
 
 

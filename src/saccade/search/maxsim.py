@@ -33,7 +33,7 @@ class QueryWords:
     """The words of several queries, one after the other."""
 
     words: Float[Tensor, "word dim"]
-    lengths: tuple[int, ...]  # how many of them each query has: known without asking a GPU
+    lengths: tuple[int, ...]  # how many of them each query has: known without words a GPU
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -157,21 +157,21 @@ def _tiled(queries: QueryWords, codes: RegionCodes, budget: int, bound: bool) ->
     if count == 0 or not len(codes.vectors):
         return scores.masked_fill_(empty[:, None], -torch.inf).T
     room = min(budget // 2, _CPU_TILE_BYTES) if codes.vectors.device.type == "cpu" else budget // 2
-    asking = queries.words.to(kind)
+    words = queries.words.to(kind)
     if integer:
-        asking, word_scale, off, size = queries.to_bytes()
-    asking = asking.T.contiguous()
+        words, word_scale, off, size = queries.to_bytes()
+    words = words.T.contiguous()
     members = queries.members().to(kind)
     tiles = _tiles(codes, max(1, room // (4 * (count + codes.dim))))
     most = max(rows.stop - rows.start for _, rows in tiles)  # buffers are used again: new memory is slow
-    table = torch.empty(most, count, dtype=torch.int32 if integer else kind, device=asking.device)
+    table = torch.empty(most, count, dtype=torch.int32 if integer else kind, device=words.device)
     exact = torch.empty(
-        0 if codes.vectors.dtype in (kind, torch.int8) else most, codes.dim, dtype=kind, device=asking.device
+        0 if codes.vectors.dtype in (kind, torch.int8) else most, codes.dim, dtype=kind, device=words.device
     )
     for some, _ in tiles:
         tile = codes.part(some.start, some.stop)
         vectors = tile.vectors if not len(exact) else exact[: len(tile.vectors)].copy_(tile.vectors)
-        (torch._int_mm if integer else torch.mm)(vectors, asking, out=table[: len(vectors)])
+        (torch._int_mm if integer else torch.mm)(vectors, words, out=table[: len(vectors)])
         best = _best(table[: len(vectors)], tile)
         if integer:
             best = best * word_scale
@@ -211,11 +211,11 @@ def maxsim_reference(
 ) -> Float[Tensor, "query picture"]:
     """From the definition, one pair, one word at a time, in float64: what `maxsim` must equal."""
     table = torch.zeros(len(words), len(regions), dtype=torch.float64)
-    for query, (asking, real_words) in enumerate(zip(words.double().cpu(), word_mask.cpu(), strict=True)):
+    for query, (own, real_words) in enumerate(zip(words.double().cpu(), word_mask.cpu(), strict=True)):
         for picture, (shown, real_regions) in enumerate(zip(regions.double().cpu(), region_mask.cpu(), strict=True)):
             if not bool(real_regions.any()):
                 table[query, picture] = -torch.inf
                 continue
-            for word in asking[real_words]:
+            for word in own[real_words]:
                 table[query, picture] += (shown[real_regions] @ word).max()
     return table

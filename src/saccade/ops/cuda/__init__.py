@@ -13,10 +13,7 @@ from saccade.ops.form import REDUCED, AttentionForm
 from saccade.ops.gpu import kernels_unavailable
 
 MAX_BIN_TILES = 7  # tiles of 16 rows in a bin: larger bins are hardly fuller
-MAX_WARP_TILES = {
-    7: 21,
-    16: 32,
-}  # of 16 × 8 scores for a warp, by how many of them lie side by side: what registers hold
+MAX_WARP_TILES = {7: 21, 16: 32}  # of 16 × 8 scores that registers hold, by how many of them lie side by side
 
 
 def unavailable() -> str | None:

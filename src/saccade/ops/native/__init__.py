@@ -83,9 +83,9 @@ def _sources() -> tuple[Path, ...]:
 def _key(compiler: str) -> str:
     """Of the sources, the compiler and the processor: whichever changes, it is compiled again."""
     with suppress(OSError, subprocess.SubprocessError):
-        asked = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=20)
+        version = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=20)
         texts = [path.read_text(encoding="utf-8") for path in _sources()]
-        parts = [*texts, *FLAGS, compiler, asked.stdout, platform.machine(), _processor()]
+        parts = [*texts, *FLAGS, compiler, version.stdout, platform.machine(), _processor()]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     return "unknown"
 

@@ -46,12 +46,12 @@ def native_similarity(
     bundles = [(rows.stop - rows.start, cuts[some]) for some, rows in neighbours(sizes, wide)]
     bundles.sort(key=itemgetter(0), reverse=True)  # the largest first: cores end together
     rows = native.context(context.vectors.contiguous(), context.mask)
-    asking = _Rows(queries.vectors.contiguous().flatten(0, 1), queries.mask, order)
-    table = asking.vectors.new_empty(len(queries), len(context))
+    query_rows = _Rows(queries.vectors.contiguous().flatten(0, 1), queries.mask, order)
+    table = query_rows.vectors.new_empty(len(queries), len(context))
     shares = -(-JOBS_PER_CORE * cores // max(1, len(bundles))) if cores > 1 else 1
     shares = max(shares, -(-len(context) // max(1, numbers // (4 * wide))))
     on_every_core(
-        partial(_fill, asking, bundle, rows, others, form, native, table)
+        partial(_fill, query_rows, bundle, rows, others, form, native, table)
         for _, bundle in bundles
         for others in slices(len(context), shares)
     )
@@ -212,21 +212,21 @@ class NativeAttention:
     def block_cosines(
         self,
         regions: Float[Tensor, "image part block few"],
-        seen: Float[Tensor, "image block part part"],
+        region_gram: Float[Tensor, "image block part part"],
         region_mask: Bool[Tensor, "image part"],
         words: Float[Tensor, "text word block few"],
-        read: Float[Tensor, "text block word word"],
+        word_gram: Float[Tensor, "text block word word"],
         word_mask: Bool[Tensor, "text word"],
     ) -> tuple[Float[Tensor, "image text word block"], Float[Tensor, "image text part block"]]:
         """Both ways, with the Gram matrices of either side; padding has zeros in all of them."""
         (images, parts, blocks, width), texts = regions.shape, len(words)
-        pictures = [regions, self.triangle(seen), _lengths(regions), region_mask.float()]
+        pictures = [regions, self.triangle(region_gram), _lengths(regions), region_mask.float()]
         of_words, of_regions = words.new_zeros(images, *words.shape[:3]), words.new_empty(images, texts, parts, blocks)
         last = (word_mask * torch.arange(1, word_mask.shape[1] + 1)).amax(dim=1)
         for start in range(0, texts, self.lanes):
             some = slice(start, start + self.lanes)
             count = max(1, int(last[some].max()))
-            group = words[some, :count], _twice(read[some, :, :count, :count]), word_mask[some, :count]
+            group = words[some, :count], _twice(word_gram[some, :, :count, :count]), word_mask[some, :count]
             sentences = [self._packed(group[0]), *map(self._by_lane, (group[1], _lengths(group[0]), group[2].float()))]
             found = [words.new_empty(images, nodes, blocks, self.lanes) for nodes in (count, parts)]
             self.library.saccade_block_cosines(

@@ -80,12 +80,12 @@ class _Packed(torch.autograd.Function):
         tiling: Tiling,
         static: bool,
     ) -> Tensor:
-        asking = _pack_queries(queries, query_mask, tiling, dtype, static)
-        asked = _pack_context(context, context_mask, tiling, dtype, static)
-        table = _table(asking, asked, form, tiling)
+        packed_queries = _pack_queries(queries, query_mask, tiling, dtype, static)
+        packed_context = _pack_context(context, context_mask, tiling, dtype, static)
+        table = _table(packed_queries, packed_context, form, tiling)
         if any(ctx.needs_input_grad):
             ctx.save_for_backward(queries, context, table)
-            ctx.options = asking, asked, form, tiling
+            ctx.options = packed_queries, packed_context, form, tiling
         return table
 
     @staticmethod
@@ -117,12 +117,14 @@ def _table(
     queries: _PackedSide, context: _PackedSide, form: AttentionForm, tiling: Tiling
 ) -> Float[Tensor, "item other"]:
     """S of every query item with every context item, in float32."""
-    asking, asked = queries.bins, context.bins
-    out = torch.empty(len(asking.lengths), len(asked.lengths), dtype=torch.float32, device=queries.vectors.device)
-    if len(asking) and len(asked):
+    query_bins, context_bins = queries.bins, context.bins
+    out = torch.empty(
+        len(query_bins.lengths), len(context_bins.lengths), dtype=torch.float32, device=queries.vectors.device
+    )
+    if len(query_bins) and len(context_bins):
         options = _constants(queries, context, form, tiling)
         for first, last, scores in _score_blocks(queries, context, tiling):
-            attend_scores[len(asked), -(-(last - first) // tiling.loop)](
+            attend_scores[len(context_bins), -(-(last - first) // tiling.loop)](
                 *_arguments(scores, first, queries, context, form),
                 out,
                 *out.stride(),
@@ -131,8 +133,8 @@ def _table(
                 LOOP=tiling.loop,
                 STAGES=tiling.stages,
             )
-    nobody, nothing = (bins.lengths == 0 if bins.empty is None else bins.empty for bins in (asking, asked))
-    return fill_empty(out, form, nobody, nothing, asking.lengths)
+    nobody, nothing = (bins.lengths == 0 if bins.empty is None else bins.empty for bins in (query_bins, context_bins))
+    return fill_empty(out, form, nobody, nothing, query_bins.lengths)
 
 
 def _score_blocks(
@@ -156,8 +158,8 @@ def _constants(queries: _PackedSide, context: _PackedSide, form: AttentionForm, 
     soft = abs(form.sharpness) <= MAX_UNSHIFTED_SHARPNESS  # or exp needs a maximum, and makes much of rounding
     bounded = form.normaliser not in ("clipped", "none") and soft
     shift = form.choice == "max" or abs(form.pool_sharpness) > MAX_UNSHIFTED_SHARPNESS
-    asks_queries = form.normaliser == "softmax" or form.pool == "max" or shift  # a maximum over each slot's places
-    asks_context = form.choice == "max" or not bounded
+    query_maximum = form.normaliser == "softmax" or form.pool == "max" or shift  # a maximum over each slot's places
+    context_maximum = form.choice == "max" or not bounded
     reduced = queries.vectors.dtype in REDUCED and soft
     return {
         "NORMALISER": form.normaliser,
@@ -166,8 +168,8 @@ def _constants(queries: _PackedSide, context: _PackedSide, form: AttentionForm, 
         "PLACES": tiling.places,
         "SLOTS": tiling.slots,
         "Q_WIDE": tiling.wide,
-        "Q_USED": _round(queries.bins.used_slots) if asks_queries else 0,
-        "C_USED": _round(context.bins.used_slots) if asks_context else 0,
+        "Q_USED": _round(queries.bins.used_slots) if query_maximum else 0,
+        "C_USED": _round(context.bins.used_slots) if context_maximum else 0,
         "BOUNDED": bounded,
         "SHIFT": shift,
         "INSIDE": INSIDE_REDUCED if reduced else tl.float32,
@@ -186,11 +188,11 @@ def _arguments(
     scores: Tensor, first: int, queries: _PackedSide, context: _PackedSide, form: AttentionForm
 ) -> tuple[Any, ...]:
     """What both kernels are given, of the scores of the bins of queries from `first` on."""
-    asking, asked = queries.bins, context.bins
+    query_bins, context_bins = queries.bins, context.bins
     return (
-        *(scores, scores.stride(0), first, asking.starts[first], context.size),
-        *(asking.start, asking.fill, asking.segment, asking.item, queries.size),
-        *(asked.start, asked.fill, asked.segment, asked.item),
+        *(scores, scores.stride(0), first, query_bins.starts[first], context.size),
+        *(query_bins.start, query_bins.fill, query_bins.segment, query_bins.item, queries.size),
+        *(context_bins.start, context_bins.fill, context_bins.segment, context_bins.item),
         *(form.sharpness, form.slope, form.pool_sharpness),
     )
 
@@ -200,50 +202,53 @@ def _gradients(
     context: Float[Tensor, "other part dim"],
     table: Float[Tensor, "item other"],
     gradient: Float[Tensor, "item other"],
-    asking: _PackedSide,
-    asked: _PackedSide,
+    packed_queries: _PackedSide,
+    packed_context: _PackedSide,
     form: AttentionForm,
     tiling: Tiling,
 ) -> tuple[Float[Tensor, "item query dim"], Float[Tensor, "other part dim"]]:
     """Of the queries and the context, from that of the table of similarities."""
-    rows, wide, width = asking.bins.rows, asked.bins.rows, len(asked.bins) * asked.bins.size
+    query_bins, context_bins = packed_queries.bins, packed_context.bins
+    rows, wide, width = query_bins.rows, context_bins.rows, len(context_bins) * context_bins.size
     into_queries = torch.zeros_like(queries, dtype=torch.float32)
     into_context = torch.zeros_like(context, dtype=torch.float32)
     if not rows or not wide:
         return into_queries.to(queries.dtype), into_context.to(context.dtype)
-    gradient, vectors = gradient.float(), asking.vectors
-    options = _constants(asking, asked, form, tiling)
+    gradient, vectors = gradient.float(), packed_queries.vectors
+    options = _constants(packed_queries, packed_context, form, tiling)
     by_context = torch.zeros(wide, context.shape[-1], dtype=torch.float32, device=context.device)
-    by_gram = torch.zeros(asked.size.shape, dtype=torch.float32, device=context.device)
+    by_gram = torch.zeros(packed_context.size.shape, dtype=torch.float32, device=context.device)
     by_query = torch.empty(rows, context.shape[-1], dtype=torch.float32, device=context.device)
-    for first, last, scores in _score_blocks(asking, asked, tiling):
-        some = slice(asking.bins.starts[first], asking.bins.starts[last])
+    for first, last, scores in _score_blocks(packed_queries, packed_context, tiling):
+        some = slice(query_bins.starts[first], query_bins.starts[last])
         d_scores = scores.new_empty(len(scores), scores.stride(0))[:, :wide]
         left, right = (scores.new_empty(len(scores), width) for _ in range(2))
-        part = torch.empty(len(asked.bins), len(scores), dtype=torch.float32, device=scores.device)
-        score_gradient[len(asked.bins), last - first](
-            *_arguments(scores, first, asking, asked, form),
-            asking.bins.lengths,
+        part = torch.empty(len(context_bins), len(scores), dtype=torch.float32, device=scores.device)
+        score_gradient[len(context_bins), last - first](
+            *_arguments(scores, first, packed_queries, packed_context, form),
+            query_bins.lengths,
             *(table, gradient, *gradient.stride(), table.shape[1]),
             *(d_scores, left, right, left.stride(0), part, part.stride(0)),
             **options,
             num_stages=1,
         )
-        by_query[some] = torch.mm(d_scores, asked.vectors[:wide])
+        by_query[some] = torch.mm(d_scores, packed_context.vectors[:wide])
         by_context += torch.mm(d_scores.T, vectors[some])
         if form.choice == "attend":
             own = vectors[some].float()
             squared = own.square().sum(dim=1).clamp(min=EPSILON**2)
             by_query[some] -= (part.sum(dim=0) / squared)[:, None] * own
-            sides = (side.view(len(scores), len(asked.bins), asked.bins.size) for side in (left, right))
+            sides = (side.view(len(scores), len(context_bins), context_bins.size) for side in (left, right))
             by_gram += torch.bmm(
                 *(side.permute(*turn) for side, turn in zip(sides, ((1, 2, 0), (1, 0, 2)), strict=True))
             )
-    into_queries.flatten(0, 1).index_add_(0, asking.bins.row_source[:rows], by_query)
-    into_context.flatten(0, 1).index_add_(0, asked.bins.row_source[:wide], by_context)
+    into_queries.flatten(0, 1).index_add_(0, query_bins.row_source[:rows], by_query)
+    into_context.flatten(0, 1).index_add_(0, context_bins.row_source[:wide], by_context)
     if form.choice == "attend":
-        place = asked.bins.source.flatten()
-        own = context.flatten(0, 1).index_select(0, place).view(*asked.bins.source.shape, -1).float()
-        by_gram *= (asked.bins.segment[:, :, None] == asked.bins.segment[:, None]) & (asked.bins.segment[:, None] >= 0)
+        place = context_bins.source.flatten()
+        own = context.flatten(0, 1).index_select(0, place).view(*context_bins.source.shape, -1).float()
+        by_gram *= (context_bins.segment[:, :, None] == context_bins.segment[:, None]) & (
+            context_bins.segment[:, None] >= 0
+        )
         into_context.flatten(0, 1).index_add_(0, place, torch.bmm(by_gram, own).flatten(0, 1))
     return into_queries.to(queries.dtype), into_context.to(context.dtype)

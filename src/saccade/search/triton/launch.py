@@ -1,7 +1,7 @@
 """The launches of the MaxSim kernels: in what blocks codes go through them, and the words as they want them.
 
 The words of a batch of queries are padded, rounded and put into bytes once for a search. How many words each query has
-is known on the host, so that nothing has to be asked of a GPU: one small table goes there and one kernel does the rest.
+is known on the host, so that no GPU is waited for: one small table goes there and one kernel does the rest.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
