@@ -93,6 +93,11 @@ class Bins(Places):
     def rows(self) -> int:
         return self.starts[-1]
 
+    @property
+    def together(self) -> Bool[Tensor, "bin place place"]:
+        """Which two places of a bin belong to the same item."""
+        return (self.segment[:, :, None] == self.segment[:, None]) & (self.segment[:, None] >= 0)
+
 
 @cache
 def _static(items: int, places: int, size: int, slots: int, align: int, device: torch.device) -> Places:
@@ -177,11 +182,17 @@ def gather(vectors: Float[Tensor, "item place dim"], bins: Bins, dtype: torch.dt
     return vectors.flatten(0, 1).index_select(0, bins.row_source).to(dtype)
 
 
+def gather_places(
+    vectors: Float[Tensor, "item place dim"], bins: Bins, dtype: torch.dtype
+) -> Float[Tensor, "bin place dim"]:
+    """The same bin by bin, with a vector at every place."""
+    return vectors.flatten(0, 1).index_select(0, bins.source.flatten()).view(*bins.source.shape, -1).to(dtype)
+
+
 def gram(vectors: Float[Tensor, "item place dim"], bins: Bins, dtype: torch.dtype) -> Float[Tensor, "bin place place"]:
     """Each bin's products of two vectors of the same item; zero between items and where nobody is."""
-    own = vectors.flatten(0, 1).index_select(0, bins.source.flatten()).view(*bins.source.shape, -1).to(dtype)
-    together = (bins.segment[:, :, None] == bins.segment[:, None]) & (bins.segment[:, :, None] >= 0)
-    return torch.bmm(own, own.transpose(1, 2)).mul_(together)
+    own = gather_places(vectors, bins, dtype)
+    return torch.bmm(own, own.transpose(1, 2)).mul_(bins.together)
 
 
 def fill_empty(

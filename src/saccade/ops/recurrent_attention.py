@@ -104,12 +104,7 @@ def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[
     `fused`: what was attended to comes into memory in a kernel, rather than by a product before it; in 16 bits unless
     told otherwise.
     """
-    from saccade.ops.triton.memory_steps import (
-        FUSED_MULTIPLE,
-        StepContext,
-        StepQueries,
-        power_of_two_from_16,
-    )
+    from saccade.ops.triton.memory_steps import FUSED_MULTIPLE, StepContext, StepQueries, power_of_two_from_16
 
     queries, query_mask = problem.queries.vectors, problem.queries.mask
     context, context_mask = problem.context.vectors, problem.context.mask
@@ -147,9 +142,8 @@ def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[
                     padded = F.pad(padded, (0, 0, 0, parts - padded.shape[1]))
                     gram = torch.bmm(padded.float(), padded.float().mT)
                     step_context = StepContext(padded.to(dtype), gram, counts[here : here + len(some)].int())
-                    table[some, items] = _tile(
-                        step_queries, step_context, recalled, memory, problem.form, problem.steps, fused
-                    )
+                    sides = step_queries, step_context
+                    table[some, items] = _tile(*sides, recalled, memory, problem.form, problem.steps, fused)
     return table.T
 
 

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.ops.form import EPSILON, MAX_UNSHIFTED_SHARPNESS, REDUCED, AttentionForm, Context, Queries
-from saccade.ops.packing import Bins, fill_empty, gather, gram, pack
+from saccade.ops.packing import Bins, fill_empty, gather, gather_places, gram, pack
 from saccade.ops.triton import BIN, MAX_STATIC_SCORES
 from saccade.ops.triton.attention_kernels import attend_scores, score_gradient
 
@@ -118,9 +118,7 @@ def _table(
 ) -> Float[Tensor, "item other"]:
     """S of every query item with every context item, in float32."""
     query_bins, context_bins = queries.bins, context.bins
-    out = torch.empty(
-        len(query_bins.lengths), len(context_bins.lengths), dtype=torch.float32, device=queries.vectors.device
-    )
+    out = queries.vectors.new_empty(len(query_bins.lengths), len(context_bins.lengths), dtype=torch.float32)
     if len(query_bins) and len(context_bins):
         options = _constants(queries, context, form, tiling)
         for first, last, scores in _score_blocks(queries, context, tiling):
@@ -238,17 +236,11 @@ def _gradients(
             own = vectors[some].float()
             squared = own.square().sum(dim=1).clamp(min=EPSILON**2)
             by_query[some] -= (part.sum(dim=0) / squared)[:, None] * own
-            sides = (side.view(len(scores), len(context_bins), context_bins.size) for side in (left, right))
-            by_gram += torch.bmm(
-                *(side.permute(*turn) for side, turn in zip(sides, ((1, 2, 0), (1, 0, 2)), strict=True))
-            )
+            left, right = (side.view(len(scores), len(context_bins), context_bins.size) for side in (left, right))
+            by_gram += torch.bmm(left.permute(1, 2, 0), right.permute(1, 0, 2))
     into_queries.flatten(0, 1).index_add_(0, query_bins.row_source[:rows], by_query)
     into_context.flatten(0, 1).index_add_(0, context_bins.row_source[:wide], by_context)
     if form.choice == "attend":
-        place = context_bins.source.flatten()
-        own = context.flatten(0, 1).index_select(0, place).view(*context_bins.source.shape, -1).float()
-        by_gram *= (context_bins.segment[:, :, None] == context_bins.segment[:, None]) & (
-            context_bins.segment[:, None] >= 0
-        )
-        into_context.flatten(0, 1).index_add_(0, place, torch.bmm(by_gram, own).flatten(0, 1))
+        by_place = torch.bmm(by_gram.mul_(context_bins.together), gather_places(context, context_bins, torch.float32))
+        into_context.flatten(0, 1).index_add_(0, context_bins.source.flatten(), by_place.flatten(0, 1))
     return into_queries.to(queries.dtype), into_context.to(context.dtype)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from saccade.ops.form import EPSILON as LEAST_NORM
 from saccade.ops.form import AttentionForm
-from saccade.ops.packing import Bins, gather, pack
+from saccade.ops.packing import Bins, gather, gather_places, pack
 from saccade.ops.triton import BIN
 from saccade.ops.triton.tile import EPSILON, LOG2E, TINY, members, members_across, power
 
@@ -77,10 +77,8 @@ def pack_images(
 def pack_texts(words: Float[Tensor, "text word dim"], mask: Bool[Tensor, "text word"], blocks: int) -> PackedTexts:
     bins = pack(mask, BIN, SLOTS)
     vectors = gather(words, bins, PRODUCT_DTYPE)
-    own = words.flatten(0, 1).index_select(0, bins.source.flatten()).to(PRODUCT_DTYPE)
-    own = own.view(len(bins), BIN, blocks, -1).transpose(1, 2)
-    together = (bins.segment[:, :, None] == bins.segment[:, None]) & (bins.segment[:, :, None] >= 0)
-    gram = torch.matmul(own, own.mT).mul_(together[:, None])
+    own = gather_places(words, bins, PRODUCT_DTYPE).unflatten(2, (blocks, -1)).transpose(1, 2)
+    gram = torch.matmul(own, own.mT).mul_(bins.together[:, None])
     inverse = _inverse(vectors, blocks).T.contiguous()
     return PackedTexts(bins, vectors, inverse, gram, bins.source.int(), mask.shape[1])
 

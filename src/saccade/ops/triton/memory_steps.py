@@ -63,7 +63,7 @@ def attend_step(
         QUERIES=places,
         PARTS=parts,
         PRECISION="tf32" if scores.dtype in REDUCED else "tf32x3",
-        num_warps=_warps(places * parts),
+        num_warps=1 if places * parts <= 512 else 2 if places * parts <= 1024 else 4,
     )
     return found
 
@@ -112,11 +112,6 @@ def blend(
             mixed, query, updated, rows, dim, SHARED=shared, COLUMNS=columns
         )
     return updated
-
-
-def _warps(places: int) -> int:
-    """For a step of so many places."""
-    return 1 if places <= 512 else 2 if places <= 1024 else 4
 
 
 def power_of_two_from_16(size: int) -> int:
