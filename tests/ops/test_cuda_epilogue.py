@@ -14,9 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.ops import AttentionForm, Context, Queries, attended_similarity
-from saccade.ops.cuda import epilogue, epilogue_refuses, nvrtc, tuning
-from saccade.ops.cuda.epilogue import epilogue_similarity
-from saccade.ops.cuda.tuning import Cut, known_cut
+from saccade.ops.cuda import epilogue, epilogue_refuses, nvrtc
+from saccade.ops.cuda.epilogue import Cut, epilogue_similarity
 
 SOURCE = Path(epilogue.__file__).with_name("attention_epilogue.cu")
 THREADS = Path(__file__).with_name("warp_on_cpu.h")
@@ -157,14 +156,15 @@ def test_before_a_large_table_there_is_a_trial_and_what_it_found_is_kept(
 ) -> None:
     monkeypatch.setenv("SACCADE_CACHE", str(tmp_path))
     monkeypatch.setattr(epilogue, "MIN_TUNED_SCORES", 1)
-    monkeypatch.setattr(tuning, "CUTS", (Cut(10, 64), Cut(10, 32)))
-    tuning._known.cache_clear()
-    given = problem([7, 12, 9, 16], [9, 5, 16, 13])
-    queries, context = (side.vectors for side in given)
-    assert known_cut(queries, context, torch.bfloat16) is None
+    monkeypatch.setattr(epilogue, "TRIED_CUTS", (Cut(10, 64), Cut(10, 32)))
+    epilogue._known_cuts.cache_clear()
+    queries, context = given = problem([7, 12, 9, 16], [9, 5, 16, 13])
+    key = epilogue._key(queries, context, torch.bfloat16)
+    assert key not in epilogue._known_cuts()
     tables = [epilogue_similarity(*given, AttentionForm(), torch.bfloat16) for _ in range(2)]
     assert torch.equal(*tables)
-    assert known_cut(queries, context, torch.bfloat16) in tuning.CUTS
-    assert known_cut(context, context.repeat(1, 9, 1), torch.bfloat16) is None
+    assert epilogue._known_cuts()[key] in epilogue.TRIED_CUTS
+    longer = Context(context.vectors.repeat(1, 9, 1), context.mask.repeat(1, 9))
+    assert epilogue._key(queries, longer, torch.bfloat16) not in epilogue._known_cuts()
     assert capsys.readouterr().err.count("once") == 1
-    tuning._known.cache_clear()
+    epilogue._known_cuts.cache_clear()

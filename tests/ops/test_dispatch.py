@@ -23,9 +23,9 @@ from saccade.ops import (
     dispatch,
     gpu,
 )
-from saccade.ops.cores import on_every_core
 from saccade.ops.dispatch import anything
 from saccade.ops.similarity import AttentionProblem
+from saccade.ops.tiling import on_every_core
 
 
 @dataclass(frozen=True)

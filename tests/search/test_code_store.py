@@ -66,7 +66,7 @@ def test_bytes_of_a_store_are_bytes_of_its_codes(tmp_path: Path) -> None:
     rough = write_bytes(exact, tmp_path / "bytes")
     assert list(rough.ids) == IDS
     expected, found = exact.part(0, 20).to_bytes(), rough.part(0, 20)
-    for name in ("vectors", "scale", "reach", "error"):
+    for name in ("vectors", "bounds"):
         torch.testing.assert_close(getattr(found, name), getattr(expected, name))
 
 

@@ -127,11 +127,11 @@ def test_bytes_say_how_far_they_are_off() -> None:
     exact, rough = codes_of(regions, mask), codes_of(regions, mask).to_bytes()
     for picture in range(len(exact)):
         true, kept = exact.part(picture, picture + 1), rough.part(picture, picture + 1)
-        assert kept.scale is not None
-        assert kept.error is not None
-        off = (true.vectors.float() - kept.vectors.float() * kept.scale).norm(dim=1)
-        assert (off <= kept.error).all()
-        assert (kept.error <= 0.05).all()
+        assert kept.bounds is not None
+        scale, _, error = kept.bounds
+        off = (true.vectors.float() - kept.vectors.float() * scale).norm(dim=1)
+        assert (off <= error).all()
+        assert (error <= 0.05).all()
     assert rough.vectors.nbytes * 2 == exact.vectors.nbytes
 
 

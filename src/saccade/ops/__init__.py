@@ -1,7 +1,7 @@
 """The hot operators, each with a plain reference to check it against; `dispatch` says what runs."""
 
 import saccade.batch  # noqa: F401  takes the process's first square root, which may be wrong
-from saccade.ops.all_pairs import all_pairs, cpu_inference, current_autocast
+from saccade.ops.all_pairs import all_pairs, current_autocast
 from saccade.ops.dispatch import OPERATORS, Backend, Operator, backend
 from saccade.ops.form import (
     DEFAULT_BUDGET,
@@ -37,7 +37,6 @@ __all__ = [
     "attention",
     "attention_weights",
     "backend",
-    "cpu_inference",
     "cuda_graph_safe",
     "current_autocast",
     "pool",

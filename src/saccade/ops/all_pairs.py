@@ -18,10 +18,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from saccade.ops.cores import on_every_core
 from saccade.ops.dispatch import Backend, Operator, anything
 from saccade.ops.form import DEFAULT_BUDGET, name_of, product_dtype
-from saccade.ops.ragged import cut, longest_first
+from saccade.ops.tiling import cut, longest_first, on_every_core
 
 SMALL_TABLE = 64 << 20  # bytes: below, padding costs less than the calls that would avoid it
 CPU_TILE = 48 << 20  # bytes of a tile on one core

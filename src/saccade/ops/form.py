@@ -15,6 +15,7 @@ Choice = Literal["attend", "max"]
 
 EPSILON = 1e-8  # added to a norm, or the least that one counts as
 MAX_UNSHIFTED_SHARPNESS = 30.0  # λ up to which exp(±λ) needs no maximum subtracted: squares of its sums are float32
+REDUCED = (torch.bfloat16, torch.float16)  # precisions of matrix products
 DEFAULT_BUDGET = 256 << 20  # bytes of temporaries
 
 
@@ -33,6 +34,11 @@ class AttentionForm:
     def bounded(self) -> bool:
         """Whether sharpened scores of a norm-like normaliser lie within ±λ₁, and λ₁ is small enough for a bare exp."""
         return self.normaliser.endswith(("l1", "l2")) and abs(self.sharpness) <= MAX_UNSHIFTED_SHARPNESS
+
+    @property
+    def norm_power(self) -> int:
+        """Of a norm-like normaliser: 1 or 2."""
+        return 2 if self.normaliser.endswith("l2") else 1
 
 
 @dataclass(frozen=True)

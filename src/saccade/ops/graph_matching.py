@@ -22,6 +22,7 @@ from saccade.ops import gpu, native, triton
 from saccade.ops.all_pairs import Pair, all_pairs
 from saccade.ops.dispatch import Backend, Operator, anything
 from saccade.ops.form import MAX_UNSHIFTED_SHARPNESS, AttentionForm, name_of, product_dtype
+from saccade.ops.tiling import slices
 
 CACHED_TEXTS = 512  # whose words and Gram matrices a GPU's cache holds, while picture after picture asks for them
 
@@ -112,14 +113,14 @@ def triton_graphs(problem: GraphProblem, tiles: tuple[int, int] | None = None) -
     images, texts, blocks = problem.images, problem.texts, problem.blocks
     table = images.vectors.new_empty(len(images), len(texts), dtype=torch.float32)
     with torch.autocast(images.vectors.device.type, enabled=False), gpu.on_gpu_of(images.vectors):
-        seen = pack_images(images.vectors, images.mask, blocks)
+        packed_images = pack_images(images.vectors, images.mask, blocks)
         wide, tall = tiles or _tiles(problem)
-        for some in _slices(len(texts), wide):
+        for some in slices(len(texts), -(-len(texts) // wide)):
             part = texts.select(some)
-            read = pack_texts(part.vectors, part.mask, blocks)
+            packed_texts = pack_texts(part.vectors, part.mask, blocks)
             folded = _folded(problem.textual, part.links)
-            for rows in _slices(len(images), tall):
-                words, regions = block_cosines(seen[rows], read, problem.form)
+            for rows in slices(len(images), -(-len(images) // tall)):
+                words, regions = block_cosines(packed_images[rows], packed_texts, problem.form)
                 score = words.new_zeros((), dtype=torch.float32)
                 if problem.textual is not None:
                     score = score + _scores_16(problem.textual, words, part.mask, folded).T
@@ -183,12 +184,6 @@ def _tiles(problem: GraphProblem) -> tuple[int, int]:
     of_text, of_image = (2 * blocks * hidden * places**2 for places in (words, regions))
     wide = max(1, min(len(problem.texts), CACHED_TEXTS, budget // 4 // of_text, budget // 2 // per_pair))
     return wide, max(1, budget * 3 // 4 // (wide * per_pair + of_image))
-
-
-def _slices(count: int, size: int) -> list[slice]:
-    """About equal ones."""
-    parts = -(-count // size)
-    return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
 
 
 def _suits_native(problem: GraphProblem) -> str | None:

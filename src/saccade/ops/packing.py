@@ -31,39 +31,16 @@ NOBODY = -1
 
 
 @dataclass(frozen=True)
-class Bins:
-    """Where every real vector of some items lies."""
+class Places:
+    """Which places of which bin belong to which item."""
 
     size: int  # places in a bin
     slots: int  # items that a bin can have: a power of two, at least 16
     used_slots: int  # the most that any bin has
+    item: Int[Tensor, "bin slot"]  # the item's number, NOBODY for a slot that is not used
     start: Int[Tensor, " bin"]  # the bin's first row
     fill: Int[Tensor, " bin"]  # rows that are somebody's
-    segment: Int[Tensor, "bin place"]  # which of the bin's items a place belongs to, NOBODY where none
-    item: Int[Tensor, "bin slot"]  # that item's number, NOBODY for a slot that is not used
-    source: Int[Tensor, "bin place"]  # the place's row among the items' rows, one after the other, padding and all
-    row_source: Int[Tensor, " row"]  # the same for each packed row, with `size` rows more at the end to read into
-    lengths: Int[Tensor, " item"]  # how many real vectors each item has
     starts: list[int]  # `start` on the host, and the end of the last bin
-    empty: list[int] | None  # items without a single real vector: in no bin; None: `lengths` says it
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    @property
-    def rows(self) -> int:
-        return self.starts[-1]
-
-
-@dataclass(frozen=True)
-class Places:
-    """Which places of which bin belong to which item."""
-
-    used_slots: int
-    item: Int[Tensor, "bin slot"]
-    start: Int[Tensor, " bin"]
-    fill: Int[Tensor, " bin"]
-    starts: list[int]
     taken: Bool[Tensor, "bin place"]
     segment: Int[Tensor, "bin place"]  # the slot that the place belongs to, if it is taken
     whose: Int[Tensor, "bin place"]  # the slot's item
@@ -85,6 +62,8 @@ class Places:
         segment.clamp_(min=0)
         taken = place < fills[:, None]
         return Places(
+            size=size,
+            slots=slots,
             used_slots=int((length > 0).sum(axis=1).max(initial=1)),
             item=items.int().contiguous(),
             start=start.int(),
@@ -96,6 +75,28 @@ class Places:
             within=(place - offsets.gather(1, segment)).clamp_(min=0, max=max(0, int(lengths.max(initial=0)) - 1)),
             row=torch.where(taken, start[:, None] + place, starts[-1] + size).flatten(),
         )
+
+
+@dataclass(frozen=True)
+class Bins(Places):
+    """Where every real vector of some items lies; `segment` is NOBODY where there is none."""
+
+    source: Int[Tensor, "bin place"]  # the place's row among the items' rows, one after the other, padding and all
+    row_source: Int[Tensor, " row"]  # the same for each packed row, with `size` rows more at the end to read into
+    lengths: Int[Tensor, " item"]  # how many real vectors each item has
+    empty: list[int] | None  # items without a single real vector: in no bin; None: `lengths` says it
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def rows(self) -> int:
+        return self.starts[-1]
+
+    @property
+    def together(self) -> Bool[Tensor, "bin place place"]:
+        """Which two places of a bin belong to the same item."""
+        return (self.segment[:, :, None] == self.segment[:, None]) & (self.segment[:, None] >= 0)
 
 
 @cache
@@ -126,19 +127,14 @@ def pack(mask: Bool[Tensor, "item place"], size: int, slots: int = 16, align: in
     row_source = source.flatten()
     if len(there):
         row_source = source[:1, :1].expand(1, total + size + 1).flatten().scatter(0, places.row, row_source)
+    segment = torch.where(there, places.segment, NOBODY).int()
+    empty = None if lengths is None else np.flatnonzero(lengths == 0).tolist()
     return Bins(
-        size=size,
-        slots=slots,
-        used_slots=places.used_slots,
-        start=places.start,
-        fill=places.fill,
-        segment=torch.where(there, places.segment, NOBODY).int(),
-        item=places.item,
+        **(vars(places) | {"segment": segment}),
         source=source,
         row_source=row_source[: total + size],
         lengths=counts,
-        starts=places.starts,
-        empty=None if lengths is None else np.flatnonzero(lengths == 0).tolist(),
+        empty=empty,
     )
 
 
@@ -186,11 +182,17 @@ def gather(vectors: Float[Tensor, "item place dim"], bins: Bins, dtype: torch.dt
     return vectors.flatten(0, 1).index_select(0, bins.row_source).to(dtype)
 
 
+def gather_places(
+    vectors: Float[Tensor, "item place dim"], bins: Bins, dtype: torch.dtype
+) -> Float[Tensor, "bin place dim"]:
+    """The same bin by bin, with a vector at every place."""
+    return vectors.flatten(0, 1).index_select(0, bins.source.flatten()).view(*bins.source.shape, -1).to(dtype)
+
+
 def gram(vectors: Float[Tensor, "item place dim"], bins: Bins, dtype: torch.dtype) -> Float[Tensor, "bin place place"]:
     """Each bin's products of two vectors of the same item; zero between items and where nobody is."""
-    own = vectors.flatten(0, 1).index_select(0, bins.source.flatten()).view(*bins.source.shape, -1).to(dtype)
-    together = (bins.segment[:, :, None] == bins.segment[:, None]) & (bins.segment[:, :, None] >= 0)
-    return torch.bmm(own, own.transpose(1, 2)).mul_(together)
+    own = gather_places(vectors, bins, dtype)
+    return torch.bmm(own, own.transpose(1, 2)).mul_(bins.together)
 
 
 def fill_empty(

@@ -24,8 +24,8 @@ from torch.nn import functional as F
 
 from saccade.ops import gpu, triton
 from saccade.ops.dispatch import Backend, Operator, anything
-from saccade.ops.form import AttentionForm, Context, Queries, name_of, product_dtype
-from saccade.ops.ragged import neighbours
+from saccade.ops.form import REDUCED, AttentionForm, Context, Queries, name_of, product_dtype
+from saccade.ops.tiling import neighbours
 
 if TYPE_CHECKING:
     from saccade.ops.triton.memory_steps import StepContext, StepQueries
@@ -97,13 +97,6 @@ class _MergedMemory:
         bias = torch.cat([memory.gate_bias, memory.candidate_bias]).to(dtype)
         return cls(weight[:, :dim], weight[:, dim:], bias)
 
-    def recall(self, query: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row offered"]:
-        return F.linear(query, self.of_query)
-
-    def offer(self, context: Float[Tensor, "other part dim"]) -> Float[Tensor, "other part offered"]:
-        """With b: weights α sum to one, so that it comes with what is attended to."""
-        return F.linear(context, self.of_context, self.bias)
-
 
 def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[Tensor, "item other"]:
     """In large tiles without padding, within the budget.
@@ -111,13 +104,7 @@ def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[
     `fused`: what was attended to comes into memory in a kernel, rather than by a product before it; in 16 bits unless
     told otherwise.
     """
-    from saccade.ops.triton.memory_steps import (
-        FUSED_MULTIPLE,
-        REDUCED,
-        StepContext,
-        StepQueries,
-        power_of_two_from_16,
-    )
+    from saccade.ops.triton.memory_steps import FUSED_MULTIPLE, StepContext, StepQueries, power_of_two_from_16
 
     queries, query_mask = problem.queries.vectors, problem.queries.mask
     context, context_mask = problem.context.vectors, problem.context.mask
@@ -126,7 +113,7 @@ def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[
     element, room = torch.finfo(dtype).bits // 8, problem.budget * 7 // 8
     fused = (dtype in REDUCED if fused is None else fused) and dim % FUSED_MULTIPLE == 0
     table = torch.zeros(len(context), len(queries), device=device)
-    place, asks = query_mask.flatten().nonzero()[:, 0], query_mask.sum(dim=1).tolist()
+    place, query_counts = query_mask.flatten().nonzero()[:, 0], query_mask.sum(dim=1).tolist()
     counts, order = context_mask.sum(dim=1).sort(descending=True, stable=True)
     groups = runs([power_of_two_from_16(count) for count in counts.tolist()])
     own_first = (~context_mask).byte().sort(dim=1, stable=True).indices  # a context item's real vectors before padding
@@ -138,12 +125,12 @@ def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[
     assert problem.memory is not None
     with torch.autocast(device.type, enabled=False), gpu.on_gpu_of(queries):
         memory = _MergedMemory.of(problem.memory, dtype)
-        for items, rows in neighbours(asks, min(TILE_QUERIES, room // 16 // row_bytes(groups[0][2]))):
+        for items, rows in neighbours(query_counts, min(TILE_QUERIES, room // 16 // row_bytes(groups[0][2]))):
             vectors = queries.flatten(0, 1).index_select(0, place[rows])
             length = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float32)
-            start = torch.tensor([0, *accumulate(asks[items])], dtype=torch.int32).to(device)
-            asking = StepQueries(vectors.to(dtype), length, start, max(asks[items]))
-            recalled = memory.recall(asking.vectors)[None]
+            start = torch.tensor([0, *accumulate(query_counts[items])], dtype=torch.int32).to(device)
+            step_queries = StepQueries(vectors.to(dtype), length, start, max(query_counts[items]))
+            recalled = F.linear(step_queries.vectors, memory.of_query)[None]
             for begin, end, parts in groups:
                 own_bytes = parts * (3 * dim * (4 + element) + 4 * parts)  # of a context item, while it is prepared
                 many = max(1, room // (len(vectors) * row_bytes(parts) + own_bytes))
@@ -151,17 +138,18 @@ def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[
                     some = order[here : min(end, here + many)]
                     chosen = own_first[some, :parts]
                     real = context_mask[some].gather(1, chosen)[..., None]
-                    seen = context[some[:, None], chosen].masked_fill_(~real, 0.0)
-                    seen = F.pad(seen, (0, 0, 0, parts - seen.shape[1]))
-                    gram = torch.bmm(seen.float(), seen.float().mT)
-                    asked = StepContext(seen.to(dtype), gram, counts[here : here + len(some)].int())
-                    table[some, items] = _tile(asking, asked, recalled, memory, problem.form, problem.steps, fused)
+                    padded = context[some[:, None], chosen].masked_fill_(~real, 0.0)
+                    padded = F.pad(padded, (0, 0, 0, parts - padded.shape[1]))
+                    gram = torch.bmm(padded.float(), padded.float().mT)
+                    step_context = StepContext(padded.to(dtype), gram, counts[here : here + len(some)].int())
+                    sides = step_queries, step_context
+                    table[some, items] = _tile(*sides, recalled, memory, problem.form, problem.steps, fused)
     return table.T
 
 
 def _tile(
-    asking: StepQueries,
-    asked: StepContext,
+    step_queries: StepQueries,
+    step_context: StepContext,
     recalled: Float[Tensor, "1 row offered"],
     memory: _MergedMemory,
     form: AttentionForm,
@@ -170,22 +158,22 @@ def _tile(
 ) -> Float[Tensor, "other item"]:
     from saccade.ops.triton.memory_steps import attend_step, blend, update_queries
 
-    query = asking.vectors[None]
-    others, towards = len(asked.vectors), asked.vectors.mT
+    query = step_queries.vectors[None]
+    others, towards = len(step_context.vectors), step_context.vectors.mT
     first = scores = torch.bmm(query.expand(others, -1, -1), towards)
-    offered = memory.offer(asked.vectors)
-    total = torch.zeros(others, len(asking.start) - 1, device=query.device)
-    if not len(asking.vectors):
+    offered = F.linear(step_context.vectors, memory.of_context, memory.bias)  # with b: weights α sum to one
+    total = torch.zeros(others, len(step_queries.start) - 1, device=query.device)
+    if not len(step_queries.vectors):
         return total
     for step in range(steps):
         shared = step == 0  # at first all context items have the same queries
         weights = None if step + 1 == steps else torch.empty_like(first) if shared else scores
-        total += attend_step(asking, asked, scores, first, form, weights)
+        total += attend_step(step_queries, step_context, scores, first, form, weights)
         if weights is None:
             break  # what is attended to last is remembered by nobody
-        mixed = recalled if shared else memory.recall(query)
+        mixed = recalled if shared else F.linear(query, memory.of_query)
         if fused:
-            kept, scores = update_queries(mixed, query, weights, offered, asked, shared, keep=step + 2 < steps)
+            kept, scores = update_queries(mixed, query, weights, offered, step_context, shared, keep=step + 2 < steps)
             query = query if kept is None else kept
         else:
             mixed = torch.baddbmm(mixed, weights, offered) if shared else mixed.baddbmm_(weights, offered)

@@ -40,22 +40,12 @@ def _one_pair(queries: Float[Tensor, "query dim"], context: Float[Tensor, "part 
 
 
 def _normalised(scores: Float[Tensor, "part query"], form: AttentionForm) -> Float[Tensor, "part query"]:
-    clipped = torch.where(scores > 0, scores, form.slope * scores)
-    size: Tensor
-    match form.normaliser:
-        case "clipped_l2":
-            size = clipped.norm(dim=1, keepdim=True)
-            return clipped / (size + EPSILON)
-        case "l2":
-            size = scores.norm(dim=1, keepdim=True)
-            return scores / (size + EPSILON)
-        case "clipped_l1":
-            return clipped / (clipped.abs().sum(dim=1, keepdim=True) + EPSILON)
-        case "l1":
-            return scores / (scores.abs().sum(dim=1, keepdim=True) + EPSILON)
-        case "softmax":
-            return torch.softmax(scores, dim=1)
-        case "clipped":
-            return clipped
-        case "none":
-            return scores
+    name = form.normaliser
+    if name == "softmax":
+        return torch.softmax(scores, dim=1)
+    if name.startswith("clipped"):
+        scores = torch.where(scores > 0, scores, form.slope * scores)
+    if not name.endswith(("l1", "l2")):
+        return scores
+    size: Tensor = torch.linalg.vector_norm(scores, form.norm_power, dim=1, keepdim=True)
+    return scores / (size + EPSILON)

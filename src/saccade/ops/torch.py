@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.ops.form import DEFAULT_BUDGET, EPSILON, AttentionForm, Context, Pool, Queries, product_dtype
-from saccade.ops.ragged import cut, longest_first
+from saccade.ops.tiling import cut, longest_first
 
 TEMPORARIES = 3  # score-sized tensors alive at once in a tile's forward pass
 SAVED = 12  # score-sized tensors that autograd keeps for a tile's backward pass
@@ -53,10 +53,10 @@ def attention(
     queries: Queries, context: Context, form: AttentionForm
 ) -> tuple[Float[Tensor, "pair part query"], Float[Tensor, "pair query"], Float[Tensor, " pair"]]:
     """For matched pairs: the weights α, each query's R and the pooled similarity."""
-    asking, asked = (side.vectors.masked_fill(~side.mask[:, :, None], 0.0) for side in (queries, context))
-    scores = torch.bmm(asked, asking.mT)[..., None]  # [pair, part, query, 1]
+    own, other = (side.vectors.masked_fill(~side.mask[:, :, None], 0.0) for side in (queries, context))
+    scores = torch.bmm(other, own.mT)[..., None]  # [pair, part, query, 1]
     mask = queries.mask[..., None]
-    match, weights = _match(scores, _norms(asking)[..., None], mask, context.mask, _gram(asked), form)
+    match, weights = _match(scores, _norms(own)[..., None], mask, context.mask, _gram(other), form)
     pooled = pool(match, mask, form.pool, form.pool_sharpness, dim=-2)
     return weights[..., 0] * queries.mask[:, None], match[..., 0] * queries.mask, pooled[..., 0]
 
@@ -180,10 +180,10 @@ def _groups(vectors: Tensor, mask: Tensor, limit: int, measure: Measure, dtype: 
 
 
 def _similarity_of_groups(
-    asking: Float[Tensor, "query*item dim"], queries: _Group, context: _Group, form: AttentionForm
+    columns: Float[Tensor, "query*item dim"], queries: _Group, context: _Group, form: AttentionForm
 ) -> Float[Tensor, "other item"]:
-    """One tile. `asking` holds the queries position by position: with the items innermost, sums run along memory."""
-    scores = torch.mm(context.vectors.flatten(0, 1), asking.T).to(queries.size.dtype)
+    """One tile. `columns` holds the queries position by position: with the items innermost, sums run along memory."""
+    scores = torch.mm(context.vectors.flatten(0, 1), columns.T).to(queries.size.dtype)
     scores = scores.view(*context.mask.shape, *queries.mask.T.shape)  # [other, part, query, item]
     match, _ = _match(scores, queries.size.T, queries.mask.T, context.mask, context.size, form, context.whole)
     return pool(match, queries.mask.T, form.pool, form.pool_sharpness, dim=-2)
@@ -209,8 +209,8 @@ def _table(
     context_groups = _groups(context, context_mask, tall, _gram, dtype)
     columns = []
     for group in query_groups:
-        asking = _positions(group)
-        columns.append(torch.cat([_similarity_of_groups(asking, group, asked, form) for asked in context_groups]))
+        vectors = _positions(group)
+        columns.append(torch.cat([_similarity_of_groups(vectors, group, other, form) for other in context_groups]))
     item, other = (torch.cat([group.index for group in groups]).argsort() for groups in (query_groups, context_groups))
     return torch.cat(columns, dim=1).T[item][:, other]
 
@@ -240,19 +240,19 @@ class _Recomputed(torch.autograd.Function):
         wide, tall = _sides(query_mask, context_mask, queries.element_size(), budget // SAVED)
         into_queries, into_context = torch.zeros_like(queries), torch.zeros_like(context)
         context_groups = _groups(context, context_mask, tall, _gram, queries.dtype)
-        for asking in _groups(queries, query_mask, wide, _norms, queries.dtype):
-            for asked in context_groups:
-                leaves = [group.vectors.detach().requires_grad_() for group in (asking, asked)]
+        for own in _groups(queries, query_mask, wide, _norms, queries.dtype):
+            for other in context_groups:
+                leaves = [group.vectors.detach().requires_grad_() for group in (own, other)]
                 with torch.enable_grad():
-                    again, other = (
+                    queries_again, context_again = (
                         _group(group.index, leaf, group.mask, group.whole, measure, dtype)
-                        for group, leaf, measure in zip((asking, asked), leaves, (_norms, _gram), strict=True)
+                        for group, leaf, measure in zip((own, other), leaves, (_norms, _gram), strict=True)
                     )
-                    similarity = _similarity_of_groups(_positions(again), again, other, form)
-                wanted = gradient[asking.index[:, None], asked.index].T
+                    similarity = _similarity_of_groups(_positions(queries_again), queries_again, context_again, form)
+                wanted = gradient[own.index[:, None], other.index].T
                 found = torch.autograd.grad(similarity, leaves, wanted)
-                into_queries[asking.index, : found[0].shape[1]] += found[0]
-                into_context[asked.index, : found[1].shape[1]] += found[1]
+                into_queries[own.index, : found[0].shape[1]] += found[0]
+                into_context[other.index, : found[1].shape[1]] += found[1]
         return into_queries, into_context, None, None, None, None, None
 
 

@@ -1,10 +1,9 @@
 """Searching collections by late interaction: region codes, where they are kept, and the pictures that score best."""
 
 from saccade.search.code_store import CodeStore, CodeWriter, write_bytes
-from saccade.search.exact import CodeSource, search_codes
+from saccade.search.exact import CodeSource, Ranking, search_codes, streamed_top_k, top_k
 from saccade.search.maxsim import QueryWords, maxsim, maxsim_codes, maxsim_reference
 from saccade.search.region_codes import RegionCodes
-from saccade.search.top_k import Ranking, streamed_top_k, top_k
 
 __all__ = [
     "CodeSource",

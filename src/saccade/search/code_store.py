@@ -35,7 +35,7 @@ from saccade.search.region_codes import RegionCodes
 FORMAT, VERSION = "saccade-codes", 1
 CONTENTS = "codes.json"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "int8": torch.int8}
-BYTE_COLUMNS = ("scale", "reach", "error")
+BYTE_COLUMNS = ("scale", "reach", "error")  # the rows of `RegionCodes.bounds`
 
 
 @dataclass(frozen=True)
@@ -153,10 +153,9 @@ class CodeStore:
             self._shard(number)
 
     def _nothing(self) -> RegionCodes:
-        empty = torch.zeros(0)
-        scales = [empty if self.dtype == torch.int8 else None] * 3
+        bounds = torch.zeros(3, 0) if self.dtype == torch.int8 else None
         vectors = torch.zeros(0, self.dim, dtype=self.dtype)
-        return RegionCodes(vectors, torch.zeros(1, dtype=torch.int64), None, *scales)
+        return RegionCodes(vectors, torch.zeros(1, dtype=torch.int64), None, bounds)
 
     def _shard(self, number: int) -> tuple[RegionCodes, tuple[str, ...]]:
         if number not in self._open:
@@ -183,9 +182,8 @@ class CodeStore:
             or len(ids) != shard.pictures
         ):
             raise SaccadeError(f"{path} does not hold what {CONTENTS} says of it")
-        codes = RegionCodes.rows(vectors, counts)
-        scales = [found.get(name) for name in BYTE_COLUMNS]
-        return RegionCodes(vectors, codes.starts, codes.regions, *scales), tuple(ids)
+        bounds = torch.stack([found[name] for name in BYTE_COLUMNS]) if self.dtype == torch.int8 else None
+        return replace(RegionCodes.rows(vectors, counts), bounds=bounds), tuple(ids)
 
 
 class CodeWriter:
@@ -327,7 +325,8 @@ def write_bytes(exact: CodeStore, folder: Path | str) -> CodeStore:
 
 def _write_shard(path: Path, ids: Sequence[str], codes: RegionCodes) -> CodeShard:
     columns = {"vectors": codes.vectors, "counts": codes.starts.diff()}
-    columns |= {name: value for name in BYTE_COLUMNS if (value := getattr(codes, name)) is not None}
+    if codes.bounds is not None:
+        columns |= zip(BYTE_COLUMNS, codes.bounds.clone(), strict=True)
     with atomic_file(path) as temporary:
         with surfaced_os_errors():
             safetensors.torch.save_file(columns, temporary, metadata={"ids": json.dumps(list(ids))})

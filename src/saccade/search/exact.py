@@ -3,16 +3,21 @@
 With codes in bytes, search can still be exact. A tile's bytes give, for every picture, the most that its exact codes
 could score; only pictures for which that reaches the k-th best exact score found so far are scored again from the exact
 codes. Whatever is left out could not have been among the best: nothing is guessed.
+
+Items of equal score are ranked by their index, so that a ranking of given scores does not depend on how the items were
+cut into tiles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import ahead
@@ -20,13 +25,83 @@ from saccade.ops.form import DEFAULT_BUDGET
 from saccade.ops.gpu import on_gpu_of
 from saccade.search.maxsim import QueryWords, by_triton, can_choose, maxsim_codes
 from saccade.search.region_codes import RegionCodes
-from saccade.search.top_k import Ranking, ranked, top_k
 
 if TYPE_CHECKING:
-    from saccade.search.triton.words import PreparedWords
+    from saccade.search.triton.launch import PreparedWords
 
 _AHEAD = 2  # tiles that are read while another is searched
 _CPU_PICTURES = 4096  # of a tile that is read from disk: some tens of megabytes
+_BLOCK = 64  # items whose best one alone is compared first
+_LAST = (1 << 32) - 1
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The best items of each query, best first. Where there were fewer than k, a row is shorter."""
+
+    scores: Float[Tensor, "query rank"]
+    indices: Int[Tensor, "query rank"]
+
+    def join(self, other: Ranking, k: int) -> Ranking:
+        """The best k of both."""
+        scores = torch.cat([self.scores, other.scores], dim=1)
+        return ranked(scores, torch.cat([self.indices, other.indices], dim=1), k)
+
+
+def top_k(
+    scores: Float[Tensor, "query item"],
+    k: int,
+    first: int = 0,
+    peaks: Float[Tensor, "query block"] | None = None,
+    block: int = _BLOCK,
+) -> Ranking:
+    """The best k items of a table whose items are numbered from `first`; scores are compared as float32.
+
+    The k best items lie in the k blocks whose best items are best: only those are ranked. `peaks` are the best scores
+    of the blocks, where they are known.
+    """
+    scores = scores.float()
+    queries, items = scores.shape
+    blocks = -(-items // block)
+    if blocks > 2 * k:
+        if peaks is None:
+            padded = F.pad(scores, (0, blocks * block - items), value=-torch.inf) if items % block else scores
+            peaks = padded.view(queries, blocks, block).amax(dim=2)
+        numbers = torch.arange(blocks, device=scores.device).expand(queries, -1)
+        chosen = ranked(peaks, numbers, k).indices  # [query, k]
+        places = (chosen[:, :, None] * block + torch.arange(block, device=scores.device)).flatten(1)
+        inside = places < items
+        values = scores.gather(1, places.clamp(max=items - 1)).masked_fill(~inside, -torch.inf)
+        return ranked(values, places + first, k, inside)
+    places = torch.arange(first, first + items, device=scores.device)
+    return ranked(scores, places.expand(queries, -1), k)
+
+
+def streamed_top_k(tiles: Iterable[tuple[int, Float[Tensor, "query item"]]], k: int) -> Ranking | None:
+    """The best k over tiles of scores, each given with the number of its first item; None if there was no tile.
+
+    The scores may come from anything: MaxSim, a matcher's `similarity`, a product of pooled vectors.
+    """
+    found: Ranking | None = None
+    for first, scores in tiles:
+        best = top_k(scores, k, first)
+        found = best if found is None else found.join(best, k)
+    return found
+
+
+def ranked(
+    scores: Float[Tensor, "query item"],
+    indices: Int[Tensor, "query item"],
+    k: int,
+    real: Bool[Tensor, "query item"] | None = None,
+) -> Ranking:
+    """The best k by score, then by index: both in one whole number of 64 bits. What is not `real` comes last."""
+    if real is not None:
+        scores, indices = scores.masked_fill(~real, -torch.inf), indices.masked_fill(~real, _LAST)
+    bits = (scores + 0.0).view(torch.int32)  # + 0: there is only one zero
+    rising = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # whole numbers in the order of the floats
+    keys, places = ((rising.long() << 32) | (_LAST - indices)).topk(min(k, scores.shape[1]), dim=1)
+    return Ranking(scores.gather(1, places), _LAST - (keys & _LAST))
 
 
 class CodeSource(Protocol):
@@ -68,7 +143,9 @@ def search_codes(
             f"the codes in bytes ({len(codes):,} pictures of {codes.dim} dimensions) were not made from the exact ones "
             f"({len(exact):,} of {exact.dim})"
         )
-    place = _numbered(torch.device(device)) if device is not None else _home(codes)
+    place = torch.device(device) if device is not None else _home(codes)
+    if place == torch.device("cuda"):  # as tensors name it that lie there: "cuda" is one of them
+        place = torch.device("cuda", torch.cuda.current_device())
     queries = _rounded(queries.to(place), codes if exact is None else exact)
     found: Ranking | None = None
     words: PreparedWords | None = None  # as a GPU wants them, made for the first tile
@@ -192,12 +269,8 @@ def _scored(
 
         return ranked(launch_chosen(queries, near, listed), listed, k, listed >= 0)
     pictures, places = torch.unique(listed.clamp(min=0), return_inverse=True)  # any query's, each read once
-    scores = maxsim_codes(queries, _picked(exact, pictures, place), budget)
+    scores = maxsim_codes(queries, exact.pick(pictures.to(_home(exact))).to(place), budget)
     return ranked(scores.float().gather(1, places), listed, k, listed >= 0)
-
-
-def _picked(codes: CodeSource, pictures: Tensor, device: torch.device) -> RegionCodes:
-    return codes.pick(pictures.to(_home(codes))).to(device)
 
 
 def _pictures(queries: QueryWords, codes: CodeSource, device: torch.device, budget: int) -> int:
@@ -214,11 +287,6 @@ def _pictures(queries: QueryWords, codes: CodeSource, device: torch.device, budg
 
 def _home(codes: CodeSource) -> torch.device:
     return codes.vectors.device if isinstance(codes, RegionCodes) else torch.device("cpu")
-
-
-def _numbered(device: torch.device) -> torch.device:
-    """As tensors name it that lie there: "cuda" is one of them."""
-    return torch.device("cuda", torch.cuda.current_device()) if device == torch.device("cuda") else device
 
 
 def _rounded(queries: QueryWords, codes: CodeSource) -> QueryWords:

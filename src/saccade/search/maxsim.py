@@ -20,6 +20,7 @@ from torch import Tensor
 from saccade.ops import gpu
 from saccade.ops.dispatch import Backend, Operator, anything
 from saccade.ops.form import DEFAULT_BUDGET, name_of
+from saccade.ops.tiling import neighbours
 from saccade.search import triton
 from saccade.search.region_codes import LEVELS, RegionCodes
 
@@ -32,7 +33,7 @@ class QueryWords:
     """The words of several queries, one after the other."""
 
     words: Float[Tensor, "word dim"]
-    lengths: tuple[int, ...]  # how many of them each query has: known without asking a GPU
+    lengths: tuple[int, ...]  # how many of them each query has: known without words a GPU
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -50,16 +51,8 @@ class QueryWords:
             return QueryWords(words.flatten(0, 1), (words.shape[1],) * len(words))
         return QueryWords(words[mask], tuple(mask.sum(dim=1).tolist()))
 
-    def part(self, first: int, stop: int) -> QueryWords:
-        begin = sum(self.lengths[:first])
-        return QueryWords(self.words[begin : begin + sum(self.lengths[first:stop])], self.lengths[first:stop])
-
     def to(self, target: torch.device | torch.dtype | str) -> QueryWords:
         return QueryWords(self.words.to(target), self.lengths)
-
-    def sums(self, values: Float[Tensor, "*item word"]) -> Float[Tensor, "*item query"]:
-        """Add up what belongs to each query."""
-        return values @ self.members().to(values.dtype)
 
     def members(self) -> Bool[Tensor, "word query"]:
         return self.owner[:, None] == torch.arange(len(self), device=self.words.device)
@@ -70,8 +63,9 @@ class QueryWords:
         scale = words.abs().amax(dim=1) / LEVELS
         unit = torch.where(scale > 0, scale, 1.0)[:, None]
         whole = (words / unit).round()
-        size = self.sums(words.norm(dim=1)) * _UP
-        off = self.sums((words - whole * unit).norm(dim=1)) + 1e-5 * size  # and what float32 rounds off
+        members = self.members().to(words.dtype)
+        size = words.norm(dim=1) @ members * _UP
+        off = (words - whole * unit).norm(dim=1) @ members + 1e-5 * size  # and what float32 rounds off
         return whole.to(torch.int8), scale, off, size
 
 
@@ -163,33 +157,31 @@ def _tiled(queries: QueryWords, codes: RegionCodes, budget: int, bound: bool) ->
     if count == 0 or not len(codes.vectors):
         return scores.masked_fill_(empty[:, None], -torch.inf).T
     room = min(budget // 2, _CPU_TILE_BYTES) if codes.vectors.device.type == "cpu" else budget // 2
-    rows = max(1, room // (4 * (count + codes.dim)))
-    asking = queries.words.to(kind)
+    words = queries.words.to(kind)
     if integer:
-        asking, word_scale, off, size = queries.to_bytes()
-    asking = asking.T.contiguous()
+        words, word_scale, off, size = queries.to_bytes()
+    words = words.T.contiguous()
     members = queries.members().to(kind)
-    tiles = _tiles(codes, rows)
-    most = max(_rows(codes, *tile) for tile in tiles)  # buffers are used again: new memory is slow
-    table = torch.empty(most, count, dtype=torch.int32 if integer else kind, device=asking.device)
+    tiles = _tiles(codes, max(1, room // (4 * (count + codes.dim))))
+    most = max(rows.stop - rows.start for _, rows in tiles)  # buffers are used again: new memory is slow
+    table = torch.empty(most, count, dtype=torch.int32 if integer else kind, device=words.device)
     exact = torch.empty(
-        0 if codes.vectors.dtype in (kind, torch.int8) else most, codes.dim, dtype=kind, device=asking.device
+        0 if codes.vectors.dtype in (kind, torch.int8) else most, codes.dim, dtype=kind, device=words.device
     )
-    for first, stop in tiles:
-        tile = codes.part(first, stop)
+    for some, _ in tiles:
+        tile = codes.part(some.start, some.stop)
         vectors = tile.vectors if not len(exact) else exact[: len(tile.vectors)].copy_(tile.vectors)
-        (torch._int_mm if integer else torch.mm)(vectors, asking, out=table[: len(vectors)])
+        (torch._int_mm if integer else torch.mm)(vectors, words, out=table[: len(vectors)])
         best = _best(table[: len(vectors)], tile)
         if integer:
             best = best * word_scale
-        torch.mm(best, members, out=scores[first:stop])
+        torch.mm(best, members, out=scores[some])
     if integer:
-        assert codes.scale is not None
-        scores *= codes.scale[:, None]
+        assert codes.bounds is not None
+        scale, reach, error = codes.bounds[..., None]
+        scores *= scale
         if bound:
-            assert codes.reach is not None
-            assert codes.error is not None
-            scores += codes.reach[:, None] * off + codes.error[:, None] * size
+            scores += reach * off + error * size
     return scores.masked_fill_(empty[:, None], -torch.inf).T
 
 
@@ -202,23 +194,13 @@ def _best(table: Tensor, tile: RegionCodes) -> Tensor:
     return least.scatter_reduce(0, owner[:, None].expand_as(table), table, "amax", include_self=False)
 
 
-def _rows(codes: RegionCodes, first: int, stop: int) -> int:
-    return (
-        (stop - first) * codes.regions if codes.regions is not None else int(codes.starts[stop] - codes.starts[first])
-    )
-
-
-def _tiles(codes: RegionCodes, rows: int) -> list[tuple[int, int]]:
-    """Cut the pictures so that a tile has at most so many rows, or is a single picture."""
-    if codes.regions is not None:
-        step = max(1, rows // max(1, codes.regions))
-        return [(first, min(first + step, len(codes))) for first in range(0, len(codes), step)]
-    starts, cuts, first = codes.starts.tolist(), [], 0
-    for picture in range(1, len(codes) + 1):
-        if starts[picture] - starts[first] > rows and picture - 1 > first:
-            cuts.append((first, picture - 1))
-            first = picture - 1
-    return [*cuts, (first, len(codes))]
+def _tiles(codes: RegionCodes, rows: int) -> list[tuple[slice, slice]]:
+    """Pictures, and their rows, of tiles that have at most so many rows, or are a single picture."""
+    if codes.regions is None:
+        return list(neighbours(codes.starts.diff().tolist(), rows))
+    step, each = max(1, rows // max(1, codes.regions)), codes.regions
+    ranges = [(first, min(first + step, len(codes))) for first in range(0, len(codes), step)]
+    return [(slice(first, stop), slice(first * each, stop * each)) for first, stop in ranges]
 
 
 def maxsim_reference(
@@ -229,11 +211,11 @@ def maxsim_reference(
 ) -> Float[Tensor, "query picture"]:
     """From the definition, one pair, one word at a time, in float64: what `maxsim` must equal."""
     table = torch.zeros(len(words), len(regions), dtype=torch.float64)
-    for query, (asking, real_words) in enumerate(zip(words.double().cpu(), word_mask.cpu(), strict=True)):
+    for query, (own, real_words) in enumerate(zip(words.double().cpu(), word_mask.cpu(), strict=True)):
         for picture, (shown, real_regions) in enumerate(zip(regions.double().cpu(), region_mask.cpu(), strict=True)):
             if not bool(real_regions.any()):
                 table[query, picture] = -torch.inf
                 continue
-            for word in asking[real_words]:
+            for word in own[real_words]:
                 table[query, picture] += (shown[real_regions] @ word).max()
     return table

@@ -8,11 +8,12 @@ are of like size. Kept beside it is how far the picture's codes are off at most:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
+from torch.nn import functional as F
 
 LEVELS = 127
 _UP = 1 + 1e-5  # bounds are rounded up, past the rounding of float32
@@ -25,9 +26,7 @@ class RegionCodes:
     vectors: Shaped[Tensor, "row dim"]  # float32, float16, bfloat16 or int8
     starts: Int[Tensor, " picture_and_one"]  # where each picture's rows begin, and where the last one's end
     regions: int | None = None  # of every picture, where all have the same number
-    scale: Float[Tensor, " picture"] | None = None  # of bytes
-    reach: Float[Tensor, " picture"] | None = None  # of bytes: the largest |ĉ| of a picture's regions
-    error: Float[Tensor, " picture"] | None = None  # of bytes: the largest |c − ĉ|
+    bounds: Float[Tensor, "3 picture"] | None = None  # of bytes: their scale, the largest |ĉ|, the largest |c − ĉ|
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -56,10 +55,8 @@ class RegionCodes:
         if len(parts) == 1:
             return parts[0]
         codes = RegionCodes.rows(torch.cat([p.vectors for p in parts]), torch.cat([p.starts.diff() for p in parts]))
-        if parts[0].scale is None:
-            return codes
-        scales = [torch.cat([getattr(p, name) for p in parts]) for name in ("scale", "reach", "error")]
-        return RegionCodes(codes.vectors, codes.starts, codes.regions, *scales)
+        bounds = [p.bounds for p in parts if p.bounds is not None]
+        return replace(codes, bounds=torch.cat(bounds, dim=1)) if bounds else codes
 
     def part(self, first: int, stop: int) -> RegionCodes:
         """Some pictures in a row; the vectors are a view."""
@@ -69,8 +66,8 @@ class RegionCodes:
             begin, end = first * self.regions, stop * self.regions
         else:
             begin, end = int(self.starts[first]), int(self.starts[stop])
-        cut = [None if value is None else value[first:stop] for value in (self.scale, self.reach, self.error)]
-        return RegionCodes(self.vectors[begin:end], self.starts[first : stop + 1] - begin, self.regions, *cut)
+        bounds = None if self.bounds is None else self.bounds[:, first:stop]
+        return RegionCodes(self.vectors[begin:end], self.starts[first : stop + 1] - begin, self.regions, bounds)
 
     def pick(self, pictures: Int[Tensor, " choice"]) -> RegionCodes:
         """Some pictures in the order given."""
@@ -79,9 +76,8 @@ class RegionCodes:
         ends = counts.cumsum(0)
         row = torch.arange(int(ends[-1]) if len(ends) else 0, device=starts.device)
         shift = (starts - ends + counts).repeat_interleave(counts)
-        cut = [None if value is None else value[pictures] for value in (self.scale, self.reach, self.error)]
-        begins = torch.cat([ends.new_zeros(1), ends])
-        return RegionCodes(self.vectors[row + shift], begins, self.regions, *cut)
+        bounds = None if self.bounds is None else self.bounds[:, pictures]
+        return RegionCodes(self.vectors[row + shift], F.pad(ends, (1, 0)), self.regions, bounds)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> RegionCodes:
         return self._each(lambda value: value.to(device, non_blocking=non_blocking))
@@ -96,19 +92,19 @@ class RegionCodes:
 
     def used_by(self, stream: torch.cuda.Stream) -> None:
         """Memory that another stream filled is not given to others before this stream has read it."""
-        for value in (self.vectors, self.starts, self.scale, self.reach, self.error):
+        for value in (self.vectors, self.starts, self.bounds):
             if value is not None:
                 value.record_stream(stream)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> RegionCodes:
-        rest = [None if value is None else change(value) for value in (self.scale, self.reach, self.error)]
-        return RegionCodes(change(self.vectors), change(self.starts), self.regions, *rest)
+        bounds = None if self.bounds is None else change(self.bounds)
+        return RegionCodes(change(self.vectors), change(self.starts), self.regions, bounds)
 
     def to_kind(self, kind: torch.dtype) -> RegionCodes:
         """In another precision; bytes stay bytes."""
         if kind == torch.int8 or self.vectors.dtype == torch.int8:
             return self.to_bytes()
-        return RegionCodes(self.vectors.to(kind), self.starts, self.regions)
+        return replace(self, vectors=self.vectors.to(kind))
 
     def to_bytes(self) -> RegionCodes:
         """The same codes as whole numbers, a quarter or a half of the size."""
@@ -121,7 +117,7 @@ class RegionCodes:
         whole = (exact / unit).round().clamp(-LEVELS, LEVELS)
         again = whole * unit
         reach, error = (_most(v.norm(dim=1), owner, len(self)) * _UP for v in (again, exact - again))
-        return RegionCodes(whole.to(torch.int8), self.starts, self.regions, scale, reach, error)
+        return RegionCodes(whole.to(torch.int8), self.starts, self.regions, torch.stack([scale, reach, error]))
 
 
 def _most(values: Float[Tensor, " row"], owner: Int[Tensor, " row"], pictures: int) -> Float[Tensor, " picture"]:

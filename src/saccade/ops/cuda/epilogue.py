@@ -5,6 +5,10 @@ items, as many rows as a warp holds in registers. The context's items keep colum
 the widest; a thread reads two columns at a time. Context items of one number of tiles (of 8 columns) go through one
 kernel, each warp with a bin of queries.
 
+How the work is cut has a default. Before a large table `_tune` tries some cuts, once, in some seconds, and keeps the
+best for this GPU, precision and class of lengths in `kernels/cuts.json` in Saccade's cache, where every later call
+finds it: how fast a table is may hang on that file, what is in it never.
+
 Where every vector goes depends on the items' lengths alone. Plans are kept for the last few sets of lengths: whoever
 measures a model after every epoch asks with the same sentences and pictures again.
 """
@@ -13,11 +17,15 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import json
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,10 +33,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.ops.cuda import NORM_POWERS, TALLEST
+from saccade.core.files import cache_folder, write_json
+from saccade.ops.cuda import MAX_BIN_TILES
 from saccade.ops.cuda.nvrtc import Argument, cuda_kernel, launch
-from saccade.ops.cuda.tuning import Cut, known_cut, tune
-from saccade.ops.form import EPSILON, MAX_UNSHIFTED_SHARPNESS, AttentionForm, Context, Queries
+from saccade.ops.form import EPSILON, MAX_UNSHIFTED_SHARPNESS, AttentionForm, Context, Queries, name_of
 from saccade.ops.packing import assign, fill_empty
 
 WARPS = 4  # of a block of threads: as in attention_epilogue.cu
@@ -40,6 +48,18 @@ TRIAL_ROWS = 32768  # of queries
 MAX_HALF_SHARPNESS = 10.0  # up to here exp is a float16
 MAX_PLANS = 16  # kept
 POOLS = ("logsumexp", "mean", "max", "sum")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How all pairs are cut for the kernel."""
+
+    tiles: int = 10  # of 16 × 8 scores for a warp: few take few registers, so that many warps run side by side
+    rows: int = 8192  # query rows whose scores are in memory at once
+
+
+TRIED_CUTS = tuple(Cut(tiles, rows) for tiles in (10, 15, 21) for rows in (4096, 8192))
+TRIALS = 7  # of each
 
 
 def epilogue_similarity(
@@ -58,51 +78,95 @@ def epilogue_similarity(
         pieces = (slice(first, first + part) for first in range(0, len(context), part))
         parts = (Context(context.vectors[piece], context.mask[piece]) for piece in pieces)
         return torch.cat([epilogue_similarity(queries, some, form, dtype, budget, cut) for some in parts], dim=1)
-    sides = queries.vectors, context.vectors
-    cut = cut or known_cut(*sides, dtype)
+    key = _key(queries, context, dtype)
+    cut = cut or _known_cuts().get(key)
     if cut is None and queries.mask.numel() * context.mask.numel() >= MIN_TUNED_SCORES:
         print("note: a large table: trying how this GPU cuts it best, once", file=sys.stderr)
         some = slice(max(1, TRIAL_ROWS // queries.parts))
         sample = Queries(queries.vectors[some], queries.mask[some])
-        cut = tune(lambda tried: epilogue_similarity(sample, context, form, dtype, budget, tried), *sides, dtype)
+        cut = _tune(lambda tried: epilogue_similarity(sample, context, form, dtype, budget, tried), key)
     cut = cut or Cut()
-    query_lengths, context_lengths = lengths_of(queries.mask, context.mask)
+    query_lengths, context_lengths = _lengths_of(queries.mask, context.mask)
     out = torch.empty(len(queries), len(context), dtype=torch.float32, device=queries.device)
     if query_lengths.counts.any() and context_lengths.counts.any():
-        columns = pack_columns(context.vectors.to(dtype), context.mask, context_lengths)
-        rows = pack_rows(queries.vectors.to(dtype), queries.mask, query_lengths, columns.plan.groups[-1][0], cut.tiles)
-        row_bytes = len(columns.vectors) * dtype.itemsize
-        many = cut.rows if budget is None else max(16 * rows.plan.tiles, min(cut.rows, budget // row_bytes))
-        _fill(out, rows, columns, form, many)
+        other = _context_plan(context_lengths, context.device)
+        own = _query_plan(query_lengths, max(1, cut.tiles // other.groups[-1][0]), queries.device)
+        rows, columns = _packed(queries, query_lengths, own, dtype), _packed(context, context_lengths, other, dtype)
+        many = cut.rows
+        if budget is not None:
+            many = max(16 * own.tiles, min(many, budget // (len(columns) * dtype.itemsize)))
+        _fill(out, rows, own, columns, other, form, many)
     return fill_empty(out, form, query_lengths.empty, context_lengths.empty, queries.mask.sum(dim=1))
 
 
-@dataclass(frozen=True)
-class Lengths:
-    """How many real vectors each item has, on the host."""
+def _tune(run: Callable[[Cut], object], key: str) -> Cut:
+    """The cut with which `run` takes least time; it is remembered.
 
-    counts: Int[np.ndarray, " item"]
+    They take turns, so that a GPU that warms up and slows down does it to all of them; the first turn compiles.
+    """
+    times = dict.fromkeys(TRIED_CUTS, float("inf"))
+    for turn in range(1 + TRIALS):
+        for cut in TRIED_CUTS:
+            start = _finished()
+            run(cut)
+            seconds = _finished() - start
+            times[cut] = min(times[cut], seconds) if turn else times[cut]
+    best = min(TRIED_CUTS, key=lambda cut: times[cut])
+    write_json(_cuts_file(), {name: asdict(cut) for name, cut in (_known_cuts() | {key: best}).items()})
+    _known_cuts.cache_clear()
+    return best
+
+
+def _finished() -> float:
+    """The time at which a GPU has done all that it was given."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def _cuts_file() -> Path:
+    return cache_folder() / "kernels" / "cuts.json"
+
+
+@cache
+def _known_cuts() -> dict[str, Cut]:
+    """Of earlier trials; a file that cannot be read, or of another version, is as good as none."""
+    try:
+        return {key: Cut(**fields) for key, fields in json.loads(_cuts_file().read_text(encoding="utf-8")).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _key(queries: Queries, context: Context, dtype: torch.dtype) -> str:
+    """What a cut is best for: the device, the precision and the class of lengths."""
+    name = torch.cuda.get_device_name(queries.device) if queries.vectors.is_cuda else queries.device.type
+    sizes = "x".join(str(1 << (side.parts - 1).bit_length()) for side in (queries, context))
+    return f"{name} {name_of(dtype)} {sizes}"
+
+
+class Lengths(NamedTuple):
+    """How many real vectors each item has, on the host, as a key that plans are kept by."""
+
+    numbers: bytes
     places: int
-    first: bool  # whether they are the first of its places
+    first: bool  # whether an item's real vectors are the first of its places
+
+    @property
+    def counts(self) -> Int[np.ndarray, " item"]:
+        return np.frombuffer(self.numbers, dtype=np.int64)
 
     @property
     def empty(self) -> list[int]:
         return [int(item) for item in np.flatnonzero(self.counts == 0)]
 
-    @property
-    def key(self) -> tuple[bytes, int, bool]:
-        return self.counts.tobytes(), self.places, self.first
 
-    @staticmethod
-    def of_key(key: tuple[bytes, int, bool]) -> Lengths:
-        return Lengths(np.frombuffer(key[0], dtype=np.int64), *key[1:])
-
-
-def lengths_of(*masks: Bool[Tensor, "item place"]) -> list[Lengths]:
+def _lengths_of(*masks: Bool[Tensor, "item place"]) -> list[Lengths]:
     """Of several masks, waiting for a GPU once."""
     facts = [torch.cat([mask.sum(dim=1), (mask[:, 1:] <= mask[:, :-1]).all().long()[None]]) for mask in masks]
     known = np.split(torch.cat(facts).cpu().numpy(), np.cumsum([len(fact) for fact in facts[:-1]]))
-    return [Lengths(fact[:-1], mask.shape[1], bool(fact[-1])) for fact, mask in zip(known, masks, strict=True)]
+    return [
+        Lengths(fact[:-1].tobytes(), mask.shape[1], bool(fact[-1])) for fact, mask in zip(known, masks, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -128,49 +192,11 @@ class ContextPlan:
     groups: list[tuple[int, slice]]  # items that take the same number of tiles: which number, and which items
 
 
-@dataclass(frozen=True)
-class PackedRows:
-    """All query vectors, bin by bin."""
-
-    vectors: Float[Tensor, "row dim"]
-    inverse: Float[Tensor, " row"]  # 1 / |q|
-    plan: QueryPlan
-
-
-@dataclass(frozen=True)
-class PackedColumns:
-    """All context vectors."""
-
-    vectors: Float[Tensor, "column dim"]
-    plan: ContextPlan
-
-
-def pack_rows(
-    vectors: Float[Tensor, "item query dim"],
-    mask: Bool[Tensor, "item query"],
-    lengths: Lengths,
-    widest: int,
-    good: int = Cut.tiles,
-) -> PackedRows:
-    """`widest`: the most tiles of columns that an item of the context takes; `good`: tiles that a warp should have."""
-    plan = query_plan(lengths.key, max(1, good // widest), vectors.device)
-    packed = _packed(vectors, mask, lengths, plan.rows)
-    norms = torch.linalg.vector_norm(packed, dim=1, dtype=torch.float32)
-    return PackedRows(packed, norms.clamp_(min=EPSILON).reciprocal_(), plan)
-
-
-def pack_columns(
-    vectors: Float[Tensor, "item part dim"], mask: Bool[Tensor, "item part"], lengths: Lengths
-) -> PackedColumns:
-    plan = context_plan(lengths.key, vectors.device)
-    return PackedColumns(_packed(vectors, mask, lengths, plan.rows), plan)
-
-
 @lru_cache(maxsize=MAX_PLANS)
-def query_plan(key: tuple[bytes, int, bool], most: int, device: torch.device) -> QueryPlan:
-    lengths = Lengths.of_key(key)
-    tiles = _tiles(lengths.counts[lengths.counts > 0], most)
-    item, length = assign(lengths.counts, 16 * tiles, SLOTS)
+def _query_plan(lengths: Lengths, most: int, device: torch.device) -> QueryPlan:
+    counts = lengths.counts
+    tiles = _tiles(counts[counts > 0], most)
+    item, length = assign(counts, 16 * tiles, SLOTS)
     ends = np.cumsum(length, axis=1)
     starts = np.concatenate([[0], np.cumsum(ends[:, -1])])
     order = item[length > 0]
@@ -179,12 +205,11 @@ def query_plan(key: tuple[bytes, int, bool], most: int, device: torch.device) ->
     begins, items, start = (
         part.contiguous() for part in (there[:, : SLOTS + 1], there[:, SLOTS + 1 : -1], there[:, -1])
     )
-    return QueryPlan(_rows(lengths, order, lengths.counts[order], device), tiles, start, begins, items, starts.tolist())
+    return QueryPlan(_rows(lengths, order, counts[order], device), tiles, start, begins, items, starts.tolist())
 
 
 @lru_cache(maxsize=MAX_PLANS)
-def context_plan(key: tuple[bytes, int, bool], device: torch.device) -> ContextPlan:
-    lengths = Lengths.of_key(key)
+def _context_plan(lengths: Lengths, device: torch.device) -> ContextPlan:
     tiles = -(-lengths.counts // 8)
     number = np.argsort(tiles.astype(np.int16), kind="stable")
     number = number[tiles[number] > 0]
@@ -202,7 +227,7 @@ def _tiles(lengths: Int[np.ndarray, " item"], most: int) -> int:
     """How many tiles of 16 rows a bin has: as full as can be, of few tiles, so that many warps run side by side."""
     longest, mean = int(lengths.max()), float(lengths.mean())
     least = -(-longest // 16)
-    sizes = [16 * tiles for tiles in range(least, max(least, min(most, TALLEST)) + 1)]
+    sizes = [16 * tiles for tiles in range(least, max(least, min(most, MAX_BIN_TILES)) + 1)]
     if longest == int(lengths.min()):
         full = [size // longest * longest / size for size in sizes]
     else:  # items of many lengths fill nearly anything that holds some of them
@@ -228,16 +253,12 @@ def _rows(
 
 
 def _packed(
-    vectors: Float[Tensor, "item place dim"],
-    mask: Bool[Tensor, "item place"],
-    lengths: Lengths,
-    rows: Int[Tensor, " row"] | None,
+    side: Queries | Context, lengths: Lengths, plan: QueryPlan | ContextPlan, dtype: torch.dtype
 ) -> Float[Tensor, "row dim"]:
+    vectors, rows = side.vectors.to(dtype).flatten(0, 1), plan.rows
     if rows is None:
-        return vectors.flatten(0, 1)
-    if not lengths.first:
-        rows = mask.flatten().nonzero().squeeze(1)[rows]
-    return vectors.flatten(0, 1).index_select(0, rows)
+        return vectors
+    return vectors.index_select(0, rows if lengths.first else side.mask.flatten().nonzero().squeeze(1)[rows])
 
 
 def _blocks(tall: int, wide: int) -> int:
@@ -266,50 +287,53 @@ def _gram(
     return tall.view(-1, tiles, 8, steps, 2, 4, 2).permute(0, 1, 3, 2, 5, 4, 6).contiguous(), size
 
 
-def _fill(out: Tensor, queries: PackedRows, context: PackedColumns, form: AttentionForm, rows: int) -> None:
-    own, other, columns = queries.plan, context.plan, len(context.vectors)
-    starts = own.starts
+def _fill(
+    out: Float[Tensor, "item other"],
+    queries: Float[Tensor, "row dim"],
+    own: QueryPlan,
+    context: Float[Tensor, "column dim"],
+    other: ContextPlan,
+    form: AttentionForm,
+    rows: int,
+) -> None:
+    """All query vectors, bin by bin, some `rows` at a time, with all context vectors."""
+    starts, start, length = own.starts, other.start, other.length
+    norms = torch.linalg.vector_norm(queries, dim=1, dtype=torch.float32)
+    inverse = norms.clamp_(min=EPSILON).reciprocal_()
     bins = len(starts) - 1
     step = max(1, rows // (16 * own.tiles))
     most = max(starts[min(b + step, bins)] - starts[b] for b in range(0, bins, step))
-    buffer = queries.vectors.new_zeros(most + 16 * own.tiles, columns)  # a bin that is not full reads on into the next
+    buffer = queries.new_zeros(most + 16 * own.tiles, len(context))  # a bin that is not full reads on into the next
     half = buffer.dtype == torch.float16
     weights = torch.float16 if half and abs(form.sharpness) <= MAX_HALF_SHARPNESS else torch.bfloat16
-    options = (
-        f"-DM_TILES={own.tiles}",
-        f"-DHALF={int(half)}",
-        f"-DHALF_WEIGHTS={int(weights == torch.float16)}",
-        f"-DCLIPPED={int(form.normaliser.startswith('clipped'))}",
-        f"-DSUM={NORM_POWERS[form.normaliser]}",
-        f"-DPOOL={POOLS.index(form.pool)}",
-        f"-DSHIFTED={int(form.pool == 'logsumexp' and abs(form.pool_sharpness) > MAX_UNSHIFTED_SHARPNESS)}",
-        f"-DCHUNK={CHUNK}",
-    )
-    start, length = other.start, other.length
+    shifted = form.pool == "logsumexp" and abs(form.pool_sharpness) > MAX_UNSHIFTED_SHARPNESS
+    constants = {
+        "M_TILES": own.tiles,
+        "HALF": half,
+        "HALF_WEIGHTS": weights == torch.float16,
+        "CLIPPED": form.normaliser.startswith("clipped"),
+        "SUM": form.norm_power,
+        "POOL": POOLS.index(form.pool),
+        "SHIFTED": shifted,
+        "CHUNK": CHUNK,
+    }
+    options = tuple(f"-D{name}={int(value)}" for name, value in constants.items())
     grams: list[tuple[Tensor, Tensor]] = []
     for first in range(0, bins, step):
         last = min(first + step, bins)
-        some = queries.vectors[starts[first] : starts[last]]
-        scores = torch.mm(some, context.vectors.T, out=buffer[: len(some)])
+        some = queries[starts[first] : starts[last]]
+        scores = torch.mm(some, context.T, out=buffer[: len(some)])
         if not grams:  # made ready while a GPU is at the first product
-            grams = [_gram(context.vectors, start[who], length[who], wide, weights) for wide, who in other.groups]
+            grams = [_gram(context, start[who], length[who], wide, weights) for wide, who in other.groups]
         for (wide, who), (gram, size) in zip(other.groups, grams, strict=True):
             _launch(
                 (*options, f"-DN_TILES={wide}", f"-DBLOCKS={_blocks(own.tiles, wide)}"),
                 (-(-(who.stop - who.start) // CHUNK), -(-(last - first) // WARPS)),
                 (
-                    scores,
-                    ctypes.c_longlong(scores.stride(0)),
-                    own.start,
-                    own.slot_begin,
-                    own.slot_item,
-                    queries.inverse,
+                    *(scores, ctypes.c_longlong(scores.stride(0))),
+                    *(own.start, own.slot_begin, own.slot_item, inverse),
                     *map(ctypes.c_int, (first, last, starts[first], starts[last])),
-                    other.start,
-                    other.length,
-                    other.number,
-                    gram,
-                    size,
+                    *(start, length, other.number, gram, size),
                     *map(ctypes.c_int, (who.start, who.stop)),
                     out,
                     *map(ctypes.c_longlong, out.stride()),

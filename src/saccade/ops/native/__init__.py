@@ -25,7 +25,6 @@ from saccade.ops.form import AttentionForm
 from saccade.ops.machine_code import machine_code
 
 MIN_WORK = 2e11  # multiplications and additions, about two seconds of a core, that are worth a second of compiling
-NORM_POWERS = {"clipped_l2": 2, "l2": 2, "clipped_l1": 1, "l1": 1}
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 _lock = threading.Lock()
 _loaded: dict[str, ctypes.CDLL | None] = {}  # None: it could not be compiled, and will not get better
@@ -84,9 +83,9 @@ def _sources() -> tuple[Path, ...]:
 def _key(compiler: str) -> str:
     """Of the sources, the compiler and the processor: whichever changes, it is compiled again."""
     with suppress(OSError, subprocess.SubprocessError):
-        asked = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=20)
+        version = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=20)
         texts = [path.read_text(encoding="utf-8") for path in _sources()]
-        parts = [*texts, *FLAGS, compiler, asked.stdout, platform.machine(), _processor()]
+        parts = [*texts, *FLAGS, compiler, version.stdout, platform.machine(), _processor()]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     return "unknown"
 

@@ -8,10 +8,11 @@ core's cache.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from operator import itemgetter
 from typing import NamedTuple
 
 import torch
@@ -19,10 +20,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.ops.cores import on_every_core, ranges
 from saccade.ops.form import EPSILON, MAX_UNSHIFTED_SHARPNESS, AttentionForm, Context, Queries
-from saccade.ops.native import NORM_POWERS, library
-from saccade.ops.ragged import Cut, cut, longest_first
+from saccade.ops.native import library
+from saccade.ops.tiling import Cut, cut, longest_first, neighbours, on_every_core, slices
 
 CORE_QUERIES = 600  # of a core at a time: their columns are not far from its cache
 ENOUGH = 0.1  # of those: from here on a group of items ends where shorter ones begin
@@ -41,17 +41,19 @@ def native_similarity(
     numbers = budget // queries.vectors.element_size() // cores
     wide = min(CORE_QUERIES, max(1, numbers // (4 * queries.dim)))
     order, lengths = longest_first(queries.mask)
-    cuts = cut(lengths, lambda n: wide // n, lambda n: int(wide * ENOUGH / n), multiple=native.lanes)
+    cuts = list(cut(lengths, lambda n: wide // n, lambda n: int(wide * ENOUGH / n), multiple=native.lanes))
+    sizes = [(place.stop - place.start) * longest for place, longest in cuts]
+    bundles = [(rows.stop - rows.start, cuts[some]) for some, rows in neighbours(sizes, wide)]
+    bundles.sort(key=itemgetter(0), reverse=True)  # the largest first: cores end together
     rows = native.context(context.vectors.contiguous(), context.mask)
-    asking = _Rows(queries.vectors.contiguous().flatten(0, 1), queries.mask, order)
-    table = asking.vectors.new_empty(len(queries), len(context))
-    bundles = sorted(_bundles(cuts, wide), key=_size, reverse=True)  # the largest first: cores end together
+    query_rows = _Rows(queries.vectors.contiguous().flatten(0, 1), queries.mask, order)
+    table = query_rows.vectors.new_empty(len(queries), len(context))
     shares = -(-JOBS_PER_CORE * cores // max(1, len(bundles))) if cores > 1 else 1
     shares = max(shares, -(-len(context) // max(1, numbers // (4 * wide))))
     on_every_core(
-        partial(_fill, asking, bundle, rows, others, form, native, table)
-        for bundle in bundles
-        for others in ranges(len(context), shares)
+        partial(_fill, query_rows, bundle, rows, others, form, native, table)
+        for _, bundle in bundles
+        for others in slices(len(context), shares)
     )
     return table
 
@@ -70,27 +72,11 @@ class _Rows(NamedTuple):
         return place.masked_fill_(~self.mask[chosen, :longest], -1)
 
 
-def _bundles(cuts: Iterator[Cut], limit: int) -> Iterator[list[Cut]]:
-    """Neighbouring groups of at most `limit` vectors together (or one group)."""
-    bundle: list[Cut] = []
-    for some in cuts:
-        if bundle and _size([*bundle, some]) > limit:
-            yield bundle
-            bundle = []
-        bundle.append(some)
-    if bundle:
-        yield bundle
-
-
-def _size(cuts: Sequence[Cut]) -> int:
-    return sum((place.stop - place.start) * longest for place, longest in cuts)
-
-
 def _fill(
     queries: _Rows,
     cuts: list[Cut],
     context: ContextRows,
-    others: range,
+    others: slice,
     form: AttentionForm,
     native: NativeAttention,
     table: Float[Tensor, "item other"],
@@ -98,12 +84,12 @@ def _fill(
     """Into the table: the similarities of some query items with some context items."""
     places = [queries.places(some).T for some in cuts]  # position by position: sums over these run along memory
     columns = native.columns(queries.vectors, torch.cat([place.flatten() for place in places]))
-    matches = [table.new_empty(len(others), *place.shape) for place in places]
+    matches = [table.new_empty(others.stop - others.start, *place.shape) for place in places]
     native.match(context, others.start, columns, matches)
     for match, place, (some, _) in zip(matches, places, cuts, strict=True):
         absent = place < 0
         pooled = _pool(match, absent if bool(absent.any()) else None, form)
-        table[queries.order[some], others.start : others.stop] = pooled.T
+        table[queries.order[some], others] = pooled.T
 
 
 def _pool(
@@ -165,7 +151,7 @@ class NativeAttention:
         loops = library()
         assert loops is not None
         slope = form.slope if form.normaliser.startswith("clipped") else 1.0
-        return cls(loops, NORM_POWERS[form.normaliser], slope, form.sharpness)
+        return cls(loops, form.norm_power, slope, form.sharpness)
 
     @property
     def lanes(self) -> int:
@@ -184,11 +170,11 @@ class NativeAttention:
         place = mask.flatten().nonzero()[:, 0]
         made = ContextRows(vectors.flatten(0, 1), place, start, vectors.new_empty(int(triangle[-1])), triangle)
 
-        def fill(some: range) -> None:
-            sizes = len(some), vectors.shape[-1]
+        def fill(some: slice) -> None:
+            sizes = some.stop - some.start, vectors.shape[-1]
             self.library.saccade_triangles(*made.addresses(some.start), *map(ctypes.c_int64, sizes))
 
-        on_every_core(partial(fill, some) for some in ranges(len(counts), torch.get_num_threads()))
+        on_every_core(partial(fill, some) for some in slices(len(counts), torch.get_num_threads()))
         return made
 
     def columns(self, vectors: Float[Tensor, "any dim"], place: Int[Tensor, " column"]) -> QueryColumns:
@@ -226,21 +212,21 @@ class NativeAttention:
     def block_cosines(
         self,
         regions: Float[Tensor, "image part block few"],
-        seen: Float[Tensor, "image block part part"],
+        region_gram: Float[Tensor, "image block part part"],
         region_mask: Bool[Tensor, "image part"],
         words: Float[Tensor, "text word block few"],
-        read: Float[Tensor, "text block word word"],
+        word_gram: Float[Tensor, "text block word word"],
         word_mask: Bool[Tensor, "text word"],
     ) -> tuple[Float[Tensor, "image text word block"], Float[Tensor, "image text part block"]]:
         """Both ways, with the Gram matrices of either side; padding has zeros in all of them."""
         (images, parts, blocks, width), texts = regions.shape, len(words)
-        pictures = [regions, self.triangle(seen), _lengths(regions), region_mask.float()]
+        pictures = [regions, self.triangle(region_gram), _lengths(regions), region_mask.float()]
         of_words, of_regions = words.new_zeros(images, *words.shape[:3]), words.new_empty(images, texts, parts, blocks)
         last = (word_mask * torch.arange(1, word_mask.shape[1] + 1)).amax(dim=1)
         for start in range(0, texts, self.lanes):
             some = slice(start, start + self.lanes)
             count = max(1, int(last[some].max()))
-            group = words[some, :count], _twice(read[some, :, :count, :count]), word_mask[some, :count]
+            group = words[some, :count], _twice(word_gram[some, :, :count, :count]), word_mask[some, :count]
             sentences = [self._packed(group[0]), *map(self._by_lane, (group[1], _lengths(group[0]), group[2].float()))]
             found = [words.new_empty(images, nodes, blocks, self.lanes) for nodes in (count, parts)]
             self.library.saccade_block_cosines(

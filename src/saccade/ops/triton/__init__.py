@@ -1,7 +1,7 @@
 """GPU kernels in Triton. The modules in here import Triton, and are imported by the functions that call them.
 
-- `tile.py` what happens to one tile of scores, `forward.py` and `backward.py` the kernels made of it, for all forms,
-  precisions and for gradients; `attention.py` how they are called;
+- `tile.py` what happens to one tile of scores, `attention_kernels.py` the kernels made of it, for all forms, precisions
+  and for gradients; `attention.py` how they are called;
 - `block_cosines.py` GSMN's matching of nodes; `memory_steps.py` IMRAM's steps and memory.
 """
 

@@ -17,7 +17,6 @@ bfloat16, sums of float32, and the cosines, none of them larger than one, of flo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 import triton
@@ -27,7 +26,7 @@ from torch import Tensor
 
 from saccade.ops.form import EPSILON as LEAST_NORM
 from saccade.ops.form import AttentionForm
-from saccade.ops.packing import Bins, gather, pack
+from saccade.ops.packing import Bins, gather, gather_places, pack
 from saccade.ops.triton import BIN
 from saccade.ops.triton.tile import EPSILON, LOG2E, TINY, members, members_across, power
 
@@ -61,11 +60,10 @@ class PackedTexts:
     inverse: Float[Tensor, "block row"]
     gram: Float[Tensor, "bin block place place"]  # of two words of one sentence; zero between sentences
     source: Int[Tensor, "bin place"]
-    texts: int
     longest: int
 
     def __len__(self) -> int:
-        return self.texts
+        return len(self.bins.lengths)
 
 
 def pack_images(
@@ -79,12 +77,10 @@ def pack_images(
 def pack_texts(words: Float[Tensor, "text word dim"], mask: Bool[Tensor, "text word"], blocks: int) -> PackedTexts:
     bins = pack(mask, BIN, SLOTS)
     vectors = gather(words, bins, PRODUCT_DTYPE)
-    own = words.flatten(0, 1).index_select(0, bins.source.flatten()).to(PRODUCT_DTYPE)
-    own = own.view(len(bins), BIN, blocks, -1).transpose(1, 2)
-    together = (bins.segment[:, :, None] == bins.segment[:, None]) & (bins.segment[:, :, None] >= 0)
-    gram = torch.matmul(own, own.mT).mul_(together[:, None])
+    own = gather_places(words, bins, PRODUCT_DTYPE).unflatten(2, (blocks, -1)).transpose(1, 2)
+    gram = torch.matmul(own, own.mT).mul_(bins.together[:, None])
     inverse = _inverse(vectors, blocks).T.contiguous()
-    return PackedTexts(bins, vectors, inverse, gram, bins.source.int(), *mask.shape)
+    return PackedTexts(bins, vectors, inverse, gram, bins.source.int(), mask.shape[1])
 
 
 def block_cosines(
@@ -99,38 +95,19 @@ def block_cosines(
     bins, longest, device = texts.bins, texts.longest, images.vectors.device
     of_words = torch.zeros(len(texts), count, longest, blocks, dtype=torch.float16, device=device)
     of_regions = torch.zeros(count, len(texts), regions, blocks, dtype=torch.float16, device=device)
-    constants: dict[str, Any] = {
-        "BLOCKS": blocks,
-        "WIDTH": dim // blocks,
-        "BR": BIN,
-        "BW": bins.size,
-        "SLOTS": bins.slots,
-        "INSIDE": tl.bfloat16 if images.vectors.dtype == torch.bfloat16 else tl.float32,
-        "NATIVE": device.type == "cuda" and torch.version.hip is None,
-        "STAGES": STAGES,
-    }
     if len(bins) and count:
         block_cosines_kernel[(len(bins), count)](
-            images.vectors,
-            images.there,
-            images.inverse,
-            texts.vectors,
-            texts.inverse,
-            texts.gram,
-            bins.start,
-            bins.segment,
-            bins.item,
-            texts.source,
-            of_words,
-            of_regions,
-            regions,
-            count,
-            len(texts),
-            longest,
-            word_rows,
-            form.sharpness,
-            form.slope,
-            **constants,
+            *(images.vectors, images.there, images.inverse, texts.vectors, texts.inverse, texts.gram),
+            *(bins.start, bins.segment, bins.item, texts.source, of_words, of_regions),
+            *(regions, count, len(texts), longest, word_rows, form.sharpness, form.slope),
+            BLOCKS=blocks,
+            WIDTH=dim // blocks,
+            BR=BIN,
+            BW=bins.size,
+            SLOTS=bins.slots,
+            INSIDE=tl.bfloat16 if images.vectors.dtype == torch.bfloat16 else tl.float32,
+            NATIVE=device.type == "cuda" and torch.version.hip is None,
+            STAGES=STAGES,
             num_warps=WARPS,
         )
     return of_words, of_regions
@@ -206,10 +183,10 @@ def block_cosines_kernel(
     total = exact_product(squares, of_item, INSIDE)
     scale = sharp * tl.rsqrt(total + EPSILON * EPSILON)
     scale = exact_product(scale, members_across(segment, SLOTS, INSIDE), INSIDE)
-    words_ask = tl.where(here[:, None], power(clipped * scale, NATIVE), 0.0)
-    words_ask = tl.trans(words_ask.to(INSIDE))
+    word_weights = tl.where(here[:, None], power(clipped * scale, NATIVE), 0.0)
+    word_weights = tl.trans(word_weights.to(INSIDE))
     scale = sharp * tl.rsqrt(tl.sum(squares, axis=0) + EPSILON * EPSILON)
-    regions_ask = tl.where((segment >= 0)[None, :], power(clipped * scale[None, :], NATIVE), 0.0).to(INSIDE)
+    region_weights = tl.where((segment >= 0)[None, :], power(clipped * scale[None, :], NATIVE), 0.0).to(INSIDE)
 
     source = tl.load(SOURCE + bin_ * BW + columns)
     into_words = OF_WORDS + (((source // longest).to(tl.int64) * images + image) * longest + source % longest) * BLOCKS
@@ -222,18 +199,18 @@ def block_cosines_kernel(
     for block in tl.range(0, BLOCKS, num_stages=STAGES):
         c = tl.load(region_places + block * WIDTH, mask=inside[:, None], other=0.0)
         q = tl.load(word_places + block * WIDTH)
-        a = tl.dot(words_ask, c, input_precision="tf32x3")
+        a = tl.dot(word_weights, c, input_precision="tf32x3")
         found = tl.sum(a * q.to(tl.float32), axis=1)
         squared = tl.sum(a * a, axis=1)
         inverse = tl.load(WORD_INVERSE + block * word_rows + first + columns)
         cosine = found * tl.rsqrt(tl.maximum(squared, TINY)) * inverse
         tl.store(into_words + block, cosine.to(OF_WORDS.dtype.element_ty), mask=segment >= 0)
 
-        e = regions_ask.to(tl.float32)
+        e = region_weights.to(tl.float32)
         s = tl.dot(c, tl.trans(q), input_precision="tf32x3")
         met = tl.dot((e * s).to(INSIDE), of_item, input_precision="tf32x3")
         gram = tl.load(gram_places + block * BW * BW)
-        turned = tl.dot(regions_ask, gram, input_precision="tf32x3")
+        turned = tl.dot(region_weights, gram, input_precision="tf32x3")
         size = tl.dot((e * turned).to(INSIDE), of_item, input_precision="tf32x3")
         inverse = tl.load(region_inverse + block * regions, mask=inside, other=0.0)
         cosine = met * tl.rsqrt(tl.maximum(size, TINY)) * inverse[:, None]

@@ -16,10 +16,9 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.ops.form import AttentionForm
+from saccade.ops.form import REDUCED, AttentionForm
 from saccade.ops.triton.tile import EPSILON, LEAST, TINY, clip, scale_of
 
-REDUCED = (torch.bfloat16, torch.float16)
 FUSED_MULTIPLE = 64  # queries of this width or a multiple can be updated in one kernel
 ROWS, COLUMNS, WARPS, STAGES = 128, 32, 8, 3  # how it cuts them: two programs at once have room on a Hopper's core
 
@@ -56,25 +55,15 @@ def attend_step(
     found = torch.empty(others, items, device=scores.device)
     places = power_of_two_from_16(queries.longest)
     attend_step_kernel[others * items,](
-        scores,
-        first,
-        scores if weights is None else weights,
-        context.gram,
-        queries.length,
-        queries.start,
-        context.count,
-        found,
-        rows,
-        items,
-        form.sharpness,
-        form.slope,
+        *(scores, first, scores if weights is None else weights, context.gram, queries.length, queries.start),
+        *(context.count, found, rows, items, form.sharpness, form.slope),
         NORMALISER=form.normaliser,
         MEAN=form.pool == "mean",
         STORE_WEIGHTS=weights is not None,
         QUERIES=places,
         PARTS=parts,
         PRECISION="tf32" if scores.dtype in REDUCED else "tf32x3",
-        num_warps=_warps(places * parts),
+        num_warps=1 if places * parts <= 512 else 2 if places * parts <= 1024 else 4,
     )
     return found
 
@@ -97,15 +86,7 @@ def update_queries(
     scores = torch.empty_like(weights)
     if others * rows:
         update_kernel[others * -(-rows // ROWS),](
-            mixed,
-            query,
-            weights,
-            offered,
-            context.vectors,
-            updated,
-            scores,
-            rows,
-            others,
+            *(mixed, query, weights, offered, context.vectors, updated, scores, rows, others),
             SHARED=shared,
             KEEP=keep,
             DIM=dim,
@@ -131,11 +112,6 @@ def blend(
             mixed, query, updated, rows, dim, SHARED=shared, COLUMNS=columns
         )
     return updated
-
-
-def _warps(places: int) -> int:
-    """For a step of so many places."""
-    return 1 if places <= 512 else 2 if places <= 1024 else 4
 
 
 def power_of_two_from_16(size: int) -> int:

@@ -6,9 +6,9 @@ and the tensor cores do the adding. Three shortcuts, all exact:
 - under a normaliser, |logits| ≤ sharpness, so exp needs no maximum unless the sharpness is large;
 - exp and log are taken to base 2, with the factor folded into what is multiplied anyway.
 
-These functions are inlined into the kernels of `forward.py` and `backward.py`; the names of forms are those of
-`AttentionForm`. Products inside a tile are of INSIDE: float32 (three TF32 products each), or bfloat16, whose range
-holds exp of any logit.
+These functions are inlined into the kernels of `attention_kernels.py`; the names of forms are those of `AttentionForm`.
+Products inside a tile are of INSIDE: float32 (three TF32 products each), or bfloat16, whose range holds exp of any
+logit.
 """
 
 # mypy: ignore-errors

@@ -1,7 +1,7 @@
 """Late interaction over region codes in Triton. The modules in here import Triton: the functions that need them do it.
 
-`maxsim.py` has the kernels that score all pictures, `words.py` the words as they want them, `launch.py` how they are
-called; `lists.py` finds the best pictures without asking the host.
+`maxsim.py` has the kernels that score all pictures, `launch.py` the words as they want them and how they are called;
+`lists.py` finds the best pictures without waiting for the host.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lists of pictures on a GPU: which ones are good enough, their exact scores, and their order.
 
-From the first kernel to the last nothing is asked of the host. A list has a fixed capacity and a count beside it. Its
+From the first kernel to the last nothing waits for the host. A list has a fixed capacity and a count beside it. Its
 order does not matter: a picture with its score is one whole number of 64 bits, larger for a higher score and then for a
 smaller index, and sorting those gives one order whatever the list's. Only at the end, when the answer is waited for
 anyway, the host reads how long the lists were. One that overflowed is no answer: None, and the caller takes the slower
@@ -16,13 +16,12 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from saccade.search.exact import Ranking
 from saccade.search.maxsim import QueryWords
 from saccade.search.region_codes import RegionCodes
-from saccade.search.top_k import Ranking
 from saccade.search.triton import MAX_LISTED, power_of_two
-from saccade.search.triton.launch import launch_chosen
+from saccade.search.triton.launch import PreparedWords, launch_chosen
 from saccade.search.triton.maxsim import key_of
-from saccade.search.triton.words import PreparedWords
 
 _CAPACITY = 32_768  # pictures of a query that are scored again from the exact codes
 _GUESSES = 4  # times k pictures are scored exactly to learn what is good enough
@@ -107,16 +106,8 @@ def _list(
     keys: bool = False,
 ) -> None:
     list_kernel[(-(-scores.shape[1] // _ITEMS), len(scores))](
-        scores,
-        peaks,
-        least,
-        counts,
-        listed,
-        scores.shape[1],
-        peaks.shape[1],
-        first,
-        listed.shape[1],
-        least.stride(0),
+        *(scores, peaks, least, counts, listed),
+        *(scores.shape[1], peaks.shape[1], first, listed.shape[1], least.stride(0)),
         BLOCK=block,
         ITEMS=_ITEMS,
         KEYS=keys,

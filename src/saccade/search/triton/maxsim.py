@@ -172,19 +172,19 @@ def store_scores(
         total = add_words(total, best_third, owner + after, word_scale + after, THIRD, QUERIES, INTEGER, ADDEND)
     picture = block * PICTURES + tl.arange(0, PICTURES)
     query = tl.arange(0, QUERIES)
-    asked = query < queries
+    real = query < queries
     if INTEGER:
         total *= tl.load(scale + place)[:, None]
     if BOUND:
-        total += tl.load(reach + place)[:, None] * tl.load(word_error + query, mask=asked, other=0.0)[None, :]
-        total += tl.load(error + place)[:, None] * tl.load(word_reach + query, mask=asked, other=0.0)[None, :]
+        total += tl.load(reach + place)[:, None] * tl.load(word_error + query, mask=real, other=0.0)[None, :]
+        total += tl.load(error + place)[:, None] * tl.load(word_reach + query, mask=real, other=0.0)[None, :]
     total = tl.where(((count > 0) & there)[:, None], total, float("-inf"))
     tl.store(
         scores + query[None, :].to(tl.int64) * pictures + picture[:, None],
         total,
-        mask=there[:, None] & asked[None, :],
+        mask=there[:, None] & real[None, :],
     )
-    tl.store(peaks + query * blocks + block, tl.max(total, axis=0), mask=asked)
+    tl.store(peaks + query * blocks + block, tl.max(total, axis=0), mask=real)
 
 
 @triton.jit
@@ -266,7 +266,7 @@ def maxsim_wide_kernel(
     start = tl.load(starts + place)
     count = (tl.load(starts + place + 1) - start).to(tl.int32)
     rows = codes + start[:, None] * dim + part[None, :]
-    asking = words + part[:, None]
+    word_columns = words + part[:, None]
     for region in tl.range(0, tl.max(count, axis=0), num_stages=1):
         shown = (tl.maximum(tl.minimum(region, count - 1), 0) * dim)[:, None]
         score_first = tl.zeros((PICTURES, FIRST), number)
@@ -275,7 +275,7 @@ def maxsim_wide_kernel(
         for chunk in tl.range(0, CHUNKS, num_stages=STAGES):
             inside = (chunk * DIM + part < dim)[None, :] & (count > 0)[:, None]
             code = tl.load(rows + shown + chunk * DIM, mask=inside, other=0.0)
-            some = asking + chunk * DIM
+            some = word_columns + chunk * DIM
             word = tl.load(some + tl.arange(0, FIRST)[None, :] * (CHUNKS * DIM))
             score_first = tl.dot(code, word, score_first, out_dtype=number)
             if SECOND > 0:
@@ -336,8 +336,8 @@ def chosen_kernel(
         word = tl.arange(0, WORDS)
         length = tl.load(table + queries + query)
         row = tl.load(table + 2 * queries + query)
-        asked = (word < length)[None, :] & (part < dim)[:, None]
-        asking = tl.load(words + (row + word)[None, :] * pitch + part[:, None], mask=asked, other=0.0)
+        real = (word < length)[None, :] & (part < dim)[:, None]
+        query_words = tl.load(words + (row + word)[None, :] * pitch + part[:, None], mask=real, other=0.0)
         best = tl.full((PICTURES, WORDS), float("-inf"), tl.float32)
         if RAGGED:
             start = tl.load(starts + place)
@@ -352,7 +352,7 @@ def chosen_kernel(
             last = tl.maximum(tl.minimum(region, shown - 1), 0)  # a picture that has no more shows its last one again
             inside = (part < dim)[None, :] & (shown > 0)[:, None]
             code = tl.load(rows + (last * dim)[:, None], mask=inside, other=0.0)
-            best = tl.maximum(best, tl.dot(code, asking, out_dtype=tl.float32))
+            best = tl.maximum(best, tl.dot(code, query_words, out_dtype=tl.float32))
         total = tl.sum(tl.where((word < length)[None, :], best, 0.0), axis=1)
         total = tl.where((shown > 0) & (picture >= 0), total, float("-inf"))
     if KEYS:
@@ -363,7 +363,7 @@ def chosen_kernel(
 
 @triton.jit
 def key_of(score, index):
-    """One whole number in the order of the scores, then of the indices backwards: what `top_k.ranked` sorts by."""
+    """One whole number in the order of the scores, then of the indices backwards: what `exact.ranked` sorts by."""
     bits = tl.where(score == 0, 0.0, score).to(tl.int32, bitcast=True)  # there is only one zero
     rising = bits ^ ((bits >> 31) & 0x7FFFFFFF)
     return (rising.to(tl.int64) << 32) | (4294967295 - index)

@@ -1,7 +1,9 @@
-"""The backward kernel: from the gradient of the pooled similarities to that of the scores, tile by tile.
+"""The kernels of attended similarity: all that follows the matrix product of the scores, and its gradient.
 
-Everything of the forward pass is made again from the scores; what is derived is, with e the weights before they are
-divided by their sum, t = Ge and R = Σes / (|q| √(Σet)):
+Rows are queries and columns are context vectors. `attend_scores` stores the pooled similarity of every pair of items;
+`score_gradient` goes from the gradient of these to that of the scores, tile by tile. There everything is made again
+from the scores; what is derived is, with e the weights before they are divided by their sum, t = Ge and
+R = Σes / (|q| √(Σet)):
 
     dR        from the pool (logsumexp: dS · exp(λ₂ (R − S)))
     ds        = dR e / (|q| √Σet)  +  what comes through the weights
@@ -27,12 +29,89 @@ from saccade.ops.triton.tile import (
     logits,
     members,
     members_across,
+    pool_tile,
     power,
     product,
     scale_of,
     sums_of_queries,
     weigh,
 )
+
+
+@triton.jit(do_not_specialize=["out_row", "out_column", "first_bin", "last_bin", "first_row"])
+def attend_scores(
+    SCORES,
+    score_row,
+    first_bin,
+    first_row,
+    GRAM,
+    Q_START,
+    Q_FILL,
+    Q_SEGMENT,
+    Q_ITEM,
+    Q_INVERSE,
+    C_START,
+    C_FILL,
+    C_SEGMENT,
+    C_ITEM,
+    sharpness,
+    slope,
+    pool_sharpness,
+    OUT,
+    out_row,
+    out_column,
+    last_bin,
+    NORMALISER: tl.constexpr,
+    CHOICE: tl.constexpr,
+    POOL: tl.constexpr,
+    PLACES: tl.constexpr,  # of a bin, on either side
+    SLOTS: tl.constexpr,  # items that a bin can have
+    Q_WIDE: tl.constexpr,
+    Q_USED: tl.constexpr,
+    C_USED: tl.constexpr,
+    BOUNDED: tl.constexpr,
+    SHIFT: tl.constexpr,
+    INSIDE: tl.constexpr,
+    NATIVE: tl.constexpr,
+    ALIGN: tl.constexpr,
+    LOOP: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Scores of the query rows from `first_row` on are in memory: pool the bins from `first_bin` to `last_bin`.
+
+    One program has a bin of the context (its Gram matrix stays in fast memory) and goes through some bins of queries.
+    """
+    c_bin = tl.program_id(0)
+    places = tl.arange(0, PLACES)
+    gram = tl.load(GRAM + c_bin.to(tl.int64) * PLACES * PLACES + places[:, None] * PLACES + places[None, :])
+    c_segment = tl.load(C_SEGMENT + c_bin * PLACES + places)
+    c_members = members(c_segment, SLOTS, INSIDE)
+    c_item = tl.load(C_ITEM + c_bin * SLOTS + tl.arange(0, SLOTS))
+    c_start = tl.multiple_of(tl.load(C_START + c_bin), ALIGN)
+    width = tl.multiple_of((tl.load(C_FILL + c_bin) + ALIGN - 1) // ALIGN * ALIGN, ALIGN)
+    begin = first_bin + tl.program_id(1) * LOOP
+    for q_bin in tl.range(begin, tl.minimum(begin + LOOP, last_bin), num_stages=STAGES):
+        q_start, fill = tl.load(Q_START + q_bin), tl.load(Q_FILL + q_bin)
+        queries = tl.arange(0, PLACES)
+        place = SCORES + (q_start - first_row + queries)[:, None].to(tl.int64) * score_row + (c_start + places)[None, :]
+        s = tl.load(place, mask=(queries < fill)[:, None] & (places < width)[None, :], other=0.0).to(tl.float32)
+        q_segment = tl.load(Q_SEGMENT + q_bin * PLACES + queries)
+        q_across = members_across(q_segment, Q_WIDE, INSIDE)
+        if CHOICE == "max":
+            match = best_of_context(s, c_segment, C_USED, SLOTS)
+        else:
+            q_members = members(q_segment, Q_WIDE, INSIDE)
+            x = logits(s, q_across, q_members, q_segment, sharpness, slope, NORMALISER, Q_USED, INSIDE, NATIVE)
+            e = weigh(x, c_segment, C_USED, BOUNDED, NATIVE)
+            found = product(e * s, c_members, INSIDE)
+            squared = product(e * product(e, gram, INSIDE), c_members, INSIDE)
+            inverse = tl.load(Q_INVERSE + q_bin * PLACES + queries)
+            match = found * tl.rsqrt(tl.maximum(squared, TINY)) * inverse[:, None]
+        pooled = pool_tile(match, q_across, q_segment, pool_sharpness, POOL, SHIFT, Q_USED, Q_WIDE, INSIDE, NATIVE)
+        slots = tl.arange(0, Q_WIDE)
+        q_item = tl.load(Q_ITEM + q_bin * SLOTS + slots, mask=slots < SLOTS, other=-1)
+        target = OUT + q_item[:, None].to(tl.int64) * out_row + c_item[None, :].to(tl.int64) * out_column
+        tl.store(target, pooled, mask=(q_item >= 0)[:, None] & (c_item >= 0)[None, :])
 
 
 @triton.jit
@@ -106,17 +185,22 @@ def through_normaliser(
 def score_gradient(
     SCORES,
     score_row,
+    first_bin,
+    first_row,
     GRAM,
     Q_START,
     Q_FILL,
     Q_SEGMENT,
     Q_ITEM,
-    Q_LENGTH,
     Q_INVERSE,
     C_START,
     C_FILL,
     C_SEGMENT,
     C_ITEM,
+    sharpness,
+    slope,
+    pool_sharpness,
+    Q_LENGTH,
     POOLED,
     GRADIENT,
     gradient_row,
@@ -128,19 +212,12 @@ def score_gradient(
     side_row,
     PART,
     part_row,
-    first_bin,
-    first_row,
-    sharpness,
-    slope,
-    pool_sharpness,
     NORMALISER: tl.constexpr,
     CHOICE: tl.constexpr,
     POOL: tl.constexpr,
-    BQ: tl.constexpr,
-    BC: tl.constexpr,
-    Q_SLOTS: tl.constexpr,
+    PLACES: tl.constexpr,  # of a bin, on either side
+    SLOTS: tl.constexpr,  # items that a bin can have
     Q_WIDE: tl.constexpr,
-    C_SLOTS: tl.constexpr,
     Q_USED: tl.constexpr,
     C_USED: tl.constexpr,
     BOUNDED: tl.constexpr,
@@ -151,13 +228,13 @@ def score_gradient(
 ):
     """One tile of scores: D_SCORES beside SCORES, LEFT and RIGHT with every bin at its full width."""
     c_bin, q_bin = tl.program_id(0), first_bin + tl.program_id(1)
-    places, queries = tl.arange(0, BC), tl.arange(0, BQ)
-    c_segment = tl.load(C_SEGMENT + c_bin * BC + places)
-    c_members = members(c_segment, C_SLOTS, INSIDE)
-    c_item = tl.load(C_ITEM + c_bin * C_SLOTS + tl.arange(0, C_SLOTS))
-    q_segment = tl.load(Q_SEGMENT + q_bin * BQ + queries)
+    places, queries = tl.arange(0, PLACES), tl.arange(0, PLACES)
+    c_segment = tl.load(C_SEGMENT + c_bin * PLACES + places)
+    c_members = members(c_segment, SLOTS, INSIDE)
+    c_item = tl.load(C_ITEM + c_bin * SLOTS + tl.arange(0, SLOTS))
+    q_segment = tl.load(Q_SEGMENT + q_bin * PLACES + queries)
     q_across, q_members = members_across(q_segment, Q_WIDE, INSIDE), members(q_segment, Q_WIDE, INSIDE)
-    q_item = tl.load(Q_ITEM + q_bin * Q_SLOTS + tl.maximum(q_segment, 0))
+    q_item = tl.load(Q_ITEM + q_bin * SLOTS + tl.maximum(q_segment, 0))
 
     c_start = tl.multiple_of(tl.load(C_START + c_bin), ALIGN)
     width = tl.multiple_of((tl.load(C_FILL + c_bin) + ALIGN - 1) // ALIGN * ALIGN, ALIGN)
@@ -174,20 +251,20 @@ def score_gradient(
     count = tl.load(Q_LENGTH + q_item)
 
     if CHOICE == "max":
-        match = best_of_context(s, c_segment, C_USED, C_SLOTS)
+        match = best_of_context(s, c_segment, C_USED, SLOTS)
         d_match = match_gradient(
             match, pooled, gradient, count, q_across, q_members, q_segment, pool_sharpness, POOL, Q_USED, INSIDE, NATIVE
         )
         d_match = tl.where(real, d_match, 0.0)
         best = (s == largest_of_context(s, c_segment, C_USED)).to(tl.float32)
         ties = tl.maximum(product(best, c_members, INSIDE), 1.0)
-        ds = best * product(d_match / ties, members_across(c_segment, C_SLOTS, INSIDE), INSIDE)
+        ds = best * product(d_match / ties, members_across(c_segment, SLOTS, INSIDE), INSIDE)
     else:
-        gram = tl.load(GRAM + c_bin.to(tl.int64) * BC * BC + places[:, None] * BC + places[None, :])
+        gram = tl.load(GRAM + c_bin.to(tl.int64) * PLACES * PLACES + places[:, None] * PLACES + places[None, :])
         x = logits(s, q_across, q_members, q_segment, sharpness, slope, NORMALISER, Q_USED, INSIDE, NATIVE)
         e = weigh(x, c_segment, C_USED, BOUNDED, NATIVE)
         turned = product(e, gram, INSIDE)
-        inverse = tl.load(Q_INVERSE + q_bin * BQ + queries)[:, None]
+        inverse = tl.load(Q_INVERSE + q_bin * PLACES + queries)[:, None]
         size = tl.rsqrt(tl.maximum(product(e * turned, c_members, INSIDE), TINY))
         size = tl.where(real, size, 0.0)
         match = product(e * s, c_members, INSIDE) * size * inverse
@@ -198,11 +275,11 @@ def score_gradient(
         tl.store(
             PART + c_bin * part_row + q_start - first_row + queries, tl.sum(d_match * match, axis=1), queries < fill
         )
-        c_across = members_across(c_segment, C_SLOTS, INSIDE)
+        c_across = members_across(c_segment, SLOTS, INSIDE)
         right = e * product(size, c_across, INSIDE)  # e / √Σet
         lean = product(-d_match * match * size, c_across, INSIDE)
         own = product(d_match * inverse, c_across, INSIDE)
-        side = rows * side_row + c_bin * BC + places[None, :]
+        side = rows * side_row + c_bin * PLACES + places[None, :]
         tl.store(LEFT + side, (e * lean).to(LEFT.dtype.element_ty), mask=(queries < fill)[:, None])
         tl.store(RIGHT + side, right.to(RIGHT.dtype.element_ty), mask=(queries < fill)[:, None])
         ds = right * own

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.ops.ragged import cut, longest_first, neighbours
+from saccade.ops.tiling import cut, longest_first, neighbours
 
 LENGTHS = st.lists(st.integers(0, 20), max_size=60)
 

@@ -1,13 +1,23 @@
-"""Items of several lengths: sorted, and cut into groups of which little is padding."""
+"""How work is cut into pieces, and how the cores of a CPU share them.
+
+Items of several lengths are sorted and cut into groups of which little is padding. PyTorch splits each operation among
+the cores and waits for the slowest part of each. Where the operations are small (a tile that fits a core's cache) it is
+faster to give every core its own tiles: they never wait for each other, and what a core has in its cache stays there.
+Python's threads are enough, for operations run without its lock.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
+from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+T = TypeVar("T")
 Cut = tuple[slice, int]  # some items in the order of length, and the length of the longest
 
 
@@ -56,3 +66,28 @@ def neighbours(sizes: Sequence[int], limit: int) -> Iterator[tuple[slice, slice]
         rows += size
     if begin < len(sizes):
         yield slice(begin, len(sizes)), slice(row, row + rows)
+
+
+def slices(count: int, parts: int) -> list[slice]:
+    """So many neighbouring parts of about one size, or fewer: none is empty."""
+    parts = min(count, max(1, parts))
+    return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
+
+
+def on_every_core(jobs: Iterable[Callable[[], T]]) -> list[T]:
+    """What the jobs give, as many at a time as PyTorch has threads, each on one of them and without gradients."""
+    jobs, cores = list(jobs), torch.get_num_threads()
+    if cores == 1 or len(jobs) < 2:
+        with torch.no_grad():
+            return [job() for job in jobs]
+    try:
+        with ThreadPoolExecutor(min(cores, len(jobs)), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(_alone, jobs, [copy_context() for _ in jobs]))
+    finally:
+        torch.set_num_threads(cores)  # which the threads that come after these would else have from them
+
+
+def _alone(job: Callable[[], T], context: Context) -> T:
+    """In the caller's context, so that a backend forced there is forced here; a context has one thread at a time."""
+    with torch.no_grad():  # a new thread wants gradients until told otherwise
+        return context.run(job)
