@@ -19,9 +19,8 @@ from torch import Tensor
 
 from saccade.batch import END, PAD, START, CaptionState, PictureBatch, RegionBatch, stack
 from saccade.decoding.config import DecodingConfig
-from saccade.decoding.constraints import FORBIDDEN, Constraints
 from saccade.decoding.output import DecodedCaptions
-from saccade.decoding.sampling import should_check, start_state
+from saccade.decoding.sampling import FORBIDDEN, Constraints, should_check, start_state
 from saccade.models.base.captioner import Captioner
 
 FINISHED_SETBACK = 1000.0  # so far a finished sentence falls behind those that go on, in the code of Up-Down

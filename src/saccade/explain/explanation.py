@@ -14,7 +14,7 @@ from PIL import Image
 
 from saccade.batch import Alignment
 from saccade.core.errors import SaccadeError
-from saccade.explain.draw.heat import spread
+from saccade.explain.draw import spread
 
 _SPECIAL = ("<pad>", "<start>", "<end>")  # <unk> never appears here: words are kept as written
 _ALIGNED = {  # what only some models' alignments say, by the axes it has beside the pair

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray as Array
 
-from saccade.explain.draw.palette import PALETTE, Colour
+from saccade.explain.draw import PALETTE, Colour
 from saccade.explain.explanation import Explanation
 
 # Words that hold a sentence together but show nothing by themselves. Words of place that a picture can show (left,

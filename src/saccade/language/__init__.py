@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from saccade.language.parsing import Parse, Parser, SceneGraph, load_parser, shared_parser
 from saccade.language.phrases import NounPhrase, read_phrase
-from saccade.language.ptb import ptb_tokenise
-from saccade.language.tokenise import tokenise
+from saccade.language.tokenise import ptb_tokenise, tokenise
 
 if TYPE_CHECKING:
     from saccade.language.vectors import WordVectors, load_vectors

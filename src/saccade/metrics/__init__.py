@@ -1,9 +1,8 @@
 """Figures of merit: numbers or words in, numbers out. Importing this needs no PyTorch."""
 
 from saccade.metrics.captions.bleu import bleu
-from saccade.metrics.captions.cider import CiderD, cider, cider_d
+from saccade.metrics.captions.cider import CiderD, DocumentFrequencies, cider, cider_d
 from saccade.metrics.captions.diversity import Diversity, diversity, mutual_bleu
-from saccade.metrics.captions.frequencies import DocumentFrequencies
 from saccade.metrics.captions.meteor import MeteorConfig, meteor
 from saccade.metrics.captions.meteor_tables import MeteorTables, find_meteor_tables, read_meteor_tables
 from saccade.metrics.captions.report import CAPTION_METRICS, caption_report, caption_scores

@@ -1,4 +1,9 @@
-"""Captions: plans drawn for a scene, kept when true, with a distractor of the same words where one is false."""
+"""Captions drawn for scenes, true of them: whole sentences, captions of twins, and phrases of one thing.
+
+A caption is a plan that is kept when true, with a distractor of the same words where one is false. Twins are two scenes
+alike in everything but one binding, with captions of each that are false of the other. Region phrases belong to one box
+each ("a blue ball left of a cone"), for dense captioners; like captions, they say only what the scene graph has.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,34 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from saccade.world.catalogue import PREDICATES, possible
+from saccade.world.catalogue import ACTS, PREDICATES, possible
 from saccade.world.dice import Dice
-from saccade.world.grammar import Mention, Plan, Sentence, realise
-from saccade.world.lexicon import PASSIVES, PREPOSITIONS
-from saccade.world.sample import HELD_OUT_COLOURS, held_out_act
+from saccade.world.grammar import (
+    COLOUR_WORDS,
+    MATERIAL_WORDS,
+    NOUNS,
+    PASSIVES,
+    PREPOSITIONS,
+    SIZE_WORDS,
+    VERBS,
+    Mention,
+    Plan,
+    Sentence,
+    article,
+    realise,
+    word_for,
+)
+from saccade.world.sample import (
+    ACT_SIZES,
+    HELD_OUT_COLOURS,
+    Wish,
+    fits,
+    held_out_act,
+    is_novel,
+    relate,
+    sample_scene,
+    settle,
+)
 from saccade.world.scene import Caption, Relation, Scene, Thing
 
 SWAPS = (("colour",), ("material",), ("size",), ("kind",), ("kind", "colour", "size", "material"))
@@ -227,3 +255,145 @@ def _believable(plan: Plan, things: Sequence[Thing]) -> bool:
         if not possible(a, predicate, b) or held_out_act(a, predicate, b):
             return False
     return True
+
+
+SWAP_WEIGHTS = (4, 2, 2, 3, 4)  # of captions.SWAPS
+
+
+def acts_of(scene: Scene) -> tuple[Relation, ...]:
+    """The relations that put things where they are, without those that follow from them."""
+    implied = {(r.subject, r.object) for r in scene.relations if r.predicate == "riding"}
+    implied |= {(r.object, r.subject) for r in scene.relations if r.predicate == "wearing"}
+    return tuple(
+        r
+        for r in scene.relations
+        if r.predicate in ACT_SIZES and not (r.predicate == "on" and (r.subject, r.object) in implied)
+    )
+
+
+def twin_pair(
+    dice: Dice, names: tuple[str, str], captions: int, hidden: float
+) -> tuple[tuple[Scene, tuple[Caption, ...]], tuple[Scene, tuple[Caption, ...]]]:
+    """Two scenes, each with `captions` sentences true of it and false of the other, the same words in both."""
+    while True:
+        scene = sample_scene(dice, names[0], Wish(least=2, most=6, hidden=hidden))
+        for _ in range(4):
+            found = make_twin(scene, dice, names[1], hidden)
+            if found is None:
+                continue
+            twin, focus = found
+            pairs = _paired_captions(scene, twin, focus, dice, captions)
+            if len(pairs) == captions:
+                one = replace(scene, twin=names[1]), tuple(a for a, _ in pairs)
+                return one, (twin, tuple(b for _, b in pairs))
+
+
+def make_twin(scene: Scene, dice: Dice, name: str, hidden: float) -> tuple[Scene, Focus] | None:
+    """Exchange attributes of two things, or their places, if the result is an ordinary scene."""
+    swap = dice.weighted(SWAPS, SWAP_WEIGHTS)
+    acts = acts_of(scene)
+    count = len(scene.things)
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+    for i, j in dice.shuffled(pairs):
+        a, b = scene.things[i], scene.things[j]
+        if any(getattr(a, name) == getattr(b, name) for name in swap[:1]):
+            continue
+        if swap == ("material",) and (scene.lighting == "night" or "small" in (a.size, b.size)):
+            continue  # too little to see it by
+        things = rebind(scene.things, i, j, swap)
+        if is_novel(things, acts) or not all(_suits(act, things) for act in acts):
+            continue
+        placed = settle(things, acts)
+        if fits(placed, acts, hidden):
+            twin = replace(scene, id=name, things=placed, relations=relate(placed, acts), twin=scene.id)
+            return twin, Focus(i, j, swap)
+    return None
+
+
+def _suits(act: Relation, things: Sequence[Thing]) -> bool:
+    a, b = things[act.subject], things[act.object]
+    first, second = ACT_SIZES[act.predicate]
+    if act.predicate in ("inside", "wearing") and a.size == b.size:
+        return False
+    if act.predicate == "wearing" and {a.size, b.size} == {"small", "large"}:
+        return False
+    return possible(a.kind, act.predicate, b.kind) and a.size in first and b.size in second
+
+
+def _paired_captions(scene: Scene, twin: Scene, focus: Focus, dice: Dice, count: int) -> list[tuple[Caption, Caption]]:
+    """Plans that read differently on the two scenes, in the same words, each true of its own scene only."""
+    here, there = frozenset(scene.relations), frozenset(twin.relations)
+    pairs: list[tuple[Caption, Caption]] = []
+    texts: set[str] = set()
+    for attempt in range(30 * count):
+        if len(pairs) == count or (attempt > 10 * count and not pairs):
+            break
+        plan = draw_plan(scene, dice, focus)
+        one, other = realise(plan, scene.things, scene), realise(plan, twin.things, twin)
+        if (
+            {one.text, other.text} & texts
+            or one.words == other.words
+            or Counter(one.words) != Counter(other.words)
+            or not one.meaning.holds(scene.things, here)
+            or one.meaning.holds(twin.things, there)
+            or not other.meaning.holds(twin.things, there)
+            or other.meaning.holds(scene.things, here)
+        ):
+            continue
+        texts |= {one.text, other.text}
+        pairs.append((caption_of(one, other.text), caption_of(other, one.text)))
+    return pairs
+
+
+RELATED = 0.35  # of the phrases say where the thing is or what it does
+ATTEMPTS = 8  # draws for each phrase wanted: a bare thing has few names
+
+
+def region_phrases(scene: Scene, thing: int, count: int = 3) -> tuple[str, ...]:
+    """At most `count` different phrases, at least one; the same for the same scene, on every machine."""
+    dice = Dice("phrases", scene.id, scene.seed, thing)
+    phrases: dict[str, None] = {}
+    for _ in range(ATTEMPTS * count):
+        phrases[_phrase(scene, thing, dice)] = None
+        if len(phrases) == count:
+            break
+    return tuple(phrases)
+
+
+def _phrase(scene: Scene, thing: int, dice: Dice) -> str:
+    speaker = dice.below(1 << 30)
+    said = _noun_phrase(scene.things[thing], speaker, dice, ("colour", 0.85), ("size", 0.3), ("material", 0.4))
+    relations = [r for r in scene.relations if r.subject == thing or (r.object == thing and r.predicate in PASSIVES)]
+    if not relations or not dice.chance(RELATED):
+        return said
+    doing = [
+        r for r in relations if r.predicate in ACTS
+    ]  # what is seen inside the box itself, before what is beside it
+    relation = dice.pick(doing if doing and dice.chance(0.7) else relations)
+    other = relation.object if relation.subject == thing else relation.subject
+    return (
+        f"{said} {_tie(relation, thing, speaker)} {_noun_phrase(scene.things[other], speaker, dice, ('colour', 0.5))}"
+    )
+
+
+def _noun_phrase(thing: Thing, speaker: int, dice: Dice, *chances: tuple[str, float]) -> str:
+    """The thing's noun with some of its attributes, sizes first: "a small yellow wooden horse"."""
+    said = {name for name, chance in chances if dice.chance(chance)}
+    if thing.size == "medium" and dice.chance(0.8):  # what is of ordinary size is seldom said to be
+        said.discard("size")
+    tables = (("size", SIZE_WORDS), ("colour", COLOUR_WORDS), ("material", MATERIAL_WORDS))
+    words = [
+        word_for(getattr(thing, name), table[getattr(thing, name)], speaker) for name, table in tables if name in said
+    ]
+    words.append(word_for(thing.kind, NOUNS[thing.kind], speaker))
+    return " ".join([article(words[0]), *words])
+
+
+def _tie(relation: Relation, thing: int, speaker: int) -> str:
+    """The relation as it follows the thing's noun: "left of", "chasing", or "chased by" where the thing suffers it."""
+    if relation.subject != thing:
+        return word_for(relation.predicate, PASSIVES[relation.predicate], speaker)
+    if relation.predicate in PREPOSITIONS:
+        return word_for(relation.predicate, PREPOSITIONS[relation.predicate], speaker)
+    verbs = VERBS[relation.predicate]
+    return verbs[speaker % len(verbs)][1]

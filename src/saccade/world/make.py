@@ -18,14 +18,12 @@ import numpy as np
 from saccade.core.config import to_dict
 from saccade.core.errors import SaccadeError
 from saccade.core.files import atomic_folder, sha256, write_json
-from saccade.world.captions import caption_scene
-from saccade.world.config import GENERATOR, SPLITS, WorldConfig
+from saccade.world.captions import caption_scene, twin_pair
 from saccade.world.dice import Dice
 from saccade.world.render import render
 from saccade.world.sample import Wish, sample_scene
 from saccade.world.scene import Caption, Scene
-from saccade.world.store import Row, RowWriter, World, open_world
-from saccade.world.twins import twin_pair
+from saccade.world.store import GENERATOR, SPLITS, Row, RowWriter, World, WorldConfig, open_world
 
 CHUNK = 32  # pictures (about) that one worker makes at a time, and one record batch on disk
 

@@ -20,9 +20,9 @@ import pytest
 
 from saccade.language import Parse, load_parser
 from saccade.world import Caption, Scene
-from saccade.world.captions import caption_scene
+from saccade.world.captions import caption_scene, twin_pair
 from saccade.world.dice import Dice
-from saccade.world.lexicon import (
+from saccade.world.grammar import (
     COLOUR_WORDS,
     LIGHTS,
     MATERIAL_WORDS,
@@ -36,7 +36,6 @@ from saccade.world.lexicon import (
     plural,
 )
 from saccade.world.sample import Wish, sample_scene
-from saccade.world.twins import twin_pair
 
 SEEDS = (0, 1, 2)
 NAMES = {form for words in NOUNS.values() for word in words for form in (word, plural(word))}

@@ -17,8 +17,7 @@ from numpy import ndarray as Array
 from saccade.core.errors import SaccadeError
 from saccade.core.files import write_text
 from saccade.explain.explanation import Explanation
-from saccade.explain.html.figure import match_figure, picture_uri
-from saccade.explain.html.page import write_page
+from saccade.explain.html.figure import match_figure, picture_uri, write_page
 
 FOUND_SIDE, TWIN_SIDE = 224, 320  # longer sides of the embedded pictures
 

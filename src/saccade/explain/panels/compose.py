@@ -7,14 +7,11 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw
 
-from saccade.explain.draw.marks import LABEL, MARGIN, NOTE, fit, font
-from saccade.explain.draw.palette import FAINT, INK, PAPER, RULE
+from saccade.explain.draw import FAINT, INK, LABEL, MARGIN, NOTE, PAPER, RULE, fit, font
 from saccade.explain.explanation import Explanation
-from saccade.explain.panels.affinity import draw_affinity
 from saccade.explain.panels.gates import draw_gates
-from saccade.explain.panels.graphs import draw_graphs
-from saccade.explain.panels.steps import draw_steps
-from saccade.explain.panels.strip import draw_strip
+from saccade.explain.panels.links import draw_affinity, draw_graphs
+from saccade.explain.panels.strip import draw_steps, draw_strip
 
 ROOM = 2200  # the width of a panel that stands alone
 MIN_ROOM = 1560  # … and the least it needs beneath a narrow strip

@@ -5,21 +5,24 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image, ImageDraw
 
-from saccade.explain.draw.marks import (
+from saccade.explain.draw import (
+    FAINT,
     GAP,
     GUTTER,
+    INK,
     LABEL,
     NOTE,
+    PAPER,
     cut,
     font,
     gate,
     outline,
     paste_rounded,
     pixels,
+    rgb,
     size_like,
     width,
 )
-from saccade.explain.draw.palette import FAINT, INK, PAPER, rgb
 from saccade.explain.explanation import Explanation
 
 PICTURE_SIDE, CUT = 640, 190  # the side of a square picture; the height of a region cut out of it

@@ -17,8 +17,11 @@ from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
 from saccade.core.errors import SaccadeError
-from saccade.explain.draw.marks import (
+from saccade.explain.draw import (
+    FAINT,
     NOTE,
+    PALETTE,
+    PAPER,
     Frame,
     check_format,
     fit,
@@ -26,12 +29,12 @@ from saccade.explain.draw.marks import (
     outline,
     paste_rounded,
     pixels,
+    rgb,
     rounded,
     save_drawing,
     size_like,
     width,
 )
-from saccade.explain.draw.palette import FAINT, PALETTE, PAPER, rgb
 
 SIDE = 1100  # of a square photo on its own
 COLOURS = (*(colour.glow for colour in PALETTE[:6]), "#ff7b7b", "#a6e85c", "#4fe0ea", "#e0ad76", "#f27bff", "#eef2f5")

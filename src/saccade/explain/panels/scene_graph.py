@@ -7,8 +7,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from saccade.explain.draw.marks import break_lines, font, save_drawing, width
-from saccade.explain.draw.palette import FAINT, INK, PAPER, RULE
+from saccade.explain.draw import FAINT, INK, PAPER, RULE, break_lines, font, save_drawing, width
 from saccade.language.parsing.scene_graph import Object, SceneGraph
 
 MARGIN, GAP = 48, 56

@@ -23,7 +23,7 @@ import numpy as np
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
 from saccade.interop.harness import Case, Difference, Excuse, Golden, difference
-from saccade.language.ptb import ptb_tokenise
+from saccade.language.tokenise import ptb_tokenise
 from saccade.metrics.captions.bleu import bleu
 from saccade.metrics.captions.cider import cider, cider_d
 from saccade.metrics.captions.meteor import meteor

@@ -24,7 +24,7 @@ from saccade.interop.harness import Case, Difference, Excuse, Golden, Table, mem
 from saccade.interop.importer import Imported, Importer
 from saccade.interop.importers.adaptive import ADAPTIVE
 from saccade.interop.importers.updown import UPDOWN
-from saccade.metrics.captions.frequencies import DocumentFrequencies
+from saccade.metrics.captions.cider import DocumentFrequencies
 from saccade.metrics.captions.reward import SelfCriticalReward
 from saccade.tasks.captioning.self_critical import mean_of_others, policy_loss
 

@@ -86,7 +86,7 @@ class Parser(ABC):
         """Different sentences of at least one token each."""
 
 
-KINDS = {"rules": ("rules", "RuleParser"), "spacy": ("spacy", "SpacyParser"), "file": ("files", "FileParser")}
+KINDS = {"rules": ("rules", "RuleParser"), "spacy": ("foreign", "SpacyParser"), "file": ("foreign", "FileParser")}
 
 
 def load_parser(name: str = "rules") -> Parser:

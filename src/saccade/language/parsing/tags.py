@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from saccade.language.adjectives import COLOUR_WORDS, word_table
 from saccade.language.caption_words import (
     ANIMATE,
     BE,
     BEFORE_ING,
+    COLOUR_WORDS,
     HAVE,
     MODALS,
     NAMING_ING,
@@ -23,9 +23,10 @@ from saccade.language.caption_words import (
     C,
     WordClass,
     lexicon,
+    singular,
+    word_table,
 )
-from saccade.language.parsing.compound_prepositions import FIRST_OF_SEVERAL, compound_length
-from saccade.language.phrases import singular
+from saccade.language.parsing.scene_graph import FIRST_OF_SEVERAL, compound_length
 
 NOUNS = frozenset({C.NOUN, C.PLURAL})
 SPECIFIERS = frozenset({C.DETERMINER, C.OWNER})

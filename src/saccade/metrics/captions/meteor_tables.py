@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError, explain_os_errors
-from saccade.language.adjectives import word_table
+from saccade.language.caption_words import word_table
 from saccade.language.wordnet import WordNet, is_wordnet, read_wordnet
 
 JAR = "meteor-1.5.jar"

@@ -15,8 +15,7 @@ from jaxtyping import Float
 from saccade.batch import END, PAD, START
 from saccade.core.errors import SaccadeError
 from saccade.metrics.captions.bleu import Bleu
-from saccade.metrics.captions.cider import CiderD
-from saccade.metrics.captions.frequencies import DocumentFrequencies
+from saccade.metrics.captions.cider import CiderD, DocumentFrequencies
 from saccade.metrics.captions.ngrams import Numbers, PreparedReferences
 
 

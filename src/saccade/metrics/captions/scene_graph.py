@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from saccade.language.caption_words import PREPOSITIONS, RELATIVES
-from saccade.language.lemma import lemma
+from saccade.language.caption_words import PREPOSITIONS, RELATIVES, lemma
 from saccade.language.parsing.parser import Parse, Parser, load_parser
 from saccade.language.wordnet import WordNet
 from saccade.metrics.captions.score import Candidates, CaptionScore, References, check_captions

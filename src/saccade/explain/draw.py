@@ -1,4 +1,4 @@
-"""What all drawn pictures are made of: type, boxes, tags and bars, regions cut out of their picture, and files.
+"""What all drawn pictures are made of: colours, type, boxes, tags and bars, curves, heat, and files.
 
 Everything is drawn at twice the size it is meant to be seen at (192 dots per inch), with Pillow alone and with fonts
 that come with the dependencies. Sizes are in those pixels. Files are whole or absent.
@@ -6,18 +6,46 @@ that come with the dependencies. Sizes are in those pixels. Files are whole or a
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 
 import matplotlib
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from numpy import ndarray as Array
 from PIL import Image, ImageDraw, ImageFont
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import atomic_file
-from saccade.explain.draw.palette import PAPER
+
+PAPER, INK, FAINT, RULE = "#ffffff", "#1b2127", "#7d8790", "#e3e7eb"
+
+
+@dataclass(frozen=True)
+class Colour:
+    """One hue in two tones, both told apart by colour-blind readers (after Okabe and Ito)."""
+
+    ink: str  # on white paper
+    glow: str  # on pictures and dark pages
+
+
+PALETTE = (
+    Colour("#0069ab", "#58b7f5"),  # blue
+    Colour("#bf4b00", "#ff8f45"),  # vermilion
+    Colour("#00785a", "#35dbab"),  # bluish green
+    Colour("#a63f7c", "#f593cb"),  # reddish purple
+    Colour("#846500", "#f7dc5a"),  # yellow
+    Colour("#5546b3", "#b7abff"),  # violet
+    Colour("#46525c", "#eef2f5"),  # slate
+)
+
+
+def rgb(colour: str) -> tuple[int, int, int]:
+    """#rrggbb as three numbers."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
 
 MARGIN, GUTTER, GAP = 56, 60, 26
 CAPTION, LABEL, NOTE = 42, 32, 23  # sizes of type
@@ -200,3 +228,164 @@ def save_drawing(drawn: Image.Image, path: Path | str, what: str) -> Path:
     with atomic_file(path) as temporary:
         drawn.save(temporary, format=FORMATS[suffix], dpi=(192, 192), compress_level=2, quality=90)
     return Path(path)
+
+
+Point = tuple[float, float]
+
+FINE = 2  # lines are drawn so many times as large and then reduced
+RIM = (10, 12, 14, 170)  # the dark edge that keeps a line apart from any picture
+
+
+def smooth_layer(size: tuple[int, int], paint: Callable[[Brush], None]) -> Image.Image:
+    """A transparent layer with what `paint` draws on it, its edges smooth."""
+    layer = Image.new("RGBA", (size[0] * FINE, size[1] * FINE))
+    paint(Brush(ImageDraw.Draw(layer)))
+    return layer.resize(size, Image.Resampling.BOX)
+
+
+class Brush:
+    """Draws in the coordinates of the reduced layer."""
+
+    def __init__(self, pen: ImageDraw.ImageDraw) -> None:
+        self._pen = pen
+
+    def stroke(
+        self,
+        points: Float[Array, "point 2"],
+        tones: tuple[str, str],
+        thickness: float,
+        rim: float = 0,
+    ) -> None:
+        """A line through points, its colour going over from the first tone to the second; with a dark rim if asked."""
+        path = points * FINE
+        start, stop = np.array(rgb(tones[0])), np.array(rgb(tones[1]))
+        if rim:
+            self._trace(path, [RIM] * len(path), (thickness + 2 * rim) * FINE)
+        ramp = [(*map(int, (start + (stop - start) * t).round()), 255) for t in np.linspace(0, 1, len(path))]
+        self._trace(path, ramp, thickness * FINE)
+
+    def arrow(self, points: Float[Array, "point 2"], tones: tuple[str, str], thickness: float, rim: float = 0) -> None:
+        """A stroke that ends in a head."""
+        tip, back = points[-1], points[max(0, len(points) - 4)]
+        along = (tip - back) / max(float(np.hypot(*(tip - back))), 1e-9)
+        across, long = np.array([-along[1], along[0]]), 2.2 * thickness + 8
+        self.stroke(points[: max(2, len(points) - 2)], tones, thickness, rim)
+        for grow, tone in ((2.0 * bool(rim), RIM), (0.0, (*rgb(tones[1]), 255))):
+            corners = [
+                tip + along * grow * 1.5,
+                tip - along * (long + grow) + across * (0.62 * long + grow),
+                tip - along * (long + grow) - across * (0.62 * long + grow),
+            ]
+            if grow or not rim or tone != RIM:
+                self._pen.polygon([tuple(c * FINE) for c in corners], tone)
+
+    def dot(self, at: Point, radius: float, fill: str, edge: str | None = None, thick: float = 3) -> None:
+        x, y = at
+        for r, tone in ((radius + thick, edge), (radius, fill)):
+            if tone is not None:
+                self._pen.ellipse(((x - r) * FINE, (y - r) * FINE, (x + r) * FINE, (y + r) * FINE), (*rgb(tone), 255))
+
+    def _trace(self, path: Float[Array, "point 2"], tones: Sequence[tuple[int, ...]], thickness: float) -> None:
+        wide = max(1, round(thickness))
+        radius = (wide - 1) / 2  # of the joints, no wider than the line
+        for (x, y), (u, v), tone in zip(path[:-1], path[1:], tones[1:], strict=True):
+            self._pen.line((x, y, u, v), tone, wide)
+            if radius > 1:
+                self._pen.ellipse((u - radius, v - radius, u + radius, v + radius), tone)
+
+
+def bend(start: Point, stop: Point, bulge: float = 0.18, count: int = 40) -> Float[Array, "point 2"]:
+    """A curve from one point to another that bulges to its left by a part of its length (0: straight)."""
+    one, other = np.array(start, dtype=np.float64), np.array(stop, dtype=np.float64)
+    away = np.array([other[1] - one[1], one[0] - other[0]])
+    return through(one, (one + other) / 2 + 2 * bulge * away, other, count)
+
+
+def through(
+    start: Float[Array, " 2"], pull: Float[Array, " 2"], stop: Float[Array, " 2"], count: int = 40
+) -> Float[Array, "point 2"]:
+    """A quadratic Bézier curve, drawn towards `pull` on its way."""
+    t = np.linspace(0, 1, count)[:, None]
+    curve: Float[Array, "point 2"] = (1 - t) ** 2 * start + 2 * t * (1 - t) * pull + t**2 * stop
+    return curve
+
+
+def drop(start: Point, stop: Point, count: int = 30) -> Float[Array, "point 2"]:
+    """A curve that leaves its start straight down and reaches its end straight from above."""
+    t = np.linspace(0, 1, count)
+    ease = t * t * (3 - 2 * t)
+    return np.stack([start[0] + (stop[0] - start[0]) * ease, start[1] + (stop[1] - start[1]) * t], axis=1)
+
+
+def arch(left: Point, right: Point, height: float, count: int = 48) -> Float[Array, "point 2"]:
+    """Half an ellipse above two points, as tall as `height`."""
+    angle = np.linspace(np.pi, 0, count)
+    (x, y), (u, v) = left, right
+    level = np.linspace(y, v, count)
+    return np.stack([(x + u) / 2 + (u - x) / 2 * np.cos(angle), level - height * np.sin(angle)], axis=1)
+
+
+def middle(frame: Frame) -> Point:
+    return (frame[0] + frame[2]) / 2, (frame[1] + frame[3]) / 2
+
+
+SOFTNESS = 0.3  # the blurred rim of a box, as a part of the box's side: enough to read as light, not as a tile
+DARKNESS = 0.76  # how much of the picture the colour map hides where nothing looks
+SHADE = 0.04  # … and where everything looks: the brightest place shows the picture's own colours
+
+
+def spread(
+    weights: Float[Array, " region"], boxes: Float[Array, "region 4"], size: tuple[int, int]
+) -> Float[Array, "height width"]:
+    """Σᵣ wᵣ · boxᵣ on a grid of `size` = (height, width), scaled so that the brightest point is 1.
+
+    A box with soft edges is the outer product of two one-dimensional profiles, so all regions together are one matrix
+    product. Overlapping boxes add; weights below zero give no light; all zero stays dark.
+    """
+    height, width = size
+    weights = np.clip(np.asarray(weights, dtype=np.float64), 0.0, None)
+    boxes = np.asarray(boxes, dtype=np.float64)
+    across = _profile(boxes[:, 0], boxes[:, 2], width)  # [region, width]
+    down = _profile(boxes[:, 1], boxes[:, 3], height)  # [region, height]
+    light: Float[Array, "height width"] = (down * weights[:, None]).T @ across
+    peak = float(light.max(initial=0.0))
+    return light / peak if peak > 0 else light
+
+
+def _profile(start: Float[Array, " region"], stop: Float[Array, " region"], count: int) -> Float[Array, "region count"]:
+    """1 inside start..stop, 0 outside, with a smooth rim centred on each edge (so the area stays the box's)."""
+    pixel = 1.0 / count
+    middle, half = (start + stop) / 2, np.maximum(stop - start, pixel) / 2  # a box thinner than a pixel still shows
+    rim = np.maximum(SOFTNESS * 2 * half, pixel)[:, None]
+    at = (np.arange(count) + 0.5) * pixel
+    rise = np.clip((at - (middle - half)[:, None]) / rim + 0.5, 0, 1)
+    fall = np.clip(((middle + half)[:, None] - at) / rim + 0.5, 0, 1)
+    smooth: Float[Array, "region count"] = (rise * rise * (3 - 2 * rise)) * (fall * fall * (3 - 2 * fall))
+    return smooth
+
+
+@cache
+def colour_table() -> tuple[UInt8[Array, "256 3"], UInt8[Array, " 256"]]:
+    """For each heat 0..255: the colour laid over the picture, and how opaque it lies there.
+
+    The colour map is inferno (perceptually uniform, safe for colour-blind readers). Its dark end veils what the word
+    does not look at, its bright end glows around what it does; at full heat it gives way to the picture itself, because
+    a reader who asks "did *red* find the red one?" must see the true colours there.
+    """
+    level = np.linspace(0, 1, 256)
+    colours = (matplotlib.colormaps["inferno"](0.04 + 0.82 * level)[:, :3] * 255).round().astype(np.uint8)
+    opacity = SHADE + (DARKNESS - SHADE) * (1 - level) ** 1.2
+    return colours, (opacity * 255).round().astype(np.uint8)
+
+
+def illuminate(
+    picture: UInt8[Array, "height width 3"], heat: Float[Array, "height width"]
+) -> UInt8[Array, "height width 3"]:
+    """The picture, dark except where the heat is."""
+    colours, opacity = colour_table()
+    level = (np.clip(heat, 0, 1) * 255).round().astype(np.uint8)
+    alpha = opacity[level][..., None].astype(np.float32) / 255
+    mixed: UInt8[Array, "height width 3"] = (
+        (picture * (1 - alpha) + colours[level] * alpha).round().clip(0, 255).astype(np.uint8)
+    )
+    return mixed
