@@ -11,9 +11,9 @@ from PIL import ImageChops
 
 from saccade.core.errors import SaccadeError
 from saccade.explain import Explanation
+from saccade.explain.explanation import find_places, score_note, share_of_words
 from saccade.explain.html.figure import match_figure
 from saccade.explain.panels.strip import draw_strip, top_regions
-from saccade.explain.reading import find_places, score_note, share_of_words
 
 Make = Callable[..., Explanation]
 

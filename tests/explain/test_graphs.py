@@ -12,6 +12,7 @@ from PIL import Image
 
 from saccade.explain import Explanation
 from saccade.explain.draw import CAPTION, arch, bend, middle, pixels
+from saccade.explain.explanation import find_places
 from saccade.explain.panels.links import (
     MIN_TYPE,
     draw_region_graph,
@@ -22,7 +23,6 @@ from saccade.explain.panels.links import (
     strongest,
     word_edges,
 )
-from saccade.explain.reading import find_places
 
 Make = Callable[..., Explanation]
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from saccade.explain import Explanation
 from saccade.explain.draw import PALETTE
-from saccade.explain.reading import find_places, is_content, label, overlap, shares, strengths
+from saccade.explain.explanation import find_places, is_content, label, overlap, shares, strengths
 
 Make = Callable[..., Explanation]
 

@@ -14,17 +14,14 @@ from dataclasses import dataclass, replace
 from saccade.world.catalogue import ACTS, PREDICATES, possible
 from saccade.world.dice import Dice
 from saccade.world.grammar import (
-    COLOUR_WORDS,
-    MATERIAL_WORDS,
-    NOUNS,
     PASSIVES,
     PREPOSITIONS,
-    SIZE_WORDS,
     VERBS,
     Mention,
     Plan,
     Sentence,
     article,
+    attribute_word,
     realise,
     word_for,
 )
@@ -366,9 +363,7 @@ def _phrase(scene: Scene, thing: int, dice: Dice) -> str:
     relations = [r for r in scene.relations if r.subject == thing or (r.object == thing and r.predicate in PASSIVES)]
     if not relations or not dice.chance(RELATED):
         return said
-    doing = [
-        r for r in relations if r.predicate in ACTS
-    ]  # what is seen inside the box itself, before what is beside it
+    doing = [r for r in relations if r.predicate in ACTS]  # shown inside the box itself, not beside it
     relation = dice.pick(doing if doing and dice.chance(0.7) else relations)
     other = relation.object if relation.subject == thing else relation.subject
     return (
@@ -378,14 +373,10 @@ def _phrase(scene: Scene, thing: int, dice: Dice) -> str:
 
 def _noun_phrase(thing: Thing, speaker: int, dice: Dice, *chances: tuple[str, float]) -> str:
     """The thing's noun with some of its attributes, sizes first: "a small yellow wooden horse"."""
-    said = {name for name, chance in chances if dice.chance(chance)}
+    said = {"kind"} | {name for name, chance in chances if dice.chance(chance)}
     if thing.size == "medium" and dice.chance(0.8):  # what is of ordinary size is seldom said to be
         said.discard("size")
-    tables = (("size", SIZE_WORDS), ("colour", COLOUR_WORDS), ("material", MATERIAL_WORDS))
-    words = [
-        word_for(getattr(thing, name), table[getattr(thing, name)], speaker) for name, table in tables if name in said
-    ]
-    words.append(word_for(thing.kind, NOUNS[thing.kind], speaker))
+    words = [attribute_word(thing, name, speaker) for name in ("size", "colour", "material", "kind") if name in said]
     return " ".join([article(words[0]), *words])
 
 

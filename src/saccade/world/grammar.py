@@ -13,47 +13,27 @@ from dataclasses import dataclass, field
 from saccade.world.dice import Dice
 from saccade.world.scene import Phrase, Relation, Scene, Thing
 
-NOUNS: dict[str, tuple[str, ...]] = {
-    "cube": ("cube", "block"),
-    "ball": ("ball", "sphere"),
-    "cone": ("cone",),
-    "cylinder": ("cylinder", "drum"),
-    "pyramid": ("pyramid",),
-    "star": ("star",),
-    "ring": ("ring", "hoop"),
-    "mug": ("mug", "cup"),
-    "lamp": ("lamp", "light"),
-    "table": ("table", "desk"),
-    "basket": ("basket", "hamper"),
-    "hat": ("hat",),
-    "key": ("key",),
-    "mushroom": ("mushroom", "toadstool"),
-    "tree": ("tree", "fir"),
-    "house": ("house", "cottage"),
-    "car": ("car", "automobile"),
-    "boat": ("boat", "ship"),
-    "fish": ("fish",),
-    "duck": ("duck", "bird"),
-    "cat": ("cat", "kitten"),
-    "dog": ("dog", "puppy"),
-    "horse": ("horse", "pony"),
-    "bear": ("bear", "teddy"),
-    "robot": ("robot", "android"),
-}
+
+def _synonyms(text: str) -> dict[str, tuple[str, ...]]:
+    """Words that mean the same, the most frequent first; it is also their name in the catalogue."""
+    return {words[0]: words for words in (tuple(entry.split("/")) for entry in text.split())}
+
+
+NOUNS = _synonyms(
+    """
+    cube/block ball/sphere cone cylinder/drum pyramid star ring/hoop mug/cup lamp/light table/desk basket/hamper hat key
+    mushroom/toadstool tree/fir house/cottage car/automobile boat/ship fish duck/bird cat/kitten dog/puppy horse/pony
+    bear/teddy robot/android
+    """
+)
 _PLURALS = {"fish": "fish", "puppy": "puppies", "pony": "ponies", "teddy": "teddies"}
 
-COLOUR_WORDS: dict[str, tuple[str, ...]] = {
-    "red": ("red", "crimson"),
-    "orange": ("orange",),
-    "yellow": ("yellow", "golden"),
-    "green": ("green", "emerald"),
-    "turquoise": ("turquoise", "cyan"),
-    "blue": ("blue", "navy"),
-    "purple": ("purple", "violet"),
-    "pink": ("pink", "rosy"),
-    "white": ("white", "ivory"),
-    "black": ("black", "dark"),
-}
+COLOUR_WORDS = _synonyms(
+    """
+    red/crimson orange yellow/golden green/emerald turquoise/cyan blue/navy purple/violet pink/rosy white/ivory
+    black/dark
+    """
+)
 SIZE_WORDS: dict[str, tuple[str, ...]] = {
     "small": ("small", "little", "tiny"),
     "medium": ("medium-sized",),
@@ -66,7 +46,7 @@ MATERIAL_WORDS: dict[str, tuple[str, ...]] = {
     "cloth": ("cloth", "woven", "fabric"),
     "glass": ("glass", "transparent"),
 }
-STUFF = {"rubber": "rubber", "metal": "metal", "wood": "wood", "cloth": "cloth", "glass": "glass"}
+ATTRIBUTES = {"kind": NOUNS, "size": SIZE_WORDS, "colour": COLOUR_WORDS, "material": MATERIAL_WORDS}
 
 PLACES: dict[str, tuple[str, ...]] = {
     "meadow": ("in a meadow", "on the grass", "in a field", "on the lawn"),
@@ -130,27 +110,21 @@ def word_for(value: str, options: tuple[str, ...], seed: int) -> str:
     return options[roll] if roll < len(options) else options[0]
 
 
-ATTRIBUTES = ("kind", "colour", "size", "material")
+def attribute_word(thing: Thing, attribute: str, seed: int) -> str:
+    """The word a speaker uses for the kind, size, colour or material of a thing."""
+    value: str = getattr(thing, attribute)
+    return word_for(value, ATTRIBUTES[attribute][value], seed)
 
 
 @dataclass(frozen=True)
 class Entity:
-    """Something a caption speaks of: the attributes it states (None: unsaid), and how many such things (0: any)."""
+    """Something a caption speaks of: the attributes it states, by name, and how many such things (0: any)."""
 
-    things: tuple[int, ...]
-    kind: str | None = None
-    colour: str | None = None
-    size: str | None = None
-    material: str | None = None
+    stated: tuple[tuple[str, str], ...]
     exactly: int = 0
 
     def fits(self, thing: Thing) -> bool:
-        return (
-            (self.kind is None or self.kind == thing.kind)
-            and (self.colour is None or self.colour == thing.colour)
-            and (self.size is None or self.size == thing.size)
-            and (self.material is None or self.material == thing.material)
-        )
+        return all(getattr(thing, name) == value for name, value in self.stated)
 
 
 @dataclass(frozen=True)
@@ -250,7 +224,7 @@ class _Writer:
         early = bool(setting) and not plan.opening and plan.form not in ("predicate", "empty") and dice.chance(0.35)
         if early:
             self.add(setting)
-            if plan.form in ("front",) or dice.chance(0.6):
+            if plan.form == "front" or dice.chance(0.6):
                 self.add(",")
         getattr(self, f"_{plan.form}")()
         if setting and not early:
@@ -271,21 +245,15 @@ class _Writer:
         thing = self.things[mention.things[0]]
         said = mention.attributes - bare
         several = len(mention.things) > 1
-        noun = word_for(thing.kind, NOUNS[thing.kind], seed)
+        noun = attribute_word(thing, "kind", seed)
         again = at in self.said
         alike = sum(self.things[m.things[0]].kind == thing.kind for m in self.plan.mentions) > 1
         words: list[str] = []
         tail = ""
         if not again or alike:  # a second mention needs its attributes only where the noun alone would not do
-            if "size" in said:
-                words.append(word_for(thing.size, SIZE_WORDS[thing.size], seed))
-            if "colour" in said:
-                words.append(word_for(thing.colour, COLOUR_WORDS[thing.colour], seed))
-            if "material" in said:
-                if seed % 5 == 0:
-                    tail = f"made of {STUFF[thing.material]}"
-                else:
-                    words.append(word_for(thing.material, MATERIAL_WORDS[thing.material], seed))
+            if "material" in said and seed % 5 == 0:
+                tail, said = f"made of {thing.material}", said - {"material"}
+            words = [attribute_word(thing, name, seed) for name in ATTRIBUTES if name in said]
         words.append(plural(noun) if several else noun)
         if mention.counted and not again:
             words.insert(0, NUMBERS[len(mention.things)])
@@ -303,12 +271,7 @@ class _Writer:
         mention = self.plan.mentions[at]
         thing, seed = self.things[mention.things[0]], self.plan.seed
         start = len(self.out.words)
-        if name == "colour":
-            self.add(word_for(thing.colour, COLOUR_WORDS[thing.colour], seed))
-        elif name == "size":
-            self.add(word_for(thing.size, SIZE_WORDS[thing.size], seed))
-        else:
-            self.add(f"made of {STUFF[thing.material]}")
+        self.add(f"made of {thing.material}" if name == "material" else attribute_word(thing, name, seed))
         self.out.phrases.append(Phrase(start, len(self.out.words), mention.things))
 
     # Relations
@@ -325,9 +288,6 @@ class _Writer:
         if not finite:
             return participle
         return simple if self.dice.chance(0.5) else f"is {participle}"
-
-    def passive(self, predicate: str) -> str:
-        return word_for(predicate, PASSIVES[predicate], self.plan.seed)
 
     # Forms of sentence
 
@@ -407,7 +367,7 @@ class _Writer:
         self.announced = False
         if not opened:
             self.add(self.dice.pick(("is", "is being")) if predicate != "looking at" else "is")
-        self.add(self.passive(predicate))
+        self.add(word_for(predicate, PASSIVES[predicate], self.plan.seed))
         self.noun_phrase(s)
 
     def _predicate(self) -> None:
@@ -436,14 +396,6 @@ class _Writer:
         entities = []
         for mention in self.plan.mentions:
             thing = self.things[mention.things[0]]
-            entities.append(
-                Entity(
-                    mention.things,
-                    thing.kind,
-                    thing.colour if "colour" in mention.attributes else None,
-                    thing.size if "size" in mention.attributes else None,
-                    thing.material if "material" in mention.attributes else None,
-                    len(mention.things) if mention.counted else 0,
-                )
-            )
+            stated = tuple((n, getattr(thing, n)) for n in ATTRIBUTES if n == "kind" or n in mention.attributes)
+            entities.append(Entity(stated, len(mention.things) if mention.counted else 0))
         return Meaning(tuple(entities), self.plan.claims)

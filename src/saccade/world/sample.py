@@ -13,7 +13,6 @@ from functools import cache
 from saccade.world.catalogue import (
     BACKGROUNDS,
     COLOURS,
-    INVERSE,
     KINDS,
     LIGHTINGS,
     MATERIALS,
@@ -145,11 +144,11 @@ def relate(things: Sequence[Thing], acts: Sequence[Relation]) -> tuple[Relation,
                 continue
             across = b.x - a.x
             if across >= BESIDE:
-                found += [Relation(i, "left of", j), Relation(j, INVERSE["left of"], i)]
+                found += [Relation(i, "left of", j), Relation(j, "right of", i)]
             if i in lifted or j in lifted:
                 continue
             if b.depth - a.depth >= APART and abs(across) <= LANE:
-                found += [Relation(i, "in front of", j), Relation(j, INVERSE["in front of"], i)]
+                found += [Relation(i, "in front of", j), Relation(j, "behind", i)]
             if abs(across) <= NEAR and abs(b.depth - a.depth) <= SAME_DEPTH:
                 found.append(Relation(i, "next to", j))
                 if "creature" in KINDS[a.kind].roles and across * a.facing > 0:
@@ -159,8 +158,7 @@ def relate(things: Sequence[Thing], acts: Sequence[Relation]) -> tuple[Relation,
 
 HELD_OUT_ACTS = ("on", "holding", "riding", "chasing", "pushing")
 
-_COLOURS = tuple(COLOURS)
-
+_COLOURS, _KINDS, _SIZES = tuple(COLOURS), tuple(KINDS), tuple(SIZES)
 # One colour of every kind: `novel` shows "a turquoise cube", the others turquoise things and cubes.
 HELD_OUT_COLOURS: frozenset[tuple[str, str]] = frozenset(
     (_COLOURS[(7 * i + 4) % len(_COLOURS)], kind) for i, kind in enumerate(KINDS)
@@ -213,7 +211,6 @@ ACT_SIZES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "chasing": (("small", "medium"), ("small", "medium")),
     "pushing": (("small", "medium"), ("small", "medium")),
 }
-_COLOURS, _KINDS, _SIZES = tuple(COLOURS), tuple(KINDS), tuple(SIZES)
 
 
 @dataclass(frozen=True)
@@ -265,7 +262,9 @@ def _cast(dice: Dice, count: int, novel: bool) -> tuple[list[Thing], list[Relati
             predicate = dice.weighted(tuple(ACT_WEIGHTS), tuple(ACT_WEIGHTS.values()))
             _add_act(dice, things, acts, predicate)
         else:
-            things.append(_identity(dice, _another_kind(dice, things)))
+            # Often a kind that is there already, so that only attributes and relations tell the two apart.
+            again = things and dice.chance(0.3)
+            things.append(_identity(dice, dice.pick(things).kind if again else dice.pick(_KINDS)))
     crowd = 3 if count <= 3 else 2 if count <= 5 else 1
     large = 0
     for i, member in enumerate(things):  # a crowd of large things would hide each other
@@ -274,11 +273,6 @@ def _cast(dice: Dice, count: int, novel: bool) -> tuple[list[Thing], list[Relati
             if large > crowd:
                 things[i] = replace(member, size=dice.pick(("small", "medium")))
     return things, acts
-
-
-def _another_kind(dice: Dice, things: list[Thing]) -> str:
-    """Often a kind that is there already, so that only attributes and relations tell the two apart."""
-    return dice.pick(things).kind if things and dice.chance(0.3) else dice.pick(_KINDS)
 
 
 def _identity(dice: Dice, kind: str, sizes: tuple[str, ...] = _SIZES) -> Thing:
@@ -318,10 +312,9 @@ def _add_act(
 
 def _place(dice: Dice, things: list[Thing], acts: list[Relation], hidden: float) -> tuple[Thing, ...] | None:
     """Try positions one thing (or acting pair) at a time, then the whole."""
-    order = list(range(len(things)))
     partner = {a.subject: a for a in acts} | {a.object: a for a in acts}
     placed: dict[int, Thing] = {}
-    for i in order:
+    for i in range(len(things)):
         if i in placed:
             continue
         act = partner.get(i)
@@ -344,4 +337,4 @@ def _place(dice: Dice, things: list[Thing], acts: list[Relation], hidden: float)
                 break
         else:
             return None
-    return tuple(placed[i] for i in order)
+    return tuple(placed[i] for i in range(len(things)))

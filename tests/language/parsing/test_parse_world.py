@@ -21,6 +21,7 @@ import pytest
 from saccade.language import Parse, load_parser
 from saccade.world import Caption, Scene
 from saccade.world.captions import caption_scene, twin_pair
+from saccade.world.catalogue import MATERIALS
 from saccade.world.dice import Dice
 from saccade.world.grammar import (
     COLOUR_WORDS,
@@ -31,7 +32,6 @@ from saccade.world.grammar import (
     PLACES,
     PREPOSITIONS,
     SIZE_WORDS,
-    STUFF,
     VERBS,
     plural,
 )
@@ -40,7 +40,7 @@ from saccade.world.sample import Wish, sample_scene
 SEEDS = (0, 1, 2)
 NAMES = {form for words in NOUNS.values() for word in words for form in (word, plural(word))}
 SAID = {w for table in (COLOUR_WORDS, SIZE_WORDS, MATERIAL_WORDS) for words in table.values() for w in words} | {
-    *STUFF.values()
+    *MATERIALS
 }
 PREDICATE = {words: name for name, wordings in PREPOSITIONS.items() for words in wordings} | {
     wording: name for name, verbs in VERBS.items() for pair in verbs for wording in pair

@@ -20,22 +20,9 @@ from PIL import Image
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import write_text
-from saccade.explain.draw import (
-    PALETTE,
-    check_format,
-    colour_table,
-    fit,
-    free_spot,
-    joins_left,
-    pixels,
-    save_drawing,
-    spread,
-    width,
-)
-from saccade.explain.explanation import Explanation
-from saccade.explain.panels.compose import draw_explanation, draw_panel, find_panels
-from saccade.explain.panels.strip import top_regions
-from saccade.explain.reading import (
+from saccade.explain import draw
+from saccade.explain.explanation import (
+    Explanation,
     Place,
     colour_of_word,
     find_places,
@@ -46,9 +33,11 @@ from saccade.explain.reading import (
     shares,
     strengths,
 )
+from saccade.explain.panels.compose import draw_explanation, draw_panel, find_panels
+from saccade.explain.panels.strip import top_regions
 
-_TONES = "".join(f".c{i}{{--tone:{colour.ink};--glow:{colour.glow}}}" for i, colour in enumerate(PALETTE))
-_TONES_DARK = "".join(f".c{i}{{--tone:{colour.glow}}}" for i, colour in enumerate(PALETTE))
+_TONES = "".join(f".c{i}{{--tone:{colour.ink};--glow:{colour.glow}}}" for i, colour in enumerate(draw.PALETTE))
+_TONES_DARK = "".join(f".c{i}{{--tone:{colour.glow}}}" for i, colour in enumerate(draw.PALETTE))
 
 STYLE = (
     """
@@ -215,7 +204,7 @@ def picture_uri(image: UInt8[Array, "height width 3"], side: int = PICTURE_SIDE)
 
 def light_uri(heat: Float[Array, "height width"]) -> str:
     """A heat map as a small PNG whose palette carries both the colour and how much of the picture it hides."""
-    colours, opacity = colour_table()
+    colours, opacity = draw.colour_table()
     picture = Image.fromarray((heat * 63).round().astype(np.uint8) * 4)
     picture.putpalette(colours.tobytes())
     return _data_uri(picture, "PNG", "image/png", transparency=opacity.tobytes(), optimize=True)
@@ -231,7 +220,7 @@ def match_figure(explanation: Explanation) -> str:
     """The figure as HTML markup; `saccade.explain.html.figure` has the style and the script it needs."""
     height, wide = explanation.image.shape[:2]
     places = find_places(explanation)
-    hue = {word: f" c{PALETTE.index(colour)}" for word, colour in colour_of_word(places).items()}
+    hue = {word: f" c{draw.PALETTE.index(colour)}" for word, colour in colour_of_word(places).items()}
     picture = picture_uri(explanation.image)
     sentence = escape(" ".join(explanation.words), quote=True)
     tiles = "".join(
@@ -256,7 +245,7 @@ def _sentence(explanation: Explanation, hue: dict[int, str]) -> str:
     scores = strengths(explanation)
     parts = []
     for word, text in enumerate(explanation.words):
-        space = "" if word == 0 or joins_left(text) else " "
+        space = "" if word == 0 or draw.joins_left(text) else " "
         if not any(c.isalnum() for c in text):
             parts.append(f"{space}<span>{escape(text)}</span>")
             continue
@@ -299,7 +288,7 @@ def _tile(explanation: Explanation, word: int, hue: str) -> str:
     boxes = _boxes(explanation, explanation.weights[word])
     if explanation.steps is not None:
         for number, weights in enumerate(explanation.steps[:, word], start=1):
-            lights += f";--light{number}:url({light_uri(spread(weights, explanation.boxes, size))})"
+            lights += f";--light{number}:url({light_uri(draw.spread(weights, explanation.boxes, size))})"
             boxes += _boxes(explanation, weights, number)
     kind = "content" if is_content(explanation.words[word]) else "function"
     scores = strengths(explanation)
@@ -350,12 +339,12 @@ def _places(explanation: Explanation, places: tuple[Place, ...]) -> str:
     boxes, tags = "", ""
     taken: list[tuple[int, int, int, int]] = []
     for place in places:
-        strength, hue = place.strength / surest, PALETTE.index(place.colour)
+        strength, hue = place.strength / surest, draw.PALETTE.index(place.colour)
         boxes += _rect(place.box, 3.5 + 2 * strength, 1.0, "rim")
         boxes += _rect(place.box, 1.0 + 1.5 * strength, 0.5 + 0.5 * strength, f"c{hue}")
-        text, _ = fit(label(explanation, place), 13, 0.7 * _NOMINAL, smallest=13)
-        plate = round(1.2 * width(text, 13)) + 18, 22  # readers' fonts differ: room for a wide one
-        x, y = free_spot(pixels(place.box, stage), plate, stage, taken)
+        text, _ = draw.fit(label(explanation, place), 13, 0.7 * _NOMINAL, smallest=13)
+        plate = round(1.2 * draw.width(text, 13)) + 18, 22  # readers' fonts differ: room for a wide one
+        x, y = draw.free_spot(draw.pixels(place.box, stage), plate, stage, taken)
         taken.append((x, y, x + plate[0], y + plate[1]))
         tags += (
             f'<span class="tag c{hue}" style="left:{100 * x / stage[0]:.1f}%;top:{100 * y / stage[1]:.1f}%">'
@@ -369,9 +358,9 @@ def save_explanation(explanation: Explanation, path: Path | str) -> Path:
 
     Raises: SaccadeError if `path` ends otherwise or cannot be written.
     """
-    if check_format(path, "an explanation", (".html",)) == ".html":
+    if draw.check_format(path, "an explanation", (".html",)) == ".html":
         return write_gallery([explanation], path, explanation.title or "Why this picture")
-    return save_drawing(draw_explanation(explanation), path, "an explanation")
+    return draw.save_drawing(draw_explanation(explanation), path, "an explanation")
 
 
 def write_gallery(explanations: Iterable[Explanation], path: Path | str, title: str, intro: str = "") -> Path:

@@ -14,40 +14,10 @@ from jaxtyping import Float
 from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
-from saccade.explain.draw import (
-    CAPTION,
-    FAINT,
-    GUTTER,
-    INK,
-    LABEL,
-    MAX_CUT_ASPECT,
-    NOTE,
-    PAPER,
-    RULE,
-    Brush,
-    Colour,
-    arch,
-    bar,
-    bend,
-    cut,
-    drop,
-    fit,
-    font,
-    joins_left,
-    middle,
-    outline,
-    paste_rounded,
-    pixels,
-    rgb,
-    size_like,
-    smooth_layer,
-    tag,
-    through,
-    width,
-)
-from saccade.explain.explanation import Explanation
-from saccade.explain.reading import (
+from saccade.explain import draw
+from saccade.explain.explanation import (
     SAME_PLACE,
+    Explanation,
     Place,
     colour_of_word,
     find_places,
@@ -58,7 +28,7 @@ from saccade.explain.reading import (
 )
 
 PICTURE_SIDE, CUT, SMALL_CUT = 760, 128, 104  # sides of the picture, of the regions of a link, of the regions in order
-MAX_CUT_WIDTH, ARROW = round(MAX_CUT_ASPECT * CUT), 110  # room for a region and for the arrow of a link
+MAX_CUT_WIDTH, ARROW = round(draw.MAX_CUT_ASPECT * CUT), 110  # room for a region and for the arrow of a link
 MIN_SLOT, MAX_SLOT = 2 * MAX_CUT_WIDTH + ARROW + 200, 2 * MAX_CUT_WIDTH + ARROW + 420  # of a link by itself
 LINKS = 6
 GIVES, AGAINST = "#ffb84d", "#58b7f5"  # amber: a link that adds; blue: one that takes away
@@ -70,14 +40,14 @@ Link = tuple[int, int, float]  # the region that takes, the one that gives, how 
 
 def draw_affinity(explanation: Explanation, room: int) -> Image.Image:
     """Left the picture with its links, right each link by itself, and below the regions in the model's order."""
-    size = size_like(explanation.image.shape[1] / explanation.image.shape[0], PICTURE_SIDE, PICTURE_SIDE * 1.25)
+    size = draw.size_like(explanation.image.shape[1] / explanation.image.shape[0], PICTURE_SIDE, PICTURE_SIDE * 1.25)
     source = Image.fromarray(explanation.image)
     links = strongest_links(explanation)
     picture = draw_links(source.resize(size, Image.Resampling.LANCZOS), explanation, links)
-    beside = _draw_list(explanation, source, links, room - size[0] - GUTTER)
-    sheet = Image.new("RGB", (room, max(picture.height, beside.height)), PAPER)
-    paste_rounded(sheet, picture, 0, 0)
-    sheet.paste(beside, (size[0] + GUTTER, 0))
+    beside = _draw_list(explanation, source, links, room - size[0] - draw.GUTTER)
+    sheet = Image.new("RGB", (room, max(picture.height, beside.height)), draw.PAPER)
+    draw.paste_rounded(sheet, picture, 0, 0)
+    sheet.paste(beside, (size[0] + draw.GUTTER, 0))
     return sheet
 
 
@@ -119,28 +89,28 @@ def draw_links(picture: Image.Image, explanation: Explanation, links: list[Link]
     drawn = Image.blend(picture, Image.new("RGB", picture.size, "#11161b"), 0.3).convert("RGBA")
     hub = find_hub(explanation)
     shown = sorted({region for i, j, _ in links for region in (i, j)} | {hub})
-    frames = {region: pixels(explanation.boxes[region], picture.size) for region in shown}
+    frames = {region: draw.pixels(explanation.boxes[region], picture.size) for region in shown}
     boxes = Image.new("RGBA", drawn.size)
     for region, frame in frames.items():
         strong = region == hub
-        tone = (*rgb(HUB), 255 if strong else 150)
-        outline(ImageDraw.Draw(boxes), frame, tone, 7 if strong else 2, shadow=strong)
+        tone = (*draw.rgb(HUB), 255 if strong else 150)
+        draw.outline(ImageDraw.Draw(boxes), frame, tone, 7 if strong else 2, shadow=strong)
     peak = max((abs(value) for _, _, value in links), default=1.0)
 
-    def paint(brush: Brush) -> None:
+    def paint(brush: draw.Brush) -> None:
         for taker, giver, value in reversed(links):  # the strongest last, on top
             tone = GIVES if value > 0 else AGAINST
-            path = bend(middle(frames[giver]), middle(frames[taker]))
+            path = draw.bend(draw.middle(frames[giver]), draw.middle(frames[taker]))
             brush.arrow(_short_of(path, 16), (tone, tone), 2 + 8 * abs(value) / peak, rim=2)
         for region, frame in frames.items():
-            brush.dot(middle(frame), 12 if region == hub else 8, HUB, "#11161b", 3)
+            brush.dot(draw.middle(frame), 12 if region == hub else 8, HUB, "#11161b", 3)
 
-    drawn = Image.alpha_composite(Image.alpha_composite(drawn, boxes), smooth_layer(drawn.size, paint))
+    drawn = Image.alpha_composite(Image.alpha_composite(drawn, boxes), draw.smooth_layer(drawn.size, paint))
     names = Image.new("RGBA", drawn.size)
-    taken = [(round(x - 14), round(y - 14), round(x + 14), round(y + 14)) for x, y in map(middle, frames.values())]
+    taken = [(round(x - 14), round(y - 14), round(x + 14), round(y + 14)) for x, y in map(draw.middle, frames.values())]
     for region in sorted(shown, key=lambda r: r != hub):
         text = f"{region + 1} most connected" if region == hub else str(region + 1)
-        tag(names, text, "#ffffff" if region == hub else "#d7dde2", frames[region], taken)
+        draw.tag(names, text, "#ffffff" if region == hub else "#d7dde2", frames[region], taken)
     return Image.alpha_composite(drawn, names).convert("RGB")
 
 
@@ -154,33 +124,33 @@ def _short_of(path: np.ndarray, room: float) -> np.ndarray:
 def _draw_list(explanation: Explanation, source: Image.Image, links: list[Link], room: int) -> Image.Image:
     """Each link by itself: what gives, an arrow, what takes, how much; two columns where there is room."""
     peak = max((abs(value) for _, _, value in links), default=1.0)
-    columns = 2 if room >= 2 * MIN_SLOT + GUTTER else 1
-    slot = min((room - GUTTER * (columns - 1)) // columns, MAX_SLOT)
+    columns = 2 if room >= 2 * MIN_SLOT + draw.GUTTER else 1
+    slot = min((room - draw.GUTTER * (columns - 1)) // columns, MAX_SLOT)
     rows = -(-len(links) // columns)
     against = any(value < 0 for _, _, value in links)
     scored = explanation.region_score is not None
-    sheet = Image.new("RGB", (room, rows * (CUT + 30) + 50 * against + (SMALL_CUT + 110) * scored), PAPER)
+    sheet = Image.new("RGB", (room, rows * (CUT + 30) + 50 * against + (SMALL_CUT + 110) * scored), draw.PAPER)
     pen = ImageDraw.Draw(sheet)
     decimals = max(2, 1 - math.floor(math.log10(peak)))  # two digits of the strongest, however small
     for number, (taker, giver, value) in enumerate(links):
-        x, y = number // rows * (slot + GUTTER), number % rows * (CUT + 30)
+        x, y = number // rows * (slot + draw.GUTTER), number % rows * (CUT + 30)
         tone = ON_PAPER[GIVES if value > 0 else AGAINST]
         one, other = _piece(source, explanation, giver, CUT), _piece(source, explanation, taker, CUT)
-        paste_rounded(sheet, one, x + MAX_CUT_WIDTH - one.width, y)  # beside the arrow: arrows stand in line
+        draw.paste_rounded(sheet, one, x + MAX_CUT_WIDTH - one.width, y)  # beside the arrow: arrows stand in line
         x += MAX_CUT_WIDTH
         _draw_arrow(sheet, (x + 12, y + CUT // 2), tone, 2 + 8 * abs(value) / peak)
-        paste_rounded(sheet, other, x + ARROW, y)
+        draw.paste_rounded(sheet, other, x + ARROW, y)
         x += ARROW + MAX_CUT_WIDTH + 24
         text = f"{value:.{decimals}f}"
-        stop = number // rows * (slot + GUTTER) + slot
-        pen.text((stop, y + CUT / 2 + 8), text, FAINT, font(text, NOTE), anchor="rs")
-        stop -= round(width(f"-{peak:.{decimals}f}", NOTE)) + 14
-        bar(pen, x, stop, y + CUT // 2 - 3, RULE)
-        bar(pen, x, x + round((stop - x) * abs(value) / peak), y + CUT // 2 - 3, tone)
+        stop = number // rows * (slot + draw.GUTTER) + slot
+        pen.text((stop, y + CUT / 2 + 8), text, draw.FAINT, draw.font(text, draw.NOTE), anchor="rs")
+        stop -= round(draw.width(f"-{peak:.{decimals}f}", draw.NOTE)) + 14
+        draw.bar(pen, x, stop, y + CUT // 2 - 3, draw.RULE)
+        draw.bar(pen, x, x + round((stop - x) * abs(value) / peak), y + CUT // 2 - 3, tone)
     y = rows * (CUT + 30)
     if against:
         text = "blue: a link below zero, the region takes the opposite"
-        pen.text((MAX_CUT_WIDTH, y + 22), text, ON_PAPER[AGAINST], font(text, NOTE + 2), anchor="ls")
+        pen.text((MAX_CUT_WIDTH, y + 22), text, ON_PAPER[AGAINST], draw.font(text, draw.NOTE + 2), anchor="ls")
         y += 50
     if scored:
         _draw_order(sheet, source, explanation, y)
@@ -189,7 +159,7 @@ def _draw_list(explanation: Explanation, source: Image.Image, links: list[Link],
 
 def _draw_arrow(sheet: Image.Image, at: tuple[int, int], tone: str, thickness: float) -> None:
     path = np.stack([np.linspace(0, ARROW - 24, 20), np.full(20, 20.0)], axis=1)
-    layer = smooth_layer((ARROW, 40), lambda brush: brush.arrow(path, (tone, tone), thickness))
+    layer = draw.smooth_layer((ARROW, 40), lambda brush: brush.arrow(path, (tone, tone), thickness))
     sheet.paste(layer, (at[0], at[1] - 20), layer)
 
 
@@ -198,25 +168,25 @@ def _draw_order(sheet: Image.Image, source: Image.Image, explanation: Explanatio
     assert explanation.region_score is not None
     scores, pen = explanation.region_score, ImageDraw.Draw(sheet)
     text = "the regions in the model's order, with their scores"
-    pen.text((0, y + 26), text, INK, font(text, LABEL - 4), anchor="ls")
+    pen.text((0, y + 26), text, draw.INK, draw.font(text, draw.LABEL - 4), anchor="ls")
     peak = max(float(np.abs(scores).max()), 1e-9)
     x = 0
     for region in range(len(scores)):
         piece = _piece(source, explanation, region, SMALL_CUT)
         if x + piece.width > sheet.width:
             break
-        paste_rounded(sheet, piece, x, y + 44)
-        bar(pen, x, x + piece.width, y + SMALL_CUT + 56, RULE)
+        draw.paste_rounded(sheet, piece, x, y + 44)
+        draw.bar(pen, x, x + piece.width, y + SMALL_CUT + 56, draw.RULE)
         filled = round(piece.width * max(float(scores[region]), 0.0) / peak)
-        bar(pen, x, x + filled, y + SMALL_CUT + 56, ON_PAPER[GIVES])
+        draw.bar(pen, x, x + filled, y + SMALL_CUT + 56, ON_PAPER[GIVES])
         x += piece.width + 14
 
 
 def _piece(source: Image.Image, explanation: Explanation, region: int, height: int) -> Image.Image:
     """A region cut out, with its number."""
-    piece = cut(source, explanation.boxes[region], height)
+    piece = draw.cut(source, explanation.boxes[region], height)
     over = Image.new("RGBA", piece.size)
-    tag(over, str(region + 1), "#eef2f5", (0, 30, 8, 38), [], NOTE - 3)
+    draw.tag(over, str(region + 1), "#eef2f5", (0, 30, 8, 38), [], draw.NOTE - 3)
     return Image.alpha_composite(piece.convert("RGBA"), over).convert("RGB")
 
 
@@ -232,14 +202,14 @@ Edge = tuple[int, int, float]  # two nodes and the strength of their link, 0..1
 def draw_graphs(explanation: Explanation, room: int) -> Image.Image:
     """Left the picture with its graph, right the sentence with its own and the matched regions beneath."""
     places = find_places(explanation)
-    size = size_like(explanation.image.shape[1] / explanation.image.shape[0], GRAPH_SIDE, GRAPH_SIDE * 1.25)
+    size = draw.size_like(explanation.image.shape[1] / explanation.image.shape[0], GRAPH_SIDE, GRAPH_SIDE * 1.25)
     source = Image.fromarray(explanation.image)
     picture = draw_region_graph(source.resize(size, Image.Resampling.LANCZOS), explanation, places)
-    sentence = draw_word_graph(explanation, places, max(room - size[0] - GUTTER, 400))
+    sentence = draw_word_graph(explanation, places, max(room - size[0] - draw.GUTTER, 400))
     high = max(picture.height, sentence.height)
-    sheet = Image.new("RGB", (room, high), PAPER)
-    paste_rounded(sheet, picture, 0, 0)
-    sheet.paste(sentence, (size[0] + GUTTER, max(0, (picture.height - sentence.height) // 2)))
+    sheet = Image.new("RGB", (room, high), draw.PAPER)
+    draw.paste_rounded(sheet, picture, 0, 0)
+    sheet.paste(sentence, (size[0] + draw.GUTTER, max(0, (picture.height - sentence.height) // 2)))
     return sheet
 
 
@@ -254,23 +224,25 @@ def region_edges(explanation: Explanation, places: tuple[Place, ...]) -> list[Ed
 def draw_region_graph(picture: Image.Image, explanation: Explanation, places: tuple[Place, ...]) -> Image.Image:
     """The picture with a node in the middle of each place's box, and the links between them."""
     drawn = Image.blend(picture, Image.new("RGB", picture.size, "#11161b"), 0.28).convert("RGBA")
-    frames = [pixels(place.box, picture.size) for place in places]
+    frames = [draw.pixels(place.box, picture.size) for place in places]
     boxes = Image.new("RGBA", drawn.size)
     for place, frame in zip(places, frames, strict=True):
-        outline(ImageDraw.Draw(boxes), frame, (*rgb(place.colour.glow), 255), 4, shadow=True)
+        draw.outline(ImageDraw.Draw(boxes), frame, (*draw.rgb(place.colour.glow), 255), 4, shadow=True)
 
-    def paint(brush: Brush) -> None:
+    def paint(brush: draw.Brush) -> None:
         for one, other, strength in region_edges(explanation, places):
             tones = places[one].colour.glow, places[other].colour.glow
-            brush.stroke(bend(middle(frames[one]), middle(frames[other]), 0.1), tones, 2 + 9 * strength, rim=2)
+            brush.stroke(
+                draw.bend(draw.middle(frames[one]), draw.middle(frames[other]), 0.1), tones, 2 + 9 * strength, rim=2
+            )
         for place, frame in zip(places, frames, strict=True):
-            brush.dot(middle(frame), 13, place.colour.glow, "#11161b", 4)
+            brush.dot(draw.middle(frame), 13, place.colour.glow, "#11161b", 4)
 
-    drawn = Image.alpha_composite(Image.alpha_composite(drawn, boxes), smooth_layer(drawn.size, paint))
+    drawn = Image.alpha_composite(Image.alpha_composite(drawn, boxes), draw.smooth_layer(drawn.size, paint))
     names = Image.new("RGBA", drawn.size)
-    taken = [(round(x - 18), round(y - 18), round(x + 18), round(y + 18)) for x, y in map(middle, frames)]
+    taken = [(round(x - 18), round(y - 18), round(x + 18), round(y + 18)) for x, y in map(draw.middle, frames)]
     for place, frame in zip(places, frames, strict=True):
-        tag(names, label(explanation, place), place.colour.glow, frame, taken)
+        draw.tag(names, label(explanation, place), place.colour.glow, frame, taken)
     return Image.alpha_composite(drawn, names).convert("RGB")
 
 
@@ -311,30 +283,30 @@ def draw_word_graph(explanation: Explanation, places: tuple[Place, ...], room: i
         y += round(_rise(max(spans, default=0.0))) + size + 24
         baselines.append(y)
         y += MATCH_CUT + 130 if number in homes else 70
-    sheet = Image.new("RGB", (room, y), PAPER)
+    sheet = Image.new("RGB", (room, y), draw.PAPER)
 
     def top(word: int) -> tuple[float, float]:
         return _mid(spot[word]), baselines[line_of[word]] - size - 6.0
 
-    def paint(brush: Brush) -> None:
+    def paint(brush: draw.Brush) -> None:
         for one, other, strength in edges:
             tones = _ink(colours, one), _ink(colours, other)
             start, stop = top(one), top(other)
             if line_of[one] == line_of[other]:
-                path = arch(start, stop, _rise(stop[0] - start[0]))
+                path = draw.arch(start, stop, _rise(stop[0] - start[0]))
             else:
                 below = np.array([start[0], baselines[line_of[one]] + 14.0])
-                path = through(below, np.array([stop[0], below[1]]), np.array(stop))
+                path = draw.through(below, np.array([stop[0], below[1]]), np.array(stop))
             brush.stroke(path, tones, 1.5 + 4.5 * strength)
         for word in {w for one, other, _ in edges for w in (one, other)}:
             brush.dot(top(word), 6, _ink(colours, word))
 
-    sheet.paste(layer := smooth_layer(sheet.size, paint), (0, 0), layer)
+    sheet.paste(layer := draw.smooth_layer(sheet.size, paint), (0, 0), layer)
     pen = ImageDraw.Draw(sheet)
     for word, (x, _) in spot.items():
-        colour, (text, fitted) = colours.get(word), fit(words[word], size, room)
-        tone = colour.ink if colour else (INK if is_content(text) else FAINT)
-        pen.text((x, baselines[line_of[word]]), text, tone, font(text, fitted), anchor="ls")
+        colour, (text, fitted) = colours.get(word), draw.fit(words[word], size, room)
+        tone = colour.ink if colour else (draw.INK if is_content(text) else draw.FAINT)
+        pen.text((x, baselines[line_of[word]]), text, tone, draw.font(text, fitted), anchor="ls")
     for number, baseline in enumerate(baselines):
         here = [place for place, home in zip(places, homes, strict=True) if home == number]
         _draw_matches(sheet, explanation, here, {w: s for w, s in spot.items() if line_of[w] == number}, baseline)
@@ -343,12 +315,12 @@ def draw_word_graph(explanation: Explanation, places: tuple[Place, ...], room: i
 
 def lay_words(words: tuple[str, ...], room: int) -> tuple[int, list[list[tuple[int, float, float]]]]:
     """Size of type, and lines of (word, x, width): smaller type first, then more lines; a short line is spaced out."""
-    for size in range(CAPTION, MIN_TYPE - 1, -2):
+    for size in range(draw.CAPTION, MIN_TYPE - 1, -2):
         lines = _lines(words, size, room)
         if len(lines) == 1:
             more = min((room - lines[0][-1][1] - lines[0][-1][2]) / max(1, len(words) - 1), 1.1 * size)
             return size, [[(index, x + more * number, wide) for number, (index, x, wide) in enumerate(lines[0])]]
-    size = next(size for size in range(CAPTION, MIN_TYPE - 1, -2) if len(_lines(words, size, room)) == len(lines))
+    size = next(size for size in range(draw.CAPTION, MIN_TYPE - 1, -2) if len(_lines(words, size, room)) == len(lines))
     for narrower in range(95, 40, -5):  # lines of about the same length, so that no word stands alone
         tried = _lines(words, size, room * narrower / 100)
         if len(tried) > len(lines) or any(x + wide > room for line in tried for _, x, wide in line):
@@ -361,7 +333,10 @@ def _lines(words: tuple[str, ...], size: int, room: float) -> list[list[tuple[in
     lines: list[list[tuple[int, float, float]]] = [[]]
     x = 0.0
     for index, word in enumerate(words):
-        wide, gap = min(width(word, size), room), 4.0 if joins_left(word) else 0.9 * size  # each word is a node
+        wide, gap = (
+            min(draw.width(word, size), room),
+            4.0 if draw.joins_left(word) else 0.9 * size,
+        )  # each word is a node
         if lines[-1] and x + gap + wide > room:
             lines.append([])
         x = x + gap if lines[-1] else 0.0
@@ -379,7 +354,7 @@ def _draw_matches(
 ) -> None:
     """Each place's words underlined, with lines down to its region and the score of the phrase."""
     source, pen = Image.fromarray(explanation.image), ImageDraw.Draw(sheet)
-    pieces = [cut(source, place.box, MATCH_CUT) for place in places]
+    pieces = [draw.cut(source, place.box, MATCH_CUT) for place in places]
     wanted = [np.mean([_mid(spot[w]) for w in place.words if w in spot]) for place in places]
     lefts = spread_out([float(w) for w in wanted], [piece.width for piece in pieces], sheet.width)
     for place, piece, left in zip(places, pieces, lefts, strict=True):
@@ -392,18 +367,18 @@ def _draw_matches(
             if word in spot:
                 x, stop = spot[word]
                 pen.rounded_rectangle((x, baseline + 12, stop, baseline + 17), 2, tone)
-        paste_rounded(sheet, piece, round(left), top)
+        draw.paste_rounded(sheet, piece, round(left), top)
         _draw_score(pen, explanation, place, round(left), piece.width, top + MATCH_CUT)
 
 
 def _draw_stems(starts: list[float], stop: float, tone: str, size: tuple[int, int]) -> Image.Image:
     """Lines from words down to the region they share."""
 
-    def paint(brush: Brush) -> None:
+    def paint(brush: draw.Brush) -> None:
         for start in starts:
-            brush.stroke(drop((start, 18.0), (stop, size[1])), (tone, tone), 3)
+            brush.stroke(draw.drop((start, 18.0), (stop, size[1])), (tone, tone), 3)
 
-    return smooth_layer(size, paint)
+    return draw.smooth_layer(size, paint)
 
 
 def _draw_score(
@@ -414,10 +389,10 @@ def _draw_score(
         return
     words = list(place.words)
     number = f"{explanation.word_score[words].mean():.2f}"
-    pen.text((left + wide, floor + 34), number, FAINT, font(number, NOTE), anchor="rs")
-    end = left + wide - round(width("0.00", NOTE)) - 10
-    bar(pen, left, end, floor + 23, RULE)
-    bar(pen, left, left + round((end - left) * float(scores[words].mean())), floor + 23, place.colour.ink)
+    pen.text((left + wide, floor + 34), number, draw.FAINT, draw.font(number, draw.NOTE), anchor="rs")
+    end = left + wide - round(draw.width("0.00", draw.NOTE)) - 10
+    draw.bar(pen, left, end, floor + 23, draw.RULE)
+    draw.bar(pen, left, left + round((end - left) * float(scores[words].mean())), floor + 23, place.colour.ink)
 
 
 def spread_out(middles: list[float], widths: list[int], room: int, gap: int = 22) -> list[float]:
@@ -444,5 +419,5 @@ def _rise(span: float) -> float:
     return min(24 + 0.3 * abs(span), 300.0)
 
 
-def _ink(colours: dict[int, Colour], word: int) -> str:
+def _ink(colours: dict[int, draw.Colour], word: int) -> str:
     return colours[word].ink if word in colours else PLAIN

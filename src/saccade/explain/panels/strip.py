@@ -15,40 +15,10 @@ from jaxtyping import Float
 from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
-from saccade.explain.draw import (
-    CAPTION,
-    FAINT,
-    GAP,
-    GUTTER,
-    INK,
-    LABEL,
-    MARGIN,
-    NOTE,
-    PAPER,
-    RULE,
-    Brush,
-    Colour,
-    bar,
-    bend,
-    break_lines,
-    fit,
-    font,
-    gate,
-    illuminate,
-    middle,
-    outline,
-    paste_rounded,
-    pixels,
-    rgb,
-    size_like,
-    smooth_layer,
-    spread,
-    tag,
-    width,
-)
-from saccade.explain.explanation import Explanation
-from saccade.explain.reading import (
+from saccade.explain import draw
+from saccade.explain.explanation import (
     SAME_PLACE,
+    Explanation,
     Place,
     chooses,
     colour_of_word,
@@ -85,32 +55,34 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     places = find_places(explanation)
     colours = colour_of_word(places)
     aspect = explanation.image.shape[1] / explanation.image.shape[0]
-    large = size_like(aspect, PICTURE_SIDE, PICTURE_SIDE * 1.25)
+    large = draw.size_like(aspect, PICTURE_SIDE, PICTURE_SIDE * 1.25)
     column = max(large[0], PICTURE_SIDE * 3 // 4)
-    lines = break_lines(explanation.words, CAPTION, column)
+    lines = draw.break_lines(explanation.words, draw.CAPTION, column)
     gated = share_of_words(explanation) is not None
     foot = UNDER_TILE + GATE * gated
-    left_size = column, large[1] + 40 + len(lines) * int(CAPTION * 1.5) + 44 + 40 * gated
+    left_size = column, large[1] + 40 + len(lines) * int(draw.CAPTION * 1.5) + 44 + 40 * gated
     rows = arrange(explanation.words, aspect, left_size, foot)
     grid = extent(rows, foot)
     heading = 64 if explanation.title else 0
 
     total = (
-        2 * MARGIN + column + (GUTTER + grid[0] if rows else 0),
-        2 * MARGIN + heading + max(left_size[1], grid[1]),
+        2 * draw.MARGIN + column + (draw.GUTTER + grid[0] if rows else 0),
+        2 * draw.MARGIN + heading + max(left_size[1], grid[1]),
     )
-    sheet = Image.new("RGB", total, PAPER)
+    sheet = Image.new("RGB", total, draw.PAPER)
     pen = ImageDraw.Draw(sheet)
     if explanation.title:
-        text, size = fit(explanation.title, LABEL, total[0] - 2 * MARGIN)
-        pen.text((MARGIN, MARGIN + 26), text, FAINT, font(text, size), anchor="ls")
+        text, size = draw.fit(explanation.title, draw.LABEL, total[0] - 2 * draw.MARGIN)
+        pen.text((draw.MARGIN, draw.MARGIN + 26), text, draw.FAINT, draw.font(text, size), anchor="ls")
 
-    top = MARGIN + heading
+    top = draw.MARGIN + heading
     source = Image.fromarray(explanation.image)
-    paste_rounded(sheet, with_places(source.resize(large, Image.Resampling.LANCZOS), explanation, places), MARGIN, top)
-    draw_caption(pen, explanation, lines, colours, (MARGIN, top + large[1] + 40), column)
+    draw.paste_rounded(
+        sheet, with_places(source.resize(large, Image.Resampling.LANCZOS), explanation, places), draw.MARGIN, top
+    )
+    draw_caption(pen, explanation, lines, colours, (draw.MARGIN, top + large[1] + 40), column)
 
-    left, floor = MARGIN + column + GUTTER, top
+    left, floor = draw.MARGIN + column + draw.GUTTER, top
     sizes = {cell.size for row in rows for cell in row}
     picture_of_size = {size: source.resize(size, Image.Resampling.LANCZOS) for size in sizes}
     for row in rows:
@@ -118,9 +90,9 @@ def draw_strip(explanation: Explanation) -> Image.Image:
         for cell in row:
             weights, colour = explanation.weights[cell.word], colours.get(cell.word)
             tile = draw_tile(picture_of_size[cell.size], weights, explanation.boxes, cell.content, colour)
-            paste_rounded(sheet, tile, left + cell.x, floor - cell.size[1])
+            draw.paste_rounded(sheet, tile, left + cell.x, floor - cell.size[1])
             draw_foot(pen, explanation, cell, colour, left + cell.x, floor)
-        floor += foot + GAP
+        floor += foot + draw.GAP
     return sheet
 
 
@@ -131,7 +103,7 @@ def arrange(words: tuple[str, ...], aspect: float, beside: tuple[int, int], foot
     """
     shown = [i for i, word in enumerate(words) if any(c.isalnum() for c in word)]
     sizes = {
-        i: size_like(aspect, side, 1.6 * side) for i in shown for side in [TILE if is_content(words[i]) else SMALL]
+        i: draw.size_like(aspect, side, 1.6 * side) for i in shown for side in [TILE if is_content(words[i]) else SMALL]
     }
 
     def rows_within(room: int) -> list[list[Cell]]:
@@ -143,21 +115,21 @@ def arrange(words: tuple[str, ...], aspect: float, beside: tuple[int, int], foot
                 rows.append([])
                 x = 0
             rows[-1].append(Cell(word, x, sizes[word], is_content(words[word])))
-            x += slot + GAP
+            x += slot + draw.GAP
         return rows
 
     def misshapen(rows: list[list[Cell]]) -> float:
         wide, high = extent(rows, foot)
-        return abs(math.log((beside[0] + GUTTER + wide) / max(beside[1], high) / SHAPE))
+        return abs(math.log((beside[0] + draw.GUTTER + wide) / max(beside[1], high) / SHAPE))
 
-    step = max(size_like(aspect, TILE, 1.6 * TILE)[0], MIN_SLOT) + GAP
+    step = max(draw.size_like(aspect, TILE, 1.6 * TILE)[0], MIN_SLOT) + draw.GAP
     return min((rows_within(columns * step) for columns in COLUMNS), key=misshapen)
 
 
 def extent(rows: list[list[Cell]], foot: int = UNDER_TILE) -> tuple[int, int]:
     """Width and height that the rows of tiles need, each with a foot so high."""
     wide = max((max(row[-1].size[0], MIN_SLOT) + row[-1].x for row in rows), default=0)
-    return wide, sum(max(cell.size[1] for cell in row) + foot + GAP for row in rows) - GAP
+    return wide, sum(max(cell.size[1] for cell in row) + foot + draw.GAP for row in rows) - draw.GAP
 
 
 def draw_tile(
@@ -165,51 +137,51 @@ def draw_tile(
     weights: Float[Array, " region"],
     boxes: Float[Array, "region 4"],
     content: bool,
-    colour: Colour | None,
+    colour: draw.Colour | None,
 ) -> Image.Image:
     """The picture lit where a word attends, its strongest boxes outlined; a function word's tile is paler."""
     wide, high = picture.size
-    tile = Image.fromarray(illuminate(np.asarray(picture), spread(weights, boxes, (high, wide))))
+    tile = Image.fromarray(draw.illuminate(np.asarray(picture), draw.spread(weights, boxes, (high, wide))))
     share = shares(weights[None])[0]
     outlines = Image.new("RGBA", tile.size)
     pen = ImageDraw.Draw(outlines)
     for region in top_regions(share):
         strength = float(share[region] / share.max())
-        frame = pixels(boxes[region], tile.size)
-        tone = (*rgb(colour.glow if colour else "#ffffff"), round(255 * (0.25 + 0.75 * strength**2)))
-        outline(pen, frame, tone, max(2, round((4 if content else 2) * strength)), shadow=False)
+        frame = draw.pixels(boxes[region], tile.size)
+        tone = (*draw.rgb(colour.glow if colour else "#ffffff"), round(255 * (0.25 + 0.75 * strength**2)))
+        draw.outline(pen, frame, tone, max(2, round((4 if content else 2) * strength)), shadow=False)
     tile = Image.alpha_composite(tile.convert("RGBA"), outlines).convert("RGB")
-    return tile if content else Image.blend(tile, Image.new("RGB", tile.size, PAPER), 0.45)
+    return tile if content else Image.blend(tile, Image.new("RGB", tile.size, draw.PAPER), 0.45)
 
 
 def draw_foot(
-    pen: ImageDraw.ImageDraw, explanation: Explanation, cell: Cell, colour: Colour | None, x: int, y: int
+    pen: ImageDraw.ImageDraw, explanation: Explanation, cell: Cell, colour: draw.Colour | None, x: int, y: int
 ) -> None:
     """The word beneath its tile; as bars, how well it found its regions and how far it lets them in."""
     room = max(cell.size[0], MIN_SLOT)
-    ink = colour.ink if colour else (INK if cell.content else FAINT)
-    text, size = fit(explanation.words[cell.word], LABEL if cell.content else LABEL - 5, room)
-    pen.text((x, y + 42), text, ink, font(text, size), anchor="ls")
+    ink = colour.ink if colour else (draw.INK if cell.content else draw.FAINT)
+    text, size = draw.fit(explanation.words[cell.word], draw.LABEL if cell.content else draw.LABEL - 5, room)
+    pen.text((x, y + 42), text, ink, draw.font(text, size), anchor="ls")
     scores = strengths(explanation)
-    end = x + room - round(width("0.00", NOTE)) - 14
+    end = x + room - round(draw.width("0.00", draw.NOTE)) - 14
     if scores is not None and explanation.word_score is not None:
         number = f"{explanation.word_score[cell.word]:.2f}"
-        pen.text((x + room, y + 71), number, FAINT, font(number, NOTE), anchor="rs")
-        bar(pen, x, end, y + 60, RULE)
-        bar(pen, x, x + round((end - x) * float(scores[cell.word])), y + 60, ink)
+        pen.text((x + room, y + 71), number, draw.FAINT, draw.font(number, draw.NOTE), anchor="rs")
+        draw.bar(pen, x, end, y + 60, draw.RULE)
+        draw.bar(pen, x, x + round((end - x) * float(scores[cell.word])), y + 60, ink)
     share = share_of_words(explanation)
     if share is not None:
         openness = float(share.values[cell.word])
         number = f"{openness:.2f}"
-        pen.text((x + room, y + 71 + GATE), number, FAINT, font(number, NOTE), anchor="rs")
-        gate(pen, x, end, y + 55 + GATE, openness, ink)
+        pen.text((x + room, y + 71 + GATE), number, draw.FAINT, draw.font(number, draw.NOTE), anchor="rs")
+        draw.gate(pen, x, end, y + 55 + GATE, openness, ink)
 
 
 def draw_caption(
     pen: ImageDraw.ImageDraw,
     explanation: Explanation,
     lines: list[list[tuple[int, float, float]]],
-    colours: dict[int, Colour],
+    colours: dict[int, draw.Colour],
     at: tuple[int, int],
     room: int,
 ) -> None:
@@ -217,25 +189,25 @@ def draw_caption(
     scores = strengths(explanation)
     x, y = at
     for number, line in enumerate(lines):
-        baseline = y + number * int(CAPTION * 1.5) + CAPTION
+        baseline = y + number * int(draw.CAPTION * 1.5) + draw.CAPTION
         for word, offset, length in line:
             colour = colours.get(word)
-            text, size = fit(explanation.words[word], CAPTION, room)
-            tone = colour.ink if colour else (INK if is_content(text) else FAINT)
-            pen.text((x + offset, baseline), text, tone, font(text, size), anchor="ls")
+            text, size = draw.fit(explanation.words[word], draw.CAPTION, room)
+            tone = colour.ink if colour else (draw.INK if is_content(text) else draw.FAINT)
+            pen.text((x + offset, baseline), text, tone, draw.font(text, size), anchor="ls")
             strength = 1.0 if scores is None else float(scores[word])
             thickness = round(6 * strength)
             if colour and thickness:
                 span = (x + offset, baseline + 12, x + offset + min(length, room) - 1, baseline + 11 + thickness)
                 pen.rectangle(span, colour.ink)
-    foot = y + len(lines) * int(CAPTION * 1.5) + 36
-    note, size = fit(score_note(explanation), NOTE + 2, room)
-    pen.text((x, foot), note, FAINT, font(note, size), anchor="ls")
+    foot = y + len(lines) * int(draw.CAPTION * 1.5) + 36
+    note, size = draw.fit(score_note(explanation), draw.NOTE + 2, room)
+    pen.text((x, foot), note, draw.FAINT, draw.font(note, size), anchor="ls")
     share = share_of_words(explanation)
     if share is not None:
-        gate(pen, x, x + 80, foot + 24, 0.6, FAINT)
-        note, size = fit(share.note, NOTE + 2, room - 98)
-        pen.text((x + 98, foot + 40), note, FAINT, font(note, size), anchor="ls")
+        draw.gate(pen, x, x + 80, foot + 24, 0.6, draw.FAINT)
+        note, size = draw.fit(share.note, draw.NOTE + 2, room - 98)
+        pen.text((x + 98, foot + 40), note, draw.FAINT, draw.font(note, size), anchor="ls")
 
 
 def with_places(picture: Image.Image, explanation: Explanation, places: tuple[Place, ...]) -> Image.Image:
@@ -247,10 +219,10 @@ def with_places(picture: Image.Image, explanation: Explanation, places: tuple[Pl
     surest = max((place.strength for place in places), default=1.0)
     for place in places:
         strength = place.strength / surest
-        tone = (*rgb(place.colour.glow), round(255 * (0.5 + 0.5 * strength)))
-        outline(pen, pixels(place.box, drawn.size), tone, round(2 + 3 * strength), shadow=True)
+        tone = (*draw.rgb(place.colour.glow), round(255 * (0.5 + 0.5 * strength)))
+        draw.outline(pen, draw.pixels(place.box, drawn.size), tone, round(2 + 3 * strength), shadow=True)
     for place in places:  # tags after all boxes, so that no line crosses a word
-        tag(over, label(explanation, place), place.colour.glow, pixels(place.box, drawn.size), taken)
+        draw.tag(over, label(explanation, place), place.colour.glow, draw.pixels(place.box, drawn.size), taken)
     return Image.alpha_composite(drawn, over).convert("RGB")
 
 
@@ -278,7 +250,7 @@ def draw_steps(explanation: Explanation, room: int) -> Image.Image:
     steps = len(explanation.steps)
     tall = [max(cell.size[1] for cell in block) for block in blocks]
     heights = [steps * (high + BAR) + FOOT for high in tall]
-    sheet = Image.new("RGB", (room, sum(heights) + GAP * (len(blocks) - 1)), PAPER)
+    sheet = Image.new("RGB", (room, sum(heights) + draw.GAP * (len(blocks) - 1)), draw.PAPER)
     pen = ImageDraw.Draw(sheet)
     sizes = {cell.size for block in blocks for cell in block}
     thumbs = {size: source.resize(size, Image.Resampling.LANCZOS) for size in sizes}
@@ -287,17 +259,19 @@ def draw_steps(explanation: Explanation, room: int) -> Image.Image:
         for step in range(steps):
             floor = top + step * (high + BAR) + high  # the line the row's pictures stand on
             name = f"step {step + 1}"
-            pen.text((0, floor - high / 2), name, INK, font(name, LABEL - 4), anchor="lm")
+            pen.text((0, floor - high / 2), name, draw.INK, draw.font(name, draw.LABEL - 4), anchor="lm")
             for cell in block:
                 tile = draw_step_tile(thumbs[cell.size], explanation, step, cell, colours.get(cell.word))
-                paste_rounded(sheet, tile, cell.x, floor - cell.size[1])
+                draw.paste_rounded(sheet, tile, cell.x, floor - cell.size[1])
                 _draw_bar(pen, explanation, step, cell, colours.get(cell.word), floor)
         for cell in block:
             colour = colours.get(cell.word)
-            text, size = fit(explanation.words[cell.word], LABEL if cell.content else LABEL - 5, _slot(cell), NOTE - 3)
-            ink = colour.ink if colour else (INK if cell.content else FAINT)
-            pen.text((cell.x, top + height - FOOT + 28), text, ink, font(text, size), anchor="ls")
-        top += height + GAP
+            text, size = draw.fit(
+                explanation.words[cell.word], draw.LABEL if cell.content else draw.LABEL - 5, _slot(cell), draw.NOTE - 3
+            )
+            ink = colour.ink if colour else (draw.INK if cell.content else draw.FAINT)
+            pen.text((cell.x, top + height - FOOT + 28), text, ink, draw.font(text, size), anchor="ls")
+        top += height + draw.GAP
     return sheet
 
 
@@ -306,14 +280,14 @@ def arrange_steps(explanation: Explanation, room: int) -> list[list[Cell]]:
     aspect = explanation.image.shape[1] / explanation.image.shape[0]
     words = [i for i, word in enumerate(explanation.words) if any(c.isalnum() for c in word)]
     content = {i: is_content(explanation.words[i]) for i in words}
-    within = room - NAME + GAP
+    within = room - NAME + draw.GAP
 
     def sizes(scale: float) -> dict[int, tuple[int, int]]:
         sides = {i: scale * (STEP_TILE if content[i] else SMALL_STEP) for i in words}
-        return {i: size_like(aspect, side, 1.6 * side) for i, side in sides.items()}
+        return {i: draw.size_like(aspect, side, 1.6 * side) for i, side in sides.items()}
 
     def slots_of(size: dict[int, tuple[int, int]]) -> dict[int, int]:
-        return {i: max(size[i][0], NARROW) + GAP for i in words}
+        return {i: max(size[i][0], NARROW) + draw.GAP for i in words}
 
     count = max(1, math.ceil(sum(slots_of(sizes(SHRINK)).values()) / within))
     for percent in range(round(100 * GROW), round(100 * SHRINK) - 1, -2):  # the largest tiles that need no more blocks
@@ -333,11 +307,11 @@ def arrange_steps(explanation: Explanation, room: int) -> list[list[Cell]]:
         blocks[-1].append(Cell(word, NAME + x, size[word], content[word]))
         x += slots[word]
         before += slots[word]
-    return blocks or [[Cell(0, NAME, size_like(aspect, SMALL_STEP, 1.6 * SMALL_STEP), False)]]  # punctuation alone
+    return blocks or [[Cell(0, NAME, draw.size_like(aspect, SMALL_STEP, 1.6 * SMALL_STEP), False)]]  # punctuation alone
 
 
 def draw_step_tile(
-    picture: Image.Image, explanation: Explanation, step: int, cell: Cell, colour: Colour | None
+    picture: Image.Image, explanation: Explanation, step: int, cell: Cell, colour: draw.Colour | None
 ) -> Image.Image:
     """A word's tile at one step; where its strongest region is not where it was, an arrow shows the way."""
     assert explanation.steps is not None
@@ -348,25 +322,25 @@ def draw_step_tile(
     before, after = int(explanation.steps[step - 1, cell.word].argmax()), int(weights.argmax())
     if overlap(boxes[before], boxes[after]) >= SAME_PLACE:
         return tile
-    start, stop = (middle(pixels(boxes[region], tile.size)) for region in (before, after))
+    start, stop = (draw.middle(draw.pixels(boxes[region], tile.size)) for region in (before, after))
     if np.hypot(stop[0] - start[0], stop[1] - start[1]) < 24:  # a box within a box: no way to show
         return tile
 
-    def paint(brush: Brush) -> None:
-        brush.arrow(bend(start, stop), ("#ffffff", "#ffffff"), 4, rim=2)
+    def paint(brush: draw.Brush) -> None:
+        brush.arrow(draw.bend(start, stop), ("#ffffff", "#ffffff"), 4, rim=2)
 
-    return Image.alpha_composite(tile.convert("RGBA"), smooth_layer(tile.size, paint)).convert("RGB")
+    return Image.alpha_composite(tile.convert("RGBA"), draw.smooth_layer(tile.size, paint)).convert("RGB")
 
 
 def _draw_bar(
-    pen: ImageDraw.ImageDraw, explanation: Explanation, step: int, cell: Cell, colour: Colour | None, floor: int
+    pen: ImageDraw.ImageDraw, explanation: Explanation, step: int, cell: Cell, colour: draw.Colour | None, floor: int
 ) -> None:
     """How sharp the attention is: the share of the word's strongest region."""
     assert explanation.steps is not None
     share = float(shares(explanation.steps[step, cell.word][None]).max())
     stop = cell.x + cell.size[0]
-    bar(pen, cell.x, stop, floor + 9, RULE)
-    bar(pen, cell.x, cell.x + round(cell.size[0] * share), floor + 9, colour.ink if colour else FAINT)
+    draw.bar(pen, cell.x, stop, floor + 9, draw.RULE)
+    draw.bar(pen, cell.x, cell.x + round(cell.size[0] * share), floor + 9, colour.ink if colour else draw.FAINT)
 
 
 def _slot(cell: Cell) -> int:

@@ -7,7 +7,6 @@ a verb, a conjunction, else it begins a clause. What was measured of it is in `d
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from saccade.language.caption_words import C, WordClass
@@ -21,14 +20,51 @@ _BEFORE_NOUN = {
 }  # fmt: skip
 
 
-class Phrases(Clauses, ABC):
-    """A noun phrase fills the first place that waits for it."""
+PUNCTUATION = (C.MARK, C.COMMA)
+TAGS = {  # the universal tag of each class
+    C.DETERMINER: "DET", C.OWNER: "PRON", C.NUMBER: "NUM", C.ADJECTIVE: "ADJ", C.NOUN: "NOUN", C.PLURAL: "NOUN",
+    C.PRONOUN: "PRON", C.FINITE: "VERB", C.DOING: "VERB", C.DONE: "VERB", C.INFINITIVE: "VERB", C.AUXILIARY: "AUX",
+    C.PREPOSITION: "ADP", C.FIXED: "ADP", C.CONJUNCTION: "CCONJ", C.SUBORDINATOR: "SCONJ", C.RELATIVE: "PRON",
+    C.ADVERB: "ADV", C.TO: "PART", C.TO_INFINITIVE: "PART", C.THERE: "PRON", C.POSSESSIVE: "PART", C.COMMA: "PUNCT",
+    C.MARK: "PUNCT", C.MATERIAL: "NOUN", C.S_FORM: "NOUN", C.NAMES_VERB: "NOUN", C.OTHER: "ADJ", C.UNKNOWN_S: "NOUN",
+    C.BASE: "NOUN", C.ING: "VERB", C.PARTICIPLE: "VERB", C.PAST: "VERB",
+}  # fmt: skip
+
+
+class RuleParser(Parser):
+    """The default parser: no dependency, the same answer everywhere."""
+
+    name = "rules"
+
+    def _parse(self, sentences: Sequence[tuple[str, ...]]) -> list[Parse]:
+        return [_Sentence(tokens).parse() for tokens in sentences]
+
+
+class _Sentence(Clauses):
+    """One caption, read from left to right."""
 
     __slots__ = ()
 
-    @abstractmethod
-    def in_case(self, head: int) -> bool:
-        """Place a noun after a preposition; whether that was all of it (see `rules.py`)."""
+    def parse(self) -> Parse:
+        classes, place = self.classes, 0
+        while place < self.count:
+            kind = classes[place]
+            if kind in PHRASE:
+                place = self.add_phrase(place)
+            elif kind is C.PREPOSITION:
+                place = self._preposition(place)
+            elif kind in VERBS or kind is C.PAST:
+                self.add_verb(place, kind)
+                place += 1
+            elif kind is C.AUXILIARY:
+                self.add_auxiliary(place)
+                place += 1
+            else:
+                self._small(place, kind)
+                place += 1
+        return self._finish()
+
+    # Noun phrases
 
     def add_phrase(self, start: int) -> int:
         """Words up to the noun they belong to; which noun, and what for, is settled in `_place`."""
@@ -256,51 +292,6 @@ class Phrases(Clauses, ABC):
             elif kind in (C.CONJUNCTION, C.SUBORDINATOR):
                 return 0
         return 0
-
-
-PUNCTUATION = (C.MARK, C.COMMA)
-TAGS = {  # the universal tag of each class
-    C.DETERMINER: "DET", C.OWNER: "PRON", C.NUMBER: "NUM", C.ADJECTIVE: "ADJ", C.NOUN: "NOUN", C.PLURAL: "NOUN",
-    C.PRONOUN: "PRON", C.FINITE: "VERB", C.DOING: "VERB", C.DONE: "VERB", C.INFINITIVE: "VERB", C.AUXILIARY: "AUX",
-    C.PREPOSITION: "ADP", C.FIXED: "ADP", C.CONJUNCTION: "CCONJ", C.SUBORDINATOR: "SCONJ", C.RELATIVE: "PRON",
-    C.ADVERB: "ADV", C.TO: "PART", C.TO_INFINITIVE: "PART", C.THERE: "PRON", C.POSSESSIVE: "PART", C.COMMA: "PUNCT",
-    C.MARK: "PUNCT", C.MATERIAL: "NOUN", C.S_FORM: "NOUN", C.NAMES_VERB: "NOUN", C.OTHER: "ADJ", C.UNKNOWN_S: "NOUN",
-    C.BASE: "NOUN", C.ING: "VERB", C.PARTICIPLE: "VERB", C.PAST: "VERB",
-}  # fmt: skip
-
-
-class RuleParser(Parser):
-    """The default parser: no dependency, the same answer everywhere."""
-
-    name = "rules"
-
-    def _parse(self, sentences: Sequence[tuple[str, ...]]) -> list[Parse]:
-        return [_Sentence(tokens).parse() for tokens in sentences]
-
-
-class _Sentence(Phrases):
-    """One caption, read from left to right."""
-
-    __slots__ = ()
-
-    def parse(self) -> Parse:
-        classes, place = self.classes, 0
-        while place < self.count:
-            kind = classes[place]
-            if kind in PHRASE:
-                place = self.add_phrase(place)
-            elif kind is C.PREPOSITION:
-                place = self._preposition(place)
-            elif kind in VERBS or kind is C.PAST:
-                self.add_verb(place, kind)
-                place += 1
-            elif kind is C.AUXILIARY:
-                self.add_auxiliary(place)
-                place += 1
-            else:
-                self._small(place, kind)
-                place += 1
-        return self._finish()
 
     # Prepositions and small words
 

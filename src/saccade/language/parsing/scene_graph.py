@@ -147,9 +147,6 @@ class _Tree:
         relations = dict.fromkeys(r for r in self._relations() if r.subject != r.object)
         return SceneGraph(tuple(objects[p] for p in sorted(objects)), tuple(attributes.values()), tuple(relations))
 
-    def _child(self, place: int, label: str) -> int:
-        return next((c for c in self.below[place] if self.labels[c] == label), -1)
-
     def _case(self, place: int) -> tuple[str, ...]:
         """The words of the preposition of a noun."""
         found = [c for c in self.below[place] if self.labels[c] == "case" and c < place]
@@ -299,19 +296,14 @@ class _Tree:
             elif tag not in _NOUNS:
                 continue
             elif label == "nmod:poss":
-                for owner, thing in self._pairs(list(self._things(place)), head):
-                    yield Relation(owner, ("'s",), thing)
+                owners = list(self._things(place))
+                yield from (Relation(owner, ("'s",), thing) for thing in self._things(head) for owner in owners)
             elif self._is_predicate(place):
                 for case, thing in self._phrases(place):
                     yield from (Relation(s, case, thing) for s in self._subjects(place) if case)
             elif label == "nmod" and place not in self.inner.values():
                 for case, thing in self._phrases(place):
                     yield from (Relation(s, case, thing) for s in self._things(head) if case)
-
-    def _pairs(self, first: list[Object], second: int) -> Iterator[tuple[Object, Object]]:
-        for thing in self._things(second):
-            for one in first:
-                yield one, thing
 
     def _phrases(self, place: int, case: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Object]]:
         """A noun with its preposition, and those joined to it with theirs, or under the same."""
@@ -325,10 +317,10 @@ class _Tree:
 
     def _of_verb(self, place: int) -> Iterator[Relation]:
         subjects = self._subjects(place)
-        plain = self.tokens[place] in BE
-        words = () if plain else (self.tokens[place], *self._particles(place))
-        spoken = self._child(place, "nsubj")
-        shown = spoken >= 0 and self.tokens[spoken] in PERCEIVERS
+        particles = (self.tokens[c] for c in self.below[place] if self.labels[c] == "compound:prt")
+        words = () if self.tokens[place] in BE else (self.tokens[place], *particles)
+        subject = next((c for c in self.below[place] if self.labels[c] == "nsubj"), -1)
+        shown = subject >= 0 and self.tokens[subject] in PERCEIVERS
         if shown:  # "left of the ball we see a cube" is said of the cube
             subjects, words = [t for c in self.below[place] if self.labels[c] == "obj" for t in self._things(c)], ()
         for child in self.below[place]:
@@ -339,9 +331,6 @@ class _Tree:
                 for case, thing in self._phrases(child):
                     passive = case == ("by",) and self._passive(place)
                     yield from (Relation(s, words + case, thing, passive) for s in subjects if words + case)
-
-    def _particles(self, place: int) -> tuple[str, ...]:
-        return tuple(self.tokens[c] for c in self.below[place] if self.labels[c] == "compound:prt")
 
     def _passive(self, place: int) -> bool:
         return any(self.labels[c] in ("aux:pass", "nsubj:pass") for c in self.below[place]) or (

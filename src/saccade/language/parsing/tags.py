@@ -279,12 +279,8 @@ def _ing(at: _Reading) -> WordClass:
 _DESCRIBED = SPECIFIERS | {C.ADJECTIVE, C.NUMBER}
 
 
-def _s_form(at: _Reading) -> WordClass:
-    """jumps, waves: what one does, or things."""
-    return C.FINITE if _is_verb_in_s(at) else C.PLURAL
-
-
 def _is_verb_in_s(at: _Reading) -> bool:
+    """jumps, waves: what one does, or things."""
     before, after = at.before, at.after
     if at.finite:
         return before in BREAKS and after in AFTER_VERB and (before is C.CONJUNCTION or after is not C.PREPOSITION)
@@ -356,10 +352,6 @@ _BEFORE_DESCRIPTION = SPECIFIERS | BREAKS | {
 _MAY_DO = NOUNS | {C.PRONOUN, C.RELATIVE}
 
 
-def _past(at: _Reading) -> WordClass:
-    return C.NOUN if at.before in SPECIFIERS or at.before is C.ADJECTIVE else C.FINITE
-
-
 def _auxiliary(at: _Reading) -> WordClass:
     if at.word == "'s" and not (at.before in (C.PRONOUN, C.RELATIVE, C.THERE) or at.after in (C.ING, C.DETERMINER)):
         return C.POSSESSIVE
@@ -416,8 +408,7 @@ def clause_follows(reading: _Reading) -> bool:
 
 
 def _owner(at: _Reading) -> WordClass:
-    alone = at.word == "her" and at.after not in NOMINAL
-    return C.PRONOUN if alone else C.OWNER
+    return C.PRONOUN if at.word == "her" and at.after not in NOMINAL else C.OWNER
 
 
 def _to(at: _Reading) -> WordClass:
@@ -426,10 +417,6 @@ def _to(at: _Reading) -> WordClass:
     if at.after in (C.NOUN, C.PARTICIPLE) and at.words[at.place + 1] in _BASES:
         return C.TO_INFINITIVE
     return C.PREPOSITION if at.after in PHRASE_START else C.ADVERB
-
-
-def _there(at: _Reading) -> WordClass:
-    return C.THERE if at.after is C.AUXILIARY else C.ADVERB
 
 
 def _break(at: _Reading) -> WordClass:
@@ -448,17 +435,17 @@ RULES: dict[WordClass, Callable[[_Reading], WordClass]] = {
     C.PREPOSITION: _preposition,
     C.NUMBER: _number,
     C.ING: _ing,
-    C.S_FORM: _s_form,
+    C.S_FORM: lambda at: C.FINITE if _is_verb_in_s(at) else C.PLURAL,
     C.UNKNOWN_S: _unknown_s,
     C.BASE: _base,
     C.PARTICIPLE: _participle,
-    C.PAST: _past,
+    C.PAST: lambda at: C.NOUN if at.before in SPECIFIERS or at.before is C.ADJECTIVE else C.FINITE,
     C.AUXILIARY: _auxiliary,
     C.RELATIVE: _relative,
     C.SUBORDINATOR: _subordinator,
     C.OWNER: _owner,
     C.TO: _to,
-    C.THERE: _there,
+    C.THERE: lambda at: C.THERE if at.after is C.AUXILIARY else C.ADVERB,
     C.CONJUNCTION: _break,
     C.COMMA: _break,
 }
