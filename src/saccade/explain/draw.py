@@ -92,14 +92,16 @@ def joins_left(word: str) -> bool:
     return word in {".", ",", ";", ":", "!", "?", ")", "]", "…", "”", "’"} or word.startswith(("'", "’", "n't", "n’t"))
 
 
-def break_lines(words: tuple[str, ...], size: int, room: float) -> list[list[tuple[int, float, float]]]:
-    """Lines of (word, x, width), no line wider than `room` unless one word alone is."""
-    space = width(" ", size)
+def break_lines(
+    words: tuple[str, ...], size: int, room: float, joined: float = 0.0, apart: float | None = None
+) -> list[list[tuple[int, float, float]]]:
+    """Lines of (word, x, width), no wider than `room`: the gaps are `joined` before punctuation, else `apart`."""
+    space = width(" ", size) if apart is None else apart
     lines: list[list[tuple[int, float, float]]] = [[]]
     pen = 0.0
     for index, word in enumerate(words):
-        length = width(word, size)
-        gap = 0.0 if not lines[-1] or joins_left(word) else space
+        length = min(width(word, size), room)
+        gap = 0.0 if not lines[-1] else joined if joins_left(word) else space
         if lines[-1] and pen + gap + length > room:
             lines.append([])
             pen = gap = 0.0
@@ -118,6 +120,17 @@ def size_like(aspect: float, side: float, limit: float) -> tuple[int, int]:
 def bar(pen: ImageDraw.ImageDraw, start: int, stop: int, y: int, tone: str) -> None:
     if stop - start >= 6:
         pen.rounded_rectangle((start, y, stop, y + 6), 3, tone)
+
+
+def score_bar(
+    pen: ImageDraw.ImageDraw, start: int, stop: int, y: int, score: float, share: float, tone: str, gap: int
+) -> None:
+    """A score as a number at the right, and left of it, as a bar, the `share` of the whole that it is."""
+    number = f"{score:.2f}"
+    pen.text((stop, y + 11), number, FAINT, font(number, NOTE), anchor="rs")
+    end = stop - round(width("0.00", NOTE)) - gap
+    bar(pen, start, end, y, RULE)
+    bar(pen, start, start + round((end - start) * share), y, tone)
 
 
 def gate(pen: ImageDraw.ImageDraw, start: int, stop: int, y: int, openness: float, tone: str) -> None:

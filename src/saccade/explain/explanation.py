@@ -16,7 +16,7 @@ from PIL import Image
 
 from saccade.batch import Alignment
 from saccade.core.errors import SaccadeError
-from saccade.explain.draw import PALETTE, Colour, spread
+from saccade.explain.draw import PALETTE, Colour, size_like, spread
 
 _SPECIAL = ("<pad>", "<start>", "<end>")  # <unk> never appears here: words are kept as written
 _ALIGNED = {  # what only some models' alignments say, by the axes it has beside the pair
@@ -87,6 +87,11 @@ class Explanation:
         if value.shape != tuple(sizes[axis] for axis in _OPTIONAL[name]):
             wanted = ", ".join("steps" if axis == "step" else f"{sizes[axis]} {axis}s" for axis in _OPTIONAL[name])
             raise SaccadeError(f"an explanation's {name} must be [{wanted}], not {value.shape}")
+
+    def picture(self, side: float) -> Image.Image:
+        """The picture at about the area of a square of this side, neither side above a quarter more."""
+        size = size_like(self.image.shape[1] / self.image.shape[0], side, side * 1.25)
+        return Image.fromarray(self.image).resize(size, Image.Resampling.LANCZOS)
 
     def heat(self, word: int, size: tuple[int, int] | None = None) -> Float[Array, "height width"]:
         """Where word number `word` looks, 0..1, at the picture's own size or at `size` = (height, width)."""

@@ -6,7 +6,6 @@ Vocabularies and word vectors are imported on first use: they need PyTorch and P
 from typing import TYPE_CHECKING
 
 from saccade.language.parsing import Parse, Parser, SceneGraph, load_parser, shared_parser
-from saccade.language.phrases import NounPhrase, read_phrase
 from saccade.language.tokenise import ptb_tokenise, tokenise
 
 if TYPE_CHECKING:
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from saccade.language.vocabulary import Vocabulary
 
 __all__ = [
-    "NounPhrase",
     "Parse",
     "Parser",
     "SceneGraph",
@@ -23,7 +21,6 @@ __all__ = [
     "load_parser",
     "load_vectors",
     "ptb_tokenise",
-    "read_phrase",
     "shared_parser",
     "tokenise",
 ]

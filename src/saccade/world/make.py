@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ import numpy as np
 from saccade.core.config import to_dict
 from saccade.core.errors import SaccadeError
 from saccade.core.files import atomic_folder, sha256, write_json
+from saccade.core.threads import cores
 from saccade.world.captions import caption_scene, twin_pair
 from saccade.world.dice import Dice
 from saccade.world.render import render
@@ -87,7 +87,7 @@ def _orders(config: WorldConfig, split: str) -> list[Order]:
 
 def _fulfil(orders: list[Order], workers: int | None) -> Iterator[list[Row]]:
     """The orders' rows, in order. Every group has a seed of its own, so the workers' number changes nothing."""
-    count = min(workers or _cores(), len(orders))
+    count = min(workers or cores(), len(orders))
     if count <= 1:
         yield from map(make_rows, orders)
         return
@@ -105,11 +105,6 @@ def _fulfil(orders: list[Order], workers: int | None) -> Iterator[list[Row]]:
         raise SaccadeError("a process making pictures was ended from outside (out of memory?)") from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _cores() -> int:
-    """Those this process may use, which in a container can be fewer than there are."""
-    return len(os.sched_getaffinity(0)) if sys.platform.startswith("linux") else os.cpu_count() or 1
 
 
 def make_rows(order: Order) -> list[Row]:

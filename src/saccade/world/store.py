@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 import pyarrow as pa  # declares no exports, hence the first line
@@ -86,17 +86,8 @@ class Triplet(NamedTuple):
     object_box: Float32[np.ndarray, 4]
 
 
-_SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("group", pa.int32()),
-        ("scene", pa.string()),
-        ("captions", pa.string()),
-        ("boxes", pa.binary()),
-        ("owners", pa.binary()),
-        ("image", pa.binary()),
-    ]
-)
+_TYPES = {str: pa.string(), int: pa.int32(), bytes: pa.binary()}
+_SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind in get_type_hints(Row).items()])
 
 
 class RowWriter:

@@ -17,17 +17,16 @@ def draw_gates(explanation: Explanation, room: int) -> Image.Image:
     """Left the picture and a legend, right the regions that let in most and least."""
     assert explanation.region_gate is not None
     gates, source = explanation.region_gate, Image.fromarray(explanation.image)
-    size = draw.size_like(explanation.image.shape[1] / explanation.image.shape[0], PICTURE_SIDE, PICTURE_SIDE * 1.25)
-    drawn = gated_picture(source.resize(size, Image.Resampling.LANCZOS), explanation)
-    left = size[0] + draw.GUTTER
+    drawn = gated_picture(explanation.picture(PICTURE_SIDE), explanation)
+    left = drawn.width + draw.GUTTER
     order = [int(i) for i in np.argsort(-gates, kind="stable")]
     half = (len(order) + 1) // 2
     rows = [("open: these let in most", order[:half]), ("shut: these let in least", order[half:][::-1])]
-    high = max(size[1] + 74, 2 * (CUT + 130))
+    high = max(drawn.height + 74, 2 * (CUT + 130))
     sheet = Image.new("RGB", (room, high), draw.PAPER)
     pen = ImageDraw.Draw(sheet)
     draw.paste_rounded(sheet, drawn, 0, 0)
-    _legend(sheet, size[1] + 26)
+    _legend(sheet, drawn.height + 26)
     y = 0
     for name, regions in rows:
         if not regions:

@@ -8,6 +8,7 @@ phrases matched; a colour joins words and their region.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -40,14 +41,12 @@ Link = tuple[int, int, float]  # the region that takes, the one that gives, how 
 
 def draw_affinity(explanation: Explanation, room: int) -> Image.Image:
     """Left the picture with its links, right each link by itself, and below the regions in the model's order."""
-    size = draw.size_like(explanation.image.shape[1] / explanation.image.shape[0], PICTURE_SIDE, PICTURE_SIDE * 1.25)
-    source = Image.fromarray(explanation.image)
     links = strongest_links(explanation)
-    picture = draw_links(source.resize(size, Image.Resampling.LANCZOS), explanation, links)
-    beside = _draw_list(explanation, source, links, room - size[0] - draw.GUTTER)
+    picture = draw_links(explanation.picture(PICTURE_SIDE), explanation, links)
+    beside = _draw_list(explanation, Image.fromarray(explanation.image), links, room - picture.width - draw.GUTTER)
     sheet = Image.new("RGB", (room, max(picture.height, beside.height)), draw.PAPER)
     draw.paste_rounded(sheet, picture, 0, 0)
-    sheet.paste(beside, (size[0] + draw.GUTTER, 0))
+    sheet.paste(beside, (picture.width + draw.GUTTER, 0))
     return sheet
 
 
@@ -86,15 +85,9 @@ def find_hub(explanation: Explanation) -> int:
 
 def draw_links(picture: Image.Image, explanation: Explanation, links: list[Link]) -> Image.Image:
     """The linked regions' boxes with their numbers, and arrows from the giving to the taking region."""
-    drawn = Image.blend(picture, Image.new("RGB", picture.size, "#11161b"), 0.3).convert("RGBA")
     hub = find_hub(explanation)
     shown = sorted({region for i, j, _ in links for region in (i, j)} | {hub})
     frames = {region: draw.pixels(explanation.boxes[region], picture.size) for region in shown}
-    boxes = Image.new("RGBA", drawn.size)
-    for region, frame in frames.items():
-        strong = region == hub
-        tone = (*draw.rgb(HUB), 255 if strong else 150)
-        draw.outline(ImageDraw.Draw(boxes), frame, tone, 7 if strong else 2, shadow=strong)
     peak = max((abs(value) for _, _, value in links), default=1.0)
 
     def paint(brush: draw.Brush) -> None:
@@ -105,13 +98,33 @@ def draw_links(picture: Image.Image, explanation: Explanation, links: list[Link]
         for region, frame in frames.items():
             brush.dot(draw.middle(frame), 12 if region == hub else 8, HUB, "#11161b", 3)
 
-    drawn = Image.alpha_composite(Image.alpha_composite(drawn, boxes), draw.smooth_layer(drawn.size, paint))
-    names = Image.new("RGBA", drawn.size)
-    taken = [(round(x - 14), round(y - 14), round(x + 14), round(y + 14)) for x, y in map(draw.middle, frames.values())]
-    for region in sorted(shown, key=lambda r: r != hub):
-        text = f"{region + 1} most connected" if region == hub else str(region + 1)
-        draw.tag(names, text, "#ffffff" if region == hub else "#d7dde2", frames[region], taken)
-    return Image.alpha_composite(drawn, names).convert("RGB")
+    tones = {region: (*draw.rgb(HUB), 255 if region == hub else 150) for region in shown}
+    outlines = [(frames[r], tones[r], 7 if r == hub else 2, r == hub) for r in shown]
+    tags = [(f"{hub + 1} most connected", "#ffffff", frames[hub])]
+    tags += [(str(r + 1), "#d7dde2", frames[r]) for r in shown if r != hub]
+    return _draw_nodes(picture, 0.3, outlines, paint, tags, 14)
+
+
+def _draw_nodes(
+    picture: Image.Image,
+    dimmed: float,
+    outlines: Sequence[tuple[draw.Frame, tuple[int, ...], int, bool]],
+    paint: Callable[[draw.Brush], None],
+    tags: Sequence[tuple[str, str, draw.Frame]],
+    radius: int,
+) -> Image.Image:
+    """The dimmed picture with boxes, with nodes and lines over them, and with tags that keep clear of the nodes."""
+    drawn = Image.blend(picture, Image.new("RGB", picture.size, "#11161b"), dimmed).convert("RGBA")
+    boxes, names = Image.new("RGBA", drawn.size), Image.new("RGBA", drawn.size)
+    for frame, tone, thickness, shadow in outlines:
+        draw.outline(ImageDraw.Draw(boxes), frame, tone, thickness, shadow)
+    nodes = [draw.middle(frame) for frame, *_ in outlines]
+    taken = [(round(x - radius), round(y - radius), round(x + radius), round(y + radius)) for x, y in nodes]
+    for text, colour, frame in tags:
+        draw.tag(names, text, colour, frame, taken)
+    for layer in (boxes, draw.smooth_layer(drawn.size, paint), names):
+        drawn = Image.alpha_composite(drawn, layer)
+    return drawn.convert("RGB")
 
 
 def _short_of(path: np.ndarray, room: float) -> np.ndarray:
@@ -202,14 +215,11 @@ Edge = tuple[int, int, float]  # two nodes and the strength of their link, 0..1
 def draw_graphs(explanation: Explanation, room: int) -> Image.Image:
     """Left the picture with its graph, right the sentence with its own and the matched regions beneath."""
     places = find_places(explanation)
-    size = draw.size_like(explanation.image.shape[1] / explanation.image.shape[0], GRAPH_SIDE, GRAPH_SIDE * 1.25)
-    source = Image.fromarray(explanation.image)
-    picture = draw_region_graph(source.resize(size, Image.Resampling.LANCZOS), explanation, places)
-    sentence = draw_word_graph(explanation, places, max(room - size[0] - draw.GUTTER, 400))
-    high = max(picture.height, sentence.height)
-    sheet = Image.new("RGB", (room, high), draw.PAPER)
+    picture = draw_region_graph(explanation.picture(GRAPH_SIDE), explanation, places)
+    sentence = draw_word_graph(explanation, places, max(room - picture.width - draw.GUTTER, 400))
+    sheet = Image.new("RGB", (room, max(picture.height, sentence.height)), draw.PAPER)
     draw.paste_rounded(sheet, picture, 0, 0)
-    sheet.paste(sentence, (size[0] + draw.GUTTER, max(0, (picture.height - sentence.height) // 2)))
+    sheet.paste(sentence, (picture.width + draw.GUTTER, max(0, (picture.height - sentence.height) // 2)))
     return sheet
 
 
@@ -223,27 +233,20 @@ def region_edges(explanation: Explanation, places: tuple[Place, ...]) -> list[Ed
 
 def draw_region_graph(picture: Image.Image, explanation: Explanation, places: tuple[Place, ...]) -> Image.Image:
     """The picture with a node in the middle of each place's box, and the links between them."""
-    drawn = Image.blend(picture, Image.new("RGB", picture.size, "#11161b"), 0.28).convert("RGBA")
     frames = [draw.pixels(place.box, picture.size) for place in places]
-    boxes = Image.new("RGBA", drawn.size)
-    for place, frame in zip(places, frames, strict=True):
-        draw.outline(ImageDraw.Draw(boxes), frame, (*draw.rgb(place.colour.glow), 255), 4, shadow=True)
 
     def paint(brush: draw.Brush) -> None:
         for one, other, strength in region_edges(explanation, places):
             tones = places[one].colour.glow, places[other].colour.glow
-            brush.stroke(
-                draw.bend(draw.middle(frames[one]), draw.middle(frames[other]), 0.1), tones, 2 + 9 * strength, rim=2
-            )
+            path = draw.bend(draw.middle(frames[one]), draw.middle(frames[other]), 0.1)
+            brush.stroke(path, tones, 2 + 9 * strength, rim=2)
         for place, frame in zip(places, frames, strict=True):
             brush.dot(draw.middle(frame), 13, place.colour.glow, "#11161b", 4)
 
-    drawn = Image.alpha_composite(Image.alpha_composite(drawn, boxes), draw.smooth_layer(drawn.size, paint))
-    names = Image.new("RGBA", drawn.size)
-    taken = [(round(x - 18), round(y - 18), round(x + 18), round(y + 18)) for x, y in map(draw.middle, frames)]
-    for place, frame in zip(places, frames, strict=True):
-        draw.tag(names, label(explanation, place), place.colour.glow, frame, taken)
-    return Image.alpha_composite(drawn, names).convert("RGB")
+    both = list(zip(places, frames, strict=True))
+    outlines = [(frame, (*draw.rgb(place.colour.glow), 255), 4, True) for place, frame in both]
+    tags = [(label(explanation, place), place.colour.glow, frame) for place, frame in both]
+    return _draw_nodes(picture, 0.28, outlines, paint, tags, 18)
 
 
 def strongest(links: Float[Array, "node node"], most: int) -> list[Edge]:
@@ -271,7 +274,7 @@ def word_edges(explanation: Explanation) -> list[Edge]:
 
 def draw_word_graph(explanation: Explanation, places: tuple[Place, ...], room: int) -> Image.Image:
     """The words in reading order, arches for their links, and below them the region each phrase matched."""
-    words, colours = explanation.words, colour_of_word(places)
+    words, inks = explanation.words, {word: colour.ink for word, colour in colour_of_word(places).items()}
     size, lines = lay_words(words, room - 8)
     edges = word_edges(explanation)
     line_of = {word: number for number, line in enumerate(lines) for word, _, _ in line}
@@ -290,7 +293,7 @@ def draw_word_graph(explanation: Explanation, places: tuple[Place, ...], room: i
 
     def paint(brush: draw.Brush) -> None:
         for one, other, strength in edges:
-            tones = _ink(colours, one), _ink(colours, other)
+            tones = inks.get(one, PLAIN), inks.get(other, PLAIN)
             start, stop = top(one), top(other)
             if line_of[one] == line_of[other]:
                 path = draw.arch(start, stop, _rise(stop[0] - start[0]))
@@ -299,13 +302,13 @@ def draw_word_graph(explanation: Explanation, places: tuple[Place, ...], room: i
                 path = draw.through(below, np.array([stop[0], below[1]]), np.array(stop))
             brush.stroke(path, tones, 1.5 + 4.5 * strength)
         for word in {w for one, other, _ in edges for w in (one, other)}:
-            brush.dot(top(word), 6, _ink(colours, word))
+            brush.dot(top(word), 6, inks.get(word, PLAIN))
 
     sheet.paste(layer := draw.smooth_layer(sheet.size, paint), (0, 0), layer)
     pen = ImageDraw.Draw(sheet)
     for word, (x, _) in spot.items():
-        colour, (text, fitted) = colours.get(word), draw.fit(words[word], size, room)
-        tone = colour.ink if colour else (draw.INK if is_content(text) else draw.FAINT)
+        text, fitted = draw.fit(words[word], size, room)
+        tone = inks.get(word) or (draw.INK if is_content(text) else draw.FAINT)
         pen.text((x, baselines[line_of[word]]), text, tone, draw.font(text, fitted), anchor="ls")
     for number, baseline in enumerate(baselines):
         here = [place for place, home in zip(places, homes, strict=True) if home == number]
@@ -330,19 +333,7 @@ def lay_words(words: tuple[str, ...], room: int) -> tuple[int, list[list[tuple[i
 
 
 def _lines(words: tuple[str, ...], size: int, room: float) -> list[list[tuple[int, float, float]]]:
-    lines: list[list[tuple[int, float, float]]] = [[]]
-    x = 0.0
-    for index, word in enumerate(words):
-        wide, gap = (
-            min(draw.width(word, size), room),
-            4.0 if draw.joins_left(word) else 0.9 * size,
-        )  # each word is a node
-        if lines[-1] and x + gap + wide > room:
-            lines.append([])
-        x = x + gap if lines[-1] else 0.0
-        lines[-1].append((index, x, wide))
-        x += wide
-    return lines
+    return draw.break_lines(words, size, room, joined=4.0, apart=0.9 * size)  # each word is a node
 
 
 def _draw_matches(
@@ -359,7 +350,6 @@ def _draw_matches(
     lefts = spread_out([float(w) for w in wanted], [piece.width for piece in pieces], sheet.width)
     for place, piece, left in zip(places, pieces, lefts, strict=True):
         top, tone = baseline + 74, place.colour.ink
-
         stems = [_mid(spot[word]) for word in place.words if word in spot]
         layer = _draw_stems(stems, left + piece.width / 2, tone, (sheet.width, 76))
         sheet.paste(layer, (0, baseline), layer)
@@ -388,11 +378,8 @@ def _draw_score(
     if scores is None or explanation.word_score is None:
         return
     words = list(place.words)
-    number = f"{explanation.word_score[words].mean():.2f}"
-    pen.text((left + wide, floor + 34), number, draw.FAINT, draw.font(number, draw.NOTE), anchor="rs")
-    end = left + wide - round(draw.width("0.00", draw.NOTE)) - 10
-    draw.bar(pen, left, end, floor + 23, draw.RULE)
-    draw.bar(pen, left, left + round((end - left) * float(scores[words].mean())), floor + 23, place.colour.ink)
+    score, share = explanation.word_score[words].mean(), float(scores[words].mean())
+    draw.score_bar(pen, left, left + wide, floor + 23, score, share, place.colour.ink, 10)
 
 
 def spread_out(middles: list[float], widths: list[int], room: int, gap: int = 22) -> list[float]:
@@ -417,7 +404,3 @@ def _mid(span: tuple[float, float]) -> float:
 def _rise(span: float) -> float:
     """How high an arch over so wide a span is."""
     return min(24 + 0.3 * abs(span), 300.0)
-
-
-def _ink(colours: dict[int, draw.Colour], word: int) -> str:
-    return colours[word].ink if word in colours else PLAIN

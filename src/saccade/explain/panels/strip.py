@@ -165,10 +165,8 @@ def draw_foot(
     scores = strengths(explanation)
     end = x + room - round(draw.width("0.00", draw.NOTE)) - 14
     if scores is not None and explanation.word_score is not None:
-        number = f"{explanation.word_score[cell.word]:.2f}"
-        pen.text((x + room, y + 71), number, draw.FAINT, draw.font(number, draw.NOTE), anchor="rs")
-        draw.bar(pen, x, end, y + 60, draw.RULE)
-        draw.bar(pen, x, x + round((end - x) * float(scores[cell.word])), y + 60, ink)
+        score, strength = explanation.word_score[cell.word], float(scores[cell.word])
+        draw.score_bar(pen, x, x + room, y + 60, score, strength, ink, 14)
     share = share_of_words(explanation)
     if share is not None:
         openness = float(share.values[cell.word])
@@ -198,7 +196,7 @@ def draw_caption(
             strength = 1.0 if scores is None else float(scores[word])
             thickness = round(6 * strength)
             if colour and thickness:
-                span = (x + offset, baseline + 12, x + offset + min(length, room) - 1, baseline + 11 + thickness)
+                span = (x + offset, baseline + 12, x + offset + length - 1, baseline + 11 + thickness)
                 pen.rectangle(span, colour.ink)
     foot = y + len(lines) * int(draw.CAPTION * 1.5) + 36
     note, size = draw.fit(score_note(explanation), draw.NOTE + 2, room)
@@ -266,9 +264,8 @@ def draw_steps(explanation: Explanation, room: int) -> Image.Image:
                 _draw_bar(pen, explanation, step, cell, colours.get(cell.word), floor)
         for cell in block:
             colour = colours.get(cell.word)
-            text, size = draw.fit(
-                explanation.words[cell.word], draw.LABEL if cell.content else draw.LABEL - 5, _slot(cell), draw.NOTE - 3
-            )
+            letters, slot = draw.LABEL if cell.content else draw.LABEL - 5, max(cell.size[0], NARROW)
+            text, size = draw.fit(explanation.words[cell.word], letters, slot, draw.NOTE - 3)
             ink = colour.ink if colour else (draw.INK if cell.content else draw.FAINT)
             pen.text((cell.x, top + height - FOOT + 28), text, ink, draw.font(text, size), anchor="ls")
         top += height + draw.GAP
@@ -341,7 +338,3 @@ def _draw_bar(
     stop = cell.x + cell.size[0]
     draw.bar(pen, cell.x, stop, floor + 9, draw.RULE)
     draw.bar(pen, cell.x, cell.x + round(cell.size[0] * share), floor + 9, colour.ink if colour else draw.FAINT)
-
-
-def _slot(cell: Cell) -> int:
-    return max(cell.size[0], NARROW)
