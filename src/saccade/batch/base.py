@@ -20,7 +20,7 @@ Self = TypeVar("Self", bound="Batch")
 
 # The first square root that MKL takes in a process may be off by 1e-4 (seen in 4 of 24 processes, PyTorch 2.13), which
 # would make a resumed run differ from an unbroken one. It is taken here, where everything that computes comes by, and
-# thrown away, its siblings too.
+# thrown away, like those of related functions.
 for _first in (torch.sqrt, torch.exp, torch.log, torch.tanh):
     _first(torch.ones(16))
 
@@ -66,7 +66,7 @@ class Batch:
                 return {name: pick(part) for name, part in value.items()}
             if isinstance(value, Tensor):
                 return value[chosen.to(value.device) if isinstance(chosen, Tensor) else chosen]
-            if isinstance(value, tuple) and value:  # only here a GPU is asked for the positions, and waited for
+            if isinstance(value, tuple) and value:  # only here the positions are read from a GPU, which synchronises
                 return value[chosen] if isinstance(chosen, slice) else tuple(value[i] for i in chosen.tolist())
             return value
 

@@ -21,7 +21,7 @@ class ImageCode(Batch):
     regions: Float[Tensor, "image region dim"]
     mask: Bool[Tensor, "image region"]
     pooled: Float[Tensor, "image dim"] | None = None  # for models that compare whole pictures
-    boxes: Float[Tensor, "image region 4"] | None = None  # for models that look at where regions lie
+    boxes: Float[Tensor, "image region 4"] | None = None  # for models that use where regions lie
     links: Float[Tensor, "image region region *kernel"] | None = None  # where regions take from each other: how much
 
 
@@ -32,7 +32,7 @@ class TextCode(Batch):
     words: Float[Tensor, "text word dim"]
     mask: Bool[Tensor, "text word"]
     pooled: Float[Tensor, "text dim"] | None = None
-    links: Bool[Tensor, "text word word"] | None = None  # for models that look at how words depend on each other
+    links: Bool[Tensor, "text word word"] | None = None  # for models that use how words depend on each other
 
     @property
     def reach(self) -> Int[Tensor, " text"]:
@@ -41,7 +41,7 @@ class TextCode(Batch):
         return places.amax(dim=1) if places.shape[1] else places.sum(dim=1)
 
     def trimmed(self, longest: int | None = None) -> TextCode:
-        """The same sentences cut to their longest, whose length may be known: to ask a GPU for it is to wait."""
+        """The same sentences cut to their longest, whose length may be known: reading it from a GPU synchronises."""
         if longest is None:
             longest = int(self.reach.max()) if len(self) else 0
         links = None if self.links is None else self.links[:, :longest, :longest]
@@ -52,13 +52,13 @@ class TextCode(Batch):
 class Alignment(Batch):
     """Which word goes with which region, for pairs of a picture and a sentence."""
 
-    weights: Float[Tensor, "pair word region"]  # over regions if words ask, over words if regions ask
+    weights: Float[Tensor, "pair word region"]  # over regions if words are the queries, else over words
     score: Float[Tensor, " pair"]
     word_mask: Bool[Tensor, "pair word"]
     region_mask: Bool[Tensor, "pair region"]
     word_score: Float[Tensor, "pair word"] | None = None  # how well each word found its regions
     region_score: Float[Tensor, "pair region"] | None = None  # how well each region found its words
-    steps: Float[Tensor, "pair step word region"] | None = None  # the weights of each look, where a model looks again
+    steps: Float[Tensor, "pair step word region"] | None = None  # the weights of each step, where there are several
     word_gate: Float[Tensor, "pair word"] | None = None  # 0..1: how far each word lets in what it found
     region_gate: Float[Tensor, "pair region"] | None = None
     word_links: Float[Tensor, "pair word word"] | None = None  # how much the first word takes from the second

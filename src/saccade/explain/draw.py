@@ -25,7 +25,7 @@ PAPER, INK, FAINT, RULE = "#ffffff", "#1b2127", "#7d8790", "#e3e7eb"
 
 @dataclass(frozen=True)
 class Colour:
-    """One hue in two tones, both told apart by colour-blind readers (after Okabe and Ito)."""
+    """One hue in two tones, both distinct to colour-blind readers (after Okabe and Ito)."""
 
     ink: str  # on white paper
     glow: str  # on pictures and dark pages
@@ -269,7 +269,7 @@ class Brush:
         thickness: float,
         rim: float = 0,
     ) -> None:
-        """A line through points, its colour going over from the first tone to the second; with a dark rim if asked."""
+        """A line through points, its colour going over from the first tone to the second; with a dark rim if `rim`."""
         path = points * FINE
         start, stop = np.array(rgb(tones[0])), np.array(rgb(tones[1]))
         if rim:
@@ -343,8 +343,8 @@ def middle(frame: Frame) -> Point:
 
 
 SOFTNESS = 0.3  # the blurred rim of a box, as a part of the box's side: enough to read as light, not as a tile
-DARKNESS = 0.76  # how much of the picture the colour map hides where nothing looks
-SHADE = 0.04  # … and where everything looks: the brightest place shows the picture's own colours
+DARKNESS = 0.76  # how much of the picture the colour map hides where no attention goes
+SHADE = 0.04  # … and where all of it goes: the brightest place shows the picture's own colours
 
 
 def spread(
@@ -382,8 +382,8 @@ def colour_table() -> tuple[UInt8[Array, "256 3"], UInt8[Array, " 256"]]:
     """For each heat 0..255: the colour laid over the picture, and how opaque it lies there.
 
     The colour map is inferno (perceptually uniform, safe for colour-blind readers). Its dark end veils what the word
-    does not look at, its bright end glows around what it does; at full heat it gives way to the picture itself, because
-    a reader who asks "did *red* find the red one?" must see the true colours there.
+    does not attend to, its bright end glows around what it does; at full heat it gives way to the picture itself: who
+    wants to know whether *red* found the red one needs the true colours there.
     """
     level = np.linspace(0, 1, 256)
     colours = (matplotlib.colormaps["inferno"](0.04 + 0.82 * level)[:, :3] * 255).round().astype(np.uint8)

@@ -51,7 +51,7 @@ class Explanation:
     word_links: Float[Array, "word word"] | None = None  # how much the first word takes from the second
     region_links: Float[Array, "region region"] | None = None
     sentinel: Float[Array, " word"] | None = None  # β, 0..1: the share of a word's attention that no region got
-    said: bool = False  # by a captioner: the score is a log-probability, words' scores are probabilities
+    generated: bool = False  # by a captioner: the score is a log-probability, words' scores are probabilities
 
     def __post_init__(self) -> None:
         if self.image.ndim != 3 or self.image.shape[2] != 3 or self.image.dtype != np.uint8 or not self.image.size:
@@ -94,7 +94,7 @@ class Explanation:
         return Image.fromarray(self.image).resize(size, Image.Resampling.LANCZOS)
 
     def heat(self, word: int, size: tuple[int, int] | None = None) -> Float[Array, "height width"]:
-        """Where word number `word` looks, 0..1, at the picture's own size or at `size` = (height, width)."""
+        """Where word number `word` attends, 0..1, at the picture's own size or at `size` = (height, width)."""
         return spread(self.weights[word], self.boxes, size or (self.image.shape[0], self.image.shape[1]))
 
     def save(self, path: Path | str) -> Path:
@@ -192,7 +192,7 @@ def overlap(one: Float[Array, " 4"], other: Float[Array, " 4"]) -> float:
 
 
 def find_places(explanation: Explanation) -> tuple[Place, ...]:
-    """The places the content words look at, in the order of the sentence.
+    """The places the content words attend to, in the order of the sentence.
 
     Words get one colour when their strongest boxes are the same place. So "red" and "cube" share a colour exactly when
     the model bound them to one object, which is what a reader wants to check.
@@ -266,7 +266,7 @@ def share_of_words(explanation: Explanation) -> Share | None:
 
 def score_note(explanation: Explanation) -> str:
     """The score in words."""
-    if explanation.said:
+    if explanation.generated:
         return f"log-probability {explanation.score:.2f} · bars: how sure of each word"
     return f"score {explanation.score:.3f}"
 

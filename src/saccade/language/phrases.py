@@ -87,7 +87,7 @@ class NounPhrase:
 
 
 def read_phrase(words: Sequence[str]) -> NounPhrase:
-    """Name None where no thing can be told: pronouns, colours alone, "a man and a woman"."""
+    """Name None where no thing is named: pronouns, colours alone, "a man and a woman"."""
     return _read(tuple(words))
 
 
@@ -103,7 +103,7 @@ def _read(words: tuple[str, ...]) -> NounPhrase:
             break
         described += [w for w in before[:-1] if w in COLOUR_WORDS]
         words = after
-    if words[:1] == ("no",):  # "no shirt" is not to be seen
+    if words[:1] == ("no",):  # "no shirt" is not there
         return NounPhrase(None)
     stop = next((n for n, word in enumerate(words) if n and word in ENDS_NOUN), len(words))
     parts = [_trailing_first(part) for part in _conjuncts(words[:stop])]
@@ -115,7 +115,7 @@ def _read(words: tuple[str, ...]) -> NounPhrase:
         return NounPhrase(None, attributes)
     if len({names[n] for n in named}) > 1:
         return NounPhrase(None)
-    if len(named) > 1:  # "a black dog and a white dog": two things, and which is which cannot be told
+    if len(named) > 1:  # "a black dog and a white dog": two things, and which is which is open
         return NounPhrase(names[named[0]])
     return NounPhrase(names[named[0]], attributes)
 

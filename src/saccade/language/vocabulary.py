@@ -42,7 +42,7 @@ class Vocabulary:
 
     @staticmethod
     def build(texts: Iterable[str], min_count: int = 4) -> Vocabulary:
-        """Every word seen at least `min_count` times, most frequent first, ties in alphabetical order."""
+        """Every word that occurs at least `min_count` times, most frequent first, ties in alphabetical order."""
         counts = Counter(word for text in texts for word in tokenise(text))
         kept = sorted((w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w))
         return Vocabulary((*SPECIAL, *kept))
@@ -52,7 +52,7 @@ class Vocabulary:
         return self._ids.get(word, UNKNOWN)
 
     def unknown(self, text: str) -> list[str]:
-        """The words of `text` that the model has never seen."""
+        """The words of `text` that the model does not know."""
         return [word for word in tokenise(text) if word not in self._ids]
 
     def encode(self, text: str) -> tuple[list[int], list[str]]:

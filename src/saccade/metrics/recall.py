@@ -74,7 +74,7 @@ def recall(
 
 
 def check_folds(images: int, folds: int) -> None:
-    """Worth asking before a long computation. Raises: SaccadeError if the pictures make no folds of equal size."""
+    """To call before a long computation. Raises: SaccadeError if the pictures make no folds of equal size."""
     if folds < 1 or images % folds:
         raise SaccadeError(f"{images} pictures cannot be cut into {folds} folds of equal size")
 

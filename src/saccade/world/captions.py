@@ -29,12 +29,12 @@ from saccade.world.sample import (
     ACT_SIZES,
     HELD_OUT_COLOURS,
     Wish,
+    arrange,
     fits,
     held_out_act,
     is_novel,
     relate,
     sample_scene,
-    settle,
 )
 from saccade.world.scene import Caption, Relation, Scene, Thing
 
@@ -56,12 +56,12 @@ _PREDICATE_WEIGHTS = dict.fromkeys(PREDICATES, 1.5) | {
 
 @dataclass(frozen=True)
 class Focus:
-    """Two things whose exchanged attributes a caption must speak of."""
+    """Two things whose exchanged attributes a caption must mention."""
 
     first: int
     second: int
     attributes: tuple[str, ...]
-    only: bool = False  # say just these of the two, whatever else would tell them apart
+    only: bool = False  # say just these of the two, whatever else would distinguish them
 
 
 def caption_scene(scene: Scene, dice: Dice, count: int, given: Sequence[Caption] = ()) -> tuple[Caption, ...]:
@@ -77,8 +77,8 @@ def caption_scene(scene: Scene, dice: Dice, count: int, given: Sequence[Caption]
         if sentence.text in texts or not sentence.meaning.holds(scene.things, relations):
             continue
         texts.add(sentence.text)
-        told = attempt < 30 * count  # a bare scene has few sentences: then even one without a distractor will do
-        captions.append(caption_of(sentence, _distractor(plan, sentence, scene, relations, dice) if told else None))
+        strict = attempt < 30 * count  # a bare scene has few sentences: then even one without a distractor will do
+        captions.append(caption_of(sentence, _distractor(plan, sentence, scene, relations, dice) if strict else None))
     return tuple(captions)
 
 
@@ -89,12 +89,12 @@ def caption_of(sentence: Sentence, distractor: str | None) -> Caption:
 def draw_plan(scene: Scene, dice: Dice, focus: Focus | None = None) -> Plan:
     """Something to say of the scene; with a focus, something that says which of the two has which attribute."""
     seed = dice.below(1 << 30)
-    if focus and "kind" in focus.attributes:  # the nouns tell already: both get the same few attributes
+    if focus and "kind" in focus.attributes:  # the nouns suffice: both get the same few attributes
         few = tuple(a for a, p in (("colour", 0.8), ("size", 0.15), ("material", 0.3)) if dice.chance(p))
         focus = replace(focus, attributes=few, only=True)
     place, light, opening = dice.chance(0.2), dice.chance(0.1), dice.chance(0.2)
     if scene.background in ("room", "street"):
-        light = light and scene.lighting == "night"  # elsewhere there is no sky to tell the weather by
+        light = light and scene.lighting == "night"  # elsewhere no sky shows the weather
     if not scene.things:
         return Plan("empty", (), place=place or dice.chance(0.7), light=light, seed=seed)
     form = dice.weighted(
@@ -184,7 +184,7 @@ def _listed(scene: Scene, dice: Dice, focus: Focus | None, form: str) -> tuple[M
 
 
 def _mention(scene: Scene, i: int, dice: Dice, focus: Focus | None, say: str = "") -> Mention:
-    """Some attributes of a thing, enough (most of the time) to tell it from the others."""
+    """Some attributes of a thing, enough (most of the time) to distinguish it from the others."""
     chances = {"colour": 0.72, "size": 0.22, "material": 0.28}
     said = {name for name, p in chances.items() if dice.chance(p)} | ({say} if say else set())
     if focus and i in (focus.first, focus.second):
@@ -300,7 +300,7 @@ def make_twin(scene: Scene, dice: Dice, name: str, hidden: float) -> tuple[Scene
         things = rebind(scene.things, i, j, swap)
         if is_novel(things, acts) or not all(_suits(act, things) for act in acts):
             continue
-        placed = settle(things, acts)
+        placed = arrange(things, acts)
         if fits(placed, acts, hidden):
             twin = replace(scene, id=name, things=placed, relations=relate(placed, acts), twin=scene.id)
             return twin, Focus(i, j, swap)

@@ -1,6 +1,6 @@
 """Sentences from plans: the words, what a sentence means, and whether a scene makes it true.
 
-A plan says what to speak of and how; realising it on a scene gives words, phrases and meaning. The same plan realised
+A plan says what to mention and how; realising it on a scene gives words, phrases and meaning. The same plan realised
 on a twin scene gives the same words in another binding, which is what hard distractors are.
 """
 
@@ -118,7 +118,7 @@ def attribute_word(thing: Thing, attribute: str, seed: int) -> str:
 
 @dataclass(frozen=True)
 class Entity:
-    """Something a caption speaks of: the attributes it states, by name, and how many such things (0: any)."""
+    """Something a caption mentions: the attributes it states, by name, and how many such things (0: any)."""
 
     stated: tuple[tuple[str, str], ...]
     exactly: int = 0

@@ -27,7 +27,7 @@ from saccade.world.store import GENERATOR, SPLITS, Row, RowWriter, World, WorldC
 
 CHUNK = 32  # pictures (about) that one worker makes at a time, and one record batch on disk
 
-Told = tuple[Scene, tuple[Caption, ...]]
+Captioned = tuple[Scene, tuple[Caption, ...]]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def make_world(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> World:
-    """Make the world, or open it if it was made before. `progress` is told (pictures made, pictures in all)."""
+    """Make the world, or open it if it was made before. `progress` gets (pictures made, pictures in all)."""
     target = Path(folder) if folder is not None else config.folder()
     if (target / "manifest.json").is_file():
         world = open_world(target)
@@ -132,13 +132,13 @@ def make_rows(order: Order) -> list[Row]:
     return rows
 
 
-def _group(order: Order, group: int, first: int, paired: bool) -> tuple[Told, ...]:
+def _group(order: Order, group: int, first: int, paired: bool) -> tuple[Captioned, ...]:
     config, split = order.config, order.split
     dice = Dice(config.seed, split, group)
     names = (f"{split}-{first:06d}", f"{split}-{first + 1:06d}")
     if split == "hard":
         return twin_pair(dice, names, config.captions, hidden=0.12)
-    if paired:  # some of their captions tell the twins apart, the others are ordinary
+    if paired:  # some of their captions distinguish the twins, the others are ordinary
         pair = twin_pair(dice, names, (config.captions + 1) // 2, hidden=0.2)
         return tuple((scene, caption_scene(scene, dice, config.captions, given)) for scene, given in pair)
     wish = Wish(least=1, most=6, novel=True) if split == "novel" else Wish()

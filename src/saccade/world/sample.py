@@ -51,7 +51,7 @@ def box_of(thing: Thing) -> Box:
     return thing.x - half, thing.y - thing.height, thing.x + half, thing.y
 
 
-def settle(things: Sequence[Thing], acts: Sequence[Relation]) -> tuple[Thing, ...]:
+def arrange(things: Sequence[Thing], acts: Sequence[Relation]) -> tuple[Thing, ...]:
     """Put every thing where its act wants it. Things that stand by themselves keep their x and depth."""
     placed = [_stand(t, t.x, t.depth) for t in things]
     for act in acts:
@@ -125,7 +125,7 @@ def overlap(a: Box, b: Box) -> float:
 
 
 def relate(things: Sequence[Thing], acts: Sequence[Relation]) -> tuple[Relation, ...]:
-    """Every relation that holds: the acts, what they imply, and what can be seen from where things are."""
+    """Every relation that holds: the acts, what they imply, and what follows from where things are."""
     found = list(acts)
     joined = {frozenset((a.subject, a.object)) for a in acts if a.predicate in ATTACHED}
     for act in acts:
@@ -167,7 +167,7 @@ HELD_OUT_COLOURS: frozenset[tuple[str, str]] = frozenset(
 
 @cache
 def held_out_act(subject: str, predicate: str, thing: str) -> bool:
-    """About one in ten (kind, act, kind) triplets is never seen outside `novel`."""
+    """About one in ten (kind, act, kind) triplets is never shown outside `novel`."""
     if predicate not in HELD_OUT_ACTS or not possible(subject, predicate, thing):
         return False
     if predicate == "on" and (subject == "hat" or possible(subject, "riding", thing)):
@@ -201,7 +201,7 @@ ACT_WEIGHTS = {
     "chasing": 3.0,
     "pushing": 1.5,
 }
-# Sizes of the doer and of what it is done to, so that the act can be seen.
+# Sizes of the doer and of what it is done to, so that the act is visible.
 ACT_SIZES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "on": (("small", "medium"), ("medium", "large")),
     "inside": (("small", "medium"), ("medium", "large")),
@@ -293,7 +293,7 @@ def _objects(subject: str, predicate: str) -> tuple[str, ...]:
 def _add_act(
     dice: Dice, things: list[Thing], acts: list[Relation], predicate: str, subject: str = "", thing: str = ""
 ) -> None:
-    """Two things and what the first does to the second, with sizes that let it be seen."""
+    """Two things and what the first does to the second, with sizes that make it visible."""
     subject = subject or dice.pick(_subjects(predicate))
     if predicate == "on" and not thing:  # a ride or a worn hat is sampled as such
         thing = dice.pick(kinds_with("support"))
@@ -331,9 +331,9 @@ def _place(dice: Dice, things: list[Thing], acts: list[Relation], hidden: float)
                 for a in acts
                 if a.subject in trial and a.object in trial
             ]
-            settled = settle([trial[k] for k in keys], some)
-            if fits(settled, some, hidden):
-                placed = dict(zip(keys, settled, strict=True))
+            arranged = arrange([trial[k] for k in keys], some)
+            if fits(arranged, some, hidden):
+                placed = dict(zip(keys, arranged, strict=True))
                 break
         else:
             return None

@@ -37,7 +37,7 @@ class WorldConfig:
     captions: int = 5  # a picture
     twins: float = 0.3  # share of the train pictures that come in pairs differing in one binding only
     hard_groups: int = 150  # pairs of twins in `hard`
-    novel: int = 200  # pictures of compositions never seen in any other split
+    novel: int = 200  # pictures of compositions never shown in any other split
 
     def __post_init__(self) -> None:
         for name, least in (("pictures", 0), ("size", 32), ("captions", 1), ("hard_groups", 0), ("novel", 0)):
@@ -62,7 +62,7 @@ class WorldConfig:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def folder(self) -> Path:
-        """Where this world is kept when no other folder is asked for."""
+        """Where this world is kept by default."""
         return cache_folder() / "world" / self.digest()
 
 
@@ -147,11 +147,11 @@ class Split:
         return np.frombuffer(self._cell("image", i).as_buffer(), np.uint8).reshape(self.size, self.size, 3)
 
     def boxes(self, i: int) -> Float32[np.ndarray, "thing 4"]:
-        """xyxy in 0..1, of what can be seen of each thing (zeros if nothing can)."""
+        """xyxy in 0..1, of the visible part of each thing (zeros if there is none)."""
         return np.frombuffer(self._cell("boxes", i).as_buffer(), np.float32).reshape(-1, 4)
 
     def masks(self, i: int) -> Bool[np.ndarray, "thing row column"]:
-        """What can be seen of each thing."""
+        """The visible part of each thing."""
         owners = np.frombuffer(zlib.decompress(self._cell("owners", i).as_py()), np.uint8).reshape(self.size, self.size)
         return np.equal(owners[None], np.arange(1, len(self.boxes(i)) + 1, dtype=np.uint8)[:, None, None])
 

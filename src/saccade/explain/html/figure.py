@@ -312,7 +312,7 @@ def _tile(explanation: Explanation, word: int, hue: str) -> str:
 
 
 def _boxes(explanation: Explanation, weights: Float[Array, " region"], step: int = 0) -> str:
-    """A word's strongest boxes at one step; those of step 0, all steps together, are seen first."""
+    """A word's strongest boxes at one step; those of step 0, all steps together, are shown first."""
     share = shares(weights[None])[0]
     drawn = ""
     for region in top_regions(share):
@@ -377,7 +377,7 @@ def write_gallery(explanations: Iterable[Explanation], path: Path | str, title: 
         raise SaccadeError(f"{path}: a gallery needs at least one explanation")
     lead = f'<p class="lead">{escape(intro)}</p>' if intro else ""
     hint = (
-        '<p class="note">Hover, tap or focus a word to light up what it looks at. Words that share a colour look at '
+        '<p class="note">Hover, tap or focus a word to light up what it attends to. Words of one colour attend to '
         f"the same place; the stronger the underline, {_underline(explanations)}.</p>"
     )
     body = "\n".join([f"<header><h1>{escape(title)}</h1>{lead}{hint}</header>", *items])
@@ -387,6 +387,6 @@ def write_gallery(explanations: Iterable[Explanation], path: Path | str, title: 
 
 def _underline(explanations: list[Explanation]) -> str:
     """What a strong underline means on this page."""
-    told = "the surer the captioner was of the word", "the better the word found it"
-    kinds = {explanation.said for explanation in explanations}
-    return told[0] if kinds == {True} else told[1] if kinds == {False} else f"{told[1]}, or {told[0]}"
+    meanings = "the surer the captioner was of the word", "the better the word found it"
+    kinds = {explanation.generated for explanation in explanations}
+    return meanings[0] if kinds == {True} else meanings[1] if kinds == {False} else f"{meanings[1]}, or {meanings[0]}"

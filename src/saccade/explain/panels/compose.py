@@ -1,4 +1,4 @@
-"""The whole picture of an explanation: the strip, and below it a panel for what only some models can tell."""
+"""The whole picture of an explanation: the strip, and below it a panel for what only some models give."""
 
 from __future__ import annotations
 

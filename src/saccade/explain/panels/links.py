@@ -267,8 +267,8 @@ def strongest(links: Float[Array, "node node"], most: int) -> list[Edge]:
 def word_edges(explanation: Explanation) -> list[Edge]:
     """Links between words; punctuation takes no part."""
     assert explanation.word_links is not None
-    spoken = np.array([any(c.isalnum() for c in word) for word in explanation.words])
-    links = np.where(spoken[:, None] & spoken, explanation.word_links, 0.0)
+    are_words = np.array([any(c.isalnum() for c in word) for word in explanation.words])
+    links = np.where(are_words[:, None] & are_words, explanation.word_links, 0.0)
     return strongest(links, len(explanation.words))
 
 

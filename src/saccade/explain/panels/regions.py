@@ -1,6 +1,6 @@
 """What an extractor found, drawn on its photo, or many photos on one contact sheet in rows that fill its width.
 
-Boxes have colours that can be told apart, and labels that can be read: none hides another or leaves the picture. The
+Boxes have colours that differ clearly, and labels that can be read: none hides another or leaves the picture. The
 best regions are named, the rest stay thin lines, and regions without names (the cells of a grid) get numbers.
 """
 
@@ -32,7 +32,7 @@ COLOURS = (
 DARK, PALE = "#11161b", "#f4f6f8"
 NAMED, NUMBERED = 12, 100  # how many regions are labelled when nobody says
 DOUBTFUL = 0.1  # a region that the extractor is less sure of is not named when nobody says how many
-HIDDEN = 0.3  # a label may lie over so much of another named region before it looks for a better place
+HIDDEN = 0.3  # a label may lie over so much of another named region before it goes to a better place
 
 SHEET_WIDTH, ROW = 2400, 420  # of a contact sheet; of its rows before they are stretched to fill the width
 MARGIN, GAP, FOOT = 48, 24, 52
@@ -90,7 +90,7 @@ class RegionPicture:
 
 
 def draw_regions(photo: RegionPicture, top: int | None = None, size: tuple[int, int] | None = None) -> Image.Image:
-    """The photo with its regions, at `size` = (width, height) or at a size good to look at on its own."""
+    """The photo with its regions, at `size` = (width, height) or at a size that suits it alone."""
     height, wide = photo.image.shape[:2]
     size = size or draw.size_like(wide / height, SIDE, 1.6 * SIDE)
     drawn = Image.fromarray(photo.image).resize(size, Image.Resampling.LANCZOS).convert("RGBA")

@@ -225,7 +225,7 @@ def with_places(picture: Image.Image, explanation: Explanation, places: tuple[Pl
 
 
 def top_regions(share: Float[Array, " region"]) -> list[int]:
-    """The few regions a word looks at most, faintest first (drawn first), none below a third of the strongest."""
+    """The few regions a word attends to most, faintest first (drawn first), none below a third of the strongest."""
     if not chooses(share):  # all alike: whichever were drawn would be an accident
         return []
     order = np.argsort(-share, kind="stable")[:BOXES_PER_WORD]

@@ -63,7 +63,7 @@ class Clauses:
         self.subject, self.predicate, self.verb = self.outer.pop()
         self.link, self.open_object = None, False
 
-    def settle(self, place: int) -> None:
+    def close_clause(self, place: int) -> None:
         """A noun that no verb followed stands for its clause."""
         if self.heads[place] != -2:
             return

@@ -67,12 +67,12 @@ class _Sentence(Clauses):
     # Noun phrases
 
     def add_phrase(self, start: int) -> int:
-        """Words up to the noun they belong to; which noun, and what for, is settled in `_place`."""
+        """Words up to the noun they belong to; which noun, and what for, is decided in `_place`."""
         classes, count = self.classes, self.count
         if classes[start] is C.PRONOUN:
             self._place(start, start)
             return start + 1
-        last = -1  # the last noun seen
+        last = -1  # the last noun so far
         place = start
         while place < count:
             kind = classes[place]
@@ -219,7 +219,7 @@ class _Sentence(Clauses):
         elif self.subject < 0 and self.predicate < 0:
             self.subject = head
         elif self.predicate < 0 and self._verb_follows(head):  # "A man the dog follows": take the nearer one
-            self.settle(self.subject)
+            self.close_clause(self.subject)
             self.subject = head
         else:
             if self.predicate >= 0:
@@ -242,7 +242,7 @@ class _Sentence(Clauses):
             while self.outer:
                 self.leave()
             if self.predicate < 0 and self.subject >= 0:
-                self.settle(self.subject)
+                self.close_clause(self.subject)
             self.begin((self.main, "conj"))
             self.subject = head
             self._attach_conjunction_later()
@@ -399,7 +399,7 @@ class _Sentence(Clauses):
         while self.outer:
             self.leave()
         if self.predicate < 0 and self.subject >= 0:
-            self.settle(self.subject)
+            self.close_clause(self.subject)
         if self.conjunction >= 0:
             self.waiting.append((self.conjunction, "cc"))
         self.conjunction = self.case = self.copula = -1
@@ -414,7 +414,7 @@ class _Sentence(Clauses):
                 self.set(self.subject, self.noun, "dep")
             self.leave()
         if self.predicate < 0 and self.subject >= 0:
-            self.settle(self.subject)
+            self.close_clause(self.subject)
         if self.root < 0:
             free = [at for at in range(self.count) if heads[at] == -2] or [0]
             content = [at for at in (*self.fronted, *free) if self.classes[at] not in (*PUNCTUATION, C.CONJUNCTION)]

@@ -1,6 +1,6 @@
 """What each word of a caption is, from tables, its ending, and its neighbours: "a dog bites a cat" has one verb.
 
-A word has the class that the tables give it (`WordClass`), until the rule for that class has seen its neighbours. The
+A word has the class that the tables give it (`WordClass`), until the rule for that class has read its neighbours. The
 rules go from left to right: `before` is the class found for the word before, `after` and `raw` what the tables say of
 the words that follow.
 """
@@ -111,9 +111,9 @@ class _Reading:
         self.place = 0
         self.before, self.after, self.word = C.MARK, C.MARK, ""
         self.finite = False  # whether the clause has its verb
-        self.joined = False  # whether "and" was seen since the clause began
+        self.joined = False  # whether "and" came since the clause began
         self.relative = self.outside = False  # within "who …", and whether the clause around that has its verb
-        self.begun = self.several = False  # whether its first noun was seen, and speaks of several
+        self.begun = self.several = False  # whether its first noun came, and names several
 
     @property
     def previous(self) -> str:

@@ -135,7 +135,7 @@ SIGMA = 6.0
 
 
 class CiderD:
-    """CIDEr-D against references that are prepared once: what self-critical training asks at every step."""
+    """CIDEr-D against references that are prepared once: what self-critical training needs at every step."""
 
     def __init__(
         self,

@@ -61,7 +61,7 @@ class MeteorTables:
         )
 
     def describe(self) -> str:
-        """What METEOR goes by, as a sentence."""
+        """Which stages and tables METEOR uses, for people."""
         used = f"meteor matches by: {', '.join(self.stages)}"
         if "paraphrase" in self.stages:
             return f"{used} ({self.place})"

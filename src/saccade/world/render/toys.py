@@ -1,6 +1,6 @@
 """The shapes of all toys: solids, things of the house and of the outdoors, creatures. Each is modelled in clay.
 
-Things look forward along x; a creature's pose says what it does."""
+Things face forward along x; a creature's pose says what it does."""
 
 from __future__ import annotations
 
