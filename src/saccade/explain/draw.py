@@ -262,13 +262,7 @@ class Brush:
     def __init__(self, pen: ImageDraw.ImageDraw) -> None:
         self._pen = pen
 
-    def stroke(
-        self,
-        points: Float[Array, "point 2"],
-        tones: tuple[str, str],
-        thickness: float,
-        rim: float = 0,
-    ) -> None:
+    def stroke(self, points: Float[Array, "point 2"], tones: tuple[str, str], thickness: float, rim: float = 0) -> None:
         """A line through points, its colour going over from the first tone to the second; with a dark rim if `rim`."""
         path = points * FINE
         start, stop = np.array(rgb(tones[0])), np.array(rgb(tones[1]))

@@ -11,20 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from saccade.world import grammar
 from saccade.world.catalogue import ACTS, PREDICATES, possible
 from saccade.world.dice import Dice
-from saccade.world.grammar import (
-    PASSIVES,
-    PREPOSITIONS,
-    VERBS,
-    Mention,
-    Plan,
-    Sentence,
-    article,
-    attribute_word,
-    realise,
-    word_for,
-)
 from saccade.world.sample import (
     ACT_SIZES,
     HELD_OUT_COLOURS,
@@ -40,18 +29,11 @@ from saccade.world.scene import Caption, Relation, Scene, Thing
 
 SWAPS = (("colour",), ("material",), ("size",), ("kind",), ("kind", "colour", "size", "material"))
 
-_PREDICATE_WEIGHTS = dict.fromkeys(PREDICATES, 1.5) | {
-    "next to": 1.0,
-    "holding": 5.0,
-    "wearing": 5.0,
-    "riding": 5.0,
-    "chasing": 6.0,
-    "pushing": 5.0,
-    "inside": 5.0,
-    "looking at": 2.0,
-    "on": 3.0,
-    "under": 2.0,
-}
+_PREDICATE_WEIGHTS = (
+    dict.fromkeys(PREDICATES, 1.5)
+    | dict.fromkeys(("holding", "wearing", "riding", "pushing", "inside"), 5.0)
+    | {"next to": 1.0, "chasing": 6.0, "looking at": 2.0, "on": 3.0, "under": 2.0}
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +55,7 @@ def caption_scene(scene: Scene, dice: Dice, count: int, given: Sequence[Caption]
         if len(captions) == count:
             break
         plan = draw_plan(scene, dice)
-        sentence = realise(plan, scene.things, scene)
+        sentence = grammar.realise(plan, scene.things, scene)
         if sentence.text in texts or not sentence.meaning.holds(scene.things, relations):
             continue
         texts.add(sentence.text)
@@ -82,11 +64,11 @@ def caption_scene(scene: Scene, dice: Dice, count: int, given: Sequence[Caption]
     return tuple(captions)
 
 
-def caption_of(sentence: Sentence, distractor: str | None) -> Caption:
+def caption_of(sentence: grammar.Sentence, distractor: str | None) -> Caption:
     return Caption(sentence.text, tuple(sentence.phrases), distractor, sentence.relations)
 
 
-def draw_plan(scene: Scene, dice: Dice, focus: Focus | None = None) -> Plan:
+def draw_plan(scene: Scene, dice: Dice, focus: Focus | None = None) -> grammar.Plan:
     """Something to say of the scene; with a focus, something that says which of the two has which attribute."""
     seed = dice.below(1 << 30)
     if focus and "kind" in focus.attributes:  # the nouns suffice: both get the same few attributes
@@ -96,22 +78,24 @@ def draw_plan(scene: Scene, dice: Dice, focus: Focus | None = None) -> Plan:
     if scene.background in ("room", "street"):
         light = light and scene.lighting == "night"  # elsewhere no sky shows the weather
     if not scene.things:
-        return Plan("empty", (), place=place or dice.chance(0.7), light=light, seed=seed)
+        return grammar.Plan("empty", (), place=place or dice.chance(0.7), light=light, seed=seed)
     form = dice.weighted(
         ("relate", "front", "passive", "predicate", "list", "attributes"), (10, 3, 3, 2, 4, 1.5 if focus else 0.7)
     )
     if form in ("list", "attributes") or not scene.relations:
         mentions = _listed(scene, dice, focus, form)
         if form == "attributes" and frozenset.intersection(*(m.attributes for m in mentions)):
-            return Plan("attributes", mentions, seed=seed)
-        return Plan("list", mentions, place=place, light=light, opening=opening, seed=seed)
-    allowed = PASSIVES if form == "passive" else PREPOSITIONS if form == "front" else PREDICATES
+            return grammar.Plan("attributes", mentions, seed=seed)
+        return grammar.Plan("list", mentions, place=place, light=light, opening=opening, seed=seed)
+    allowed = grammar.PASSIVES if form == "passive" else grammar.PREPOSITIONS if form == "front" else PREDICATES
     relations = _drawn_relations(scene, dice, focus, tuple(allowed), 1 if form != "relate" else 0)
     if not relations:
         form = "relate"
         relations = _drawn_relations(scene, dice, focus, PREDICATES, 0)
     if not relations:
-        return Plan("list", _listed(scene, dice, focus, "list"), place=place, light=light, opening=opening, seed=seed)
+        return grammar.Plan(
+            "list", _listed(scene, dice, focus, "list"), place=place, light=light, opening=opening, seed=seed
+        )
     order = list(dict.fromkeys(i for r in relations for i in (r.subject, r.object)))
     mentions = tuple(_mention(scene, i, dice, focus) for i in order)
     claims = tuple((order.index(r.subject), r.predicate, order.index(r.object)) for r in relations)
@@ -119,7 +103,7 @@ def draw_plan(scene: Scene, dice: Dice, focus: Focus | None = None) -> Plan:
         if not mentions[0].attributes:
             form = "relate"
         place = light = False
-    return Plan(form, mentions, claims, place, light, opening and form in ("relate", "passive"), seed)
+    return grammar.Plan(form, mentions, claims, place, light, opening and form in ("relate", "passive"), seed)
 
 
 def _drawn_relations(
@@ -157,7 +141,7 @@ def _weighted_relation(relations: Sequence[Relation], dice: Dice) -> Relation:
     return dice.pick([r for r in relations if r.predicate == predicate])
 
 
-def _listed(scene: Scene, dice: Dice, focus: Focus | None, form: str) -> tuple[Mention, ...]:
+def _listed(scene: Scene, dice: Dice, focus: Focus | None, form: str) -> tuple[grammar.Mention, ...]:
     """A few things to name; things alike are sometimes counted together."""
     if focus:
         pair = dice.shuffled((focus.first, focus.second))
@@ -165,7 +149,7 @@ def _listed(scene: Scene, dice: Dice, focus: Focus | None, form: str) -> tuple[M
     order = dice.shuffled(range(len(scene.things)))
     if form == "attributes":
         return tuple(_mention(scene, i, dice, None, say="colour") for i in order[: dice.pick((1, 2))])
-    mentions: list[Mention] = []
+    mentions: list[grammar.Mention] = []
     said: set[int] = set()
     for i in order[: dice.weighted((1, 2, 3), (2, 4, 2))]:
         if i in said:
@@ -175,7 +159,7 @@ def _listed(scene: Scene, dice: Dice, focus: Focus | None, form: str) -> tuple[M
         same = tuple(n for n in alike if scene.things[n].colour == thing.colour)
         if len(alike) > 1 and dice.chance(0.6) and not said & set(alike):
             group, attributes = (same, frozenset(("colour",))) if len(same) > 1 else (alike, frozenset[str]())
-            mentions.append(Mention(group, attributes, counted=True))
+            mentions.append(grammar.Mention(group, attributes, counted=True))
             said |= set(alike)
         else:
             mentions.append(_mention(scene, i, dice, None))
@@ -183,7 +167,7 @@ def _listed(scene: Scene, dice: Dice, focus: Focus | None, form: str) -> tuple[M
     return tuple(mentions)
 
 
-def _mention(scene: Scene, i: int, dice: Dice, focus: Focus | None, say: str = "") -> Mention:
+def _mention(scene: Scene, i: int, dice: Dice, focus: Focus | None, say: str = "") -> grammar.Mention:
     """Some attributes of a thing, enough (most of the time) to distinguish it from the others."""
     chances = {"colour": 0.72, "size": 0.22, "material": 0.28}
     said = {name for name, p in chances.items() if dice.chance(p)} | ({say} if say else set())
@@ -204,7 +188,7 @@ def _mention(scene: Scene, i: int, dice: Dice, focus: Focus | None, say: str = "
         for name in dice.shuffled(("colour", "material", "size")):
             if any(getattr(t, name) != getattr(thing, name) for t in rivals()):
                 said.add(name)
-    return Mention((i,), frozenset(said), definite=not rivals() and dice.chance(0.3))
+    return grammar.Mention((i,), frozenset(said), definite=not rivals() and dice.chance(0.3))
 
 
 def rebind(things: Sequence[Thing], i: int, j: int, attributes: Sequence[str]) -> tuple[Thing, ...]:
@@ -215,7 +199,9 @@ def rebind(things: Sequence[Thing], i: int, j: int, attributes: Sequence[str]) -
     return tuple(changed)
 
 
-def _distractor(plan: Plan, sentence: Sentence, scene: Scene, relations: frozenset[Relation], dice: Dice) -> str | None:
+def _distractor(
+    plan: grammar.Plan, sentence: grammar.Sentence, scene: Scene, relations: frozenset[Relation], dice: Dice
+) -> str | None:
     """The same words bound otherwise, false of the scene yet possible in the world."""
     single = [m.things[0] for m in plan.mentions if len(m.things) == 1]
     swaps = [
@@ -230,7 +216,7 @@ def _distractor(plan: Plan, sentence: Sentence, scene: Scene, relations: frozens
         things = rebind(scene.things, i, j, swap)
         if not _believable(plan, things):
             continue
-        other = realise(plan, things, scene)
+        other = grammar.realise(plan, things, scene)
         if (
             other.words != sentence.words
             and Counter(other.words) == words
@@ -240,7 +226,7 @@ def _distractor(plan: Plan, sentence: Sentence, scene: Scene, relations: frozens
     return None
 
 
-def _believable(plan: Plan, things: Sequence[Thing]) -> bool:
+def _believable(plan: grammar.Plan, things: Sequence[Thing]) -> bool:
     """Whether the sentence could be true of some ordinary scene, so that text alone never gives it away."""
     first = [m.things[0] for m in plan.mentions]
     for mention in plan.mentions:
@@ -326,7 +312,7 @@ def _paired_captions(scene: Scene, twin: Scene, focus: Focus, dice: Dice, count:
         if len(pairs) == count or (attempt > 10 * count and not pairs):
             break
         plan = draw_plan(scene, dice, focus)
-        one, other = realise(plan, scene.things, scene), realise(plan, twin.things, twin)
+        one, other = grammar.realise(plan, scene.things, scene), grammar.realise(plan, twin.things, twin)
         if (
             {one.text, other.text} & texts
             or one.words == other.words
@@ -360,7 +346,9 @@ def region_phrases(scene: Scene, thing: int, count: int = 3) -> tuple[str, ...]:
 def _phrase(scene: Scene, thing: int, dice: Dice) -> str:
     speaker = dice.below(1 << 30)
     said = _noun_phrase(scene.things[thing], speaker, dice, ("colour", 0.85), ("size", 0.3), ("material", 0.4))
-    relations = [r for r in scene.relations if r.subject == thing or (r.object == thing and r.predicate in PASSIVES)]
+    relations = [
+        r for r in scene.relations if r.subject == thing or (r.object == thing and r.predicate in grammar.PASSIVES)
+    ]
     if not relations or not dice.chance(RELATED):
         return said
     doing = [r for r in relations if r.predicate in ACTS]  # shown inside the box itself, not beside it
@@ -376,15 +364,17 @@ def _noun_phrase(thing: Thing, speaker: int, dice: Dice, *chances: tuple[str, fl
     said = {"kind"} | {name for name, chance in chances if dice.chance(chance)}
     if thing.size == "medium" and dice.chance(0.8):  # what is of ordinary size is seldom said to be
         said.discard("size")
-    words = [attribute_word(thing, name, speaker) for name in ("size", "colour", "material", "kind") if name in said]
-    return " ".join([article(words[0]), *words])
+    words = [
+        grammar.attribute_word(thing, name, speaker) for name in ("size", "colour", "material", "kind") if name in said
+    ]
+    return " ".join([grammar.article(words[0]), *words])
 
 
 def _tie(relation: Relation, thing: int, speaker: int) -> str:
     """The relation as it follows the thing's noun: "left of", "chasing", or "chased by" where the thing suffers it."""
     if relation.subject != thing:
-        return word_for(relation.predicate, PASSIVES[relation.predicate], speaker)
-    if relation.predicate in PREPOSITIONS:
-        return word_for(relation.predicate, PREPOSITIONS[relation.predicate], speaker)
-    verbs = VERBS[relation.predicate]
+        return grammar.word_for(relation.predicate, grammar.PASSIVES[relation.predicate], speaker)
+    if relation.predicate in grammar.PREPOSITIONS:
+        return grammar.word_for(relation.predicate, grammar.PREPOSITIONS[relation.predicate], speaker)
+    verbs = grammar.VERBS[relation.predicate]
     return verbs[speaker % len(verbs)][1]

@@ -192,15 +192,7 @@ def is_novel(things: Sequence[Thing], relations: Iterable[Relation]) -> bool:
 COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8)
 COUNT_WEIGHTS = (1, 5, 12, 20, 22, 16, 12, 7, 5)
 
-ACT_WEIGHTS = {
-    "on": 3.0,
-    "inside": 2.0,
-    "holding": 2.5,
-    "wearing": 1.5,
-    "riding": 2.0,
-    "chasing": 3.0,
-    "pushing": 1.5,
-}
+ACT_WEIGHTS = {"on": 3.0, "inside": 2.0, "holding": 2.5, "wearing": 1.5, "riding": 2.0, "chasing": 3.0, "pushing": 1.5}
 # Sizes of the doer and of what it is done to, so that the act is visible.
 ACT_SIZES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "on": (("small", "medium"), ("medium", "large")),

@@ -263,10 +263,8 @@ def _steps(explanation: Explanation) -> str:
         return ""
     names = ["together", *(f"step {step + 1}" for step in range(len(explanation.steps)))]
     buttons = "".join(
-        f'<button type="button" class="step" data-step="{number}" aria-pressed="{pressed}">{name}</button>'
-        for number, (name, pressed) in enumerate(
-            zip(names, ["true", *("false",) * len(explanation.steps)], strict=True)
-        )
+        f'<button type="button" class="step" data-step="{n}" aria-pressed="{"false" if n else "true"}">{name}</button>'
+        for n, name in enumerate(names)
     )
     return f'<div class="steps" hidden role="group" aria-label="which step the tiles show">{buttons}</div>\n'
 

@@ -216,10 +216,7 @@ def _reach(plate: draw.Frame, frame: draw.Frame) -> draw.Frame | None:
 
 
 def _inside(spot: tuple[int, int], plate: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
-    return (
-        min(max(2, spot[0]), size[0] - plate[0] - 2),
-        min(max(2, spot[1]), size[1] - plate[1] - 2),
-    )
+    return (min(max(2, spot[0]), size[0] - plate[0] - 2), min(max(2, spot[1]), size[1] - plate[1] - 2))
 
 
 def _at(spot: tuple[int, int], plate: tuple[int, int]) -> draw.Frame:

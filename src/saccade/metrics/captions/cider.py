@@ -17,7 +17,7 @@ dictionaries and numbers, and runs nothing.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,14 @@ class DocumentFrequencies:
         """Of captions given picture by picture."""
         counts: Counter[tuple[Word, ...]] = Counter()
         for captions in references:
-            counts.update({ngram for caption in captions for ngram in _ngrams(tuple(caption))})
+            counts.update(
+                {
+                    tuple(caption[start : start + n])
+                    for caption in captions
+                    for n in range(1, MAX_NGRAM_WORDS + 1)
+                    for start in range(len(caption) - n + 1)
+                }
+            )
         return cls(len(references), counts)
 
     @classmethod
@@ -66,11 +73,9 @@ class DocumentFrequencies:
         """Our JSON, or the pickle of self-critical code (`.p`, `.pkl`, `.pickle`)."""
         path = Path(path)
         if path.suffix in (".p", ".pkl", ".pickle"):
-            return cls._checked(
-                read_pickle(path, PLAIN, "pickle of document frequencies"), "ref_len", "document_frequency", path
-            )
-        content = read_json(path)
-        found = cls._checked(content, "pictures", "document_frequencies", path)
+            content = read_pickle(path, PLAIN, "pickle of document frequencies")
+            return cls._checked(content, "ref_len", "document_frequency", path)
+        found = cls._checked(read_json(path), "pictures", "document_frequencies", path)
         return cls(found.pictures, {tuple(str(ngram).split(" ")): count for ngram, count in found.counts.items()})
 
     @classmethod
@@ -125,10 +130,6 @@ class DocumentFrequencies:
             tables.append(table)
             frequencies.append(frequency)
         return Ngrams(tuple(tables)), frequencies
-
-
-def _ngrams(words: tuple[Word, ...]) -> Iterable[tuple[Word, ...]]:
-    return (words[i : i + n] for n in range(1, MAX_NGRAM_WORDS + 1) for i in range(len(words) - n + 1))
 
 
 SIGMA = 6.0

@@ -318,16 +318,14 @@ def meteor(
 
     said = [sentence(tokens) for tokens in candidates]
     wanted = [[sentence(tokens) for tokens in each] for each in references]
-    aligner = Aligner(tables.wordnet, _paraphrases(tables, list(read.values())))
+    paraphrases: Paraphrases = {}
+    if tables.paraphrases is not None:
+        there = {phrase for each in read.values() for _, phrase in phrases(each.words)}
+        paraphrases = read_paraphrases(tables.paraphrases, there)
+    aligner = Aligner(tables.wordnet, paraphrases)
     counts = np.stack([_best(one, each, aligner, config) for one, each in zip(said, wanted, strict=True)])
     whole = counts.sum(0)
     return CaptionScore(score(whole, config), np.array([score(row, config) for row in counts]))
-
-
-def _paraphrases(tables: MeteorTables, sentences: Sequence[MeteorSentence]) -> Paraphrases:
-    if tables.paraphrases is None:
-        return {}
-    return read_paraphrases(tables.paraphrases, {phrase for each in sentences for _, phrase in phrases(each.words)})
 
 
 # Counts of an alignment, one row a caption: lengths and function words of both sides, matches of each stage (content,

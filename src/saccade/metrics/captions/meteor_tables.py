@@ -54,11 +54,8 @@ class MeteorTables:
     @property
     def stages(self) -> tuple[str, ...]:
         """What counts as a match."""
-        return (
-            *("exact", "stem"),
-            *(("synonym",) if self.wordnet else ()),
-            *(("paraphrase",) if self.paraphrases else ()),
-        )
+        there = {"synonym": bool(self.wordnet), "paraphrase": self.paraphrases is not None}
+        return "exact", "stem", *(stage for stage, known in there.items() if known)
 
     def describe(self) -> str:
         """Which stages and tables METEOR uses, for people."""
