@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.rows import Growth, Row
 from saccade.core.files import atomic_file
-from saccade.explain.draw.palette import PALETTE
+from saccade.explain.draw import PALETTE
 
 INK, FAINT, GRID = "#1d2429", "#8a949c", "#e3e7ea"
 PANELS = ("pictures", "captions", "regions", "dimensions")

@@ -17,7 +17,7 @@ from PIL import Image
 
 from saccade.core.errors import SaccadeError
 from saccade.explain import draw_explanation
-from saccade.explain.draw.marks import save_drawing
+from saccade.explain.draw import save_drawing
 from saccade.tasks.predict import load
 from saccade.vision.pictures import Picture
 from saccade.world import WorldConfig, make_world

@@ -14,7 +14,7 @@ from toy_captioner import Toy, following, toy_pictures
 from saccade.batch import END, PAD, START, UNKNOWN
 from saccade.core.errors import SaccadeError
 from saccade.decoding import DecodedCaptions, DecodingConfig, beam_search, decode, greedy, sample, top_k_top_p
-from saccade.decoding.constraints import Constraints
+from saccade.decoding.sampling import Constraints
 
 FORBIDDEN = float("-inf")
 models = st.builds(Toy, words=st.integers(4, 8), seed=st.integers(0, 10**6), end=st.sampled_from([-4.0, 0.0, 3.0]))

@@ -8,10 +8,8 @@ import pytest
 from PIL import Image
 
 from saccade.explain import Explanation
-from saccade.explain.draw.curves import bend, middle
-from saccade.explain.draw.marks import cut, pixels, window
-from saccade.explain.draw.palette import rgb
-from saccade.explain.panels.affinity import AGAINST, GIVES, draw_links, find_hub, strongest_links
+from saccade.explain.draw import bend, cut, middle, pixels, rgb, window
+from saccade.explain.panels.links import AGAINST, GIVES, draw_links, find_hub, strongest_links
 
 Make = Callable[..., Explanation]
 

@@ -11,16 +11,16 @@ from PIL import ImageChops
 
 from saccade.core.errors import SaccadeError
 from saccade.explain import Explanation
+from saccade.explain.explanation import find_places, score_note, share_of_words
 from saccade.explain.html.figure import match_figure
 from saccade.explain.panels.strip import draw_strip, top_regions
-from saccade.explain.reading import find_places, score_note, share_of_words
 
 Make = Callable[..., Explanation]
 
 
 def test_the_sentinels_share_is_a_bar_under_its_word(make: Make) -> None:
     """Raising one word's share changes what is below that word, and nothing else."""
-    plain = replace(make(("red", "ball", ".")), said=True)
+    plain = replace(make(("red", "ball", ".")), generated=True)
     none = replace(plain, sentinel=np.zeros(3))
     half = replace(plain, sentinel=np.array([0.0, 0.5, 0.0]))
     assert draw_strip(none).height >= draw_strip(plain).height
@@ -31,7 +31,7 @@ def test_the_sentinels_share_is_a_bar_under_its_word(make: Make) -> None:
 
 
 def test_a_page_tells_the_share_to_those_who_cannot_see_it(make: Make) -> None:
-    figure = match_figure(replace(make(("red", "ball")), said=True, score=-3.25, sentinel=np.array([0.25, 0.75])))
+    figure = match_figure(replace(make(("red", "ball")), generated=True, score=-3.25, sentinel=np.array([0.25, 0.75])))
     assert "sentinel 0.25" in figure
     assert "sentinel 0.75" in figure
     assert "log-probability -3.25" in figure
@@ -41,7 +41,7 @@ def test_a_page_tells_the_share_to_those_who_cannot_see_it(make: Make) -> None:
 def test_scores_are_named_for_what_they_are(make: Make) -> None:
     match = make()
     assert score_note(match) == "score 0.500"
-    assert score_note(replace(match, said=True)) == "log-probability 0.50 · bars: how sure of each word"
+    assert score_note(replace(match, generated=True)) == "log-probability 0.50 · bars: how sure of each word"
     assert share_of_words(match) is None
     gate = share_of_words(replace(match, word_gate=np.full(9, 0.5)))
     assert gate is not None

@@ -15,7 +15,7 @@ from PIL import Image
 
 from saccade.core.errors import SaccadeError
 from saccade.explain import Explanation, save_explanation, write_gallery
-from saccade.explain.draw.heat import illuminate, spread
+from saccade.explain.draw import illuminate, spread
 from saccade.explain.html.figure import light_uri, match_figure, picture_uri
 from saccade.explain.panels.compose import find_panels
 

@@ -8,8 +8,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from saccade.explain import Explanation
-from saccade.explain.draw.marks import gate, pixels
-from saccade.explain.draw.palette import PAPER
+from saccade.explain.draw import PAPER, gate, pixels
 from saccade.explain.panels.gates import gated_picture, marks
 from saccade.explain.panels.strip import draw_strip
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from saccade.explain import Explanation
-from saccade.explain.draw.curves import arch, bend, middle
-from saccade.explain.draw.marks import CAPTION, pixels
-from saccade.explain.panels.graphs import (
+from saccade.explain.draw import CAPTION, arch, bend, middle, pixels
+from saccade.explain.explanation import find_places
+from saccade.explain.panels.links import (
     MIN_TYPE,
     draw_region_graph,
     draw_word_graph,
@@ -23,7 +23,6 @@ from saccade.explain.panels.graphs import (
     strongest,
     word_edges,
 )
-from saccade.explain.reading import find_places
 
 Make = Callable[..., Explanation]
 

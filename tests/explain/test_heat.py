@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from saccade.explain.draw.heat import colour_table, illuminate, spread
+from saccade.explain.draw import colour_table, illuminate, spread
 
 BOX = np.array([[0.25, 0.25, 0.75, 0.75]])
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from saccade.explain import Explanation
-from saccade.explain.draw.palette import PALETTE
-from saccade.explain.reading import find_places, is_content, label, overlap, shares, strengths
+from saccade.explain.draw import PALETTE
+from saccade.explain.explanation import find_places, is_content, label, overlap, shares, strengths
 
 Make = Callable[..., Explanation]
 

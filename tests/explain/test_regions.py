@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from saccade.core.errors import SaccadeError
-from saccade.explain.draw.palette import rgb
+from saccade.explain.draw import rgb
 from saccade.explain.panels import regions
 from saccade.explain.panels.regions import MAX_SHEET_PHOTOS, RegionPicture, draw_regions, draw_sheet, save_sheet
 from saccade.vision import open_picture

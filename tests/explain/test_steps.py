@@ -9,9 +9,8 @@ import pytest
 from PIL import Image
 
 from saccade.explain import Explanation
-from saccade.explain.draw.marks import GAP
-from saccade.explain.panels.steps import BAR, NAME, arrange_steps, draw_step_tile, draw_steps
-from saccade.explain.panels.strip import Cell
+from saccade.explain.draw import GAP
+from saccade.explain.panels.strip import BAR, NAME, Cell, arrange_steps, draw_step_tile, draw_steps
 
 Make = Callable[..., Explanation]
 

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from saccade.explain import Explanation, draw_explanation
-from saccade.explain.draw.marks import break_lines, fit, free_spot, pixels, size_like, width
+from saccade.explain.draw import break_lines, fit, free_spot, pixels, size_like, width
+from saccade.explain.explanation import is_content
 from saccade.explain.panels.strip import PICTURE_SIDE, TILE, arrange
-from saccade.explain.reading import is_content
 
 Make = Callable[..., Explanation]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saccade.language.lemma import lemma
+from saccade.language.caption_words import lemma
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.language.adjectives import ADJECTIVES, SPELLINGS, UNSAID_WORDS
-from saccade.language.phrases import NounPhrase, chain_name, read_phrase, singular
+from saccade.language.caption_words import ADJECTIVES, SPELLINGS, UNSAID_WORDS, singular
+from saccade.language.phrases import NounPhrase, chain_name, read_phrase
 
 
 @pytest.mark.parametrize(

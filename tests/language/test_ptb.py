@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from saccade.language.ptb import DROPPED, ptb_tokenise
+from saccade.language.tokenise import DROPPED, ptb_tokenise
 
 SEEN = {  # what the official program makes of them, its punctuation dropped
     "A man, in a T-shirt; he smiles!": "a man in a t-shirt he smiles",

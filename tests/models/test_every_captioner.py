@@ -14,7 +14,7 @@ from torch import Tensor
 from saccade.batch import END, PAD, START, RegionBatch, TeacherForced, TextBatch
 from saccade.decoding import DecodingConfig, decode
 from saccade.language import Vocabulary
-from saccade.language.graph_words import padded_graphs
+from saccade.language.vocabulary import padded_graphs
 from saccade.models import Captioner, Sgae, Unsupervised, entries, load_model
 from saccade.models.unsupervised import Rollout
 

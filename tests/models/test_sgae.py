@@ -13,7 +13,7 @@ from saccade.batch import RegionBatch, TextBatch
 from saccade.core.config import override
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.language.graph_words import padded_graphs
+from saccade.language.vocabulary import padded_graphs
 from saccade.models import Sgae, SgaeConfig, load_model
 from saccade.models.sgae.graphs import SentenceGraphContext
 

@@ -121,7 +121,7 @@ def test_an_explanation_shows_the_caption_or_a_sentence_that_was_given(
     said = updown.caption(pictures[0], max_length=6)[0]
     own = updown.explain(pictures[0], max_length=6, title="mine")
     assert own.words == said.words
-    assert own.said
+    assert own.generated
     assert own.title == "mine"
     np.testing.assert_allclose(own.weights, said.weights, atol=1e-5)
     save_explanation(own, tmp_path / "why.png")

@@ -6,7 +6,7 @@ import itertools
 
 from saccade.language import tokenise
 from saccade.world import Caption, Phrase, Relation, Scene
-from saccade.world.lexicon import COLOUR_WORDS, MATERIAL_WORDS, NOUNS, PASSIVES, PREPOSITIONS, SIZE_WORDS, VERBS, plural
+from saccade.world.grammar import COLOUR_WORDS, MATERIAL_WORDS, NOUNS, PASSIVES, PREPOSITIONS, SIZE_WORDS, VERBS, plural
 
 
 def _reverse(table: dict[str, tuple[str, ...]]) -> dict[str, str]:

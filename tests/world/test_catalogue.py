@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from saccade.world.catalogue import COLOURS, KINDS, MATERIALS, PREDICATES, SIZES, possible
-from saccade.world.lexicon import (
+from saccade.world.grammar import (
     COLOUR_WORDS,
     MATERIAL_WORDS,
     NOUNS,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from saccade.world import Scene, World
-from saccade.world.lexicon import COLOUR_WORDS, MATERIAL_WORDS, NOUNS, PASSIVES, PREPOSITIONS, SIZE_WORDS, VERBS
-from saccade.world.region_phrases import region_phrases
+from saccade.world.captions import region_phrases
+from saccade.world.grammar import COLOUR_WORDS, MATERIAL_WORDS, NOUNS, PASSIVES, PREPOSITIONS, SIZE_WORDS, VERBS
 
 ATTRIBUTES = {"kind": NOUNS, "colour": COLOUR_WORDS, "size": SIZE_WORDS, "material": MATERIAL_WORDS}
 MEANING = {

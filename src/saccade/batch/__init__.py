@@ -5,10 +5,19 @@ changes a result: every model masks exactly.
 """
 
 from saccade.batch.base import Batch, stack
-from saccade.batch.captioning import CaptionState, StepOutput, TeacherForced
-from saccade.batch.codes import Alignment, ImageCode, TextCode
-from saccade.batch.regions import PictureBatch, RegionBatch, SceneGraphBatch
-from saccade.batch.texts import END, PAD, START, UNKNOWN, PairBatch, TextBatch, padded_ids
+from saccade.batch.inputs import (
+    END,
+    PAD,
+    START,
+    UNKNOWN,
+    PairBatch,
+    PictureBatch,
+    RegionBatch,
+    SceneGraphBatch,
+    TextBatch,
+    padded_ids,
+)
+from saccade.batch.outputs import Alignment, CaptionState, ImageCode, StepOutput, TeacherForced, TextCode
 
 __all__ = [
     "END",

@@ -20,7 +20,7 @@ Self = TypeVar("Self", bound="Batch")
 
 # The first square root that MKL takes in a process may be off by 1e-4 (seen in 4 of 24 processes, PyTorch 2.13), which
 # would make a resumed run differ from an unbroken one. It is taken here, where everything that computes comes by, and
-# thrown away, its siblings too.
+# thrown away, like those of related functions.
 for _first in (torch.sqrt, torch.exp, torch.log, torch.tanh):
     _first(torch.ones(16))
 
@@ -38,7 +38,11 @@ class Batch:
                 return {name: changed(part) for name, part in value.items()}
             return change(value) if isinstance(value, Tensor) else value
 
-        return replace(self, **{f.name: changed(getattr(self, f.name)) for f in fields(self)})  # type: ignore[arg-type,type-var]
+        return self._replaced(lambda _, value: changed(value))
+
+    def _replaced(self: Self, change: Callable[[str, Any], Any]) -> Self:
+        """The same batch with `change(name, value)` for each field."""
+        return replace(self, **{f.name: change(f.name, getattr(self, f.name)) for f in fields(self)})  # type: ignore[arg-type,type-var]
 
     def to(self: Self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
         """Move to a device; `dtype` applies to the floating-point tensors only."""
@@ -62,11 +66,11 @@ class Batch:
                 return {name: pick(part) for name, part in value.items()}
             if isinstance(value, Tensor):
                 return value[chosen.to(value.device) if isinstance(chosen, Tensor) else chosen]
-            if isinstance(value, tuple) and value:  # only here a GPU is asked for the positions, and waited for
+            if isinstance(value, tuple) and value:  # only here the positions are read from a GPU, which synchronises
                 return value[chosen] if isinstance(chosen, slice) else tuple(value[i] for i in chosen.tolist())
             return value
 
-        return replace(self, **{f.name: pick(getattr(self, f.name)) for f in fields(self)})  # type: ignore[arg-type,type-var]
+        return self._replaced(lambda _, value: pick(value))
 
     def resize(self: Self, **counts: int) -> Self:
         """Axes by name padded with zeros to so many entries, or cut to them: `resize(word=20)`."""
@@ -78,7 +82,7 @@ class Batch:
                         value = _resize(value, counts[dimension], axis)
             return value
 
-        return replace(self, **{f.name: resized(f.name, getattr(self, f.name)) for f in fields(self)})  # type: ignore[arg-type,type-var]
+        return self._replaced(resized)
 
     def __len__(self) -> int:
         first = getattr(self, fields(self)[0].name)  # type: ignore[arg-type]

@@ -57,7 +57,7 @@ def densecap(
     from saccade.core.progress import progress_bar
     from saccade.data.store.manifest import Broken
     from saccade.decoding import DecodingConfig
-    from saccade.explain.draw.marks import check_format
+    from saccade.explain.draw import check_format
     from saccade.tasks.dense_captioning.predict import PictureDescriber
     from saccade.tasks.predict import load
 

@@ -62,7 +62,7 @@ def detect(
 
     Example: saccade detect holiday.jpg --extractor bottomup -o regions.png
     """
-    from saccade.explain.draw.marks import check_format
+    from saccade.explain.draw import check_format
     from saccade.explain.panels.regions import NAMED_ON_SHEET
     from saccade.vision import load_extractor
 

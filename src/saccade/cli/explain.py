@@ -40,7 +40,7 @@ def explain(
     if text is not None:
         report_unknown(predictor.model.vocabulary, [text])
     explanation = predictor.explain(picture, text)
-    told = f"log-probability {explanation.score:.2f}" if explanation.said else f"score {explanation.score:.3f}"
+    told = f"log-probability {explanation.score:.2f}" if explanation.generated else f"score {explanation.score:.3f}"
     own = f"{' '.join(explanation.words)}\n" if text is None else ""
     explanation.save(out)
     typer.echo(f"{own}{told}; the picture is in {out}")

@@ -63,8 +63,8 @@ def score(
     from saccade.core.files import check_writable, write_text
     from saccade.core.progress import progress_bar
     from saccade.data.text.captions import pair_captions, read_caption_results
+    from saccade.metrics.captions.cider import DocumentFrequencies
     from saccade.metrics.captions.diversity import diversity
-    from saccade.metrics.captions.frequencies import DocumentFrequencies
     from saccade.metrics.captions.meteor_tables import load_meteor_tables
     from saccade.metrics.captions.report import caption_scores, caption_words
 
@@ -167,7 +167,7 @@ def _correlate(judged: Judgements, only: list[str] | None, tables: MeteorTables)
     import numpy as np
 
     from saccade.core.progress import progress_bar
-    from saccade.metrics.captions.frequencies import DocumentFrequencies
+    from saccade.metrics.captions.cider import DocumentFrequencies
     from saccade.metrics.captions.report import caption_scores, caption_words
     from saccade.metrics.statistics import kendall
 

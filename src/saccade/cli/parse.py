@@ -50,7 +50,7 @@ def parse(
 
     Example: saccade parse "a brown dog in front of a wooden fence chases two cats" --picture graph.png
     """
-    from saccade.explain.draw.marks import check_format
+    from saccade.explain.draw import check_format
     from saccade.language import load_parser
 
     if out is not None and out.suffix.lower() not in (".conllu", ".json"):
@@ -115,7 +115,7 @@ def _tree(sentence: str, parse: Parse) -> Tree:
 
 def _write(out: Path, name: str, sentences: Sequence[str], parses: Sequence[Parse]) -> None:
     from saccade.core.files import write_json
-    from saccade.language.parsing.files import write_conllu
+    from saccade.language.parsing.foreign import write_conllu
 
     if out.suffix.lower() == ".conllu":
         write_conllu(out, [parse for parse in parses if parse.tokens])

@@ -67,19 +67,13 @@ def override(config: C, words: Sequence[str]) -> C:
         key, separator, text = word.partition("=")
         if not separator or not key:
             raise SaccadeError(f'"{word}" is not of the form key=value')
-        path = _find(config, key)
+        settings = _settings(config)
+        path = _find(settings, key)
         section = values
         for part in path[:-1]:
             section = section.setdefault(part, {})
-        section[path[-1]] = _read_word(text, _hint(config, path), word)
+        section[path[-1]] = _read_word(text, settings[path], word)
     return update(config, values)
-
-
-def _hint(config: Any, path: tuple[str, ...]) -> Any:
-    """The annotated type of the field at `path`."""
-    for part in path[:-1]:
-        config = getattr(config, part)
-    return typing.get_type_hints(type(config))[path[-1]]
 
 
 def _read_word(text: str, hint: Any, word: str) -> Any:
@@ -115,25 +109,25 @@ def save_yaml(config: Any, path: Path | str) -> None:
     write_text(path, yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True))
 
 
-def _paths(config: Any, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    found = []
+Settings = dict[tuple[str, ...], Any]  # every field, also those of sections: path → annotated type
+
+
+def _settings(config: Any, prefix: tuple[str, ...] = ()) -> Settings:
+    found: Settings = {}
+    hints = typing.get_type_hints(type(config))
     for f in dataclasses.fields(config):
-        value = getattr(config, f.name)
-        found.append((*prefix, f.name))
+        path, value = (*prefix, f.name), getattr(config, f.name)
+        found[path] = hints[f.name]
         if dataclasses.is_dataclass(value):
-            found += _paths(value, (*prefix, f.name))
+            found |= _settings(value, path)
     return found
 
 
-def _find(config: Any, key: str) -> tuple[str, ...]:
+def _find(paths: Settings, key: str) -> tuple[str, ...]:
     """The field that `key` means: an exact path, a section's `name` field, or the only field of that name."""
-    paths = _paths(config)
     wanted = tuple(key.split("."))
     if wanted in paths:
-        section = config
-        for part in wanted:
-            section = getattr(section, part)
-        return (*wanted, "name") if dataclasses.is_dataclass(section) and hasattr(section, "name") else wanted
+        return (*wanted, "name") if (*wanted, "name") in paths else wanted
     ending = [p for p in paths if p[-len(wanted) :] == wanted]
     if len(ending) == 1:
         return ending[0]

@@ -40,10 +40,14 @@ def ahead(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def cores() -> int:
+    """Those this process may use, which in a container can be fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def openers() -> int:
-    """How many threads should open pictures: one for each core that this process may use, within reason."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(max(cores, MIN_OPENERS), MAX_OPENERS)
+    """How many threads should open pictures: one for each core, within reason."""
+    return min(max(cores(), MIN_OPENERS), MAX_OPENERS)
 
 
 @contextmanager

@@ -6,13 +6,12 @@ import torch
 
 from saccade.batch import CaptionState, PictureBatch, RegionBatch
 from saccade.decoding.beam import beam_search, diverse_beam_search
-from saccade.decoding.config import BAD_ENDINGS, DecodingConfig
+from saccade.decoding.config import DecodingConfig
 from saccade.decoding.output import DecodedCaptions
 from saccade.decoding.sampling import greedy, sample, top_k_top_p
 from saccade.models.base.captioner import Captioner
 
 __all__ = [
-    "BAD_ENDINGS",
     "DecodedCaptions",
     "DecodingConfig",
     "beam_search",

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from saccade.batch import END, PAD, START, CaptionState, PictureBatch, RegionBatch, stack
 from saccade.decoding.config import DecodingConfig
-from saccade.decoding.constraints import FORBIDDEN, Constraints
 from saccade.decoding.output import DecodedCaptions
-from saccade.decoding.sampling import should_check, start_state
+from saccade.decoding.sampling import FORBIDDEN, Constraints, should_check, start_state
 from saccade.models.base.captioner import Captioner
 
 FINISHED_SETBACK = 1000.0  # so far a finished sentence falls behind those that go on, in the code of Up-Down
@@ -35,18 +34,18 @@ def beam_search(
     *,
     keep: int | None = None,
 ) -> DecodedCaptions:
-    """The `keep` best captions found of each picture, best first; unless told, as many as there are beams.
+    """The `keep` best captions found of each picture, best first; by default, as many as there are beams.
 
     The search is over when no others can be better, so that one caption is found sooner than five. Where at least a
     quarter of the pictures are decided, the others go on alone.
     """
     config = config or DecodingConfig()
     search = Search(model, start_state(model, images), config, config.num_beams, keep)
-    here = torch.arange(search.images, device=search.said.device)
+    here = torch.arange(search.images, device=search.generated.device)
     places, results = [], []
     for step in range(config.max_length):
         search.step()
-        if not should_check(search.said, step):
+        if not should_check(search.generated, step):
             continue
         decided = search.decided
         count = int(decided.sum())
@@ -78,10 +77,10 @@ def diverse_beam_search(
     for time in range(config.max_length + len(groups) - 1):
         for number, group in enumerate(groups):
             if 0 <= time - number < config.max_length:
-                times = _times_said(groups[:number], time - number, len(model.vocabulary))
+                times = _times_generated(groups[:number], time - number, len(model.vocabulary))
                 group.step(None if times is None else config.diversity_penalty * times)
         begun = time >= len(groups) - 1
-        if begun and should_check(groups[0].said, time) and all(bool(group.decided.all()) for group in groups):
+        if begun and should_check(groups[0].generated, time) and all(bool(group.decided.all()) for group in groups):
             break
     return DecodedCaptions.side_by_side([group.result() for group in groups])
 
@@ -110,7 +109,7 @@ class Search:
         self.constraints = Constraints(config, model.vocabulary, device)
         self.state = state.repeat(beams)
         self.images = len(state)
-        self.said = torch.zeros(self.images, beams, 0, dtype=torch.long, device=device)
+        self.generated = torch.zeros(self.images, beams, 0, dtype=torch.long, device=device)
         self.over: Bool[Tensor, "image beam"] = torch.zeros(self.images, beams, dtype=torch.bool, device=device)
         self.sums = torch.full((self.images, beams), FORBIDDEN, device=device)
         self.kept = Finished.none(self.sums)
@@ -120,12 +119,12 @@ class Search:
     def step(self, cost: Float[Tensor, "image word"] | None = None) -> None:
         """One word further; `cost` is taken from the log-probabilities before continuations are compared."""
         step, beams = len(self.steps), self.beams
-        read = self.said[:, :, -1] if step else torch.full_like(self.over, START, dtype=torch.long)
-        spoken, output = self.model.predict_next(read.flatten(), self.state)
-        spoken = self._by_picture(self.constraints(spoken, self.said.flatten(0, 1)))
-        totals = self.sums[..., None] + (spoken if cost is None else spoken - cost[:, None])
+        read = self.generated[:, :, -1] if step else torch.full_like(self.over, START, dtype=torch.long)
+        log_probs, output = self.model.predict_next(read.flatten(), self.state)
+        log_probs = self._by_picture(self.constraints(log_probs, self.generated.flatten(0, 1)))
+        totals = self.sums[..., None] + (log_probs if cost is None else log_probs - cost[:, None])
         entries = best_continuations(totals, self.config, beams - self.kept.count)
-        chosen = spoken.flatten(1).gather(1, entries.parents * spoken.shape[2] + entries.words)
+        chosen = log_probs.flatten(1).gather(1, entries.parents * log_probs.shape[2] + entries.words)
         sentinel = None if output.sentinel is None else self._by_picture(output.sentinel)
         self.steps.append(Step(entries.parents, entries.words, chosen, self._by_picture(output.weights), sentinel))
         self._keep_finished(entries, self.kept)
@@ -156,8 +155,8 @@ class Search:
         else:
             self.sums = sums.masked_fill(ended, FORBIDDEN)
         self.over = self.over.gather(1, parents) | ended
-        earlier = self.said.gather(1, parents[..., None].expand(-1, -1, self.said.shape[2]))
-        self.said = torch.cat([earlier, words[..., None]], dim=2)
+        earlier = self.generated.gather(1, parents[..., None].expand(-1, -1, self.generated.shape[2]))
+        self.generated = torch.cat([earlier, words[..., None]], dim=2)
         first = torch.arange(self.images, device=parents.device)[:, None] * self.beams
         self.state = state.reorder((first + parents).flatten())
 
@@ -172,7 +171,7 @@ class Search:
         search, chosen = copy(self), pictures.nonzero()[:, 0]
         search.images = len(chosen)
         search.state = self.state.select(pictures.repeat_interleave(self.beams))
-        search.said, search.over, search.sums = self.said[chosen], self.over[chosen], self.sums[chosen]
+        search.generated, search.over, search.sums = self.generated[chosen], self.over[chosen], self.sums[chosen]
         search.kept = Finished(self.kept.scores[chosen], self.kept.steps[chosen], self.kept.entries[chosen])
         search.steps = [step.of(chosen) for step in self.steps]
         return search
@@ -274,10 +273,10 @@ class Finished:
         return Finished(best, steps.masked_fill(best == FORBIDDEN, -1), places)
 
 
-def _times_said(groups: list[Search], step: int, vocabulary: int) -> Float[Tensor, "image word"] | None:
+def _times_generated(groups: list[Search], step: int, vocabulary: int) -> Float[Tensor, "image word"] | None:
     """How many beams of these groups have each word at this place."""
     if not groups:
         return None
-    words = torch.cat([group.said[:, :, step] for group in groups], dim=1)
+    words = torch.cat([group.generated[:, :, step] for group in groups], dim=1)
     times = torch.zeros(len(words), vocabulary, device=words.device)
     return times.scatter_add(1, words, torch.ones_like(words, dtype=times.dtype))

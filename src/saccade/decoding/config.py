@@ -26,8 +26,8 @@ class DecodingConfig:
     max_length: int = 20  # words at most, <end> among them
     temperature: float = 1.0  # below 1 the likely words become likelier
 
-    suppress_unk: bool = True  # <unk> is never said
-    suppress_tokens: tuple[int, ...] = ()  # ids of words that are never said
+    suppress_unk: bool = True  # <unk> is never generated
+    suppress_tokens: tuple[int, ...] = ()  # ids of words that are never generated
     no_immediate_repeat: bool = False  # not "a a dog"
     no_repeat_ngram_size: int = 0  # 3: no three words in a row occur twice; 0: they may
     repeat_ngram_penalty: float | None = None  # what each earlier occurrence costs; none: it is forbidden

@@ -25,7 +25,7 @@ class DecodedCaptions(Batch):
     score: Float[Tensor, " row"]  # their sum, with any penalty for length and likeness
     weights: Float[Tensor, "row step region"]  # where the captioner attended before each word
     sentinel: Float[Tensor, "row step"] | None = None
-    distributions: Float[Tensor, "row step word_dim"] | None = None  # of all words, where they were asked for
+    distributions: Float[Tensor, "row step word_dim"] | None = None  # of all words, where wanted
     per_image: int = 1
 
     @property
@@ -34,7 +34,7 @@ class DecodedCaptions(Batch):
 
     @property
     def lengths(self) -> Int[Tensor, " row"]:
-        """Words said, <end> included."""
+        """Words of each caption, <end> included."""
         return self.mask.sum(dim=1)
 
     @property
@@ -43,7 +43,7 @@ class DecodedCaptions(Batch):
         return (self.words == END).any(dim=1)
 
     def sentences(self) -> TextBatch:
-        """What was said as sentences to learn from, <start> before them."""
+        """The captions as sentences to learn from, <start> before them."""
         words = F.pad(self.words, (1, 0), value=START)
         return TextBatch(words, words != PAD)
 

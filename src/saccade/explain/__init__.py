@@ -4,13 +4,11 @@ from saccade.explain.explanation import Explanation
 from saccade.explain.html.figure import save_explanation, write_gallery
 from saccade.explain.html.report import Found, Query, Report, Results, Row, Stage, Twin, Value
 from saccade.explain.panels.compose import draw_explanation
-from saccade.explain.panels.regions import RegionPicture, draw_regions, save_sheet
 
 __all__ = [
     "Explanation",
     "Found",
     "Query",
-    "RegionPicture",
     "Report",
     "Results",
     "Row",
@@ -18,8 +16,6 @@ __all__ = [
     "Twin",
     "Value",
     "draw_explanation",
-    "draw_regions",
     "save_explanation",
-    "save_sheet",
     "write_gallery",
 ]

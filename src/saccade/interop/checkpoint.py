@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from saccade.core.errors import SaccadeError
-from saccade.core.pickles import read_pickle
+from saccade.core.files import read_pickle
 
 ALLOWED: list[Any] = [argparse.Namespace, (OrderedDict, "easydict.EasyDict")]  # bags of options; nothing in them is run
 

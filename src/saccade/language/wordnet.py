@@ -16,16 +16,8 @@ from saccade.core.errors import SaccadeError, explain_os_errors
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
 # Endings that may be taken off, and what comes in their place; in this order, the first that gives a known word counts.
 ENDINGS = (
-    *(
-        ("s", ""),
-        ("ses", "s"),
-        ("xes", "x"),
-        ("zes", "z"),
-        ("ches", "ch"),
-        ("shes", "sh"),
-        ("men", "man"),
-        ("ies", "y"),
-    ),
+    *(("s", ""), ("ses", "s"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"), ("men", "man")),
+    *(("ies", "y"),),
     *(("s", ""), ("ies", "y"), ("es", "e"), ("es", ""), ("ed", "e"), ("ed", ""), ("ing", "e"), ("ing", "")),
     *(("er", ""), ("est", ""), ("er", "e"), ("est", "e")),
 )

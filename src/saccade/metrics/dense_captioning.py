@@ -49,13 +49,13 @@ def dense_captioning_map(
     overlap = np.array([claim.overlap for claim in claims])
     first = np.array([claim.first for claim in claims], dtype=bool)
     words = _word_scores(claims, metric)
-    spoken = [
+    described = [
         average_precision((overlap >= least) & first & (words > score), total, RECALL_LEVELS)
         for least in OVERLAPS
         for score in SCORES
     ]
     detected = [average_precision((overlap >= least) & first, total, RECALL_LEVELS) for least in OVERLAPS]
-    return {"map": float(np.mean(spoken)), "detection_map": float(np.mean(detected))}
+    return {"map": float(np.mean(described)), "detection_map": float(np.mean(detected))}
 
 
 def merge(truth: Phrased, overlap: float = MERGED) -> Phrased:
@@ -102,13 +102,13 @@ def _word_scores(claims: Sequence[_Claim], metric: Metric | None) -> Float[Array
         from saccade.metrics.captions.meteor import meteor
 
         metric = meteor
-    asked = [i for i, claim in enumerate(claims) if claim.first and claim.overlap >= min(OVERLAPS)]
+    scored = [i for i, claim in enumerate(claims) if claim.first and claim.overlap >= min(OVERLAPS)]
     scores = np.zeros(len(claims))
-    keys = [(tuple(claims[i].phrase), tuple(map(tuple, claims[i].references))) for i in asked]
+    keys = [(tuple(claims[i].phrase), tuple(map(tuple, claims[i].references))) for i in scored]
     places = {key: n for n, key in enumerate(dict.fromkeys(keys))}
     if places:
         each = metric([phrase for phrase, _ in places], [references for _, references in places]).each
-        scores[asked] = [each[places[key]] for key in keys]
+        scores[scored] = [each[places[key]] for key in keys]
     return scores
 
 

@@ -11,18 +11,14 @@ def points_at(
     weights: Float[Array, " region"], regions: Float[Array, "region 4"], truth: Float[Array, "box 4"]
 ) -> bool:
     """Whether the middle of the region with the largest weight lies inside one of the true boxes."""
-    return inside(middles(regions)[int(np.argmax(weights))], truth)
+    region = regions[int(np.argmax(weights))]
+    return inside((region[:2] + region[2:]) / 2, truth)
 
 
 def pointing_chance(regions: Float[Array, "region 4"], truth: Float[Array, "box 4"]) -> float:
     """How often a region drawn at random would do."""
-    points = middles(regions)
+    points = (regions[:, :2] + regions[:, 2:]) / 2
     return sum(inside(point, truth) for point in points) / max(1, len(points))
-
-
-def middles(boxes: Float[Array, "region 4"]) -> Float[Array, "region 2"]:
-    middle: Float[Array, "region 2"] = (boxes[:, :2] + boxes[:, 2:]) / 2
-    return middle
 
 
 def inside(point: Float[Array, " 2"], boxes: Float[Array, "box 4"]) -> bool:

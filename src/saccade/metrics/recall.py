@@ -74,7 +74,7 @@ def recall(
 
 
 def check_folds(images: int, folds: int) -> None:
-    """Worth asking before a long computation. Raises: SaccadeError if the pictures make no folds of equal size."""
+    """To call before a long computation. Raises: SaccadeError if the pictures make no folds of equal size."""
     if folds < 1 or images % folds:
         raise SaccadeError(f"{images} pictures cannot be cut into {folds} folds of equal size")
 
@@ -96,18 +96,14 @@ def chance(
     image_of_text: Int[np.ndarray, " text"], images: int, folds: int = 1, cutoffs: Sequence[int] = CUTOFFS
 ) -> dict[str, float]:
     """What scores drawn at random would earn, in expectation."""
-    parts = _parts(image_of_text, images, folds)
-    return _mean([_chance(image_of_text[mine] - part[0], len(part), cutoffs) for part, mine in parts])
-
-
-def _chance(image_of_text: Int[np.ndarray, " text"], images: int, cutoffs: Sequence[int]) -> dict[str, float]:
-    texts = len(image_of_text)
-    counts = np.bincount(image_of_text, minlength=images)
-    report = {}
-    for k in cutoffs:
-        missed = np.ones(images)
-        for drawn in range(min(k, texts)):  # none of the first k captions is one of the picture's own
-            missed *= np.clip(texts - counts - drawn, 0, None) / (texts - drawn)
-        report[f"i2t_r{k}"] = 100.0 * float((1 - missed).mean())
-    report |= {f"t2i_r{k}": 100.0 * min(k, images) / images for k in cutoffs}
-    return report | {"rsum": sum(report.values())}
+    results = []
+    for part, mine in _parts(image_of_text, images, folds):
+        texts, counts, report = len(mine), np.bincount(image_of_text[mine] - part[0], minlength=len(part)), {}
+        for k in cutoffs:
+            missed = np.ones(len(part))
+            for drawn in range(min(k, texts)):  # none of the first k captions is one of the picture's own
+                missed *= np.clip(texts - counts - drawn, 0, None) / (texts - drawn)
+            report[f"i2t_r{k}"] = 100.0 * float((1 - missed).mean())
+        report |= {f"t2i_r{k}": 100.0 * min(k, len(part)) / len(part) for k in cutoffs}
+        results.append(report | {"rsum": sum(report.values())})
+    return _mean(results)

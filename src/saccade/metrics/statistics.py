@@ -1,7 +1,7 @@
 """Kendall's rank correlation (do two judges put things in the same order?), and means of several seeds with spread.
 
 Of all pairs of things, C are put in the same order by both judges, D in opposite orders; T₁ and T₂ are the pairs that
-the first and the second judge think equal, n₀ = n(n-1)/2 are all pairs, m is the smaller number of different values:
+the first and the second judge hold equal, n₀ = n(n-1)/2 are all pairs, m is the smaller number of different values:
 
     τ_b = (C - D) / √((n₀ - T₁)(n₀ - T₂))        τ_c = 2·(C - D) / (n²·(m-1)/m)
 
@@ -27,7 +27,7 @@ class Kendall:
 
 
 def kendall(one: Float[np.ndarray, " thing"], other: Float[np.ndarray, " thing"]) -> Kendall:
-    """τ_b and τ_c in O(n log² n). A judge who thinks all things equal agrees with nobody: 0."""
+    """τ_b and τ_c in O(n log² n). A judge who holds all things equal agrees with nobody: 0."""
     if len(one) != len(other):
         raise SaccadeError(f"two judges of the same things were expected: one has {len(one)}, the other {len(other)}")
     if len(one) < 2 or not (np.isfinite(one).all() and np.isfinite(other).all()):

@@ -1,21 +1,17 @@
 """The built-in world: seeded scenes of toys, with pictures, captions, relations and the truth about all of them."""
 
-from saccade.world.config import GENERATOR, WorldConfig
 from saccade.world.make import make_world
-from saccade.world.render import Picture, render
+from saccade.world.render import render
 from saccade.world.scene import Caption, Phrase, Relation, Scene, Thing
-from saccade.world.store import Split, Triplet, World, open_world
+from saccade.world.store import Split, World, WorldConfig, open_world
 
 __all__ = [
-    "GENERATOR",
     "Caption",
     "Phrase",
-    "Picture",
     "Relation",
     "Scene",
     "Split",
     "Thing",
-    "Triplet",
     "World",
     "WorldConfig",
     "make_world",

@@ -75,18 +75,8 @@ LIGHTINGS = ("noon", "sunset", "night", "overcast")
 
 MEDIUM_CUBE = 0.225  # height in the picture, nearest to the viewer
 
-SPATIAL = ("left of", "right of", "in front of", "behind", "next to", "on", "under")
 ACTS = ("inside", "holding", "wearing", "riding", "chasing", "pushing", "looking at")
-PREDICATES = SPATIAL + ACTS
-INVERSE = {
-    "left of": "right of",
-    "right of": "left of",
-    "in front of": "behind",
-    "behind": "in front of",
-    "on": "under",
-    "under": "on",
-    "next to": "next to",
-}
+PREDICATES = ("left of", "right of", "in front of", "behind", "next to", "on", "under", *ACTS)
 
 _ROLES: dict[str, tuple[str, str]] = {
     "on": ("stackable", "support"),

@@ -1,32 +1,169 @@
-"""Sentences from plans: a plan says what to speak of and how; realising it on a scene gives words, phrases, meaning.
+"""Sentences from plans: the words, what a sentence means, and whether a scene makes it true.
 
-The same plan realised on a twin scene gives the same words in another binding, which is what hard distractors are.
+A plan says what to mention and how; realising it on a scene gives words, phrases and meaning. The same plan realised
+on a twin scene gives the same words in another binding, which is what hard distractors are.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from saccade.world.dice import Dice
-from saccade.world.lexicon import (
-    COLOUR_WORDS,
-    LIGHTS,
-    MATERIAL_WORDS,
-    NOUNS,
-    NUMBERS,
-    PASSIVES,
-    PLACES,
-    PREPOSITIONS,
-    SIZE_WORDS,
-    STUFF,
-    VERBS,
-    article,
-    plural,
-    word_for,
-)
 from saccade.world.scene import Phrase, Relation, Scene, Thing
-from saccade.world.truth import Entity, Meaning
+
+
+def _synonyms(text: str) -> dict[str, tuple[str, ...]]:
+    """Words that mean the same, the most frequent first; it is also their name in the catalogue."""
+    return {words[0]: words for words in (tuple(entry.split("/")) for entry in text.split())}
+
+
+NOUNS = _synonyms(
+    """
+    cube/block ball/sphere cone cylinder/drum pyramid star ring/hoop mug/cup lamp/light table/desk basket/hamper hat key
+    mushroom/toadstool tree/fir house/cottage car/automobile boat/ship fish duck/bird cat/kitten dog/puppy horse/pony
+    bear/teddy robot/android
+    """
+)
+_PLURALS = {"fish": "fish", "puppy": "puppies", "pony": "ponies", "teddy": "teddies"}
+
+COLOUR_WORDS = _synonyms(
+    """
+    red/crimson orange yellow/golden green/emerald turquoise/cyan blue/navy purple/violet pink/rosy white/ivory
+    black/dark
+    """
+)
+SIZE_WORDS: dict[str, tuple[str, ...]] = {
+    "small": ("small", "little", "tiny"),
+    "medium": ("medium-sized",),
+    "large": ("large", "big", "huge"),
+}
+MATERIAL_WORDS: dict[str, tuple[str, ...]] = {
+    "rubber": ("rubber", "matte"),
+    "metal": ("metal", "shiny", "metallic"),
+    "wood": ("wooden",),
+    "cloth": ("cloth", "woven", "fabric"),
+    "glass": ("glass", "transparent"),
+}
+ATTRIBUTES = {"kind": NOUNS, "size": SIZE_WORDS, "colour": COLOUR_WORDS, "material": MATERIAL_WORDS}
+
+PLACES: dict[str, tuple[str, ...]] = {
+    "meadow": ("in a meadow", "on the grass", "in a field", "on the lawn"),
+    "beach": ("on the beach", "on the sand", "at the seaside", "by the sea"),
+    "room": ("in a room", "on the floor", "indoors"),
+    "snow": ("in the snow", "on the snowy ground", "in a winter landscape"),
+    "street": ("in the street", "on the pavement", "before a brick wall"),
+}
+LIGHTS: dict[str, tuple[str, ...]] = {
+    "noon": ("on a sunny day", "at noon"),
+    "sunset": ("at sunset", "in the evening"),
+    "night": ("at night", "in the moonlight"),
+    "overcast": ("on a cloudy day", "under a cloudy sky"),
+}
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+
+# After "is", after a noun, and at the head of a sentence ("left of the ball there is a cube").
+PREPOSITIONS: dict[str, tuple[str, ...]] = {
+    "left of": ("left of", "to the left of", "on the left side of"),
+    "right of": ("right of", "to the right of", "on the right side of"),
+    "in front of": ("in front of", "nearer than"),
+    "behind": ("behind", "farther away than"),
+    "next to": ("next to", "beside", "close to", "near"),
+    "on": ("on", "on top of", "atop"),
+    "under": ("under", "beneath", "below", "underneath"),
+    "inside": ("inside", "in", "within"),
+}
+# Finite verb, participle; then the passive participle.
+VERBS: dict[str, tuple[tuple[str, str], ...]] = {
+    "holding": (("holds", "holding"), ("carries", "carrying")),
+    "wearing": (("wears", "wearing"), ("has on", "dressed in")),
+    "riding": (("rides", "riding"), ("travels on", "travelling on")),
+    "chasing": (("chases", "chasing"), ("runs after", "running after"), ("follows", "following")),
+    "pushing": (("pushes", "pushing"), ("shoves", "shoving")),
+    "looking at": (("looks at", "looking at"), ("watches", "watching"), ("faces", "facing")),
+}
+PASSIVES: dict[str, tuple[str, ...]] = {
+    "holding": ("held by", "carried by"),
+    "wearing": ("worn by",),
+    "riding": ("ridden by",),
+    "chasing": ("chased by", "followed by"),
+    "pushing": ("pushed by", "shoved by"),
+    "looking at": ("watched by",),
+}
+
+
+def plural(noun: str) -> str:
+    return _PLURALS.get(noun, noun + "s")
+
+
+def article(word: str) -> str:
+    return "an" if word[0] in "aeiou" else "a"
+
+
+def word_for(value: str, options: tuple[str, ...], seed: int) -> str:
+    """The word a speaker (`seed`) always uses for `value`, the first one half of the time.
+
+    It depends on the value, never on which thing has it: swapping two things' colours keeps a sentence's words.
+    """
+    roll = zlib.crc32(f"{seed}/{value}".encode()) % (2 * len(options))
+    return options[roll] if roll < len(options) else options[0]
+
+
+def attribute_word(thing: Thing, attribute: str, seed: int) -> str:
+    """The word a speaker uses for the kind, size, colour or material of a thing."""
+    value: str = getattr(thing, attribute)
+    return word_for(value, ATTRIBUTES[attribute][value], seed)
+
+
+@dataclass(frozen=True)
+class Entity:
+    """Something a caption mentions: the attributes it states, by name, and how many such things (0: any)."""
+
+    stated: tuple[tuple[str, str], ...]
+    exactly: int = 0
+
+    def fits(self, thing: Thing) -> bool:
+        return all(getattr(thing, name) == value for name, value in self.stated)
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """Entities, and relations between entities by their position here."""
+
+    entities: tuple[Entity, ...] = ()
+    claims: tuple[tuple[int, str, int], ...] = ()
+
+    def holds(self, things: Sequence[Thing], relations: frozenset[Relation]) -> bool:
+        """Search for distinct things that make every claim true."""
+        options = [[i for i, thing in enumerate(things) if entity.fits(thing)] for entity in self.entities]
+        for entity, fitting in zip(self.entities, options, strict=True):
+            if not fitting or (entity.exactly and len(fitting) != entity.exactly):
+                return False
+        chosen: list[int] = []
+
+        def search(at: int) -> bool:
+            if at == len(options):
+                return True
+            if self.entities[at].exactly > 1:  # a group is claimed to be there, and related to nothing
+                chosen.append(-1)
+                found = search(at + 1)
+                chosen.pop()
+                return found
+            for i in options[at]:
+                if i in chosen:
+                    continue
+                chosen.append(i)
+                sound = all(
+                    Relation(chosen[s], p, chosen[o]) in relations for s, p, o in self.claims if max(s, o) == at
+                )
+                if sound and search(at + 1):
+                    chosen.pop()
+                    return True
+                chosen.pop()
+            return False
+
+        return search(0)
 
 
 @dataclass(frozen=True)
@@ -87,7 +224,7 @@ class _Writer:
         early = bool(setting) and not plan.opening and plan.form not in ("predicate", "empty") and dice.chance(0.35)
         if early:
             self.add(setting)
-            if plan.form in ("front",) or dice.chance(0.6):
+            if plan.form == "front" or dice.chance(0.6):
                 self.add(",")
         getattr(self, f"_{plan.form}")()
         if setting and not early:
@@ -108,21 +245,15 @@ class _Writer:
         thing = self.things[mention.things[0]]
         said = mention.attributes - bare
         several = len(mention.things) > 1
-        noun = word_for(thing.kind, NOUNS[thing.kind], seed)
+        noun = attribute_word(thing, "kind", seed)
         again = at in self.said
         alike = sum(self.things[m.things[0]].kind == thing.kind for m in self.plan.mentions) > 1
         words: list[str] = []
         tail = ""
         if not again or alike:  # a second mention needs its attributes only where the noun alone would not do
-            if "size" in said:
-                words.append(word_for(thing.size, SIZE_WORDS[thing.size], seed))
-            if "colour" in said:
-                words.append(word_for(thing.colour, COLOUR_WORDS[thing.colour], seed))
-            if "material" in said:
-                if seed % 5 == 0:
-                    tail = f"made of {STUFF[thing.material]}"
-                else:
-                    words.append(word_for(thing.material, MATERIAL_WORDS[thing.material], seed))
+            if "material" in said and seed % 5 == 0:
+                tail, said = f"made of {thing.material}", said - {"material"}
+            words = [attribute_word(thing, name, seed) for name in ATTRIBUTES if name in said]
         words.append(plural(noun) if several else noun)
         if mention.counted and not again:
             words.insert(0, NUMBERS[len(mention.things)])
@@ -140,12 +271,7 @@ class _Writer:
         mention = self.plan.mentions[at]
         thing, seed = self.things[mention.things[0]], self.plan.seed
         start = len(self.out.words)
-        if name == "colour":
-            self.add(word_for(thing.colour, COLOUR_WORDS[thing.colour], seed))
-        elif name == "size":
-            self.add(word_for(thing.size, SIZE_WORDS[thing.size], seed))
-        else:
-            self.add(f"made of {STUFF[thing.material]}")
+        self.add(f"made of {thing.material}" if name == "material" else attribute_word(thing, name, seed))
         self.out.phrases.append(Phrase(start, len(self.out.words), mention.things))
 
     # Relations
@@ -162,9 +288,6 @@ class _Writer:
         if not finite:
             return participle
         return simple if self.dice.chance(0.5) else f"is {participle}"
-
-    def passive(self, predicate: str) -> str:
-        return word_for(predicate, PASSIVES[predicate], self.plan.seed)
 
     # Forms of sentence
 
@@ -244,7 +367,7 @@ class _Writer:
         self.announced = False
         if not opened:
             self.add(self.dice.pick(("is", "is being")) if predicate != "looking at" else "is")
-        self.add(self.passive(predicate))
+        self.add(word_for(predicate, PASSIVES[predicate], self.plan.seed))
         self.noun_phrase(s)
 
     def _predicate(self) -> None:
@@ -273,14 +396,6 @@ class _Writer:
         entities = []
         for mention in self.plan.mentions:
             thing = self.things[mention.things[0]]
-            entities.append(
-                Entity(
-                    mention.things,
-                    thing.kind,
-                    thing.colour if "colour" in mention.attributes else None,
-                    thing.size if "size" in mention.attributes else None,
-                    thing.material if "material" in mention.attributes else None,
-                    len(mention.things) if mention.counted else 0,
-                )
-            )
+            stated = tuple((n, getattr(thing, n)) for n in ATTRIBUTES if n == "kind" or n in mention.attributes)
+            entities.append(Entity(stated, len(mention.things) if mention.counted else 0))
         return Meaning(tuple(entities), self.plan.claims)

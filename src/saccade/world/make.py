@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,18 +17,17 @@ import numpy as np
 from saccade.core.config import to_dict
 from saccade.core.errors import SaccadeError
 from saccade.core.files import atomic_folder, sha256, write_json
-from saccade.world.captions import caption_scene
-from saccade.world.config import GENERATOR, SPLITS, WorldConfig
+from saccade.core.threads import cores
+from saccade.world.captions import caption_scene, twin_pair
 from saccade.world.dice import Dice
 from saccade.world.render import render
 from saccade.world.sample import Wish, sample_scene
 from saccade.world.scene import Caption, Scene
-from saccade.world.store import Row, RowWriter, World, open_world
-from saccade.world.twins import twin_pair
+from saccade.world.store import GENERATOR, SPLITS, Row, RowWriter, World, WorldConfig, open_world
 
 CHUNK = 32  # pictures (about) that one worker makes at a time, and one record batch on disk
 
-Told = tuple[Scene, tuple[Caption, ...]]
+Captioned = tuple[Scene, tuple[Caption, ...]]
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ def make_world(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> World:
-    """Make the world, or open it if it was made before. `progress` is told (pictures made, pictures in all)."""
+    """Make the world, or open it if it was made before. `progress` gets (pictures made, pictures in all)."""
     target = Path(folder) if folder is not None else config.folder()
     if (target / "manifest.json").is_file():
         world = open_world(target)
@@ -89,7 +87,7 @@ def _orders(config: WorldConfig, split: str) -> list[Order]:
 
 def _fulfil(orders: list[Order], workers: int | None) -> Iterator[list[Row]]:
     """The orders' rows, in order. Every group has a seed of its own, so the workers' number changes nothing."""
-    count = min(workers or _cores(), len(orders))
+    count = min(workers or cores(), len(orders))
     if count <= 1:
         yield from map(make_rows, orders)
         return
@@ -107,11 +105,6 @@ def _fulfil(orders: list[Order], workers: int | None) -> Iterator[list[Row]]:
         raise SaccadeError("a process making pictures was ended from outside (out of memory?)") from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _cores() -> int:
-    """Those this process may use, which in a container can be fewer than there are."""
-    return len(os.sched_getaffinity(0)) if sys.platform.startswith("linux") else os.cpu_count() or 1
 
 
 def make_rows(order: Order) -> list[Row]:
@@ -139,13 +132,13 @@ def make_rows(order: Order) -> list[Row]:
     return rows
 
 
-def _group(order: Order, group: int, first: int, paired: bool) -> tuple[Told, ...]:
+def _group(order: Order, group: int, first: int, paired: bool) -> tuple[Captioned, ...]:
     config, split = order.config, order.split
     dice = Dice(config.seed, split, group)
     names = (f"{split}-{first:06d}", f"{split}-{first + 1:06d}")
     if split == "hard":
         return twin_pair(dice, names, config.captions, hidden=0.12)
-    if paired:  # some of their captions tell the twins apart, the others are ordinary
+    if paired:  # some of their captions distinguish the twins, the others are ordinary
         pair = twin_pair(dice, names, (config.captions + 1) // 2, hidden=0.2)
         return tuple((scene, caption_scene(scene, dice, config.captions, given)) for scene, given in pair)
     wish = Wish(least=1, most=6, novel=True) if split == "novel" else Wish()

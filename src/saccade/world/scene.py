@@ -67,7 +67,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Phrase:
-    """The words `start` to `end` (exclusive) of a caption, and the things they speak of."""
+    """The words `start` to `end` (exclusive) of a caption, and the things they name."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""Contact sheets: pictures with their boxes, and captions whose phrases wear the colours of the boxes they speak of."""
+"""Contact sheets: pictures with their boxes, and captions whose phrases wear the colours of the boxes they name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def contact_sheet(
     pen = ImageDraw.Draw(sheet)
     pen.text((GAP * SCALE, MARGIN * SCALE), title, fill=INK, font=_font(19, bold=True))
     note = "same words, other binding: each caption is true of its own picture only" if unit == 2 else ""
-    note = note or "each phrase wears the colour of the box it speaks of"
+    note = note or "each phrase wears the colour of the box it names"
     pen.text((GAP * SCALE, (MARGIN + 27) * SCALE), note, fill=FAINT, font=_font(12))
     for n in range(0, len(indices), unit):
         left, top = GAP + n % columns * cell, head + n // columns * tall + GAP // 2
@@ -52,8 +52,8 @@ def contact_sheet(
             _draw_picture(sheet, pen, split, i, left + k * cell, top, redraw)
         # Twins show the same sentences of each, side by side: as many as there is room for under both.
         y = float(top + PICTURE + 12)
-        for told in zip(*(split.captions(i) for i in members), strict=True):
-            laid = [_lay_out(caption) for caption in told]
+        for captions in zip(*(split.captions(i) for i in members), strict=True):
+            laid = [_lay_out(caption) for caption in captions]
             lines = max(height for _, height in laid)
             if y + lines > top + tall - GAP:
                 break

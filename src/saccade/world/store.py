@@ -1,28 +1,69 @@
 # mypy: disable-error-code="attr-defined"
-"""A world on disk: one Arrow file a split, memory-mapped, and a manifest that says what belongs there.
-
-Counting what a world holds.
-"""
+"""A world's settings, and a world on disk: one Arrow file a split, memory-mapped, and a manifest of its files."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 import pyarrow as pa  # declares no exports, hence the first line
 from jaxtyping import Bool, Float32, UInt8
 
-from saccade.core.config import from_dict
+from saccade.core.config import from_dict, to_dict
 from saccade.core.errors import SaccadeError, explain_os_errors
-from saccade.core.files import read_json, sha256
-from saccade.world.config import GENERATOR, SPLITS, WorldConfig
+from saccade.core.files import cache_folder, read_json, sha256
 from saccade.world.scene import Caption, Relation, Scene
+
+GENERATOR = 4  # raised whenever the same configuration would give another picture or sentence
+
+SPLITS = ("train", "dev", "test", "hard", "novel")
+
+
+@dataclass(frozen=True)
+class WorldConfig:
+    """A world of 2,000 pictures with the twins and novelties that test a model on it."""
+
+    pictures: int = 2000  # train, dev and test together: 80, 10 and 10 per cent
+    seed: int = 0
+    size: int = 128  # of a picture's side, in pixels
+    captions: int = 5  # a picture
+    twins: float = 0.3  # share of the train pictures that come in pairs differing in one binding only
+    hard_groups: int = 150  # pairs of twins in `hard`
+    novel: int = 200  # pictures of compositions never shown in any other split
+
+    def __post_init__(self) -> None:
+        for name, least in (("pictures", 0), ("size", 32), ("captions", 1), ("hard_groups", 0), ("novel", 0)):
+            if getattr(self, name) < least:
+                raise SaccadeError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if not 0.0 <= self.twins <= 1.0:
+            raise SaccadeError(f"twins is a share of the train pictures, from 0 to 1, not {self.twins}")
+
+    def counts(self) -> dict[str, int]:
+        """Pictures per split."""
+        tenth = self.pictures // 10
+        return {
+            "train": self.pictures - 2 * tenth,
+            "dev": tenth,
+            "test": tenth,
+            "hard": 2 * self.hard_groups,
+            "novel": self.novel,
+        }
+
+    def digest(self) -> str:
+        text = json.dumps({"generator": GENERATOR, **to_dict(self)}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def folder(self) -> Path:
+        """Where this world is kept by default."""
+        return cache_folder() / "world" / self.digest()
 
 
 class Row(NamedTuple):
@@ -45,17 +86,8 @@ class Triplet(NamedTuple):
     object_box: Float32[np.ndarray, 4]
 
 
-_SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("group", pa.int32()),
-        ("scene", pa.string()),
-        ("captions", pa.string()),
-        ("boxes", pa.binary()),
-        ("owners", pa.binary()),
-        ("image", pa.binary()),
-    ]
-)
+_TYPES = {str: pa.string(), int: pa.int32(), bytes: pa.binary()}
+_SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind in get_type_hints(Row).items()])
 
 
 class RowWriter:
@@ -115,11 +147,11 @@ class Split:
         return np.frombuffer(self._cell("image", i).as_buffer(), np.uint8).reshape(self.size, self.size, 3)
 
     def boxes(self, i: int) -> Float32[np.ndarray, "thing 4"]:
-        """xyxy in 0..1, of what can be seen of each thing (zeros if nothing can)."""
+        """xyxy in 0..1, of the visible part of each thing (zeros if there is none)."""
         return np.frombuffer(self._cell("boxes", i).as_buffer(), np.float32).reshape(-1, 4)
 
     def masks(self, i: int) -> Bool[np.ndarray, "thing row column"]:
-        """What can be seen of each thing."""
+        """The visible part of each thing."""
         owners = np.frombuffer(zlib.decompress(self._cell("owners", i).as_py()), np.uint8).reshape(self.size, self.size)
         return np.equal(owners[None], np.arange(1, len(self.boxes(i)) + 1, dtype=np.uint8)[:, None, None])
 

@@ -10,7 +10,7 @@ import pytest
 
 from saccade.core.errors import SaccadeError
 from saccade.language import load_parser
-from saccade.language.parsing.files import FileParser, write_conllu
+from saccade.language.parsing.foreign import FileParser, write_conllu
 
 CAPTIONS = ("A brown dog chases two cats .", "The man's t-shirt is red (and white) .", 'a "big" house')
 

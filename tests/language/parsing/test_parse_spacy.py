@@ -8,7 +8,7 @@ import pytest
 
 from saccade.core.errors import SaccadeError
 from saccade.language import Parser, load_parser, tokenise
-from saccade.language.parsing.universal import universal
+from saccade.language.parsing.foreign import universal
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,10 @@ import pytest
 
 from saccade.language import Parse, load_parser
 from saccade.world import Caption, Scene
-from saccade.world.captions import caption_scene
+from saccade.world.captions import caption_scene, twin_pair
+from saccade.world.catalogue import MATERIALS
 from saccade.world.dice import Dice
-from saccade.world.lexicon import (
+from saccade.world.grammar import (
     COLOUR_WORDS,
     LIGHTS,
     MATERIAL_WORDS,
@@ -31,17 +32,15 @@ from saccade.world.lexicon import (
     PLACES,
     PREPOSITIONS,
     SIZE_WORDS,
-    STUFF,
     VERBS,
     plural,
 )
 from saccade.world.sample import Wish, sample_scene
-from saccade.world.twins import twin_pair
 
 SEEDS = (0, 1, 2)
 NAMES = {form for words in NOUNS.values() for word in words for form in (word, plural(word))}
 SAID = {w for table in (COLOUR_WORDS, SIZE_WORDS, MATERIAL_WORDS) for words in table.values() for w in words} | {
-    *STUFF.values()
+    *MATERIALS
 }
 PREDICATE = {words: name for name, wordings in PREPOSITIONS.items() for words in wordings} | {
     wording: name for name, verbs in VERBS.items() for pair in verbs for wording in pair

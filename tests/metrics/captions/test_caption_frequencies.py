@@ -13,8 +13,7 @@ import torch
 from saccade.batch import END, PAD, START
 from saccade.core.errors import SaccadeError
 from saccade.metrics.captions.bleu import Bleu
-from saccade.metrics.captions.cider import CiderD
-from saccade.metrics.captions.frequencies import DocumentFrequencies
+from saccade.metrics.captions.cider import CiderD, DocumentFrequencies
 from saccade.metrics.captions.reward import SelfCriticalReward, word_rows
 
 CAPTIONS = [[["a", "dog", "runs"], ["a", "dog"]], [["a", "cat"]], [["two", "cats", "sit"]]]

@@ -14,10 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.core.errors import SaccadeError
-from saccade.metrics.captions.meteor import MeteorConfig, meteor
-from saccade.metrics.captions.meteor_align import EXACT, STEM, Aligner, Match, count_chunks, search
+from saccade.metrics.captions.meteor import (
+    EXACT,
+    STEM,
+    Aligner,
+    Match,
+    MeteorConfig,
+    MeteorSentence,
+    count_chunks,
+    meteor,
+    normalise,
+    read_sentence,
+    search,
+)
 from saccade.metrics.captions.meteor_tables import MeteorTables, read_meteor_tables, read_paraphrases
-from saccade.metrics.captions.meteor_words import MeteorSentence, normalise, read_sentence
 from saccade.metrics.statistics import kendall
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "caption_metrics"

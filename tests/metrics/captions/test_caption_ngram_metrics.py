@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from saccade.core.errors import SaccadeError
 from saccade.metrics.captions.bleu import Bleu, bleu
-from saccade.metrics.captions.cider import CiderD, cider, cider_d
-from saccade.metrics.captions.frequencies import DocumentFrequencies
+from saccade.metrics.captions.cider import CiderD, DocumentFrequencies, cider, cider_d
 from saccade.metrics.captions.ngrams import count_ngrams, sort_with_places
 from saccade.metrics.captions.report import caption_report
 from saccade.metrics.captions.rouge import common_subsequence, rouge_l

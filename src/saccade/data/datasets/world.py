@@ -15,8 +15,8 @@ from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.core.progress import progress_bar
 from saccade.data.records import CaptionedDrawings, PhrasedBoxes
 from saccade.world import Split, WorldConfig, make_world
-from saccade.world.config import SPLITS
-from saccade.world.region_phrases import region_phrases
+from saccade.world.captions import region_phrases
+from saccade.world.store import SPLITS
 
 MIN_PHRASED_SIDE = 0.02  # of the picture: what can hardly be seen is not asked for
 

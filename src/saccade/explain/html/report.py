@@ -17,8 +17,7 @@ from numpy import ndarray as Array
 from saccade.core.errors import SaccadeError
 from saccade.core.files import write_text
 from saccade.explain.explanation import Explanation
-from saccade.explain.html.figure import match_figure, picture_uri
-from saccade.explain.html.page import write_page
+from saccade.explain.html.figure import match_figure, picture_uri, write_page
 
 FOUND_SIDE, TWIN_SIDE = 224, 320  # longer sides of the embedded pictures
 
@@ -85,7 +84,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Twin:
-    """Two pictures described by the same words bound otherwise, and what each model thinks of the four pairs."""
+    """Two pictures described by the same words bound otherwise, and how each model scores the four pairs."""
 
     images: tuple[UInt8[Array, "height width 3"], UInt8[Array, "height width 3"]]
     captions: tuple[str, str]  # of the first and of the second picture
@@ -207,7 +206,7 @@ def queries_section(queries: tuple[Query, ...]) -> str:
         return ""
     intro = (
         '<p class="note">Each sentence, the pictures it finds in order, and below, why the first was found: hover, tap '
-        "or focus a word to light up what it looks at. Words that share a colour look at the same place. The framed "
+        "or focus a word to light up what it attends to. Words of one colour attend to the same place. The framed "
         "picture is the one the sentence was written for.</p>"
     )
     return f"<section><h2>Searches</h2>{intro}{''.join(map(_query, queries))}</section>"
@@ -229,8 +228,8 @@ def twins_section(twins: tuple[Twin, ...]) -> str:
         return ""
     intro = (
         '<p class="note">Two pictures described by the same words, bound otherwise. A model that only weighs which '
-        "words occur cannot tell them apart; one that looks word by word can. The larger of the two scores is bold; a "
-        "tick means that the sentence preferred its own picture.</p>"
+        "words occur cannot distinguish them; one that attends word by word can. The larger of the two scores is "
+        "bold; a tick means that the sentence preferred its own picture.</p>"
     )
     return f'<section><h2>Hard twins</h2>{intro}<div class="twins">{"".join(map(_twin, twins))}</div></section>'
 

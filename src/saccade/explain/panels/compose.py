@@ -1,4 +1,4 @@
-"""The whole picture of an explanation: the strip, and below it a panel for what only some models can tell."""
+"""The whole picture of an explanation: the strip, and below it a panel for what only some models give."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw
 
-from saccade.explain.draw.marks import LABEL, MARGIN, NOTE, fit, font
-from saccade.explain.draw.palette import FAINT, INK, PAPER, RULE
+from saccade.explain import draw
 from saccade.explain.explanation import Explanation
-from saccade.explain.panels.affinity import draw_affinity
 from saccade.explain.panels.gates import draw_gates
-from saccade.explain.panels.graphs import draw_graphs
-from saccade.explain.panels.steps import draw_steps
-from saccade.explain.panels.strip import draw_strip
+from saccade.explain.panels.links import draw_affinity, draw_graphs
+from saccade.explain.panels.strip import draw_steps, draw_strip
 
 ROOM = 2200  # the width of a panel that stands alone
 MIN_ROOM = 1560  # … and the least it needs beneath a narrow strip
@@ -73,16 +70,16 @@ def draw_explanation(explanation: Explanation) -> Image.Image:
     That is a panel of its own for repeated steps, for regions' gates, and for graphs of words and regions.
     """
     strip = draw_strip(explanation)
-    room = max(strip.width - 2 * MARGIN, MIN_ROOM)
+    room = max(strip.width - 2 * draw.MARGIN, MIN_ROOM)
     parts = [draw_panel(panel, explanation, room) for panel in find_panels(explanation)]
     if not parts:
         return strip
     wide = max(strip.width, *(part.width for part in parts))
-    sheet = Image.new("RGB", (wide, strip.height + sum(part.height for part in parts)), PAPER)
+    sheet = Image.new("RGB", (wide, strip.height + sum(part.height for part in parts)), draw.PAPER)
     sheet.paste(strip, (0, 0))
     y = strip.height
     for part in parts:
-        ImageDraw.Draw(sheet).rectangle((MARGIN, y - 2, wide - MARGIN, y), RULE)
+        ImageDraw.Draw(sheet).rectangle((draw.MARGIN, y - 2, wide - draw.MARGIN, y), draw.RULE)
         sheet.paste(part, (0, y))
         y += part.height
     return sheet
@@ -92,10 +89,10 @@ def draw_panel(panel: Panel, explanation: Explanation, room: int = ROOM) -> Imag
     """One panel under its name, with a margin around it."""
     drawn = panel.draw(explanation, room)
     wide = max(drawn.width, room)
-    sheet = Image.new("RGB", (wide + 2 * MARGIN, drawn.height + HEADING + 2 * MARGIN - 12), PAPER)
-    sheet.paste(drawn, (MARGIN, MARGIN + HEADING - 12))
+    sheet = Image.new("RGB", (wide + 2 * draw.MARGIN, drawn.height + HEADING + 2 * draw.MARGIN - 12), draw.PAPER)
+    sheet.paste(drawn, (draw.MARGIN, draw.MARGIN + HEADING - 12))
     pen = ImageDraw.Draw(sheet)
-    pen.text((MARGIN, MARGIN + 22), panel.name, INK, font(panel.name, LABEL + 2), anchor="ls")
-    note, size = fit(panel.note, NOTE + 2, wide)
-    pen.text((MARGIN, MARGIN + 60), note, FAINT, font(note, size), anchor="ls")
+    pen.text((draw.MARGIN, draw.MARGIN + 22), panel.name, draw.INK, draw.font(panel.name, draw.LABEL + 2), anchor="ls")
+    note, size = draw.fit(panel.note, draw.NOTE + 2, wide)
+    pen.text((draw.MARGIN, draw.MARGIN + 60), note, draw.FAINT, draw.font(note, size), anchor="ls")
     return sheet

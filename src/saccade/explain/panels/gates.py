@@ -5,21 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image, ImageDraw
 
-from saccade.explain.draw.marks import (
-    GAP,
-    GUTTER,
-    LABEL,
-    NOTE,
-    cut,
-    font,
-    gate,
-    outline,
-    paste_rounded,
-    pixels,
-    size_like,
-    width,
-)
-from saccade.explain.draw.palette import FAINT, INK, PAPER, rgb
+from saccade.explain import draw
 from saccade.explain.explanation import Explanation
 
 PICTURE_SIDE, CUT = 640, 190  # the side of a square picture; the height of a region cut out of it
@@ -31,33 +17,34 @@ def draw_gates(explanation: Explanation, room: int) -> Image.Image:
     """Left the picture and a legend, right the regions that let in most and least."""
     assert explanation.region_gate is not None
     gates, source = explanation.region_gate, Image.fromarray(explanation.image)
-    size = size_like(explanation.image.shape[1] / explanation.image.shape[0], PICTURE_SIDE, PICTURE_SIDE * 1.25)
-    drawn = gated_picture(source.resize(size, Image.Resampling.LANCZOS), explanation)
-    left = size[0] + GUTTER
+    drawn = gated_picture(explanation.picture(PICTURE_SIDE), explanation)
+    left = drawn.width + draw.GUTTER
     order = [int(i) for i in np.argsort(-gates, kind="stable")]
     half = (len(order) + 1) // 2
     rows = [("open: these let in most", order[:half]), ("shut: these let in least", order[half:][::-1])]
-    high = max(size[1] + 74, 2 * (CUT + 130))
-    sheet = Image.new("RGB", (room, high), PAPER)
+    high = max(drawn.height + 74, 2 * (CUT + 130))
+    sheet = Image.new("RGB", (room, high), draw.PAPER)
     pen = ImageDraw.Draw(sheet)
-    paste_rounded(sheet, drawn, 0, 0)
-    _legend(sheet, size[1] + 26)
+    draw.paste_rounded(sheet, drawn, 0, 0)
+    _legend(sheet, drawn.height + 26)
     y = 0
     for name, regions in rows:
         if not regions:
             continue
-        pen.text((left, y + 24), name, INK, font(name, LABEL - 4), anchor="ls")
+        pen.text((left, y + 24), name, draw.INK, draw.font(name, draw.LABEL - 4), anchor="ls")
         x = left
         for region in regions:
-            piece = cut(source, explanation.boxes[region], CUT)
+            piece = draw.cut(source, explanation.boxes[region], CUT)
             if x + piece.width > room:
                 break
-            paste_rounded(sheet, piece, x, y + 46)
+            draw.paste_rounded(sheet, piece, x, y + 46)
             number = f"{gates[region]:.2f}"
-            pen.text((x + piece.width, y + 46 + CUT + 33), number, FAINT, font(number, NOTE), anchor="rs")
-            end = x + piece.width - round(width("0.00", NOTE)) - 10
-            gate(pen, x, max(end, x + 24), y + 46 + CUT + 17, float(gates[region]), ON_PAPER)
-            x += piece.width + GAP
+            pen.text(
+                (x + piece.width, y + 46 + CUT + 33), number, draw.FAINT, draw.font(number, draw.NOTE), anchor="rs"
+            )
+            end = x + piece.width - round(draw.width("0.00", draw.NOTE)) - 10
+            draw.gate(pen, x, max(end, x + 24), y + 46 + CUT + 17, float(gates[region]), ON_PAPER)
+            x += piece.width + draw.GAP
         y += CUT + 130
     return sheet
 
@@ -70,10 +57,10 @@ def gated_picture(picture: Image.Image, explanation: Explanation) -> Image.Image
     over = Image.new("RGBA", picture.size)
     pen = ImageDraw.Draw(over)
     for region in np.argsort(gates, kind="stable"):
-        left, top, right, bottom = frame = pixels(explanation.boxes[region], picture.size)
+        left, top, right, bottom = frame = draw.pixels(explanation.boxes[region], picture.size)
         covered[top:bottom, left:right] = np.maximum(covered[top:bottom, left:right], gates[region])
         thickness, opacity = marks(float(gates[region]))
-        outline(pen, frame, (*rgb(OPEN), opacity), thickness, shadow=False)
+        draw.outline(pen, frame, (*draw.rgb(OPEN), opacity), thickness, shadow=False)
     bright = (0.35 + 0.65 * covered)[..., None]
     dimmed = Image.fromarray((np.asarray(picture) * bright).round().astype(np.uint8))
     return Image.alpha_composite(dimmed.convert("RGBA"), over).convert("RGB")
@@ -92,8 +79,8 @@ def _legend(sheet: Image.Image, y: int) -> None:
         swatch = Image.new("RGBA", (64, 44), (*(round(110 * (0.35 + 0.65 * openness)) for _ in "rgb"), 255))
         line = Image.new("RGBA", swatch.size)
         thickness, opacity = marks(openness)
-        outline(ImageDraw.Draw(line), (6, 6, 57, 37), (*rgb(OPEN), opacity), thickness, shadow=False)
-        paste_rounded(sheet, Image.alpha_composite(swatch, line).convert("RGB"), x, y)
+        draw.outline(ImageDraw.Draw(line), (6, 6, 57, 37), (*draw.rgb(OPEN), opacity), thickness, shadow=False)
+        draw.paste_rounded(sheet, Image.alpha_composite(swatch, line).convert("RGB"), x, y)
         text = f"{openness:.1f}"
-        pen.text((x + 78, y + 31), text, FAINT, font(text, NOTE + 2), anchor="ls")
+        pen.text((x + 78, y + 31), text, draw.FAINT, draw.font(text, draw.NOTE + 2), anchor="ls")
         x += 150

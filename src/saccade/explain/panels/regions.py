@@ -1,6 +1,6 @@
 """What an extractor found, drawn on its photo, or many photos on one contact sheet in rows that fill its width.
 
-Boxes have colours that can be told apart, and labels that can be read: none hides another or leaves the picture. The
+Boxes have colours that differ clearly, and labels that can be read: none hides another or leaves the picture. The
 best regions are named, the rest stay thin lines, and regions without names (the cells of a grid) get numbers.
 """
 
@@ -17,28 +17,22 @@ from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
 from saccade.core.errors import SaccadeError
-from saccade.explain.draw.marks import (
-    NOTE,
-    Frame,
-    check_format,
-    fit,
-    font,
-    outline,
-    paste_rounded,
-    pixels,
-    rounded,
-    save_drawing,
-    size_like,
-    width,
-)
-from saccade.explain.draw.palette import FAINT, PALETTE, PAPER, rgb
+from saccade.explain import draw
 
 SIDE = 1100  # of a square photo on its own
-COLOURS = (*(colour.glow for colour in PALETTE[:6]), "#ff7b7b", "#a6e85c", "#4fe0ea", "#e0ad76", "#f27bff", "#eef2f5")
+COLOURS = (
+    *(colour.glow for colour in draw.PALETTE[:6]),
+    "#ff7b7b",
+    "#a6e85c",
+    "#4fe0ea",
+    "#e0ad76",
+    "#f27bff",
+    "#eef2f5",
+)
 DARK, PALE = "#11161b", "#f4f6f8"
 NAMED, NUMBERED = 12, 100  # how many regions are labelled when nobody says
 DOUBTFUL = 0.1  # a region that the extractor is less sure of is not named when nobody says how many
-HIDDEN = 0.3  # a label may lie over so much of another named region before it looks for a better place
+HIDDEN = 0.3  # a label may lie over so much of another named region before it goes to a better place
 
 SHEET_WIDTH, ROW = 2400, 420  # of a contact sheet; of its rows before they are stretched to fill the width
 MARGIN, GAP, FOOT = 48, 24, 52
@@ -91,31 +85,31 @@ class RegionPicture:
 
     def save(self, path: Path | str, top: int | None = None) -> Path:
         """Write the drawing (.png, .jpg, .webp); the file is whole or absent."""
-        check_format(path, "a picture of regions")
-        return save_drawing(draw_regions(self, top), path, "a picture of regions")
+        draw.check_format(path, "a picture of regions")
+        return draw.save_drawing(draw_regions(self, top), path, "a picture of regions")
 
 
 def draw_regions(photo: RegionPicture, top: int | None = None, size: tuple[int, int] | None = None) -> Image.Image:
-    """The photo with its regions, at `size` = (width, height) or at a size good to look at on its own."""
+    """The photo with its regions, at `size` = (width, height) or at a size that suits it alone."""
     height, wide = photo.image.shape[:2]
-    size = size or size_like(wide / height, SIDE, 1.6 * SIDE)
+    size = size or draw.size_like(wide / height, SIDE, 1.6 * SIDE)
     drawn = Image.fromarray(photo.image).resize(size, Image.Resampling.LANCZOS).convert("RGBA")
     over = Image.new("RGBA", size)
     pen = ImageDraw.Draw(over)
     scale = (size[0] * size[1]) ** 0.5 / SIDE
     named = photo.best(top)
     parts = [i for i in named if not photo.is_whole[i]]
-    frames = {i: pixels(box, size) for i, box in enumerate(photo.boxes)}
+    frames = {i: draw.pixels(box, size) for i, box in enumerate(photo.boxes)}
     quiet = not photo.labels and (photo.scores is None or len(np.unique(photo.scores)) < 2)  # a grid: all alike
     colour_of = {i: PALE if quiet else COLOURS[rank % len(COLOURS)] for rank, i in enumerate(parts)}
 
     faint = min(110, 2400 // max(1, len(frames) - len(named)))  # many thin lines together must not veil the photo
     for i, frame in frames.items():  # the rest first, so that the named lie on top
         if i not in colour_of and not photo.is_whole[i]:
-            outline(pen, frame, (255, 255, 255, faint), max(1, round(1.5 * scale)), shadow=False)
+            draw.outline(pen, frame, (255, 255, 255, faint), max(1, round(1.5 * scale)), shadow=False)
     for i in sorted(parts, key=lambda i: -_area(frames[i])):  # … and the small on top of the large
         thickness = max(2, round((2 if quiet else 5) * scale))
-        outline(pen, frames[i], (*rgb(colour_of[i]), 235), thickness, shadow=not quiet)
+        draw.outline(pen, frames[i], (*draw.rgb(colour_of[i]), 235), thickness, shadow=not quiet)
     named = [i for i in named if i in colour_of or (photo.labels and photo.labels[i])]  # a nameless whole: no label
     labels = [_label(photo, i, colour_of.get(i, PALE), size, scale, quiet) for i in named]
     _lay(labels, [frames[i] for i in named], [not photo.is_whole[i] for i in named], size, within=quiet)
@@ -143,12 +137,12 @@ class _Label:
             pen.line(self.reach, DARK, max(3, self.size // 6))
             pen.line(self.reach, self.colour, max(1, self.size // 12))
         x, y = self.spot
-        over.paste(Image.new("RGBA", self.plate, self.colour), self.spot, rounded(self.plate, self.plate[1] // 4))
+        over.paste(Image.new("RGBA", self.plate, self.colour), self.spot, draw.rounded(self.plate, self.plate[1] // 4))
         x, base = x + self.size // 3, y + round(1.05 * self.size)
-        pen.text((x, base), self.text, DARK, font(self.text, self.size), anchor="ls")
+        pen.text((x, base), self.text, DARK, draw.font(self.text, self.size), anchor="ls")
         if self.note:
             right = self.spot[0] + self.plate[0] - self.size // 3
-            pen.text((right, base), self.note, "#11161bb0", font(self.note, _note_size(self.size)), anchor="rs")
+            pen.text((right, base), self.note, "#11161bb0", draw.font(self.note, _note_size(self.size)), anchor="rs")
 
 
 def _note_size(size: int) -> int:
@@ -160,18 +154,18 @@ def _label(photo: RegionPicture, index: int, colour: str, size: tuple[int, int],
     text, note = photo.labels[index] if photo.labels else str(index + 1), ""
     if photo.scores is not None and not quiet and not photo.is_whole[index]:
         note = f"{photo.scores[index]:.2f}"
-    text, type_size = fit(text or "?", type_size, 0.6 * size[0], smallest=11)
-    wide = width(text, type_size) + 2 * (type_size // 3)
+    text, type_size = draw.fit(text or "?", type_size, 0.6 * size[0], smallest=11)
+    wide = draw.width(text, type_size) + 2 * (type_size // 3)
     if note:
-        wide += width(note, _note_size(type_size)) + type_size // 3
+        wide += draw.width(note, _note_size(type_size)) + type_size // 3
     return _Label(text, type_size, note, (round(wide), round(1.35 * type_size)), colour)
 
 
 def _lay(
-    labels: list[_Label], frames: list[Frame], has_line: list[bool], size: tuple[int, int], within: bool = False
+    labels: list[_Label], frames: list[draw.Frame], has_line: list[bool], size: tuple[int, int], within: bool = False
 ) -> None:
     """Give each label a place, best region first: on its box, else as near as there is room; without room, none."""
-    taken: list[Frame] = []
+    taken: list[draw.Frame] = []
     named = [frame for frame, line in zip(frames, has_line, strict=True) if line]
     for label, frame, line in zip(labels, frames, has_line, strict=True):
         wide, high = label.plate
@@ -199,7 +193,9 @@ def _lay(
             taken.append(_at(label.spot, label.plate))
 
 
-def _nearest(frame: Frame, plate: tuple[int, int], size: tuple[int, int], taken: list[Frame]) -> tuple[int, int] | None:
+def _nearest(
+    frame: draw.Frame, plate: tuple[int, int], size: tuple[int, int], taken: list[draw.Frame]
+) -> tuple[int, int] | None:
     """The free place nearest to a box, on a grid of half plates over the whole picture."""
     middle = (frame[0] + frame[2] - plate[0]) / 2, (frame[1] + frame[3] - plate[1]) / 2
     spots = [
@@ -211,7 +207,7 @@ def _nearest(frame: Frame, plate: tuple[int, int], size: tuple[int, int], taken:
     return next((s for s in spots if not any(_shared(_at(s, plate), t) for t in taken)), None)
 
 
-def _reach(plate: Frame, frame: Frame) -> Frame | None:
+def _reach(plate: draw.Frame, frame: draw.Frame) -> draw.Frame | None:
     """The line from a plate to the nearest point of its box, if it does not touch it."""
     if _shared(plate, frame):
         return None
@@ -220,25 +216,22 @@ def _reach(plate: Frame, frame: Frame) -> Frame | None:
 
 
 def _inside(spot: tuple[int, int], plate: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
-    return (
-        min(max(2, spot[0]), size[0] - plate[0] - 2),
-        min(max(2, spot[1]), size[1] - plate[1] - 2),
-    )
+    return (min(max(2, spot[0]), size[0] - plate[0] - 2), min(max(2, spot[1]), size[1] - plate[1] - 2))
 
 
-def _at(spot: tuple[int, int], plate: tuple[int, int]) -> Frame:
+def _at(spot: tuple[int, int], plate: tuple[int, int]) -> draw.Frame:
     return spot[0], spot[1], spot[0] + plate[0], spot[1] + plate[1]
 
 
-def _area(frame: Frame) -> int:
+def _area(frame: draw.Frame) -> int:
     return max(0, frame[2] - frame[0]) * max(0, frame[3] - frame[1])
 
 
-def _shared(one: Frame, other: Frame) -> int:
+def _shared(one: draw.Frame, other: draw.Frame) -> int:
     return _area((max(one[0], other[0]), max(one[1], other[1]), min(one[2], other[2]), min(one[3], other[3])))
 
 
-def _hidden(plate: Frame, others: Sequence[Frame]) -> float:
+def _hidden(plate: draw.Frame, others: Sequence[draw.Frame]) -> float:
     """The largest part of another region that a label would lie over."""
     return max((_shared(plate, other) / max(1, _area(other)) for other in others), default=0.0)
 
@@ -250,16 +243,18 @@ def draw_sheet(photos: Sequence[RegionPicture], top: int | None = None) -> Image
     rows = _rows(photos)
     room = max(sum(wide for _, (wide, _) in row) + GAP * (len(row) - 1) for row in rows)
     total = 2 * MARGIN + sum(max(high for _, (_, high) in row) + FOOT for row in rows)
-    sheet = Image.new("RGB", (room + 2 * MARGIN, total), PAPER)
+    sheet = Image.new("RGB", (room + 2 * MARGIN, total), draw.PAPER)
     pen = ImageDraw.Draw(sheet)
     y = MARGIN
     for row in rows:
         x, floor = MARGIN, y + max(high for _, (_, high) in row)
         for photo, size in row:
             named = top if top is not None or not photo.labels else photo.surest(NAMED_ON_SHEET)
-            paste_rounded(sheet, draw_regions(photo, named, size), x, floor - size[1])
-            text, letter = fit(photo.title, NOTE, size[0], smallest=NOTE - 5) if photo.title else ("", NOTE)
-            pen.text((x, floor + 32), text, FAINT, font(text, letter), anchor="ls")
+            draw.paste_rounded(sheet, draw_regions(photo, named, size), x, floor - size[1])
+            text, letter = (
+                draw.fit(photo.title, draw.NOTE, size[0], smallest=draw.NOTE - 5) if photo.title else ("", draw.NOTE)
+            )
+            pen.text((x, floor + 32), text, draw.FAINT, draw.font(text, letter), anchor="ls")
             x += size[0] + GAP
         y = floor + FOOT
     return sheet
@@ -267,8 +262,8 @@ def draw_sheet(photos: Sequence[RegionPicture], top: int | None = None) -> Image
 
 def save_sheet(photos: Sequence[RegionPicture], path: Path | str, top: int | None = None) -> Path:
     """Write the sheet (.png, .jpg, .webp); the file is whole or absent."""
-    check_format(path, "a contact sheet")
-    return save_drawing(draw_sheet(photos, top), path, "a contact sheet")
+    draw.check_format(path, "a contact sheet")
+    return draw.save_drawing(draw_sheet(photos, top), path, "a contact sheet")
 
 
 def _rows(photos: Sequence[RegionPicture]) -> list[list[tuple[RegionPicture, tuple[int, int]]]]:

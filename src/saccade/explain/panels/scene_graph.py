@@ -7,8 +7,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from saccade.explain.draw.marks import break_lines, font, save_drawing, width
-from saccade.explain.draw.palette import FAINT, INK, PAPER, RULE
+from saccade.explain import draw
 from saccade.language.parsing.scene_graph import Object, SceneGraph
 
 MARGIN, GAP = 48, 56
@@ -33,35 +32,35 @@ def draw_scene_graph(graph: SceneGraph, caption: str = "") -> Image.Image:
     arrows = _arrows(graph)
     boxes = _boxes(graph, arrows)
     wide = max(MIN_WIDTH, round(max((right for _, right in boxes.values()), default=0)) + MARGIN)
-    lines = break_lines(tuple(caption.split()), CAPTION, wide - 2 * MARGIN) if caption else []
+    lines = draw.break_lines(tuple(caption.split()), CAPTION, wide - 2 * MARGIN) if caption else []
     above = MARGIN + len(lines) * 44 + (24 if lines else 0)
     top = above + (max((a.level for a in arrows), default=0)) * LEVEL + (30 if arrows else 0)
     said = {thing: [a.word for a in graph.attributes if a.object == thing] for thing in graph.objects}
     most = max(map(len, said.values()), default=0)
-    drawn = Image.new("RGB", (wide, top + BOX + most * (PILL + 10) + MARGIN), PAPER)
+    drawn = Image.new("RGB", (wide, top + BOX + most * (PILL + 10) + MARGIN), draw.PAPER)
     pen = ImageDraw.Draw(drawn)
     words = caption.split()
     for row, line in enumerate(lines):
         for index, x, _ in line:
-            face = font(words[index], CAPTION)
-            pen.text((MARGIN + x, MARGIN + 30 + row * 44), words[index], INK, face, anchor="ls")
+            face = draw.font(words[index], CAPTION)
+            pen.text((MARGIN + x, MARGIN + 30 + row * 44), words[index], draw.INK, face, anchor="ls")
     if not graph.objects:
-        pen.text((MARGIN, top + 40), "no things", FAINT, font("no things", WORD), anchor="ls")
+        pen.text((MARGIN, top + 40), "no things", draw.FAINT, draw.font("no things", WORD), anchor="ls")
     for thing, (left, right) in boxes.items():
         pen.rounded_rectangle((left, top, right, top + BOX), 14, FIELD, EDGE, 3)
         middle = (left + right) / 2
-        pen.text((middle, top + BOX / 2 + 2), thing.name, INK, font(thing.name, NAME), anchor="mm")
+        pen.text((middle, top + BOX / 2 + 2), thing.name, draw.INK, draw.font(thing.name, NAME), anchor="mm")
         for n, word in enumerate(said[thing]):
             y = top + BOX + 10 + n * (PILL + 10)
-            half = width(word, WORD) / 2 + 20
-            pen.rounded_rectangle((middle - half, y, middle + half, y + PILL), PILL / 2, SAID, RULE, 2)
-            pen.text((middle, y + PILL / 2 + 1), word, INK, font(word, WORD), anchor="mm")
+            half = draw.width(word, WORD) / 2 + 20
+            pen.rounded_rectangle((middle - half, y, middle + half, y + PILL), PILL / 2, SAID, draw.RULE, 2)
+            pen.text((middle, y + PILL / 2 + 1), word, draw.INK, draw.font(word, WORD), anchor="mm")
     _draw_arrows(pen, arrows, list(boxes.values()), top)
     return drawn
 
 
 def save_scene_graph(graph: SceneGraph, path: Path | str, caption: str = "") -> Path:
-    return save_drawing(draw_scene_graph(graph, caption), path, "a scene graph")
+    return draw.save_drawing(draw_scene_graph(graph, caption), path, "a scene graph")
 
 
 def _arrows(graph: SceneGraph) -> list[_Arrow]:
@@ -84,11 +83,11 @@ def _boxes(graph: SceneGraph, arrows: list[_Arrow]) -> dict[Object, tuple[float,
     x = float(MARGIN)
     for n, thing in enumerate(graph.objects):
         said = [a.word for a in graph.attributes if a.object == thing]
-        wide = max([width(thing.name, NAME) + 48, *(width(word, WORD) + 40 for word in said), 110.0])
+        wide = max([draw.width(thing.name, NAME) + 48, *(draw.width(word, WORD) + 40 for word in said), 110.0])
         for arrow in arrows:
             if max(arrow.start, arrow.end) == n:
                 other = min(arrow.start, arrow.end)
-                x = max(x, middles[other] + width(arrow.text, WORD) + 110 - wide / 2)
+                x = max(x, middles[other] + draw.width(arrow.text, WORD) + 110 - wide / 2)
         boxes[thing] = (x, x + wide)
         middles.append(x + wide / 2)
         x += wide + GAP
@@ -118,6 +117,6 @@ def _draw_arrows(pen: ImageDraw.ImageDraw, arrows: list[_Arrow], boxes: list[tup
             corner = (min(x, x + 2 * side), y - 1, max(x, x + 2 * side), y + 28)
             pen.arc(corner, start, start + 90, LINE, 3)
         pen.polygon([(x2, top - 1), (x2 - 9, top - 18), (x2 + 9, top - 18)], LINE)
-        half, middle = width(arrow.text, WORD) / 2 + 8, (x1 + x2) / 2
-        pen.rectangle((middle - half, y - 18, middle + half, y + 18), PAPER)
-        pen.text((middle, y), arrow.text, INK, font(arrow.text, WORD), anchor="mm")
+        half, middle = draw.width(arrow.text, WORD) / 2 + 8, (x1 + x2) / 2
+        pen.rectangle((middle - half, y - 18, middle + half, y + 18), draw.PAPER)
+        pen.text((middle, y), arrow.text, draw.INK, draw.font(arrow.text, WORD), anchor="mm")

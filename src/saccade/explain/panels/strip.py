@@ -1,7 +1,8 @@
-"""The strip: a picture with its caption, then one tile per word with the light on what the word looks at.
+"""The strip: a picture with its caption, then one tile per word with the light on what the word attends to.
 
 Where a model says how far a word lets in what it found (its gate), or how much of the attention went to no region (the
-sentinel's share), a second bar beneath the word shows that.
+sentinel's share), a second bar beneath the word shows that. Where it attends in several steps, a panel has a row of
+tiles for each step.
 """
 
 from __future__ import annotations
@@ -14,46 +15,24 @@ from jaxtyping import Float
 from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
-from saccade.explain.draw.heat import illuminate, spread
-from saccade.explain.draw.marks import (
-    CAPTION,
-    GAP,
-    GUTTER,
-    LABEL,
-    MARGIN,
-    NOTE,
-    bar,
-    break_lines,
-    fit,
-    font,
-    gate,
-    outline,
-    paste_rounded,
-    pixels,
-    size_like,
-    tag,
-    width,
-)
-from saccade.explain.draw.palette import FAINT, INK, PAPER, RULE, Colour, rgb
-from saccade.explain.explanation import Explanation
-from saccade.explain.reading import (
+from saccade.explain import draw
+from saccade.explain.explanation import (
+    SAME_PLACE,
+    Explanation,
     Place,
     chooses,
     colour_of_word,
     find_places,
     is_content,
     label,
+    overlap,
     score_note,
     share_of_words,
     shares,
     strengths,
 )
 
-PICTURE_SIDE, TILE, SMALL = (
-    760,
-    288,
-    172,
-)  # a square picture, a content word's tile, a function word's
+PICTURE_SIDE, TILE, SMALL = 760, 288, 172  # a square picture, a content word's tile, a function word's
 UNDER_TILE, GATE = 92, 34  # word and score bar beneath a tile; the gate's bar beneath them
 MIN_SLOT = 136  # a tile's word and score need this much room, however slim the picture
 COLUMNS = range(2, 9)
@@ -76,32 +55,34 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     places = find_places(explanation)
     colours = colour_of_word(places)
     aspect = explanation.image.shape[1] / explanation.image.shape[0]
-    large = size_like(aspect, PICTURE_SIDE, PICTURE_SIDE * 1.25)
+    large = draw.size_like(aspect, PICTURE_SIDE, PICTURE_SIDE * 1.25)
     column = max(large[0], PICTURE_SIDE * 3 // 4)
-    lines = break_lines(explanation.words, CAPTION, column)
+    lines = draw.break_lines(explanation.words, draw.CAPTION, column)
     gated = share_of_words(explanation) is not None
     foot = UNDER_TILE + GATE * gated
-    left_size = column, large[1] + 40 + len(lines) * int(CAPTION * 1.5) + 44 + 40 * gated
+    left_size = column, large[1] + 40 + len(lines) * int(draw.CAPTION * 1.5) + 44 + 40 * gated
     rows = arrange(explanation.words, aspect, left_size, foot)
     grid = extent(rows, foot)
     heading = 64 if explanation.title else 0
 
     total = (
-        2 * MARGIN + column + (GUTTER + grid[0] if rows else 0),
-        2 * MARGIN + heading + max(left_size[1], grid[1]),
+        2 * draw.MARGIN + column + (draw.GUTTER + grid[0] if rows else 0),
+        2 * draw.MARGIN + heading + max(left_size[1], grid[1]),
     )
-    sheet = Image.new("RGB", total, PAPER)
+    sheet = Image.new("RGB", total, draw.PAPER)
     pen = ImageDraw.Draw(sheet)
     if explanation.title:
-        text, size = fit(explanation.title, LABEL, total[0] - 2 * MARGIN)
-        pen.text((MARGIN, MARGIN + 26), text, FAINT, font(text, size), anchor="ls")
+        text, size = draw.fit(explanation.title, draw.LABEL, total[0] - 2 * draw.MARGIN)
+        pen.text((draw.MARGIN, draw.MARGIN + 26), text, draw.FAINT, draw.font(text, size), anchor="ls")
 
-    top = MARGIN + heading
+    top = draw.MARGIN + heading
     source = Image.fromarray(explanation.image)
-    paste_rounded(sheet, with_places(source.resize(large, Image.Resampling.LANCZOS), explanation, places), MARGIN, top)
-    draw_caption(pen, explanation, lines, colours, (MARGIN, top + large[1] + 40), column)
+    draw.paste_rounded(
+        sheet, with_places(source.resize(large, Image.Resampling.LANCZOS), explanation, places), draw.MARGIN, top
+    )
+    draw_caption(pen, explanation, lines, colours, (draw.MARGIN, top + large[1] + 40), column)
 
-    left, floor = MARGIN + column + GUTTER, top
+    left, floor = draw.MARGIN + column + draw.GUTTER, top
     sizes = {cell.size for row in rows for cell in row}
     picture_of_size = {size: source.resize(size, Image.Resampling.LANCZOS) for size in sizes}
     for row in rows:
@@ -109,9 +90,9 @@ def draw_strip(explanation: Explanation) -> Image.Image:
         for cell in row:
             weights, colour = explanation.weights[cell.word], colours.get(cell.word)
             tile = draw_tile(picture_of_size[cell.size], weights, explanation.boxes, cell.content, colour)
-            paste_rounded(sheet, tile, left + cell.x, floor - cell.size[1])
+            draw.paste_rounded(sheet, tile, left + cell.x, floor - cell.size[1])
             draw_foot(pen, explanation, cell, colour, left + cell.x, floor)
-        floor += foot + GAP
+        floor += foot + draw.GAP
     return sheet
 
 
@@ -122,7 +103,7 @@ def arrange(words: tuple[str, ...], aspect: float, beside: tuple[int, int], foot
     """
     shown = [i for i, word in enumerate(words) if any(c.isalnum() for c in word)]
     sizes = {
-        i: size_like(aspect, side, 1.6 * side) for i in shown for side in [TILE if is_content(words[i]) else SMALL]
+        i: draw.size_like(aspect, side, 1.6 * side) for i in shown for side in [TILE if is_content(words[i]) else SMALL]
     }
 
     def rows_within(room: int) -> list[list[Cell]]:
@@ -134,21 +115,21 @@ def arrange(words: tuple[str, ...], aspect: float, beside: tuple[int, int], foot
                 rows.append([])
                 x = 0
             rows[-1].append(Cell(word, x, sizes[word], is_content(words[word])))
-            x += slot + GAP
+            x += slot + draw.GAP
         return rows
 
     def misshapen(rows: list[list[Cell]]) -> float:
         wide, high = extent(rows, foot)
-        return abs(math.log((beside[0] + GUTTER + wide) / max(beside[1], high) / SHAPE))
+        return abs(math.log((beside[0] + draw.GUTTER + wide) / max(beside[1], high) / SHAPE))
 
-    step = max(size_like(aspect, TILE, 1.6 * TILE)[0], MIN_SLOT) + GAP
+    step = max(draw.size_like(aspect, TILE, 1.6 * TILE)[0], MIN_SLOT) + draw.GAP
     return min((rows_within(columns * step) for columns in COLUMNS), key=misshapen)
 
 
 def extent(rows: list[list[Cell]], foot: int = UNDER_TILE) -> tuple[int, int]:
     """Width and height that the rows of tiles need, each with a foot so high."""
     wide = max((max(row[-1].size[0], MIN_SLOT) + row[-1].x for row in rows), default=0)
-    return wide, sum(max(cell.size[1] for cell in row) + foot + GAP for row in rows) - GAP
+    return wide, sum(max(cell.size[1] for cell in row) + foot + draw.GAP for row in rows) - draw.GAP
 
 
 def draw_tile(
@@ -156,51 +137,49 @@ def draw_tile(
     weights: Float[Array, " region"],
     boxes: Float[Array, "region 4"],
     content: bool,
-    colour: Colour | None,
+    colour: draw.Colour | None,
 ) -> Image.Image:
     """The picture lit where a word attends, its strongest boxes outlined; a function word's tile is paler."""
     wide, high = picture.size
-    tile = Image.fromarray(illuminate(np.asarray(picture), spread(weights, boxes, (high, wide))))
+    tile = Image.fromarray(draw.illuminate(np.asarray(picture), draw.spread(weights, boxes, (high, wide))))
     share = shares(weights[None])[0]
     outlines = Image.new("RGBA", tile.size)
     pen = ImageDraw.Draw(outlines)
     for region in top_regions(share):
         strength = float(share[region] / share.max())
-        frame = pixels(boxes[region], tile.size)
-        tone = (*rgb(colour.glow if colour else "#ffffff"), round(255 * (0.25 + 0.75 * strength**2)))
-        outline(pen, frame, tone, max(2, round((4 if content else 2) * strength)), shadow=False)
+        frame = draw.pixels(boxes[region], tile.size)
+        tone = (*draw.rgb(colour.glow if colour else "#ffffff"), round(255 * (0.25 + 0.75 * strength**2)))
+        draw.outline(pen, frame, tone, max(2, round((4 if content else 2) * strength)), shadow=False)
     tile = Image.alpha_composite(tile.convert("RGBA"), outlines).convert("RGB")
-    return tile if content else Image.blend(tile, Image.new("RGB", tile.size, PAPER), 0.45)
+    return tile if content else Image.blend(tile, Image.new("RGB", tile.size, draw.PAPER), 0.45)
 
 
 def draw_foot(
-    pen: ImageDraw.ImageDraw, explanation: Explanation, cell: Cell, colour: Colour | None, x: int, y: int
+    pen: ImageDraw.ImageDraw, explanation: Explanation, cell: Cell, colour: draw.Colour | None, x: int, y: int
 ) -> None:
     """The word beneath its tile; as bars, how well it found its regions and how far it lets them in."""
     room = max(cell.size[0], MIN_SLOT)
-    ink = colour.ink if colour else (INK if cell.content else FAINT)
-    text, size = fit(explanation.words[cell.word], LABEL if cell.content else LABEL - 5, room)
-    pen.text((x, y + 42), text, ink, font(text, size), anchor="ls")
+    ink = colour.ink if colour else (draw.INK if cell.content else draw.FAINT)
+    text, size = draw.fit(explanation.words[cell.word], draw.LABEL if cell.content else draw.LABEL - 5, room)
+    pen.text((x, y + 42), text, ink, draw.font(text, size), anchor="ls")
     scores = strengths(explanation)
-    end = x + room - round(width("0.00", NOTE)) - 14
+    end = x + room - round(draw.width("0.00", draw.NOTE)) - 14
     if scores is not None and explanation.word_score is not None:
-        number = f"{explanation.word_score[cell.word]:.2f}"
-        pen.text((x + room, y + 71), number, FAINT, font(number, NOTE), anchor="rs")
-        bar(pen, x, end, y + 60, RULE)
-        bar(pen, x, x + round((end - x) * float(scores[cell.word])), y + 60, ink)
+        score, strength = explanation.word_score[cell.word], float(scores[cell.word])
+        draw.score_bar(pen, x, x + room, y + 60, score, strength, ink, 14)
     share = share_of_words(explanation)
     if share is not None:
         openness = float(share.values[cell.word])
         number = f"{openness:.2f}"
-        pen.text((x + room, y + 71 + GATE), number, FAINT, font(number, NOTE), anchor="rs")
-        gate(pen, x, end, y + 55 + GATE, openness, ink)
+        pen.text((x + room, y + 71 + GATE), number, draw.FAINT, draw.font(number, draw.NOTE), anchor="rs")
+        draw.gate(pen, x, end, y + 55 + GATE, openness, ink)
 
 
 def draw_caption(
     pen: ImageDraw.ImageDraw,
     explanation: Explanation,
     lines: list[list[tuple[int, float, float]]],
-    colours: dict[int, Colour],
+    colours: dict[int, draw.Colour],
     at: tuple[int, int],
     room: int,
 ) -> None:
@@ -208,25 +187,25 @@ def draw_caption(
     scores = strengths(explanation)
     x, y = at
     for number, line in enumerate(lines):
-        baseline = y + number * int(CAPTION * 1.5) + CAPTION
+        baseline = y + number * int(draw.CAPTION * 1.5) + draw.CAPTION
         for word, offset, length in line:
             colour = colours.get(word)
-            text, size = fit(explanation.words[word], CAPTION, room)
-            tone = colour.ink if colour else (INK if is_content(text) else FAINT)
-            pen.text((x + offset, baseline), text, tone, font(text, size), anchor="ls")
+            text, size = draw.fit(explanation.words[word], draw.CAPTION, room)
+            tone = colour.ink if colour else (draw.INK if is_content(text) else draw.FAINT)
+            pen.text((x + offset, baseline), text, tone, draw.font(text, size), anchor="ls")
             strength = 1.0 if scores is None else float(scores[word])
             thickness = round(6 * strength)
             if colour and thickness:
-                span = (x + offset, baseline + 12, x + offset + min(length, room) - 1, baseline + 11 + thickness)
+                span = (x + offset, baseline + 12, x + offset + length - 1, baseline + 11 + thickness)
                 pen.rectangle(span, colour.ink)
-    foot = y + len(lines) * int(CAPTION * 1.5) + 36
-    note, size = fit(score_note(explanation), NOTE + 2, room)
-    pen.text((x, foot), note, FAINT, font(note, size), anchor="ls")
+    foot = y + len(lines) * int(draw.CAPTION * 1.5) + 36
+    note, size = draw.fit(score_note(explanation), draw.NOTE + 2, room)
+    pen.text((x, foot), note, draw.FAINT, draw.font(note, size), anchor="ls")
     share = share_of_words(explanation)
     if share is not None:
-        gate(pen, x, x + 80, foot + 24, 0.6, FAINT)
-        note, size = fit(share.note, NOTE + 2, room - 98)
-        pen.text((x + 98, foot + 40), note, FAINT, font(note, size), anchor="ls")
+        draw.gate(pen, x, x + 80, foot + 24, 0.6, draw.FAINT)
+        note, size = draw.fit(share.note, draw.NOTE + 2, room - 98)
+        pen.text((x + 98, foot + 40), note, draw.FAINT, draw.font(note, size), anchor="ls")
 
 
 def with_places(picture: Image.Image, explanation: Explanation, places: tuple[Place, ...]) -> Image.Image:
@@ -238,16 +217,124 @@ def with_places(picture: Image.Image, explanation: Explanation, places: tuple[Pl
     surest = max((place.strength for place in places), default=1.0)
     for place in places:
         strength = place.strength / surest
-        tone = (*rgb(place.colour.glow), round(255 * (0.5 + 0.5 * strength)))
-        outline(pen, pixels(place.box, drawn.size), tone, round(2 + 3 * strength), shadow=True)
+        tone = (*draw.rgb(place.colour.glow), round(255 * (0.5 + 0.5 * strength)))
+        draw.outline(pen, draw.pixels(place.box, drawn.size), tone, round(2 + 3 * strength), shadow=True)
     for place in places:  # tags after all boxes, so that no line crosses a word
-        tag(over, label(explanation, place), place.colour.glow, pixels(place.box, drawn.size), taken)
+        draw.tag(over, label(explanation, place), place.colour.glow, draw.pixels(place.box, drawn.size), taken)
     return Image.alpha_composite(drawn, over).convert("RGB")
 
 
 def top_regions(share: Float[Array, " region"]) -> list[int]:
-    """The few regions a word looks at most, faintest first (drawn first), none below a third of the strongest."""
+    """The few regions a word attends to most, faintest first (drawn first), none below a third of the strongest."""
     if not chooses(share):  # all alike: whichever were drawn would be an accident
         return []
     order = np.argsort(-share, kind="stable")[:BOXES_PER_WORD]
     return [int(r) for r in order if share[r] > 0 and share[r] >= share.max() / 3][::-1]
+
+
+STEP_TILE, SMALL_STEP = 216, 132  # of content and of function words: smaller than the strip's, as there are more rows
+GROW, SHRINK = 1.2, 0.74  # tiles may be so much larger or smaller, to fill the width
+NARROW = 110  # a column's word needs this much room
+NAME = 120  # the column with the names of the steps
+BAR, FOOT = 30, 54  # below each tile; below the last row, for the word
+
+
+def draw_steps(explanation: Explanation, room: int) -> Image.Image:
+    """Blocks of columns, each no wider than `room`; a long sentence goes on in the next block."""
+    assert explanation.steps is not None
+    blocks = arrange_steps(explanation, room)
+    source = Image.fromarray(explanation.image)
+    colours = colour_of_word(find_places(explanation))
+    steps = len(explanation.steps)
+    tall = [max(cell.size[1] for cell in block) for block in blocks]
+    heights = [steps * (high + BAR) + FOOT for high in tall]
+    sheet = Image.new("RGB", (room, sum(heights) + draw.GAP * (len(blocks) - 1)), draw.PAPER)
+    pen = ImageDraw.Draw(sheet)
+    sizes = {cell.size for block in blocks for cell in block}
+    thumbs = {size: source.resize(size, Image.Resampling.LANCZOS) for size in sizes}
+    top = 0
+    for block, high, height in zip(blocks, tall, heights, strict=True):
+        for step in range(steps):
+            floor = top + step * (high + BAR) + high  # the line the row's pictures stand on
+            name = f"step {step + 1}"
+            pen.text((0, floor - high / 2), name, draw.INK, draw.font(name, draw.LABEL - 4), anchor="lm")
+            for cell in block:
+                tile = draw_step_tile(thumbs[cell.size], explanation, step, cell, colours.get(cell.word))
+                draw.paste_rounded(sheet, tile, cell.x, floor - cell.size[1])
+                _draw_bar(pen, explanation, step, cell, colours.get(cell.word), floor)
+        for cell in block:
+            colour = colours.get(cell.word)
+            letters, slot = draw.LABEL if cell.content else draw.LABEL - 5, max(cell.size[0], NARROW)
+            text, size = draw.fit(explanation.words[cell.word], letters, slot, draw.NOTE - 3)
+            ink = colour.ink if colour else (draw.INK if cell.content else draw.FAINT)
+            pen.text((cell.x, top + height - FOOT + 28), text, ink, draw.font(text, size), anchor="ls")
+        top += height + draw.GAP
+    return sheet
+
+
+def arrange_steps(explanation: Explanation, room: int) -> list[list[Cell]]:
+    """Columns in the sentence's order, in as few blocks of about the same width as the room and SHRINK allow."""
+    aspect = explanation.image.shape[1] / explanation.image.shape[0]
+    words = [i for i, word in enumerate(explanation.words) if any(c.isalnum() for c in word)]
+    content = {i: is_content(explanation.words[i]) for i in words}
+    within = room - NAME + draw.GAP
+
+    def sizes(scale: float) -> dict[int, tuple[int, int]]:
+        sides = {i: scale * (STEP_TILE if content[i] else SMALL_STEP) for i in words}
+        return {i: draw.size_like(aspect, side, 1.6 * side) for i, side in sides.items()}
+
+    def slots_of(size: dict[int, tuple[int, int]]) -> dict[int, int]:
+        return {i: max(size[i][0], NARROW) + draw.GAP for i in words}
+
+    count = max(1, math.ceil(sum(slots_of(sizes(SHRINK)).values()) / within))
+    for percent in range(round(100 * GROW), round(100 * SHRINK) - 1, -2):  # the largest tiles that need no more blocks
+        size = sizes(percent / 100)
+        slots = slots_of(size)
+        total = sum(slots.values())
+        if total + (count - 1) * max(slots.values(), default=0) <= count * within:
+            break
+    share = total / count
+    blocks: list[list[Cell]] = []
+    x, before = 0, 0.0
+    for word in words:
+        # Begin a block where the last has had its share of the sentence, or has no room left.
+        if not blocks or x + slots[word] > within or before + slots[word] / 2 > len(blocks) * share:
+            blocks.append([])
+            x = 0
+        blocks[-1].append(Cell(word, NAME + x, size[word], content[word]))
+        x += slots[word]
+        before += slots[word]
+    return blocks or [[Cell(0, NAME, draw.size_like(aspect, SMALL_STEP, 1.6 * SMALL_STEP), False)]]  # punctuation alone
+
+
+def draw_step_tile(
+    picture: Image.Image, explanation: Explanation, step: int, cell: Cell, colour: draw.Colour | None
+) -> Image.Image:
+    """A word's tile at one step; where its strongest region is not where it was, an arrow shows the way."""
+    assert explanation.steps is not None
+    weights, boxes = explanation.steps[step, cell.word], explanation.boxes
+    tile = draw_tile(picture, weights, boxes, cell.content, colour)
+    if step == 0 or not cell.content:
+        return tile
+    before, after = int(explanation.steps[step - 1, cell.word].argmax()), int(weights.argmax())
+    if overlap(boxes[before], boxes[after]) >= SAME_PLACE:
+        return tile
+    start, stop = (draw.middle(draw.pixels(boxes[region], tile.size)) for region in (before, after))
+    if np.hypot(stop[0] - start[0], stop[1] - start[1]) < 24:  # a box within a box: no way to show
+        return tile
+
+    def paint(brush: draw.Brush) -> None:
+        brush.arrow(draw.bend(start, stop), ("#ffffff", "#ffffff"), 4, rim=2)
+
+    return Image.alpha_composite(tile.convert("RGBA"), draw.smooth_layer(tile.size, paint)).convert("RGB")
+
+
+def _draw_bar(
+    pen: ImageDraw.ImageDraw, explanation: Explanation, step: int, cell: Cell, colour: draw.Colour | None, floor: int
+) -> None:
+    """How sharp the attention is: the share of the word's strongest region."""
+    assert explanation.steps is not None
+    share = float(shares(explanation.steps[step, cell.word][None]).max())
+    stop = cell.x + cell.size[0]
+    draw.bar(pen, cell.x, stop, floor + 9, draw.RULE)
+    draw.bar(pen, cell.x, cell.x + round(cell.size[0] * share), floor + 9, colour.ink if colour else draw.FAINT)

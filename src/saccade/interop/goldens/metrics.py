@@ -24,7 +24,7 @@ from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
 from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import Case, Difference, Excuse, Golden, difference
-from saccade.language.ptb import ptb_tokenise
+from saccade.language.tokenise import ptb_tokenise
 from saccade.metrics import ranks, recall, summary
 from saccade.metrics.captions.bleu import bleu
 from saccade.metrics.captions.cider import cider, cider_d

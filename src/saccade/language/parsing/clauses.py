@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from saccade.language.adjectives import COLOUR_WORDS, word_table
-from saccade.language.caption_words import ANIMATE, BE, STATES_OF_THINGS, WORN, C, WordClass
+from saccade.language.caption_words import (
+    ANIMATE,
+    BE,
+    COLOUR_WORDS,
+    STATES_OF_THINGS,
+    WORN,
+    C,
+    WordClass,
+    singular,
+    word_table,
+)
 from saccade.language.parsing.tags import PHRASE, VERBS, classify
-from saccade.language.phrases import singular
 
 PRESENTERS = word_table("see sees show shows showing depicts features featuring displays")
 
@@ -55,7 +63,7 @@ class Clauses:
         self.subject, self.predicate, self.verb = self.outer.pop()
         self.link, self.open_object = None, False
 
-    def settle(self, place: int) -> None:
+    def close_clause(self, place: int) -> None:
         """A noun that no verb followed stands for its clause."""
         if self.heads[place] != -2:
             return

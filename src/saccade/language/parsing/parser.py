@@ -60,7 +60,7 @@ EMPTY = Parse((), (), (), ())
 
 
 class Parser(ABC):
-    """Sentences to parses. The same sentence gives the same parse; those seen lately are remembered."""
+    """Sentences to parses. The same sentence gives the same parse; recent ones are remembered."""
 
     name: str
 
@@ -75,8 +75,8 @@ class Parser(ABC):
         known = self._known
         new = list(dict.fromkeys(tokens for tokens in sentences if tokens and tokens not in known))
         if len(known) + len(new) > MAX_REMEMBERED_CAPTIONS:
-            asked = set(sentences)
-            self._known = known = {tokens: parse for tokens, parse in known.items() if tokens in asked}
+            current = set(sentences)
+            self._known = known = {tokens: parse for tokens, parse in known.items() if tokens in current}
         if new:
             known.update(zip(new, self._parse(new), strict=True))
         return [known[tokens] if tokens else EMPTY for tokens in sentences]
@@ -86,7 +86,7 @@ class Parser(ABC):
         """Different sentences of at least one token each."""
 
 
-KINDS = {"rules": ("rules", "RuleParser"), "spacy": ("spacy", "SpacyParser"), "file": ("files", "FileParser")}
+KINDS = {"rules": ("rules", "RuleParser"), "spacy": ("foreign", "SpacyParser"), "file": ("foreign", "FileParser")}
 
 
 def load_parser(name: str = "rules") -> Parser:

@@ -11,10 +11,61 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from saccade.language.adjectives import ADJECTIVES
-from saccade.language.caption_words import BE, PERCEIVERS, RELATIVES
-from saccade.language.parsing.compound_prepositions import collapse_prepositions
+from saccade.language.caption_words import ADJECTIVES, BE, COMPOUND_PREPOSITIONS, PERCEIVERS, RELATIVES
 from saccade.language.phrases import PARTITIVES
+
+_COMPOUND: dict[str, list[tuple[str, ...]]] = {}
+for _words in sorted((tuple(p.split()) for p in COMPOUND_PREPOSITIONS), key=len, reverse=True):
+    _COMPOUND.setdefault(_words[0], []).append(_words)
+FIRST_OF_SEVERAL = frozenset(_COMPOUND)
+
+
+def compound_length(tokens: Sequence[str], place: int) -> int:
+    """How many words the compound preposition at `place` has; 0 where there is none."""
+    for words in _COMPOUND.get(tokens[place], ()):
+        if tuple(tokens[place : place + len(words)]) == words:
+            return len(words)
+    return 0
+
+
+def _spans(tokens: Sequence[str]) -> Iterator[tuple[int, int]]:
+    place = 0
+    while place < len(tokens):
+        length = compound_length(tokens, place)
+        if length:
+            yield place, place + length
+        place += length or 1
+
+
+def collapse_prepositions(
+    tokens: Sequence[str], heads: Sequence[int], labels: Sequence[str], tags: Sequence[str]
+) -> tuple[Sequence[int], Sequence[str]]:
+    """Heads and labels with each compound preposition a `case` of its noun, its other words `fixed` to the first."""
+    for start, end in _spans(tokens):
+        if all(labels[place] == "fixed" for place in range(start + 1, end)):
+            continue
+        inside = range(start, end)
+        noun = next((p for p in range(end, len(tokens)) if heads[p] in inside and tags[p] != "PUNCT"), -1)
+        if noun < 0:  # its words may hang on the noun already
+            noun = next((heads[p] for p in inside if heads[p] >= end and labels[p] == "case"), -1)
+        if noun < 0:
+            continue
+        above = next((p for p in inside if heads[p] not in inside and heads[p] != noun), -1)
+        heads, labels = list(heads), list(labels)
+        if heads[noun] in inside:
+            if above < 0:
+                continue
+            outer, kept = heads[above], labels[above].startswith(("acl", "advcl", "conj", "root", "parataxis"))
+            heads[noun] = outer
+            labels[noun] = labels[above] if kept else "nmod" if tags[outer] in ("NOUN", "PROPN") else "obl"
+        heads[start], labels[start] = noun, "case"
+        for place in range(start + 1, end):
+            heads[place], labels[place] = start, "fixed"
+        for place in range(len(tokens)):  # what else hung on its words hangs on the noun
+            if place not in inside and heads[place] in inside:
+                heads[place] = noun
+    return heads, labels
+
 
 PICTURES = frozenset(("picture", "photo", "photograph", "image", "shot", "view", "closeup", "close-up"))
 FRAMES = PARTITIVES | PICTURES  # "a picture of a dog" shows a dog, and is no part of its name
@@ -95,9 +146,6 @@ class _Tree:
         attributes = {(a.object, a.word, a.place): a for a in self._attributes()}
         relations = dict.fromkeys(r for r in self._relations() if r.subject != r.object)
         return SceneGraph(tuple(objects[p] for p in sorted(objects)), tuple(attributes.values()), tuple(relations))
-
-    def _child(self, place: int, label: str) -> int:
-        return next((c for c in self.below[place] if self.labels[c] == label), -1)
 
     def _case(self, place: int) -> tuple[str, ...]:
         """The words of the preposition of a noun."""
@@ -248,19 +296,14 @@ class _Tree:
             elif tag not in _NOUNS:
                 continue
             elif label == "nmod:poss":
-                for owner, thing in self._pairs(list(self._things(place)), head):
-                    yield Relation(owner, ("'s",), thing)
+                owners = list(self._things(place))
+                yield from (Relation(owner, ("'s",), thing) for thing in self._things(head) for owner in owners)
             elif self._is_predicate(place):
                 for case, thing in self._phrases(place):
                     yield from (Relation(s, case, thing) for s in self._subjects(place) if case)
             elif label == "nmod" and place not in self.inner.values():
                 for case, thing in self._phrases(place):
                     yield from (Relation(s, case, thing) for s in self._things(head) if case)
-
-    def _pairs(self, first: list[Object], second: int) -> Iterator[tuple[Object, Object]]:
-        for thing in self._things(second):
-            for one in first:
-                yield one, thing
 
     def _phrases(self, place: int, case: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Object]]:
         """A noun with its preposition, and those joined to it with theirs, or under the same."""
@@ -274,10 +317,10 @@ class _Tree:
 
     def _of_verb(self, place: int) -> Iterator[Relation]:
         subjects = self._subjects(place)
-        plain = self.tokens[place] in BE
-        words = () if plain else (self.tokens[place], *self._particles(place))
-        spoken = self._child(place, "nsubj")
-        shown = spoken >= 0 and self.tokens[spoken] in PERCEIVERS
+        particles = (self.tokens[c] for c in self.below[place] if self.labels[c] == "compound:prt")
+        words = () if self.tokens[place] in BE else (self.tokens[place], *particles)
+        subject = next((c for c in self.below[place] if self.labels[c] == "nsubj"), -1)
+        shown = subject >= 0 and self.tokens[subject] in PERCEIVERS
         if shown:  # "left of the ball we see a cube" is said of the cube
             subjects, words = [t for c in self.below[place] if self.labels[c] == "obj" for t in self._things(c)], ()
         for child in self.below[place]:
@@ -288,9 +331,6 @@ class _Tree:
                 for case, thing in self._phrases(child):
                     passive = case == ("by",) and self._passive(place)
                     yield from (Relation(s, words + case, thing, passive) for s in subjects if words + case)
-
-    def _particles(self, place: int) -> tuple[str, ...]:
-        return tuple(self.tokens[c] for c in self.below[place] if self.labels[c] == "compound:prt")
 
     def _passive(self, place: int) -> bool:
         return any(self.labels[c] in ("aux:pass", "nsubj:pass") for c in self.below[place]) or (

@@ -1,6 +1,6 @@
 """What each word of a caption is, from tables, its ending, and its neighbours: "a dog bites a cat" has one verb.
 
-A word has the class that the tables give it (`WordClass`), until the rule for that class has seen its neighbours. The
+A word has the class that the tables give it (`WordClass`), until the rule for that class has read its neighbours. The
 rules go from left to right: `before` is the class found for the word before, `after` and `raw` what the tables say of
 the words that follow.
 """
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from saccade.language.adjectives import COLOUR_WORDS, word_table
 from saccade.language.caption_words import (
     ANIMATE,
     BE,
     BEFORE_ING,
+    COLOUR_WORDS,
     HAVE,
     MODALS,
     NAMING_ING,
@@ -23,9 +23,10 @@ from saccade.language.caption_words import (
     C,
     WordClass,
     lexicon,
+    singular,
+    word_table,
 )
-from saccade.language.parsing.compound_prepositions import FIRST_OF_SEVERAL, compound_length
-from saccade.language.phrases import singular
+from saccade.language.parsing.scene_graph import FIRST_OF_SEVERAL, compound_length
 
 NOUNS = frozenset({C.NOUN, C.PLURAL})
 SPECIFIERS = frozenset({C.DETERMINER, C.OWNER})
@@ -110,9 +111,9 @@ class _Reading:
         self.place = 0
         self.before, self.after, self.word = C.MARK, C.MARK, ""
         self.finite = False  # whether the clause has its verb
-        self.joined = False  # whether "and" was seen since the clause began
+        self.joined = False  # whether "and" came since the clause began
         self.relative = self.outside = False  # within "who …", and whether the clause around that has its verb
-        self.begun = self.several = False  # whether its first noun was seen, and speaks of several
+        self.begun = self.several = False  # whether its first noun came, and names several
 
     @property
     def previous(self) -> str:
@@ -278,12 +279,8 @@ def _ing(at: _Reading) -> WordClass:
 _DESCRIBED = SPECIFIERS | {C.ADJECTIVE, C.NUMBER}
 
 
-def _s_form(at: _Reading) -> WordClass:
-    """jumps, waves: what one does, or things."""
-    return C.FINITE if _is_verb_in_s(at) else C.PLURAL
-
-
 def _is_verb_in_s(at: _Reading) -> bool:
+    """jumps, waves: what one does, or things."""
     before, after = at.before, at.after
     if at.finite:
         return before in BREAKS and after in AFTER_VERB and (before is C.CONJUNCTION or after is not C.PREPOSITION)
@@ -355,10 +352,6 @@ _BEFORE_DESCRIPTION = SPECIFIERS | BREAKS | {
 _MAY_DO = NOUNS | {C.PRONOUN, C.RELATIVE}
 
 
-def _past(at: _Reading) -> WordClass:
-    return C.NOUN if at.before in SPECIFIERS or at.before is C.ADJECTIVE else C.FINITE
-
-
 def _auxiliary(at: _Reading) -> WordClass:
     if at.word == "'s" and not (at.before in (C.PRONOUN, C.RELATIVE, C.THERE) or at.after in (C.ING, C.DETERMINER)):
         return C.POSSESSIVE
@@ -415,8 +408,7 @@ def clause_follows(reading: _Reading) -> bool:
 
 
 def _owner(at: _Reading) -> WordClass:
-    alone = at.word == "her" and at.after not in NOMINAL
-    return C.PRONOUN if alone else C.OWNER
+    return C.PRONOUN if at.word == "her" and at.after not in NOMINAL else C.OWNER
 
 
 def _to(at: _Reading) -> WordClass:
@@ -425,10 +417,6 @@ def _to(at: _Reading) -> WordClass:
     if at.after in (C.NOUN, C.PARTICIPLE) and at.words[at.place + 1] in _BASES:
         return C.TO_INFINITIVE
     return C.PREPOSITION if at.after in PHRASE_START else C.ADVERB
-
-
-def _there(at: _Reading) -> WordClass:
-    return C.THERE if at.after is C.AUXILIARY else C.ADVERB
 
 
 def _break(at: _Reading) -> WordClass:
@@ -447,17 +435,17 @@ RULES: dict[WordClass, Callable[[_Reading], WordClass]] = {
     C.PREPOSITION: _preposition,
     C.NUMBER: _number,
     C.ING: _ing,
-    C.S_FORM: _s_form,
+    C.S_FORM: lambda at: C.FINITE if _is_verb_in_s(at) else C.PLURAL,
     C.UNKNOWN_S: _unknown_s,
     C.BASE: _base,
     C.PARTICIPLE: _participle,
-    C.PAST: _past,
+    C.PAST: lambda at: C.NOUN if at.before in SPECIFIERS or at.before is C.ADJECTIVE else C.FINITE,
     C.AUXILIARY: _auxiliary,
     C.RELATIVE: _relative,
     C.SUBORDINATOR: _subordinator,
     C.OWNER: _owner,
     C.TO: _to,
-    C.THERE: _there,
+    C.THERE: lambda at: C.THERE if at.after is C.AUXILIARY else C.ADVERB,
     C.CONJUNCTION: _break,
     C.COMMA: _break,
 }

@@ -41,7 +41,7 @@ class Bleu:
         Int[np.ndarray, " candidate"],
         Int[np.ndarray, " candidate"],
     ]:
-        """N-grams that are right, n-grams that were said, the candidates' lengths and the lengths asked for."""
+        """N-grams that are right, all n-grams of the candidates, their lengths and those of the nearest references."""
         said, about = self.references.read(candidates, owners)
         right = np.zeros((MAX_NGRAM_WORDS, len(about)), dtype=np.int64)
         for n, (counts, shelf, found) in enumerate(self.references.shared(said, about)):

@@ -54,7 +54,7 @@ def diversity(candidates: Candidates, training: Iterable[Tokens] | None = None, 
 def mutual_bleu(groups: Sequence[Candidates], n: int = 4) -> float:
     """mBLEU-n: of several captions of one picture (a group), each against the others; the mean over all.
 
-    1 where all captions of a group are the same: a captioner asked five times that says the same thing five times.
+    1 where all captions of a group are the same: five samples of a captioner that are one caption.
     """
     scores: list[float] = []
     for group in groups:

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError, explain_os_errors
-from saccade.language.adjectives import word_table
+from saccade.language.caption_words import word_table
 from saccade.language.wordnet import WordNet, is_wordnet, read_wordnet
 
 JAR = "meteor-1.5.jar"
@@ -54,14 +54,11 @@ class MeteorTables:
     @property
     def stages(self) -> tuple[str, ...]:
         """What counts as a match."""
-        return (
-            *("exact", "stem"),
-            *(("synonym",) if self.wordnet else ()),
-            *(("paraphrase",) if self.paraphrases else ()),
-        )
+        there = {"synonym": bool(self.wordnet), "paraphrase": self.paraphrases is not None}
+        return "exact", "stem", *(stage for stage, known in there.items() if known)
 
     def describe(self) -> str:
-        """What METEOR goes by, as a sentence."""
+        """Which stages and tables METEOR uses, for people."""
         used = f"meteor matches by: {', '.join(self.stages)}"
         if "paraphrase" in self.stages:
             return f"{used} ({self.place})"

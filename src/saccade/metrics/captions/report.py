@@ -7,11 +7,10 @@ from dataclasses import asdict
 from functools import lru_cache
 
 from saccade.core.errors import SaccadeError, did_you_mean
-from saccade.language.ptb import ptb_tokenise
+from saccade.language.tokenise import ptb_tokenise
 from saccade.metrics.captions.bleu import bleu
-from saccade.metrics.captions.cider import cider, cider_d
+from saccade.metrics.captions.cider import DocumentFrequencies, cider, cider_d
 from saccade.metrics.captions.diversity import diversity
-from saccade.metrics.captions.frequencies import DocumentFrequencies
 from saccade.metrics.captions.meteor import meteor
 from saccade.metrics.captions.meteor_tables import MeteorTables
 from saccade.metrics.captions.rouge import rouge_l

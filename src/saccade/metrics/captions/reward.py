@@ -1,4 +1,4 @@
-"""What a sampled caption earns in self-critical training (Rennie et al.; CVPR 2017): CIDEr-D, and BLEU-4 if asked.
+"""What a sampled caption earns in self-critical training (Rennie et al.; CVPR 2017): CIDEr-D and BLEU-4, weighted.
 
 The end of a sentence is a word like any other: a caption that stops where the references stop earns for it, one that
 was cut short does not. References must then have their <end> too.
@@ -15,8 +15,7 @@ from jaxtyping import Float
 from saccade.batch import END, PAD, START
 from saccade.core.errors import SaccadeError
 from saccade.metrics.captions.bleu import Bleu
-from saccade.metrics.captions.cider import CiderD
-from saccade.metrics.captions.frequencies import DocumentFrequencies
+from saccade.metrics.captions.cider import CiderD, DocumentFrequencies
 from saccade.metrics.captions.ngrams import Numbers, PreparedReferences
 
 

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from saccade.language.caption_words import PREPOSITIONS, RELATIVES
-from saccade.language.lemma import lemma
+from saccade.language.caption_words import PREPOSITIONS, RELATIVES, lemma
 from saccade.language.parsing.parser import Parse, Parser, load_parser
 from saccade.language.wordnet import WordNet
 from saccade.metrics.captions.score import Candidates, CaptionScore, References, check_captions
@@ -32,12 +31,11 @@ def scene_graph_f(
     """The F-score of each picture, and their mean."""
     check_captions(candidates, references)
     parser, same = parser or load_parser("rules"), _Same(wordnet)
-    sentences = list(
-        dict.fromkeys(tuple(t) for group in ([c, *r] for c, r in _rows(candidates, references)) for t in group)
-    )
+    rows = list(zip(candidates, references, strict=True))
+    sentences = list(dict.fromkeys(tuple(tokens) for said, given in rows for tokens in (said, *given)))
     known = {tokens: facts(parse) for tokens, parse in zip(sentences, parser.parse_tokens(sentences), strict=True)}
     each = []
-    for candidate, given in _rows(candidates, references):
+    for candidate, given in rows:
         said = known[tuple(candidate)]
         true = frozenset[Fact]().union(*(known[tuple(tokens)] for tokens in given))
         right = sum(same.among(fact, true) for fact in said)
@@ -45,10 +43,6 @@ def scene_graph_f(
         precision, recall = right / max(1, len(said)), found / max(1, len(true))
         each.append(2 * precision * recall / (precision + recall) if right and found else 0.0)
     return CaptionScore.mean(each)
-
-
-def _rows(candidates: Candidates, references: References) -> Iterable[tuple[Iterable[str], Iterable[Iterable[str]]]]:
-    return zip(candidates, references, strict=True)
 
 
 def facts(parse: Parse) -> frozenset[Fact]:
@@ -94,12 +88,10 @@ class _Same:
         if fact in others or self.wordnet is None:
             return fact in others
         return any(
-            len(fact) == len(other) and all(self._word(*pair) for pair in zip(fact, other, strict=True))
+            len(fact) == len(other)
+            and all(a == b or not self._of(a).isdisjoint(self._of(b)) for a, b in zip(fact, other, strict=True))
             for other in others
         )
-
-    def _word(self, one: str, other: str) -> bool:
-        return one == other or not self._of(one).isdisjoint(self._of(other))
 
     def _of(self, word: str) -> frozenset[int]:
         if word not in self._sets:

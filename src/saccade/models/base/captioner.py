@@ -21,7 +21,7 @@ from saccade.batch import (
     TeacherForced,
     TextBatch,
 )
-from saccade.batch.captioning import Context, Memory
+from saccade.batch.outputs import Context, Memory
 from saccade.models.base.model import Model
 from saccade.nn.captioners import mean_region
 from saccade.nn.precision import at_least_float32

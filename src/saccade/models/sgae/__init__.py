@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from saccade.batch import CaptionState, RegionBatch, SceneGraphBatch, StepOutput, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary, shared_parser
-from saccade.language.graph_words import graph_words
+from saccade.language.vocabulary import graph_words
 from saccade.models.base.captioner import RecurrentCaptioner
 from saccade.models.base.registry import register
 from saccade.models.sgae.graphs import (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saccade.core.errors import SaccadeError
-from saccade.explain.draw.marks import FORMATS
+from saccade.explain.draw import FORMATS
 
 if TYPE_CHECKING:
     from saccade.data import FeatureStore

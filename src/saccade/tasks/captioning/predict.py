@@ -56,7 +56,7 @@ class Caption:
             self.probabilities,
             title,
             sentinel=self.sentinel,
-            said=True,
+            generated=True,
         )
 
 

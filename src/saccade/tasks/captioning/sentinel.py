@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from saccade.data.records import CaptionedImages
 from saccade.language import Parse, shared_parser
-from saccade.language.adjectives import word_table
+from saccade.language.caption_words import word_table
 from saccade.models import Captioner
 from saccade.tasks.pairs import cut
 

@@ -7,8 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from saccade.world.dice import Dice
-from saccade.world.render.light import Light, Rgb
-from saccade.world.render.noise import clouds, texture_at, tile
+from saccade.world.render.materials import Light, Rgb, clouds, texture_at, tile
 from saccade.world.render.sdf import Field, clamp
 from saccade.world.scene import Scene
 

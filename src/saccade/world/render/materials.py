@@ -1,15 +1,78 @@
-"""How rubber, metal, wood, cloth and glass answer light."""
+"""Light and surfaces: the light of a scene, noise for textures, and how rubber, metal, wood, cloth and glass shine."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from saccade.world.render.clay import Clay
-from saccade.world.render.light import Light
-from saccade.world.render.noise import clouds, texture_at, tile
 from saccade.world.render.sdf import Field, clamp
+from saccade.world.scene import Scene
+
+Rgb = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Light:
+    """Linear light. `direction` points to the light: x to the right, y up, z to the viewer."""
+
+    direction: tuple[float, float, float]
+    sun: Rgb
+    sky: Rgb  # ambient
+    shadow: float  # how dark shadows are
+
+
+_LIGHTS = {
+    "noon": ((0.95, 0.92, 0.84), (0.34, 0.37, 0.42), 0.62),
+    "sunset": ((1.05, 0.72, 0.46), (0.32, 0.29, 0.36), 0.55),
+    "night": ((0.38, 0.44, 0.62), (0.19, 0.21, 0.31), 0.45),
+    "overcast": ((0.34, 0.35, 0.36), (0.6, 0.61, 0.63), 0.3),
+}
+
+
+def light_of(scene: Scene) -> Light:
+    sun, sky, shadow = _LIGHTS[scene.lighting]
+    low = scene.lighting in ("sunset", "night")
+    direction = (0.74, 0.38, 0.555) if low else (0.5, 0.62, 0.605)
+    return Light((direction[0] * scene.light_from, direction[1], direction[2]), sun, sky, shadow)
+
+
+SIDE = 512
+
+
+@cache
+def tile(cell: int) -> Field:
+    """float32 [512, 512] in -1..1: value noise whose bumps are `cell` pixels wide."""
+    lattice = SIDE // cell
+    raw = np.random.PCG64(977 + cell).random_raw(lattice * lattice).astype("<u8")
+    values = ((raw >> np.uint64(40)).astype(np.float32) / 8388608.0 - 1.0).reshape(lattice, lattice)
+    t = (np.arange(SIDE, dtype=np.float32) % cell) / np.float32(cell)
+    t = t * t * (3.0 - 2.0 * t)
+    low = np.arange(SIDE) // cell
+    high = (low + 1) % lattice
+    rows = values[low] * (1.0 - t[:, None]) + values[high] * t[:, None]
+    return np.ascontiguousarray(rows[:, low] * (1.0 - t) + rows[:, high] * t)
+
+
+@cache
+def clouds() -> Field:
+    """Four octaves summed: cloudy at every scale."""
+    return tile(64) * 0.55 + tile(32) * 0.28 + tile(16) * 0.14 + tile(8) * 0.07
+
+
+def texture_at(texture: Field, u: Field, v: Field) -> Field:
+    """The texture at (u, v) in its pixels, wrapped."""
+    found: Field = texture[np.floor(v).astype(np.int32) & (SIDE - 1), np.floor(u).astype(np.int32) & (SIDE - 1)]
+    return found
+
+
+def grain(seed: int, count: int) -> np.ndarray:
+    """Sensor noise: `count` integers in -255..255, triangular, from raw bits (no library's normal distribution)."""
+    raw = np.random.PCG64(seed).random_raw((count + 3) // 4).astype("<u8").view(np.uint8)
+    return raw[:count].astype(np.int16) - raw[count : 2 * count].astype(np.int16)
 
 
 def shade(

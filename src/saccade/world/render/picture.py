@@ -9,21 +9,14 @@ import numpy as np
 from jaxtyping import Bool, Float32, UInt8
 
 from saccade.world.catalogue import COLOURS, KINDS
-from saccade.world.render import creatures, household, outdoors, solids
+from saccade.world.render import toys
 from saccade.world.render.backdrop import backdrop, grid
 from saccade.world.render.clay import Clay
-from saccade.world.render.light import Light, light_of
-from saccade.world.render.materials import shade
-from saccade.world.render.noise import grain
+from saccade.world.render.materials import Light, grain, light_of, shade
 from saccade.world.render.sdf import Field, clamp
 from saccade.world.scene import Scene, Thing
 
-MODELS: dict[str, Callable[[Clay, str], None]] = {
-    **{name: getattr(solids, name) for name in ("cube", "ball", "cone", "cylinder", "pyramid", "star", "ring")},
-    **{name: getattr(household, name) for name in ("mug", "lamp", "table", "basket", "hat", "key")},
-    **{name: getattr(outdoors, name) for name in ("mushroom", "tree", "house", "car", "boat", "fish")},
-    **{name: getattr(creatures, name) for name in ("duck", "cat", "dog", "horse", "bear", "robot")},
-}
+MODELS: dict[str, Callable[[Clay, str], None]] = {kind: getattr(toys, kind) for kind in KINDS}
 NOISE = 0.011  # of the sensor, in display units of 0..1 for the largest of 255 steps × 2
 
 
@@ -79,7 +72,7 @@ def _paint(
     window = _window(thing, size, 0.12)
     clay = _clay(thing, window, size)
     if inner:
-        household.basket_back(clay)
+        toys.basket_back(clay)
     else:
         MODELS[thing.kind](clay, thing.pose)
     r, g, b = (v * v / 65025 for v in COLOURS[thing.colour])  # linear light

