@@ -24,7 +24,7 @@ from saccade.batch import Batch, CaptionState, RegionBatch, StepOutput
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import RecurrentCaptioner
-from saccade.models.base.registry import register
+from saccade.models.base.model import register
 from saccade.nn.attention import AdditiveAttention, attended, masked_softmax
 from saccade.nn.captioners import PictureContext, RegionBatchNorm, RegionEmbedding
 from saccade.nn.encode import dropout_layer

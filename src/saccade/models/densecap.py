@@ -31,11 +31,9 @@ from saccade.batch import PAD, Batch, CaptionState, PictureBatch, RegionBatch, S
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import Captioner
-from saccade.models.base.model import Model
-from saccade.models.base.registry import register
+from saccade.models.base.model import Model, register
 from saccade.nn.captioners import LstmMemory, start_lstm
-from saccade.nn.encode import dropout_layer
-from saccade.nn.precision import full_precision
+from saccade.nn.encode import dropout_layer, full_precision
 from saccade.vision.backbones.base import Backbone, load_backbone, stretch
 from saccade.vision.boxes import WHOLE, clip, overlaps, pick
 from saccade.vision.detectors.bottomup import FeaturePyramid

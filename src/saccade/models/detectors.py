@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from saccade.batch import Batch
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import openers
-from saccade.models.base.model import Model
-from saccade.models.base.registry import register
+from saccade.models.base.model import Model, register
 from saccade.vision.backbones.base import load_backbone
 from saccade.vision.boxes import UNKNOWN
 from saccade.vision.detectors.bottomup import (

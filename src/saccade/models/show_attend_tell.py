@@ -32,10 +32,10 @@ from saccade.batch import CaptionState, RegionBatch, StepOutput, TeacherForced
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import Captioner
-from saccade.models.base.registry import register
+from saccade.models.base.model import register
 from saccade.nn.attention import Activation, AdditiveAttention, attended, masked_softmax
 from saccade.nn.captioners import LstmMemory, RegionContext, mean_region
-from saccade.nn.precision import at_least_float32
+from saccade.nn.encode import at_least_float32
 
 Reward = Literal["caption", "mean", "word"]
 

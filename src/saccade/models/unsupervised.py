@@ -26,10 +26,9 @@ from saccade.batch import END, Batch, CaptionState, RegionBatch, StepOutput, Tex
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import Captioner
-from saccade.models.base.registry import register
+from saccade.models.base.model import register
 from saccade.nn.captioners import LstmMemory, start_lstm
-from saccade.nn.encode import dropout_layer, last_state, unit
-from saccade.nn.precision import at_least_float32
+from saccade.nn.encode import at_least_float32, dropout_layer, last_state, unit
 
 EPSILON = 1e-7  # added to q before its logarithm
 

@@ -29,7 +29,7 @@ from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary, shared_parser
 from saccade.language.graph_words import graph_words
 from saccade.models.base.captioner import RecurrentCaptioner
-from saccade.models.base.registry import register
+from saccade.models.base.model import register
 from saccade.models.sgae.graphs import (
     Dictionary,
     GraphContext,

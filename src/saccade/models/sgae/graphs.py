@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from saccade.batch import UNKNOWN, Batch, RegionBatch, SceneGraphBatch
 from saccade.language import Vocabulary
-from saccade.nn.encode import dropout_layer
-from saccade.nn.precision import at_least_float32
+from saccade.nn.encode import at_least_float32, dropout_layer
 
 Embed = Callable[[Tensor], Tensor]  # word ids → vectors
 
