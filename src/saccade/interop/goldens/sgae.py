@@ -23,7 +23,7 @@ from saccade.interop.harness import Case, Golden, fitted, memo
 from saccade.interop.importer import Imported
 from saccade.interop.importers.sgae import DICTIONARY, SGAE
 from saccade.models import Sgae
-from saccade.models.sgae.graphs import GraphContext, GraphNodes, PlainPictureGraph
+from saccade.models.sgae import GraphContext, GraphNodes, PlainPictureGraph
 
 TOLERANCE = 1e-5  # of float32 outputs, computed in float64 here
 MODE = r"(mode\d_(?:rela\d_)?)"
