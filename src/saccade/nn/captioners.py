@@ -13,6 +13,7 @@ from saccade.batch import Batch
 from saccade.nn.encode import MaskedBatchNorm, dropout_layer
 
 RegionBatchNorm = Literal["none", "before", "around"]  # use_bn = 0, 1, 2 of the reference code
+LstmState = tuple[Float[Tensor, "row dim"], Float[Tensor, "row dim"]]  # the hidden state and the cell
 
 
 class RegionEmbedding(nn.Module):
@@ -115,17 +116,14 @@ class TopDown(nn.Module):
 
     def attention_step(
         self, word: Float[Tensor, "row word_dim"], whole: Float[Tensor, "row whole_dim"], memory: TopDownMemory
-    ) -> tuple[Float[Tensor, "row dim"], Float[Tensor, "row dim"]]:
+    ) -> LstmState:
         """h¹ and its cell."""
         inputs = torch.cat([memory.language_hidden, whole, word], dim=1)
-        state: tuple[Tensor, Tensor] = self.look_lstm(inputs, (memory.attention_hidden, memory.attention_cell))
+        state: LstmState = self.look_lstm(inputs, (memory.attention_hidden, memory.attention_cell))
         return state
 
     def language_step(
-        self,
-        attended: Float[Tensor, "row attended_dim"],
-        attention: tuple[Float[Tensor, "row dim"], Float[Tensor, "row dim"]],
-        memory: TopDownMemory,
+        self, attended: Float[Tensor, "row attended_dim"], attention: LstmState, memory: TopDownMemory
     ) -> TopDownMemory:
         """The memory after this word, given what h¹ attended to."""
         inputs = torch.cat([attended, attention[0]], dim=1)

@@ -72,22 +72,26 @@ class ScalarWeightNorm(nn.Module):
         return F.linear(inputs, self.weight_g * self.weight_v / self.weight_v.norm(), self.bias)
 
 
-class MaskedBatchNorm(nn.BatchNorm1d):
-    """`nn.BatchNorm1d` over the real entries alone: padding changes no statistic and stays zero."""
+class RowBatchNorm(nn.BatchNorm1d):
+    """`nn.BatchNorm1d` of vectors; one alone has no variance, and is normalised by the running statistics."""
+
+    def forward(self, vectors: Float[Tensor, "vector dim"]) -> Float[Tensor, "vector dim"]:
+        if self.training and len(vectors) > 1:
+            return super().forward(vectors)
+        return F.batch_norm(vectors, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+
+
+class MaskedBatchNorm(RowBatchNorm):
+    """Batch normalisation over the real entries alone: padding changes no statistic and stays zero."""
 
     def forward(  # type: ignore[override]
         self, inputs: Float[Tensor, "item place dim"], mask: Bool[Tensor, "item place"]
     ) -> Float[Tensor, "item place dim"]:
         if not self.training:
-            return self._normalise(inputs.flatten(0, 1)).view_as(inputs) * mask[:, :, None]
+            return super().forward(inputs.flatten(0, 1)).view_as(inputs) * mask[:, :, None]
         real = mask.flatten().nonzero()[:, 0]
-        normal = self._normalise(inputs.flatten(0, 1).index_select(0, real))
+        normal = super().forward(inputs.flatten(0, 1).index_select(0, real))
         return torch.zeros_like(inputs).flatten(0, 1).index_copy(0, real, normal).view_as(inputs)
-
-    def _normalise(self, vectors: Float[Tensor, "vector dim"]) -> Float[Tensor, "vector dim"]:
-        if self.training and len(vectors) > 1:  # one vector has no variance: the running statistics stand in
-            return super().forward(vectors)
-        return F.batch_norm(vectors, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
 
 
 class RegionEncoder(nn.Module):
