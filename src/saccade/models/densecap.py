@@ -273,9 +273,9 @@ class DenseCap(Model):
         super().__init__(config, vocabulary, extractor)
         self.convolutions = _folded(config.backbone, pretrained=False)
         self.join = AllLevelsPyramid(self.convolutions, config.stride, config.map_dim)
-        anchors, reading = (config.scales, config.ratios), (config.roi, config.roi_size, config.box_gradient)
-        self.localise = LocalisationLayer(config.map_dim, config.rpn_dim, *anchors, *reading)
-        self.recognise = Recognition(config.map_dim * config.roi_size**2, config.dim, config.dropout, config.normed)
+        c = config
+        self.localise = LocalisationLayer(c.map_dim, c.rpn_dim, c.scales, c.ratios, c.roi, c.roi_size, c.box_gradient)
+        self.recognise = Recognition(c.map_dim * c.roi_size**2, c.dim, c.dropout, c.normed)
         self.writer = RegionWriter(config, vocabulary)
         for part in self.convolutions.parts[: config.frozen]:
             part.requires_grad_(False)

@@ -221,7 +221,7 @@ class MemoryDistillation(nn.Module):
         if self.form == "none":
             return query
         count = max(1, len(self.layers))
-        own = self._query_parts(query) if recalled is None else recalled.chunk(count, dim=-1)
+        own: Sequence[Tensor] = self._query_parts(query) if recalled is None else recalled.chunk(count, dim=-1)
         mixed = [  # W [q ; a] + b
             torch.baddbmm(mine, weights.to(mine.dtype), theirs.to(mine.dtype))
             for mine, theirs in zip(own, offered.chunk(count, dim=-1), strict=True)
@@ -233,5 +233,5 @@ class MemoryDistillation(nn.Module):
             updated = mixed[0].tanh() if self.form == "mlp" else mixed[0]
         return unit(at_least_float32(updated)) if self.unit_length else updated
 
-    def _query_parts(self, query: Float[Tensor, "*item query dim"]) -> Sequence[Tensor]:
+    def _query_parts(self, query: Float[Tensor, "*item query dim"]) -> list[Tensor]:
         return [F.linear(query, layer.weight[:, : self.dim]) for layer in self.layers] or [query]

@@ -232,8 +232,8 @@ class Sgae(RecurrentCaptioner[TopDownMemory, GraphContext]):
             whole = self.embed_whole(mean_region(images.features, images.mask) if whole is None else whole)
         else:
             whole = mean_region(nodes.vectors, nodes.mask)
-        look, lstms = self._decoder(sentences=True)
-        keys = look.keys(nodes.vectors)
+        attend, lstms = self._decoder(sentences=True)
+        keys = attend.keys(nodes.vectors)
         context = SentenceGraphContext(nodes.vectors, keys, nodes.mask, nodes.places, images.mask, whole)
         return CaptionState(lstms.initial_memory(nodes.vectors), context)
 
@@ -271,9 +271,9 @@ class Sgae(RecurrentCaptioner[TopDownMemory, GraphContext]):
 
     def decode_step(self, word: Float[Tensor, "row word_dim"], state: State) -> StepOutput[TopDownMemory, GraphContext]:
         memory, context = state.memory, state.context
-        look, lstms = self._decoder(isinstance(context, SentenceGraphContext))
+        attend, lstms = self._decoder(isinstance(context, SentenceGraphContext))
         attention = lstms.attention_step(word, context.whole, memory)  # h¹
-        weights = look(attention[0], context.keys, context.mask)  # α
+        weights = attend(attention[0], context.keys, context.mask)  # α
         found, extras = attended(weights, context.nodes), {"nodes": weights}
         if context.reworded is not None and context.reworded_keys is not None:
             again = self.reworded_look(attention[0], context.reworded_keys, context.mask)
@@ -363,16 +363,16 @@ def place_of(
 class Fusion(nn.Module):
     """u = ReLU(W₁ e + W₂ v) − (W₁ e − W₂ v)²; with `norm`, normalised against squares that grow too fast."""
 
-    def __init__(self, word_dim: int, seen_dim: int, dim: int, norm: bool = False) -> None:
+    def __init__(self, word_dim: int, region_dim: int, dim: int, norm: bool = False) -> None:
         super().__init__()
         self.word = nn.Linear(word_dim, dim)
-        self.seen = nn.Linear(seen_dim, dim)
+        self.seen = nn.Linear(region_dim, dim)
         self.norm = nn.LayerNorm(dim) if norm else nn.Identity()
 
     def forward(
-        self, word: Float[Tensor, "*node word"], seen: Float[Tensor, "*node seen"]
+        self, word: Float[Tensor, "*node word"], region: Float[Tensor, "*node region"]
     ) -> Float[Tensor, "*node dim"]:
-        one, other = self.word(word), self.seen(seen)
+        one, other = self.word(word), self.seen(region)
         fused: Tensor = self.norm((one + other).relu() - (one - other).square())
         return fused
 

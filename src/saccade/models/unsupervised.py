@@ -9,7 +9,7 @@ vector and s_1 … s_n its sentence (§ 3 of the paper; `docs/systems/unsupervis
     discriminator   q_t = σ(w · h'_t),  h'_t = LSTM'(E' s_t, h'_{t−1});  f' = unit(W' h'_n)
     rewards         r_t = log q_t + λ_c Σ_i [s_t = c_i] v_i,  and for the whole  −λ_im ‖f − f'‖²
     generator       −Σ_t (R_t − b_t) log p_t(s_t) + λ_sen L_sen,  R_t = −λ_im ‖f − f'‖² + Σ_{s≥t} γ^{s−t} r_s
-    discriminator   −mean log q_t(written) − mean log(1 − q_t(said)) + λ_im ‖f − f'‖²
+    discriminator   −mean log q_t(written) − mean log(1 − q_t(generated)) + λ_im ‖f − f'‖²
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class SentenceCritic(SentenceReader):
 
 @dataclass(frozen=True)
 class MeanContext(Batch):
-    weights: Float[Tensor, "row region"]  # of the regions in the mean that stands for the picture
+    weights: Float[Tensor, "row region"]  # of the regions in their mean
 
 
 @dataclass(frozen=True)
@@ -171,28 +171,28 @@ class Unsupervised(Captioner[LstmMemory, MeanContext]):
     # The two players. Each loss reaches its own player's weights only, so that one optimiser serves both.
 
     def generator_loss(
-        self, log_probabilities: Float[Tensor, "image step"], said: Rollout, greedy: Int[Tensor, "image step"]
+        self, log_probabilities: Float[Tensor, "image step"], rollout: Rollout, greedy: Int[Tensor, "image step"]
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         """Policy gradient with the greedy sentence's returns as the baseline; and the mean return, to be logged."""
         with torch.no_grad():
-            mask = up_to_end(said.words)
-            earned = self.returns(said, mask)
-            own = Rollout(greedy, said.pictures, said.concepts, said.scores)
+            mask = up_to_end(rollout.words)
+            earned = self.returns(rollout, mask)
+            own = Rollout(greedy, rollout.pictures, rollout.concepts, rollout.scores)
             baseline = self.returns(own, mask if self.config.baseline_mask == "said" else up_to_end(greedy))
             limit = self.config.largest_advantage
             advantage = (earned - baseline).clamp(-limit, limit)
         return -(log_probabilities * advantage)[mask].mean(), earned[:, 0].mean()
 
-    def returns(self, said: Rollout, mask: Bool[Tensor, "image step"]) -> Float[Tensor, "image step"]:
+    def returns(self, rollout: Rollout, mask: Bool[Tensor, "image step"]) -> Float[Tensor, "image step"]:
         """R_t; the discriminator reads a sentence to its own end, rewards count where `mask` is True."""
-        judged = self.critic.judge(said.words, up_to_end(said.words))
+        judged = self.critic.judge(rollout.words, up_to_end(rollout.words))
         natural = (judged.logits.sigmoid() + EPSILON).log()
-        named = first_mentions(said.words, mask, said.concepts, said.scores)
+        named = first_mentions(rollout.words, mask, rollout.concepts, rollout.scores)
         rewards = (natural + self.config.concept_weight * named) * mask
         earned = discounted(rewards, self.config.discount)
-        if said.pictures is None:
+        if rollout.pictures is None:
             return earned
-        return earned - self.forgotten(said.pictures, judged.recalled)[:, None] * mask
+        return earned - self.forgotten(rollout.pictures, judged.recalled)[:, None] * mask
 
     def forgotten(
         self, pictures: Float[Tensor, "image dim"], recalled: Float[Tensor, "image dim"]
@@ -201,16 +201,16 @@ class Unsupervised(Captioner[LstmMemory, MeanContext]):
         distance: Tensor = (pictures - recalled).square().mean(dim=1)
         return distance * float(self.config.image_weight)
 
-    def discriminator_losses(self, written: TextBatch, said: Rollout) -> dict[str, Float[Tensor, ""]]:
+    def discriminator_losses(self, written: TextBatch, rollout: Rollout) -> dict[str, Float[Tensor, ""]]:
         """Written sentences against generated ones, and the reconstruction of the picture."""
         real = self.critic.judge(written.tokens[:, 1:], written.mask[:, 1:])
-        fake = self.critic.judge(said.words, up_to_end(said.words))
+        fake = self.critic.judge(rollout.words, up_to_end(rollout.words))
         wanted = torch.full_like(real.logits, 1 - self.config.smoothing / 2)[real.mask]
         loss = F.binary_cross_entropy_with_logits(real.logits[real.mask], wanted)
         loss = loss + F.softplus(fake.logits[fake.mask]).mean()
-        if said.pictures is None or not self.config.image_weight:
+        if rollout.pictures is None or not self.config.image_weight:
             return {"adversarial_loss": loss}
-        return {"adversarial_loss": loss, "image_loss": self.forgotten(said.pictures.detach(), fake.recalled).mean()}
+        return {"adversarial_loss": loss, "image_loss": self.forgotten(rollout.pictures.detach(), fake.recalled).mean()}
 
     def sentence_loss(
         self, sentences: TextBatch, vectors: Float[Tensor, "text dim"], counted: Bool[Tensor, " text"] | None = None

@@ -118,7 +118,7 @@ class Model(nn.Module, PyTorchModelHubMixin):
         if self.reads_text:
             self.vocabulary.save(folder / VOCABULARY)
         write_text(folder / "README.md", self._card())
-        described = {"model": self.name, "saccade": __version__, "extractor": self.extractor}
+        described: dict[str, Any] = {"model": self.name, "saccade": __version__, "extractor": self.extractor}
         described["config"] = to_dict(self.config)
         if self.backbone is not None:
             described["backbone"] = self.backbone.name
