@@ -102,7 +102,7 @@ def _steps(side: RecurrentAttention, images: Tensor, texts: Tensor, lengths: lis
     columns = []
     for caption, length in zip(texts, lengths, strict=True):
         words = _for_every_picture(caption[:length], images)
-        first, context = (words, images) if side.words_ask else (images, words)
+        first, context = (words, images) if side.words_attend else (images, words)
         query, total = first, images.new_zeros(len(images))
         for _ in range(side.steps):
             found = attended(query, context, side.form.sharpness)

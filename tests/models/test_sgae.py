@@ -15,7 +15,7 @@ from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import padded_graphs
 from saccade.models import Sgae, SgaeConfig, load_model
-from saccade.models.sgae.graphs import SentenceGraphContext
+from saccade.models.sgae import SentenceGraphContext
 
 TEXTS = ["a red cube", "the small blue ball is left of a cone", "green", "a cube on the large ball and a zebra"]
 SMALL = SgaeConfig(12, 7, 10, 6, entries=9, dropout=0.0, sentence_steps=2, dictionary_steps=3)

@@ -9,7 +9,7 @@ from torch import Tensor
 from saccade.batch import RegionBatch, SceneGraphBatch, stack
 from saccade.language import Vocabulary, load_parser
 from saccade.language.vocabulary import graph_words, padded_graphs
-from saccade.models.sgae.graphs import (
+from saccade.models.sgae import (
     ABOVE,
     BELOW,
     IN,

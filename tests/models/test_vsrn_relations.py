@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.models.vsrn import RelationBlock
-from saccade.nn import MaskedBatchNorm
+from saccade.nn.encode import MaskedBatchNorm
 
 
 def regions(counts: tuple[int, ...] = (5, 2, 4), padding: int = 0, dim: int = 6) -> tuple[Tensor, Tensor]:

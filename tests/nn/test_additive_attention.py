@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from saccade.nn import AdditiveAttention, attended
+from saccade.nn.attention import AdditiveAttention, attended
 
 
 def test_shares_by_hand() -> None:

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from saccade.batch import ImageCode, TextCode
-from saccade.nn import last_state, mean_state, nearest_regions, whole_similarity
+from saccade.nn.encode import last_state, mean_state
+from saccade.nn.whole import nearest_regions, whole_similarity
 
 
 def codes(images: int, texts: int, dim: int = 6) -> tuple[ImageCode, TextCode]:

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from toy_training import Points, ToyTask
 
 from saccade.core.files import read_json
-from saccade.models import Model
-from saccade.models.base import registry
+from saccade.models.base import model as registry
+from saccade.models.base.model import Model
 from saccade.tasks import registry as tasks_registry
 from saccade.tasks.base import TaskSpec
 from saccade.tasks.evaluator import Evaluator

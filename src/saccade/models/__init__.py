@@ -3,8 +3,7 @@
 from saccade.models.adaptive import Adaptive, AdaptiveConfig
 from saccade.models.base.captioner import Captioner
 from saccade.models.base.matcher import Matcher
-from saccade.models.base.model import Model, find_model, load_model, shipped_models
-from saccade.models.base.registry import Entry, entries, entry, register
+from saccade.models.base.model import Entry, Model, entries, entry, find_model, load_model, register, shipped_models
 from saccade.models.camp import Camp, CampConfig
 from saccade.models.densecap import DenseCap, DenseCapConfig
 from saccade.models.detectors import BottomUp, Detector, WorldDetector

@@ -1,8 +1,8 @@
 """Adaptive attention: Knowing When to Look: Adaptive Attention via A Visual Sentinel for Image Captioning (Lu, Xiong,
 Parikh, Socher; CVPR 2017).
 
-Not every word is in the picture: "of" and "the" follow from the words before. An LSTM offers, beside the regions, a
-vector of what it knows already, the visual sentinel; attention is shared between both, and β is the sentinel's share.
+Not every word is in the picture: "of" and "the" follow from the words before. Beside the regions, the LSTM gives a
+vector of what it knows already, the visual sentinel; attention is shared between both, and β is the sentinel's weight.
 Equation numbers are the paper's; `docs/systems/adaptive.md` has them in full.
 
     V = ReLU(W_a a_i), v_g = ReLU(W_b mean a)  (14–16)     x = [w, v_g]     h, m = LSTM(x, h, m)
@@ -24,9 +24,9 @@ from saccade.batch import Batch, CaptionState, RegionBatch, StepOutput
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import RecurrentCaptioner
-from saccade.models.base.registry import register
+from saccade.models.base.model import register
 from saccade.nn.attention import AdditiveAttention, attended, masked_softmax
-from saccade.nn.captioners import PictureContext, RegionBatchNorm, RegionEmbedding
+from saccade.nn.captioners import LstmState, PictureContext, RegionBatchNorm, RegionEmbedding
 from saccade.nn.encode import dropout_layer
 
 
@@ -73,9 +73,7 @@ class MaxoutLstmCell(nn.Module):
         self.input = nn.Linear(input_dim, 5 * dim)
         self.state = nn.Linear(dim, 5 * dim)
 
-    def forward(
-        self, inputs: Float[Tensor, "row in"], state: tuple[Float[Tensor, "row dim"], Float[Tensor, "row dim"]]
-    ) -> tuple[Float[Tensor, "row dim"], Float[Tensor, "row dim"]]:
+    def forward(self, inputs: Float[Tensor, "row in"], state: LstmState) -> LstmState:
         hidden, cell = state
         sums = self.input(inputs) + self.state(hidden)
         take, keep, give = sums[:, : 3 * self.dim].sigmoid().chunk(3, dim=1)
@@ -85,7 +83,7 @@ class MaxoutLstmCell(nn.Module):
 
 
 class Sentinel(nn.Module):
-    """s = σ(W_x x + W_h h₋₁) ⊙ tanh(m)  (9–10): what the LSTM knows without looking, and the key it is found by."""
+    """s = σ(W_x x + W_h h₋₁) ⊙ tanh(m)  (9–10), and its key W_s s."""
 
     def __init__(self, input_dim: int, dim: int, attention_dim: int, transform: bool, dropout: float) -> None:
         super().__init__()
@@ -102,6 +100,9 @@ class Sentinel(nn.Module):
         if self.transform is not None:
             sentinel = self.dropout(self.transform(sentinel).relu())
         return sentinel, self.key(sentinel)[:, None]
+
+
+State = CaptionState[AdaptiveMemory, PictureContext]
 
 
 @register(
@@ -130,9 +131,7 @@ class Adaptive(RecurrentCaptioner[AdaptiveMemory, PictureContext]):
         self.join = nn.Linear(dim, dim) if config.transforms else None
         self.out = nn.Linear(dim, len(vocabulary))  # W_p: eq. 13
 
-    def start_from(
-        self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]
-    ) -> CaptionState[AdaptiveMemory, PictureContext]:
+    def start_from(self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]) -> State:
         regions = self.regions(images.features, images.mask)  # eq. 14–15
         whole = self.dropout(self.whole(whole).relu())  # eq. 16
         zeros = regions.new_zeros(len(regions), self.config.layers, self.config.dim)
@@ -140,34 +139,30 @@ class Adaptive(RecurrentCaptioner[AdaptiveMemory, PictureContext]):
         return CaptionState(AdaptiveMemory(zeros, zeros), context)
 
     def decode_step(
-        self, word: Float[Tensor, "row word_dim"], state: CaptionState[AdaptiveMemory, PictureContext]
+        self, word: Float[Tensor, "row word_dim"], state: State
     ) -> StepOutput[AdaptiveMemory, PictureContext]:
         memory, context = state.memory, state.context
         inputs = torch.cat([word, context.whole], dim=1)
-        hidden: list[Tensor] = []
-        cells: list[Tensor] = []
+        states: list[LstmState] = []
         for layer, lstm in enumerate(self.lstms):
-            if layer:
-                inputs = self.dropout(hidden[-1])
-            above, cell = lstm(inputs, (memory.hidden[:, layer], memory.cell[:, layer]))
-            hidden.append(above)
-            cells.append(cell)
-        state = CaptionState(AdaptiveMemory(torch.stack(hidden, dim=1), torch.stack(cells, dim=1)), context)
-        top = self.dropout(hidden[-1])
+            inputs = self.dropout(states[-1][0]) if layer else inputs
+            states.append(lstm(inputs, (memory.hidden[:, layer], memory.cell[:, layer])))
+        after = AdaptiveMemory(*(torch.stack(parts, dim=1) for parts in zip(*states, strict=True)))
+        state = CaptionState(after, context)
+        top = self.dropout(states[-1][0])
         if self.hidden is not None:
             top = self.dropout(self.hidden(top).tanh())
         if self.sentinel is None:
             weights = self.look(top, context.keys, context.mask)  # eq. 6–7
             return StepOutput(self._join(attended(weights, context.regions) + top), state, weights)
-        sentinel, key = self.sentinel(inputs, memory.hidden[:, -1], cells[-1])  # eq. 9–10
+        sentinel, key = self.sentinel(inputs, memory.hidden[:, -1], states[-1][1])  # eq. 9–10
         scores = torch.cat([self.look.scores(top, key), self.look.scores(top, context.keys)], dim=1)
-        shares = masked_softmax(
-            scores, torch.cat([torch.ones_like(context.mask[:, :1]), context.mask], dim=1)
-        )  # eq. 12
-        beta, weights = shares[:, 0], shares[:, 1:]
+        mask = torch.cat([torch.ones_like(context.mask[:, :1]), context.mask], dim=1)
+        both = masked_softmax(scores, mask)  # eq. 12
+        beta, weights = both[:, 0], both[:, 1:]
         adaptive = beta[:, None].to(sentinel.dtype) * sentinel + attended(weights, context.regions)  # eq. 8, 11
         return StepOutput(self._join(adaptive + top), state, weights, beta)
 
     def _join(self, both: Float[Tensor, "row dim"]) -> Float[Tensor, "row dim"]:
-        """What the words are said from, of context and state together."""
+        """What words are predicted from: context and state together."""
         return both if self.join is None else self.dropout(self.join(both).tanh())

@@ -1,10 +1,9 @@
 """CAMP: Cross-Modal Adaptive Message Passing for Text-Image Retrieval (Wang, Liu, Li, Sheng, Yan, Wang, Shao; ICCV
 2019).
 
-SCAN compares each word with what it attended to. Here regions and words *take in* what they attended to, as far as a
-gate lets it in, and the pair is scored by what both have become: beside another sentence a picture is another picture.
-For regions V that receive messages from words T, with att(Q, K, X) = softmax(Q Kᵀ / √D) X; words receive in the same
-way:
+SCAN compares each word with what it attended to. Here regions and words are *fused* with what they attended to, as far
+as a gate lets it in, and the pair is scored from the fused vectors: they differ with every sentence a picture meets.
+For regions V that receive messages from words T, with att(Q, K, X) = softmax(Q Kᵀ / √D) X; words receive likewise:
 
     V~   = att(W_q V, W_k T, T)                              messages of the words                     (1)
     V^   = att(A_q V~, A_k V~, V~),    v^_i ← v^_i / |v^_i|  messages attend to each other             (2)
@@ -13,8 +12,8 @@ way:
     p_v  = Σ_i ω_i v'_i,  ω = softmax_i L₂ ReLU(L₁ v'_i)     pooling, the mean of four heads           (5)
     S    = σ(w · ReLU(M [p_v ; p_t] + b) + c)                with p_v, p_t of length one               (6)
 
-A message is a weighted sum of the other side's vectors, so whatever is linear in it is taken of those vectors, once
-per item, and a pair has only weights of its own. With P the weights of (1):
+A message is a weighted sum of the other side's vectors, so linear maps of messages are computed from those vectors,
+once per item, and only weights are computed per pair. With P the weights of (1):
 
     (A_q V~)(A_k V~)ᵀ = P [(A_q T)(A_k T)ᵀ] Pᵀ,              so that V^ = R T, R = softmax(· / √D) P   (2)
     v · v^ = r (T v),    |v^|² = r (T Tᵀ) rᵀ                                                           (2–3)
@@ -32,21 +31,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.batch import Alignment, Batch, ImageCode, TextBatch, TextCode
+from saccade.batch import Alignment, ImageCode, TextBatch, TextCode
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.models.base.matcher import FragmentConfig, FragmentMatcher
-from saccade.models.base.registry import register
-from saccade.nn import (
-    at_least_float32,
-    attended_length,
-    full_precision,
-    masked_softmax,
-    products,
-    summed,
-    triplet_loss,
-    unit,
-)
+from saccade.models.base.matcher import FragmentConfig, FragmentMatcher, Fragments
+from saccade.models.base.model import register
+from saccade.nn.attention import attended_length, masked_softmax, products, summed
+from saccade.nn.encode import at_least_float32, full_precision, unit
+from saccade.nn.losses import triplet_loss
 from saccade.ops import EPSILON
 from saccade.ops.all_pairs import all_pairs
 
@@ -61,10 +53,10 @@ class CampConfig(FragmentConfig):
     unit_words: bool = False
     rounds: Literal[1, 2] = 2  # of attention; 1: the older model, with one map for queries and keys
     fusion: bool = True  # False: the cosine of the pooled messages, for pre-training
-    gate: bool = True  # False: the ablation, every message comes in
+    gate: bool = True  # False: the ablation without gates
     heads: int = 4  # of the attention that pools fragments; 0: their mean
-    text_length: int = 0  # the mean is over so many places for words, empty ones too, as officially; 0: over words
-    message_loss: float = 0.0  # weight of the pre-training's cosine as a loss beside, to train all in one run
+    text_length: int = 0  # the mean over words counts padding up to this length, as officially; 0: real words only
+    message_loss: float = 0.0  # weight of the pre-training loss, added to train in one run
 
     def __post_init__(self) -> None:
         for name in ("heads", "text_length", "message_loss"):
@@ -73,11 +65,9 @@ class CampConfig(FragmentConfig):
 
 
 @dataclass(frozen=True)
-class Fragments(Batch):
-    """One side as it meets the other: its vectors and all that they are mapped to."""
+class CampFragments(Fragments):
+    """One side with all its linear maps."""
 
-    vectors: Float[Tensor, "*item part dim"]
-    mask: Bool[Tensor, "*item part"]
     share: Float[Tensor, "*item part"]  # of each in a plain mean
     query: Float[Tensor, "*item part dim"]
     key: Float[Tensor, "*item part dim"]
@@ -87,16 +77,13 @@ class Fragments(Batch):
     sent: Float[Tensor, "*item part dim"] | None = None  # F_sent v, for the other side
     hidden: Float[Tensor, "*item part dim"] | None = None  # L₁ v
 
-    def trimmed(self, longest: int) -> Fragments:
-        return self.map(lambda tensor: tensor[:, :longest])
-
-    def expand_pairs(self) -> Fragments:
+    def expand_pairs(self) -> CampFragments:
         """With an axis for all items of the other side."""
         return self.map(lambda tensor: tensor[:, None])
 
 
 class Received(NamedTuple):
-    """What the messages to one side do, pair by pair."""
+    """What one side receives from the other, for each pair."""
 
     weights: Float[Tensor, "*pair part other"]  # P
     cosine: Float[Tensor, "*pair part"]  # of each fragment with its message
@@ -128,20 +115,19 @@ class Camp(FragmentMatcher):
             )
             self.judge = nn.Sequential(nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, 1))
 
-    def prepare(self, images: ImageCode, texts: TextCode) -> tuple[Fragments, Fragments]:
+    def prepare(self, images: ImageCode, texts: TextCode) -> tuple[CampFragments, CampFragments]:
         words, mask, counts = texts.words, texts.mask, texts.mask.to(texts.words.dtype)
-        if self._empty_places:  # they all find the same: one stands for them, before the words
+        if self._counts_padding:  # all padding attends alike: one place stands for it, before the words
             empty = (self.config.text_length - counts.sum(dim=-1, keepdim=True)).clamp(min=0)
             words, mask, counts = F.pad(words, (0, 0, 1, 0)), F.pad(mask, (1, 0)), torch.cat([empty, counts], dim=-1)
         regions = self._mapped("regions", "words", images.regions, images.mask, images.mask.to(counts.dtype))
         return regions, self._mapped("words", "regions", words, mask, counts)
 
-    def _mapped(self, side: Side, other: Side, vectors: Tensor, mask: Tensor, counts: Tensor) -> Fragments:
-        look = {name.removeprefix(f"{side}_"): map for name, map in self.look.items() if name.startswith(side)}
-        query, *others = (at_least_float32(map(vectors)) for map in look.values())
-        mapped = Fragments(
-            vectors, mask, counts / counts.sum(dim=-1, keepdim=True).clamp(min=1), query, *others or [query]
-        )
+    def _mapped(self, side: Side, other: Side, vectors: Tensor, mask: Tensor, counts: Tensor) -> CampFragments:
+        maps = [layer for name, layer in self.look.items() if name.startswith(side)]
+        query, *others = (at_least_float32(layer(vectors)) for layer in maps)
+        share = counts / counts.sum(dim=-1, keepdim=True).clamp(min=1)
+        mapped = CampFragments(vectors, mask, share, query, *others or [query])
         if not self.config.fusion:
             return mapped
         own, sent = self.fuse[side].weight[:, : self.config.dim], self.fuse[other].weight[:, self.config.dim :]
@@ -152,7 +138,7 @@ class Camp(FragmentMatcher):
             hidden=self.pool[side].hidden(vectors) if self.config.heads else None,
         )
 
-    def pair(self, images: Fragments, texts: Fragments) -> Float[Tensor, "image text"]:
+    def pair(self, images: CampFragments, texts: CampFragments) -> Float[Tensor, "image text"]:
         return self._score(*self._pooled(images, texts, self.config.fusion), self.config.fusion)
 
     def pooled(self, images: ImageCode, texts: TextCode) -> tuple[Tensor, Tensor]:
@@ -161,23 +147,24 @@ class Camp(FragmentMatcher):
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         regions, words = self.prepare(images, texts)
-        fusion, first = self.config.fusion, int(self._empty_places)
-        seen, read = self._receive("regions", regions, words, fusion), self._receive("words", words, regions, fusion)
+        fusion, first = self.config.fusion, int(self._counts_padding)
+        image = self._receive("regions", regions, words, fusion)
+        text = self._receive("words", words, regions, fusion)
         return Alignment(
-            read.weights[:, first:] * texts.mask[:, :, None],
-            self._score(seen.pooled, read.pooled, fusion),
+            text.weights[:, first:] * texts.mask[:, :, None],
+            self._score(image.pooled, text.pooled, fusion),
             texts.mask,
             images.mask,
-            word_score=read.cosine[:, first:] * texts.mask,
-            region_score=seen.cosine * images.mask,
-            word_gate=None if read.gate is None else read.gate[:, first:] * texts.mask,
-            region_gate=None if seen.gate is None else seen.gate * images.mask,
+            word_score=text.cosine[:, first:] * texts.mask,
+            region_score=image.cosine * images.mask,
+            word_gate=None if text.gate is None else text.gate[:, first:] * texts.mask,
+            region_gate=None if image.gate is None else image.gate * images.mask,
         )
 
     def own_losses(
         self, images: ImageCode, texts: TextBatch, owner: Int[Tensor, " text"]
     ) -> dict[str, Float[Tensor, ""]]:
-        """What the paper trains first, trained along: while attention finds nothing, (6) has nothing to learn."""
+        """The paper's first training stage as a further loss: (6) learns nothing before attention does."""
         if not self.config.message_loss:
             return {}
         sides = self.prepare(images, self.encode_texts(texts))
@@ -185,15 +172,15 @@ class Camp(FragmentMatcher):
         loss = triplet_loss(cosines, negatives="all", owner=owner) / max(1, len(owner))
         return {"message_loss": self.config.message_loss * loss}
 
-    def _message_cosines(self, images: Fragments, texts: Fragments) -> Float[Tensor, "image text"]:
+    def _message_cosines(self, images: CampFragments, texts: CampFragments) -> Float[Tensor, "image text"]:
         return self._score(*self._pooled(images, texts, fusion=False), fusion=False)
 
-    def _pooled(self, images: Fragments, texts: Fragments, fusion: bool) -> tuple[Tensor, Tensor]:
-        seen = self._receive("regions", images, texts.expand_pairs(), fusion)  # [text, image, …]
-        read = self._receive("words", texts, images.expand_pairs(), fusion)  # [image, text, …]
-        return seen.pooled.transpose(0, 1), read.pooled
+    def _pooled(self, images: CampFragments, texts: CampFragments, fusion: bool) -> tuple[Tensor, Tensor]:
+        image = self._receive("regions", images, texts.expand_pairs(), fusion)  # [text, image, …]
+        text = self._receive("words", texts, images.expand_pairs(), fusion)  # [image, text, …]
+        return image.pooled.transpose(0, 1), text.pooled
 
-    def _receive(self, side: Side, own: Fragments, other: Fragments, fusion: bool) -> Received:
+    def _receive(self, side: Side, own: CampFragments, other: CampFragments, fusion: bool) -> Received:
         """(1–5) for one side."""
         config: CampConfig = self.config
         with full_precision(own.vectors):
@@ -212,8 +199,8 @@ class Camp(FragmentMatcher):
             pooled = (summed(share.to(fused.dtype), fused) + summed(share, own.vectors))[..., 0, :]  # (5)
         return Received(first, cosine, gate if config.gate else None, unit(pooled) if config.rounds == 2 else pooled)
 
-    def _attend(self, own: Fragments, other: Fragments) -> tuple[Tensor, Tensor]:
-        """(1–2): how much each fragment takes from each of the other side, P at first, R in the end."""
+    def _attend(self, own: CampFragments, other: CampFragments) -> tuple[Tensor, Tensor]:
+        """(1–2): the weights P of the first attention and R of both."""
         scale = self.config.dim**-0.5
         first = masked_softmax(scale * products(own.query, other.key), other.mask[..., None, :])  # (1)
         if other.second_query is None or other.second_key is None:
@@ -222,7 +209,7 @@ class Camp(FragmentMatcher):
         again = products(summed(first, between), first)  # P (A_q T)(A_k T)ᵀ Pᵀ
         return first, summed(masked_softmax(scale * again, own.mask[..., None, :]), first)  # (2)
 
-    def _fused(self, side: Side, own: Fragments, other: Fragments, weights: Tensor, gate: Tensor) -> Tensor:
+    def _fused(self, side: Side, own: CampFragments, other: CampFragments, weights: Tensor, gate: Tensor) -> Tensor:
         """ReLU(g F_own v + g r (F_sent T))."""
         assert own.own is not None
         assert other.sent is not None
@@ -231,14 +218,14 @@ class Camp(FragmentMatcher):
         bias = self.fuse[side].bias  # the older model has one
         return (fused if bias is None else fused + bias.to(fused.dtype)).relu_()
 
-    def _pooled_messages(self, side: Side, own: Fragments, other: Fragments, weights: Tensor) -> Tensor:
-        """Of the pre-training: messages pooled as they come, Σ ω v^."""
+    def _pooled_messages(self, side: Side, own: CampFragments, other: CampFragments, weights: Tensor) -> Tensor:
+        """Of the pre-training: Σ ω v^."""
         learned = self.config.heads and not self.config.fusion
         share = self.pool[side](summed(weights, other.vectors), own.mask) if learned else own.share[..., None, :]
         return unit(summed(summed(share, weights), other.vectors)[..., 0, :])
 
     def _score(self, image: Float[Tensor, "*pair dim"], text: Float[Tensor, "*pair dim"], fusion: bool) -> Tensor:
-        """(6); in the pre-training their cosine."""
+        """(6); in the pre-training the cosine."""
         with full_precision(image):
             if not fusion:
                 return (image * text).sum(dim=-1)
@@ -246,14 +233,14 @@ class Camp(FragmentMatcher):
             return logit[..., 0].sigmoid()
 
     @property
-    def _empty_places(self) -> bool:
+    def _counts_padding(self) -> bool:
         return bool(self.config.text_length and not self.config.heads)
 
 
 class HeadPool(nn.Module):
-    """The share of each part in a sum of all: softmax(L₂ ReLU(L₁ x)) over the parts, the mean of several heads.
+    """ω = softmax(L₂ ReLU(L₁ x)) over the parts, the mean of several heads.
 
-    Where x is a sum, L₁ of a part that all pairs have in common may be given. L₂ has no bias: a softmax is blind to it.
+    Where x is a sum, L₁ of the summand that all pairs share may be given. L₂ has no bias: it changes no softmax.
     """
 
     def __init__(self, dim: int, heads: int) -> None:

@@ -1,6 +1,6 @@
 """DenseCap: Fully Convolutional Localization Networks for Dense Captioning (Johnson, Karpathy, Fei-Fei; CVPR 2016).
 
-Find the regions of a picture worth a phrase, and say it of each, in one pass and trained as one network.
+Finds the regions of a picture and describes each by a phrase, in one pass of one network.
 
     U         = convolutions(picture)
     t, s      = proposals(U)                            of k anchors a cell: a change, a confidence
@@ -8,7 +8,7 @@ Find the regions of a picture worth a phrase, and say it of each, in one pass an
     V_{c,i,j} = Σ_{i',j'} U_{c,i',j'} k(i' − x_{ij}) k(j' − y_{ij}),  k(d) = max(0, 1 − |d|)
     v         = relu(W₂ relu(W₁ V))                     the region's code: recognition network
     s', t'    = w·v, W v                                confidence and change once more
-    x₋₁, x₀ … = W v, <start>, s₁ … s_T                  inputs of the LSTM, which says s₁ … s_T, <end>
+    x₋₁, x₀ … = W v, <start>, s₁ … s_T                  inputs of the LSTM, which predicts s₁ … s_T, <end>
 
     L = 0.1 (L_objectness + L_boxes) of the proposals + 0.1 (L_objectness + L_boxes) of the regions + L_phrases
 
@@ -25,17 +25,15 @@ from typing import Any, Literal, NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
-from torch.nn import functional
+from torch.nn import functional as F
 
 from saccade.batch import PAD, Batch, CaptionState, PictureBatch, RegionBatch, StepOutput
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import Captioner
-from saccade.models.base.model import Model
-from saccade.models.base.registry import register
+from saccade.models.base.model import Model, register
 from saccade.nn.captioners import LstmMemory, start_lstm
-from saccade.nn.encode import dropout_layer
-from saccade.nn.precision import full_precision
+from saccade.nn.encode import RowBatchNorm, dropout_layer, full_precision
 from saccade.vision.backbones.base import Backbone, load_backbone, stretch
 from saccade.vision.boxes import WHOLE, clip, overlaps, pick
 from saccade.vision.detectors.bottomup import FeaturePyramid
@@ -45,11 +43,11 @@ from saccade.vision.roi import roi_bilinear, roi_max
 
 Pooling = Literal["bilinear", "max"]
 INSIDE_TOLERANCE = 1e-3  # of a side: a box that leaves the picture by less is inside
-MAX_LEARNED_CHANGE = 10.0  # beyond it a box and its target hardly meet: none is learned
+MAX_LEARNED_CHANGE = 10.0  # beyond it a box and its target hardly overlap: none is learned
 
 
 class AllLevelsPyramid(FeaturePyramid):
-    """Also the maps finer than the joined one, averaged down to it: a small backbone keeps colours there."""
+    """Also adds the finer maps, averaged down: a small backbone keeps colours there."""
 
     def __init__(self, backbone: Backbone, stride: int, dim: int) -> None:
         super().__init__(backbone, stride, dim)
@@ -58,12 +56,12 @@ class AllLevelsPyramid(FeaturePyramid):
     def add_levels(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
         joined = super().add_levels(levels)
         for level, lateral in zip(levels, self.finer, strict=False):
-            joined = joined + lateral(functional.adaptive_avg_pool2d(level, (joined.shape[2], joined.shape[3])))
+            joined = joined + lateral(F.adaptive_avg_pool2d(level, (joined.shape[2], joined.shape[3])))
         return joined
 
 
 class SampledBoxes(NamedTuple):
-    """The boxes drawn from a batch of pictures, one after the other; each meets a true box, its `owner`."""
+    """The boxes sampled from a batch of pictures, one after the other; each has a true box, its `owner`."""
 
     image: Int[Tensor, " box"]
     boxes: Float[Tensor, "box 4"]  # with their gradient, unless it was cut
@@ -75,7 +73,7 @@ class SampledBoxes(NamedTuple):
 
 
 class LocalisationLayer(nn.Module):
-    """A map in; boxes out, and what the map shows at 7 × 7 places of each."""
+    """Proposes boxes on a map, and reads the map at 7 × 7 places of each."""
 
     def __init__(
         self,
@@ -92,10 +90,6 @@ class LocalisationLayer(nn.Module):
         nn.init.zeros_(self.proposals.changes.weight)  # every box begins as its anchor
         self.roi, self.roi_size, self.box_gradient = roi, roi_size, box_gradient
 
-    def forward(self, maps: Float[Tensor, "image channel row column"]) -> RPNOutput:
-        output: RPNOutput = self.proposals(maps)
-        return output
-
     def sample(
         self,
         output: RPNOutput,
@@ -108,7 +102,7 @@ class LocalisationLayer(nn.Module):
         """`count` of a picture's boxes, at most half of them positive.
 
         Positive are boxes as changed that overlap a true box by more than `high`, and the best of every true box;
-        negative those below `low` with all. Boxes that leave the picture are not asked about, unless they are a best.
+        negative those below `low` with all. Boxes that leave the picture count only as the best of a true box.
         """
         boxes = decode(output.changes, output.anchors.expand_as(output.changes))
         with torch.no_grad():
@@ -139,33 +133,23 @@ class LocalisationLayer(nn.Module):
         boxes: Float[Tensor, "box 4"],
         image: Int[Tensor, " box"],
     ) -> Float[Tensor, "box channel size size"]:
-        """What the map shows in each box. Read bilinearly, the boxes get a gradient; max-pooled, they do not."""
+        """The map inside each box, V. Read bilinearly, the boxes get a gradient; max-pooled, they do not."""
         with full_precision(maps):  # a box's place in half precision would be cells off
-            maps = maps.to(boxes.dtype)
             read = roi_bilinear if self.roi == "bilinear" else roi_max
-            return read(maps, boxes, image, self.roi_size)
-
-
-class Normalised(nn.BatchNorm1d):
-    """Batch normalisation over boxes; a box alone has no spread and takes what was learned so far."""
-
-    def forward(self, vectors: Float[Tensor, "box dim"]) -> Float[Tensor, "box dim"]:
-        if self.training and len(vectors) > 1:
-            return super().forward(vectors)
-        return functional.batch_norm(vectors, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+            return read(maps.to(boxes.dtype), boxes, image, self.roi_size)
 
 
 class Recognition(nn.Module):
-    """Two fully connected layers make a region's code; from it come its confidence and a second change of its box.
+    """Two fully connected layers give a region's code; from it come its confidence and a second change of its box.
 
-    The paper's two layers are VGG's, trained on ImageNet. Ours begin fresh, and with `normed` they have batch
-    normalisation over the boxes: without, what all regions have in common grows first and drowns what tells them apart.
+    The paper's two layers are VGG's, trained on ImageNet. Ours begin fresh, and learn faster with batch normalisation
+    over the boxes (`normed`).
     """
 
     def __init__(self, inputs: int, dim: int, dropout: float, normed: bool = True) -> None:
         super().__init__()
         self.first, self.second = nn.Linear(inputs, dim), nn.Linear(dim, dim)
-        self.norms = nn.ModuleList(Normalised(dim) if normed else nn.Identity() for _ in range(2))
+        self.norms = nn.ModuleList(RowBatchNorm(dim) if normed else nn.Identity() for _ in range(2))
         self.dropout = dropout_layer(dropout)
         self.objectness, self.changes = nn.Linear(dim, 1), nn.Linear(dim, 4)
         for layer in (self.first, self.second):
@@ -175,16 +159,13 @@ class Recognition(nn.Module):
             nn.init.zeros_(weight)
 
     def forward(self, inside: Float[Tensor, "box channel size size"]) -> Float[Tensor, "box dim"]:
-        code: Tensor = self.dropout(functional.relu(self.norms[0](self.first(inside.flatten(1)))))
-        code = self.dropout(functional.relu(self.norms[1](self.second(code))))
+        code: Tensor = self.dropout(self.norms[0](self.first(inside.flatten(1))).relu())
+        code = self.dropout(self.norms[1](self.second(code)).relu())
         return code.float()
 
     def confidence(self, codes: Float[Tensor, "box dim"]) -> Float[Tensor, " box"]:
         logits: Tensor = self.objectness(codes)[:, 0].float()
         return logits
-
-    def refine(self, boxes: Float[Tensor, "box 4"], codes: Float[Tensor, "box dim"]) -> Float[Tensor, "box 4"]:
-        return clip(decode(self.changes(codes).float(), boxes))
 
 
 @dataclass(frozen=True)
@@ -195,46 +176,36 @@ class WrittenRegion(Batch):
 class RegionWriter(Captioner[LstmMemory, WrittenRegion]):
     """An LSTM whose first input is the region itself, the second <start>, then word by word.
 
-    A captioner whose pictures are single regions: rows of one code each, read once, before the first word.
+    A captioner whose pictures are single regions: rows of one code each.
     """
 
-    def __init__(
-        self,
-        config: Any,
-        vocabulary: Vocabulary,
-        code_dim: int,
-        word_dim: int,
-        dim: int,
-        dropout: float,
-        normed: bool = True,
-    ) -> None:
+    def __init__(self, config: DenseCapConfig, vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary)
-        self.image = nn.Linear(code_dim, word_dim)
-        self.norm = Normalised(word_dim) if normed else nn.Identity()
-        self.embed = nn.Embedding(len(vocabulary), word_dim)
-        self.lstm = nn.LSTMCell(word_dim, dim)
-        self.dropout = dropout_layer(dropout)
-        self.out = nn.Linear(dim, len(vocabulary))
+        self.image = nn.Linear(config.dim, config.word_dim)
+        self.norm = RowBatchNorm(config.word_dim) if config.normed else nn.Identity()
+        self.embed = nn.Embedding(len(vocabulary), config.word_dim)
+        self.lstm = nn.LSTMCell(config.word_dim, config.hidden_dim)
+        self.dropout = dropout_layer(config.dropout)
+        self.out = nn.Linear(config.hidden_dim, len(vocabulary))
         nn.init.kaiming_normal_(self.image.weight, nonlinearity="relu")
-        start_lstm(self.lstm)  # the region is not to be forgotten while words come
+        start_lstm(self.lstm)  # remembers the region while words come
 
     def start(self, images: RegionBatch) -> CaptionState[LstmMemory, WrittenRegion]:
         if images.features.shape[1] != 1:
             raise ValueError(f"a region is written on its own, not {images.features.shape[1]} at a time")
-        hidden, cell = self.lstm(functional.relu(self.norm(self.image(images.features[:, 0]))))
+        hidden, cell = self.lstm(self.norm(self.image(images.features[:, 0])).relu())
         return CaptionState(LstmMemory(hidden, cell), WrittenRegion(images.mask))
 
     def step(
         self, words: Int[Tensor, " row"], state: CaptionState[LstmMemory, WrittenRegion]
     ) -> StepOutput[LstmMemory, WrittenRegion]:
-        memory, context = state.memory, state.context
-        hidden, cell = self.lstm(self.embed(words), (memory.hidden, memory.cell))
-        after = CaptionState(LstmMemory(hidden, cell), context)
-        return StepOutput(self.dropout(hidden), after, context.mask.to(hidden.dtype))
+        hidden, cell = self.lstm(self.embed(words), (state.memory.hidden, state.memory.cell))
+        after = CaptionState(LstmMemory(hidden, cell), state.context)
+        return StepOutput(self.dropout(hidden), after, state.context.mask.to(hidden.dtype))
 
 
 def single_regions(codes: Float[Tensor, "box dim"]) -> RegionBatch:
-    """Codes as the writer takes them: each a picture of one region."""
+    """Each code as a picture of one region."""
     boxes = codes.new_tensor(WHOLE).expand(len(codes), 1, 4)
     return RegionBatch(codes[:, None], torch.ones(len(codes), 1, dtype=torch.bool, device=codes.device), boxes)
 
@@ -302,19 +273,10 @@ class DenseCap(Model):
         super().__init__(config, vocabulary, extractor)
         self.convolutions = _folded(config.backbone, pretrained=False)
         self.join = AllLevelsPyramid(self.convolutions, config.stride, config.map_dim)
-        self.localise = LocalisationLayer(
-            config.map_dim,
-            config.rpn_dim,
-            config.scales,
-            config.ratios,
-            config.roi,
-            config.roi_size,
-            config.box_gradient,
-        )
-        self.recognise = Recognition(config.map_dim * config.roi_size**2, config.dim, config.dropout, config.normed)
-        self.writer = RegionWriter(
-            config, vocabulary, config.dim, config.word_dim, config.hidden_dim, config.dropout, config.normed
-        )
+        c = config
+        self.localise = LocalisationLayer(c.map_dim, c.rpn_dim, c.scales, c.ratios, c.roi, c.roi_size, c.box_gradient)
+        self.recognise = Recognition(c.map_dim * c.roi_size**2, c.dim, c.dropout, c.normed)
+        self.writer = RegionWriter(config, vocabulary)
         for part in self.convolutions.parts[: config.frozen]:
             part.requires_grad_(False)
 
@@ -323,7 +285,7 @@ class DenseCap(Model):
         self.convolutions.load_state_dict(_folded(self.config.backbone, pretrained=True).state_dict())
 
     def train(self, mode: bool = True) -> DenseCap:
-        """Normalisation that the backbone could not fold stays as it was trained."""
+        """Normalisation that the backbone could not fold keeps its statistics."""
         super().train(mode)
         self.convolutions.eval()
         return self
@@ -334,11 +296,10 @@ class DenseCap(Model):
         return [{"params": new, "factor": 1.0}, {"params": old, "factor": self.config.backbone_rate}]
 
     def maps(self, pixels: UInt8[Tensor, "image height width 3"]) -> Float[Tensor, "image dim row column"]:
-        """U: what the convolutions make of pictures of any size."""
+        """U, of pictures of any size."""
         pictures = self.convolutions.normalise(stretch(pixels, self.config.size))
-        with torch.set_grad_enabled(
-            torch.is_grad_enabled() and any(p.requires_grad for p in self.convolutions.parameters())
-        ):
+        learns = any(p.requires_grad for p in self.convolutions.parameters())
+        with torch.set_grad_enabled(torch.is_grad_enabled() and learns):
             levels = self.convolutions(pictures.contiguous(memory_format=torch.channels_last))
         joined: Tensor = self.join(levels)
         return joined
@@ -352,17 +313,19 @@ class DenseCap(Model):
     ) -> dict[str, Float[Tensor, ""]]:
         """The five losses and the decay of boxes, weighted; each true box with one phrase, <start> to <end>."""
         c, maps = self.config, self.maps(pictures.pixels)
-        output = self.localise(maps)
+        output = self.localise.proposals(maps)
         sampled = self.localise.sample(output, truth, real, c.drawn, c.high, c.low)
         codes = self.recognise(self.localise.inside(maps, sampled.boxes, sampled.image))
         found = sampled.positive
         image, owner, known = sampled.image[found], sampled.owner[found], codes[found]
         change: Tensor = self.recognise.changes(known).float()
         wanted = truth[image, owner]
+        # positive and negative proposals are averaged apart; the squared changes are those of all anchors
+        mid = _objectness(sampled.logits[found], None) + _objectness(-sampled.logits[~found], None)
         return {
-            "mid_objectness": c.mid_objectness * _balanced_objectness(sampled),
+            "mid_objectness": c.mid_objectness * mid,
             "mid_boxes": c.mid_boxes * _smooth_l1(sampled.changes[found], learnable(sampled.anchors[found], wanted)),
-            "box_decay": c.box_decay / 2 * _decay(output.changes),
+            "box_decay": c.box_decay / 2 * (output.changes.square().sum() / len(output.changes)),
             "end_objectness": c.end_objectness * _objectness(self.recognise.confidence(codes), found),
             "end_boxes": c.end_boxes * _smooth_l1(change, learnable(sampled.boxes[found].detach(), wanted)),
             "captioning": c.captioning * self._phrase_loss(known, phrases[image, owner]),
@@ -379,12 +342,12 @@ class DenseCap(Model):
 
     @torch.no_grad()
     def find(self, pictures: PictureBatch, most: int | None = None) -> RegionBatch:
-        """The regions worth a phrase, best first, with their codes as features; no phrase is said yet."""
+        """The regions of pictures, best first, with their codes as features."""
         c, maps = self.config, self.maps(pictures.pixels)
-        boxes, _, there = propose(self.localise(maps), c.candidates, c.proposals, c.proposal_overlap)
+        boxes, _, there = propose(self.localise.proposals(maps), c.candidates, c.proposals, c.proposal_overlap)
         image = torch.arange(len(boxes), device=boxes.device)[:, None].expand_as(there)
         codes = self.recognise(self.localise.inside(maps, boxes.flatten(0, 1), image.flatten()))
-        boxes = self.recognise.refine(boxes.flatten(0, 1), codes).view_as(boxes)
+        boxes = clip(decode(self.recognise.changes(codes).float(), boxes.flatten(0, 1))).view_as(boxes)
         score = self.recognise.confidence(codes).sigmoid().view_as(there).masked_fill(~there, -1.0)
         kept = nms(boxes, score, c.final_overlap) & there
         score, order = score.masked_fill(~kept, -1.0).sort(dim=1, descending=True, stable=True)
@@ -394,32 +357,22 @@ class DenseCap(Model):
         return RegionBatch(codes, score >= 0, pick(boxes, order), pictures.ids, score.clamp(min=0))
 
     def regions(self, found: RegionBatch) -> RegionBatch:
-        """Every region that was found as a picture of its own, as the writer takes them."""
+        """Every found region as a picture of its own, as the writer takes them."""
         return replace(single_regions(found.features[found.mask]), boxes=found.boxes[found.mask][:, None])
-
-
-def _decay(changes: Float[Tensor, "image anchor 4"]) -> Float[Tensor, ""]:
-    """The squared changes of all anchors of a picture: however many are drawn, none may run away."""
-    return changes.square().sum() / len(changes)
-
-
-def _balanced_objectness(sampled: SampledBoxes) -> Float[Tensor, ""]:
-    """Cross entropy of positive and of negative boxes, each averaged on its own."""
-    return _objectness(sampled.logits[sampled.positive], None) + _objectness(-sampled.logits[~sampled.positive], None)
 
 
 def _objectness(logits: Float[Tensor, " box"], positive: Bool[Tensor, " box"] | None) -> Float[Tensor, ""]:
     """The logistic loss; without `positive`, all are."""
     wanted = torch.ones_like(logits) if positive is None else positive.to(logits.dtype)
-    return functional.binary_cross_entropy_with_logits(logits, wanted, reduction="sum") / max(len(logits), 1)
+    return F.binary_cross_entropy_with_logits(logits, wanted, reduction="sum") / max(len(logits), 1)
 
 
 def _smooth_l1(found: Float[Tensor, "box 4"], wanted: Float[Tensor, "box 4"]) -> Float[Tensor, ""]:
-    return functional.smooth_l1_loss(found, wanted, reduction="sum") / max(found.numel(), 1)
+    return F.smooth_l1_loss(found, wanted, reduction="sum") / max(found.numel(), 1)
 
 
 def _folded(name: str, pretrained: bool) -> Backbone:
-    """A backbone whose normalisations are part of its convolutions: their figures stay, in training too."""
+    """A backbone whose normalisations are folded into its convolutions: their statistics stay, in training too."""
     backbone = load_backbone(name, pretrained)
     backbone.fold_normalisation()
     return backbone.requires_grad_(True)

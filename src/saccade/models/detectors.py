@@ -1,7 +1,6 @@
-"""The detectors of `saccade.vision.detectors` as models, so that they are trained, saved and loaded like every other.
+"""The detectors of `saccade.vision.detectors` as models, trained, saved and loaded like every other.
 
-The networks, their papers and their losses stand there. Here a detector says what it learns from (its labels, and
-pictures as tensors) and which of its weights learn how fast.
+The networks, their papers and their losses are there; here are their labels, batches and optimiser groups.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from torch import Tensor, nn
 from saccade.batch import Batch
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import openers
-from saccade.models.base.model import Model
-from saccade.models.base.registry import register
+from saccade.models.base.model import Model, register
 from saccade.vision.backbones.base import load_backbone
 from saccade.vision.boxes import UNKNOWN
 from saccade.vision.detectors.bottomup import (
@@ -71,10 +69,11 @@ class Detector(Model):
 
     reads_text = False
     selection: ClassVar[str]  # the figure that chooses the best model
-    network: Any  # a FoldableNetwork
+    Network: ClassVar[Any]  # a FoldableNetwork
 
     def __init__(self, config: Any, vocabulary: None = None, extractor: None = None) -> None:
         super().__init__(config)
+        self.network = self.Network(config)
 
     @classmethod
     @abstractmethod
@@ -83,15 +82,15 @@ class Detector(Model):
 
     @abstractmethod
     def tensors(self, pictures: Sequence[Any]) -> Batch:
-        """Pictures and their truth as the losses take them, decoded once and kept as bytes."""
+        """Pictures, decoded to bytes, and their truth as the losses take them."""
 
     @abstractmethod
     def losses(self, batch: Any) -> dict[str, Float[Tensor, ""]]:
-        """The parts of the loss; pictures are varied here."""
+        """The parts of the loss; pictures are augmented here."""
 
     @abstractmethod
     def as_extractor(self) -> RegionExtractor:
-        """The network for use; it is folded and frozen in place."""
+        """The network as an extractor, folded and frozen in place."""
 
     def fit_to(self, weights: Mapping[str, Tensor]) -> None:
         """Weights whose normalisations were folded need a network of that form."""
@@ -107,12 +106,8 @@ class Detector(Model):
 )
 class BottomUp(Detector):
     Config = BottomUpConfig
+    Network = BottomUpNetwork
     selection = "map"
-    network: BottomUpNetwork
-
-    def __init__(self, config: BottomUpConfig, vocabulary: None = None, extractor: None = None) -> None:
-        super().__init__(config)
-        self.network = BottomUpNetwork(config)
 
     @classmethod
     def with_labels(
@@ -137,7 +132,7 @@ class BottomUp(Detector):
         ]
 
     def tensors(self, pictures: Sequence[NamedBoxes]) -> BoxedPictures:
-        """Of a crowded picture the largest boxes; names and attributes that are no labels are unknown."""
+        """At most `MAX_THINGS` boxes, the largest; names and attributes that are no labels are unknown."""
         c = self.config
         classes, attributes = ({name: i for i, name in enumerate(v, 1)} for v in (c.classes, c.attributes))
         pixels = _decode(pictures, self.config.size)
@@ -166,12 +161,8 @@ class BottomUp(Detector):
 )
 class WorldDetector(Detector):
     Config = WorldExtractorConfig
+    Network = WorldNetwork
     selection = "found_and_named"
-    network: WorldNetwork
-
-    def __init__(self, config: WorldExtractorConfig, vocabulary: None = None, extractor: None = None) -> None:
-        super().__init__(config)
-        self.network = WorldNetwork(config)
 
     @classmethod
     def with_labels(
@@ -194,7 +185,7 @@ class WorldDetector(Detector):
         return _decay_matrices(self.parameters(), 1.0)
 
     def tensors(self, pictures: Sequence[Any]) -> ScenePictures:
-        """Raises: SaccadeError if the pictures are not the world's: others have no poses, sizes or lights."""
+        """Raises: SaccadeError if the pictures are not the world's, which alone have poses, sizes and lights."""
         if not all(hasattr(p, "labels") and hasattr(p, "places") for p in pictures):
             raise SaccadeError(
                 "world_extractor learns from the world alone (data=world); bottomup learns from any boxes"

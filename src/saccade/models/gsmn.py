@@ -1,7 +1,7 @@
 """GSMN: Graph Structured Network for Image-Text Matching (Liu, Mao, Zhang, Xie, Wang, Zhang; CVPR 2020).
 
-SCAN asks how well each word finds its regions. GSMN keeps the answer as a vector and lets it travel along the edges of
-two graphs, words that depend on each other and regions that lie around each other, so that a phrase is matched as a
+SCAN gives each word one cosine with its regions. GSMN keeps a vector of cosines and passes it along the edges of two
+graphs, of words that depend on each other and of regions that lie around each other, so that a phrase is matched as a
 phrase: "red" has to be found where "cube" is.
 
 Node level: every word attends to the regions, and every region to the words, as in SCAN; its vector q and what it
@@ -9,13 +9,13 @@ attended to, a = Σ_i α_i c_i, are compared in t blocks of neighbouring numbers
 
     m_j    = (cos(q_j¹, a_j¹), …, cos(q_jᵗ, a_jᵗ))                                                     (1)
 
-Edges: between words by their likeness, where A says which of them depend on each other (or between all of them);
+Edges: between words by their similarity, where A says which of them depend on each other (or between all of them);
 between regions by the distance ρ and the angle θ of their centres, for each of K Gaussian kernels:
 
     s_ij   = exp(λ e_i · e_j) / Σ_j exp(λ e_i · e_j),    W = ‖S ∘ A‖₂, rows of length one              (2)
     w_ijk  ∝ exp(−½ (ρ_ij − ρ_k)² / σ_k²) · exp(−½ Δ(θ_ij, θ_k)² / τ_k²),    Σ_k w_ijk = 1             (3)
 
-Structure level: matches travel, and a two-layer network scores what arrives at each node of each graph:
+Structure level: matching vectors are passed to neighbours, and a two-layer network scores each node of each graph:
 
     ĥ_i    = ‖_k tanh(Σ_j w_ijk W_k m_j + b_k)                                                         (4)
     s      = mean over i of w₂ · tanh(W₁ ĥ_i + b₁) + b₂,    S = s(words) + s(regions)                  (5)
@@ -42,8 +42,9 @@ from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.language.parsing.parser import shared_parser
 from saccade.models.base.matcher import FragmentConfig, FragmentMatcher
-from saccade.models.base.registry import register
-from saccade.nn import full_precision, masked_softmax
+from saccade.models.base.model import register
+from saccade.nn.attention import masked_softmax
+from saccade.nn.encode import full_precision
 from saccade.ops import EPSILON, AttentionForm, attention_weights, pool
 from saccade.ops.graph_matching import GRAPH_MATCHING, GraphProblem, GraphWeights, Nodes, graph_matching
 
@@ -57,12 +58,12 @@ class GsmnConfig(FragmentConfig):
     kernels: int = 8  # K
     sharpness: float = 20.0  # λ: how hard a node chooses on the other side
     slope: float = 0.1  # of negative scores, as in SCAN
-    link_sharpness: float = 20.0  # λ of a word among the words of its sentence; the paper has one λ for all
+    link_sharpness: float = 20.0  # λ of (2); the paper has one λ for all
     text_graph: Literal["sparse", "dense"] = "sparse"  # edges from a parser, or between all words
     graphs: Literal["both", "visual", "textual"] = "both"
-    structure: bool = True  # False: nodes are matched and scored, nothing travels
-    message_passing: bool = True  # False: the released code, where every neighbour is the node itself
-    parser: str = "rules"  # what reads a sentence for the sparse graph: rules, spacy, file:PATH
+    structure: bool = True  # False: the node level alone
+    message_passing: bool = True  # False: the released code, where each neighbour is the node itself
+    parser: str = "rules"  # of the sparse graph: rules, spacy, file:PATH
 
 
 @register(
@@ -77,14 +78,14 @@ class Gsmn(FragmentMatcher):
         if config.blocks < 1 or config.dim % config.blocks:
             raise SaccadeError(f"dim={config.dim} does not fall into blocks={config.blocks}: make it a multiple")
         self.form = AttentionForm("clipped_l2", config.sharpness, config.slope)
-        travels = config.structure and config.message_passing
+        passes = config.structure and config.message_passing
         if config.graphs != "textual":
-            self.visual = MatchedGraph(config, bias=travels)  # the released code has none here
+            self.visual = MatchedGraph(config, bias=passes)  # the released code has none here
             if config.structure:
                 self.places = GaussianKernels(config.kernels)
         if config.graphs != "visual":
             self.textual = MatchedGraph(config, bias=True)
-        self.parses = travels and config.text_graph == "sparse" and config.graphs != "visual"
+        self.parses = passes and config.text_graph == "sparse" and config.graphs != "visual"
 
     def read(self, texts: Sequence[str]) -> TextBatch:
         batch = super().read(texts)
@@ -108,18 +109,17 @@ class Gsmn(FragmentMatcher):
         return replace(code, links=(texts.adjacency() | itself) & texts.mask[:, :, None])
 
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-        seen, read = self.prepare(images, texts)
+        regions, words = self.prepare(images, texts)
         visual = self.visual.weights() if self.config.graphs != "textual" else None
         textual = self.textual.weights() if self.config.graphs != "visual" else None
         plain = self.pair, self.structure, tuple(self.parameters()), self.budget
-        return graph_matching(GraphProblem(seen, read, self.config.blocks, self.form, visual, textual, *plain))
+        return graph_matching(GraphProblem(regions, words, self.config.blocks, self.form, visual, textual, *plain))
 
     def prepare(self, images: ImageCode, texts: TextCode) -> tuple[Nodes, Nodes]:
         """The nodes of both graphs and their edges."""
         regions, words = images.regions * images.mask[..., None], texts.words * texts.mask[..., None]
-        return Nodes(regions, images.mask, self.visual_edges(images)), Nodes(
-            words, texts.mask, self.textual_edges(texts)
-        )
+        visual, textual = self.visual_edges(images), self.textual_edges(texts)
+        return Nodes(regions, images.mask, visual), Nodes(words, texts.mask, textual)
 
     def visual_edges(self, images: ImageCode) -> Float[Tensor, "image region region kernel"] | None:
         """(3): one weight for each kernel."""
@@ -133,7 +133,7 @@ class Gsmn(FragmentMatcher):
         """(2): one weight for all kernels."""
         if not self.config.structure or self.config.graphs == "visual":
             return None
-        if not self.config.message_passing:  # weights of one row, which sum to one, all meet the same vector
+        if not self.config.message_passing:  # the weights of a row, which sum to one, all belong to the node itself
             return torch.diag_embed(texts.mask.to(texts.words))[..., None]
         links = texts.links if self.config.text_graph == "sparse" else None
         return likeness_weights(texts.words, texts.mask, self.config.link_sharpness, links)[..., None]
@@ -160,15 +160,15 @@ class Gsmn(FragmentMatcher):
         return score
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
-        seen, read = self.prepare(images, texts)
-        with full_precision(seen.vectors):
-            words, weights = block_cosines(read, seen, self.config.blocks, self.form, every_pair=False)
-            regions, _ = block_cosines(seen, read, self.config.blocks, self.form, every_pair=False)
+        visual, textual = self.prepare(images, texts)
+        with full_precision(visual.vectors):
+            words, weights = block_cosines(textual, visual, self.config.blocks, self.form, every_pair=False)
+            regions, _ = block_cosines(visual, textual, self.config.blocks, self.form, every_pair=False)
             score = words.new_zeros(len(texts))
             if self.config.graphs != "textual":
-                score = score + self.visual(regions, seen.mask, seen.links)[:, 0]
+                score = score + self.visual(regions, visual.mask, visual.links)[:, 0]
             if self.config.graphs != "visual":
-                score = score + self.textual(words, read.mask, read.links)[:, 0]
+                score = score + self.textual(words, textual.mask, textual.links)[:, 0]
         return Alignment(
             weights[:, 0].mT,
             score,
@@ -176,8 +176,8 @@ class Gsmn(FragmentMatcher):
             images.mask,
             word_score=words[:, 0].mean(dim=-1) * texts.mask,
             region_score=regions[:, 0].mean(dim=-1) * images.mask,
-            word_links=None if read.links is None else read.links[..., 0],
-            region_links=None if seen.links is None else self.visual.edge_importance(seen.links),
+            word_links=None if textual.links is None else textual.links[..., 0],
+            region_links=None if visual.links is None else self.visual.edge_importance(visual.links),
         )
 
 
@@ -188,38 +188,31 @@ def block_cosines(
 
     Tensors keep the item and its queries innermost, so that sums over the context run along memory.
     """
-    asking, asked, there = queries.blocked(blocks), context.blocked(blocks), queries.mask
-    gram = context.with_gram(blocks).gram if context.gram is None else context.gram
-    assert gram is not None
-    length = asking.square().sum(dim=-1).clamp(min=EPSILON**2).sqrt().transpose(1, 2)  # [item, query, block]
+    query, part, mask = queries.blocked(blocks), context.blocked(blocks), queries.mask
+    gram = torch.matmul(part, part.mT) if context.gram is None else context.gram
+    length = query.square().sum(dim=-1).clamp(min=EPSILON**2).sqrt().transpose(1, 2)  # [item, query, block]
     if every_pair:
-        scores = torch.einsum("obpd,ibqd->bopiq", asked, asking)
+        scores = torch.einsum("obpd,ibqd->bopiq", part, query)
     else:
-        scores = torch.einsum("obpd,obqd->bopq", asked, asking).unsqueeze(3)
-        there, length = there[:, None], length[:, None]
-    weights = attention_weights(scores.sum(dim=0).transpose(1, 2), there, context.mask[:, None], form)
+        scores = torch.einsum("obpd,obqd->bopq", part, query).unsqueeze(3)
+        mask, length = mask[:, None], length[:, None]
+    weights = attention_weights(scores.sum(dim=0).transpose(1, 2), mask, context.mask[:, None], form)
     spread = weights.transpose(1, 2).contiguous()  # α: [other, part, item, query]
-    found = _times(scores, spread).sum(dim=2)  # q · a, [block, other, item, query]
-    squared = _times(torch.einsum("obps,osiq->obpiq", gram, spread), spread[:, None]).sum(dim=2)  # |a|² = αᵀ G α
+    product = (scores * spread).sum(dim=2)  # q · a, [block, other, item, query]
+    squared = (torch.einsum("obps,osiq->obpiq", gram, spread) * spread[:, None]).sum(dim=2)  # |a|² = αᵀ G α
     size = length * squared.permute(0, 2, 3, 1).clamp(min=EPSILON**2).sqrt()
-    return found.permute(1, 2, 3, 0) / size.clamp(min=EPSILON), weights
-
-
-def _times(large: Tensor, other: Tensor) -> Tensor:
-    """Their product, in the place of the large one where no gradient needs that."""
-    return large * other if torch.is_grad_enabled() else large.mul_(other)
+    return product.permute(1, 2, 3, 0) / size.clamp(min=EPSILON), weights
 
 
 class MatchedGraph(nn.Module):
-    """From a graph whose nodes are matching vectors to one score: (4–5)."""
+    """(4–5): from the matching vectors at a graph's nodes to one score."""
 
     def __init__(self, config: GsmnConfig, bias: bool) -> None:
         super().__init__()
         width = config.hidden if config.structure else config.blocks
         self.bend = config.message_passing  # tanh after the convolution: in the paper, not in the released code
-        self.propagate: GraphConvolution | None = None
-        if config.structure:
-            self.propagate = GraphConvolution(config.blocks, config.hidden, config.kernels, bias)
+        sizes = config.blocks, config.hidden, config.kernels
+        self.propagate = GraphConvolution(*sizes, bias) if config.structure else None  # (4)
         self.hidden = weight_norm(nn.Linear(width, config.hidden))
         self.score = weight_norm(nn.Linear(config.hidden, 1))
 
@@ -235,10 +228,9 @@ class MatchedGraph(nn.Module):
         return pool(self.score(self.hidden(nodes).tanh())[..., 0], mask[:, None], "mean")
 
     def edge_importance(self, links: Float[Tensor, "graph node node kernel"]) -> Float[Tensor, "graph node node"]:
-        """The share of each neighbour in what arrives at a node; a kernel counts as much as its weights are large."""
+        """The share of each neighbour in what arrives at a node; kernels count by the norm of their weights."""
         assert self.propagate is not None
-        sizes = torch.stack([kernel.weight.norm() for kernel in self.propagate.kernels])
-        shares = links @ sizes
+        shares = links @ torch.stack([kernel.weight.norm() for kernel in self.propagate.kernels])
         return shares / shares.sum(dim=-1, keepdim=True).clamp(min=1e-30)
 
     def weights(self) -> GraphWeights:
@@ -249,7 +241,7 @@ class MatchedGraph(nn.Module):
 
 
 class GraphConvolution(nn.Module):
-    """What arrives at a node, one part of the result per kernel: h_i = ‖_k Σ_j w_ijk W_k m_j + b_k."""
+    """(4) before its tanh, one part of the result per kernel: h_i = ‖_k Σ_j w_ijk W_k m_j + b_k."""
 
     def __init__(self, in_dim: int, out_dim: int, kernels: int, bias: bool = True) -> None:
         super().__init__()
@@ -277,23 +269,22 @@ class GraphConvolution(nn.Module):
 
 
 class GaussianKernels(nn.Module):
-    """K learned places (ρ_k, θ_k) around a region; an edge belongs to each as far as its Gaussian says: (3).
+    """(3): K learned positions (ρ_k, θ_k) around a region (Norcliffe-Brown et al., NeurIPS 2018; Monti et al., 2017).
 
-    Δ is the way round the circle. Being a softmax over the kernels of the exponents, the weights are defined even
-    where every single Gaussian is too small for a float (Norcliffe-Brown et al., NeurIPS 2018; Monti et al., 2017).
+    Δ is the shorter way round the circle. A softmax over the exponents is defined even where all Gaussians underflow.
     """
 
     def __init__(self, kernels: int) -> None:
         super().__init__()
         self.distance = nn.Parameter(torch.rand(kernels))  # ρ_k
         self.angle = nn.Parameter((2 * torch.rand(kernels) - 1) * math.pi)  # θ_k
-        self.distance_width = nn.Parameter((1 + torch.rand(kernels)) / 2)  # σ_k; near 0 a kernel would see no edge
+        self.distance_width = nn.Parameter((1 + torch.rand(kernels)) / 2)  # σ_k, not near 0
         self.angle_width = nn.Parameter((1 + torch.rand(kernels)) / 2)  # τ_k
 
     def forward(
         self, boxes: Float[Tensor, "image region 4"], mask: Bool[Tensor, "image region"]
     ) -> Float[Tensor, "image region region kernel"]:
-        """How much of the edge from every region to every other each kernel takes; nothing where one is padding."""
+        """w_ijk; zero where i or j is padding."""
         distance, angle = polar_coordinates(boxes)[..., None].unbind(dim=-2)
         turn = (angle - self.angle).abs()
         turn = torch.minimum(turn, (2 * math.pi - turn).abs())
@@ -306,7 +297,7 @@ class GaussianKernels(nn.Module):
 def polar_coordinates(boxes: Float[Tensor, "image region 4"]) -> Float[Tensor, "image region region 2"]:
     """Distance ρ and angle θ from the centre of every box to that of every other, (0, 0) where both are one.
 
-    The angle is measured from the vertical axis, atan2(x, y), as in the code that the graph papers share.
+    The angle is measured from the vertical axis, atan2(x, y), as in the official code.
     """
     centres = (boxes[..., :2] + boxes[..., 2:]) / 2
     x, y = (centres[:, :, None] - centres[:, None]).unbind(dim=-1)
@@ -321,14 +312,14 @@ def likeness_weights(
     sharpness: float,
     links: Bool[Tensor, "graph node node"] | None = None,
 ) -> Float[Tensor, "graph node node"]:
-    """(2); where `links` says which edges there are, only those, and none where a node is padding."""
+    """(2); `links` is A, None for all edges; zero where a node is padding."""
     there = mask[:, :, None] & mask[:, None]
-    with full_precision(nodes):  # λ would make much of a rounded likeness
+    with full_precision(nodes):  # λ multiplies rounding errors
         alike = sharpness * torch.bmm(nodes, nodes.mT)
     weights = masked_softmax(alike, there) * (there if links is None else there & links)
     return F.normalize(weights, dim=-1, eps=1e-30)
 
 
 def self_loops_only(weights: Float[Tensor, "graph node node kernel"]) -> Float[Tensor, "graph node node kernel"]:
-    """The same edges, each leading back to its own node: nothing travels."""
+    """The same edges, each leading back to its own node: the released code."""
     return torch.diag_embed(weights.sum(dim=2).transpose(1, 2), dim1=1, dim2=2)

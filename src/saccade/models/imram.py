@@ -1,9 +1,9 @@
 """IMRAM: Iterative Matching with Recurrent Attention Memory for Cross-Modal Image-Text Retrieval (Chen, Ding, Liu,
 Lin, Liu, Han; CVPR 2020).
 
-SCAN attends once. Here every word attends to the regions, takes what it attended to into memory and attends again, K
-times; so do the regions, attending to words. Each time, the attended vector is compared with what the query was *at
-first*, and all K comparisons count. For queries q and a context c, at step k:
+SCAN attends once. Here every word attends to the regions, updates itself with what it attended to and attends again,
+K times; so do the regions, attending to words. At each step the attended vector is compared with the *original* query,
+and all K comparisons count. For queries q and a context c, at step k:
 
     z_ij  = cos(c_i, q_j),   z̄_ij = [z_ij]₊ / √(Σ_j [z_ij]₊²)                                            (1)
     a_j   = Σ_i α_ij c_i,    α_ij = exp(λ z̄_ij) / Σ_i exp(λ z̄_ij)       cross-modal attention unit        (2)
@@ -24,25 +24,18 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.batch import Alignment, Batch, ImageCode, TextCode
+from saccade.batch import Alignment, ImageCode, TextCode
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.models.base.matcher import FragmentConfig, FragmentMatcher
-from saccade.models.base.registry import register
-from saccade.nn import at_least_float32, attended_cosine, full_precision, products, unit
-from saccade.ops import (
-    AttentionForm,
-    Context,
-    Normaliser,
-    Queries,
-    attended_similarity,
-    attention_weights,
-    pool,
-)
+from saccade.models.base.matcher import FragmentConfig, FragmentMatcher, Fragments, roles
+from saccade.models.base.model import register
+from saccade.nn.attention import attended_cosine, products
+from saccade.nn.encode import at_least_float32, full_precision, unit
+from saccade.ops import AttentionForm, Normaliser, attended_similarity, attention_weights, pool
 from saccade.ops.all_pairs import all_pairs
 from saccade.ops.recurrent_attention import RECURRENT_ATTENTION, MemoryWeights, RecurrentProblem, recurrent_attention
 
@@ -55,8 +48,8 @@ class ImramConfig(FragmentConfig):
 
     queries: Literal["words", "regions", "both"] = "both"  # text-IMRAM, image-IMRAM, the full model
     steps: int = 3  # K: how often a query attends
-    memory: MemoryForm = "gate"  # mlp, add: without the gate; none: nothing is remembered, so that all steps are alike
-    unit_memory: bool = False  # scale remembered queries to length one; the official scripts do not
+    memory: MemoryForm = "gate"  # mlp, add: without the gate; none: queries stay as they are, and all steps are alike
+    unit_memory: bool = False  # scale updated queries to length one; the official scripts do not
     normaliser: Normaliser = "clipped_l2"
     slope: float = 0.1  # of negative scores when clipped
     sharpness: float = 9.0  # λ: how hard a query chooses
@@ -90,11 +83,10 @@ class Imram(FragmentMatcher):
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         """Picture p with text p: every step of the words (of the regions, where they alone attend)."""
-        words, regions = (s.align(images, texts) if s is not None else None for s in (self.words_ask, self.regions_ask))
-        if words is None or regions is None:
-            one = words or regions
-            assert one is not None
-            return one
+        sides = [side.align(images, texts) for side in self._sides()]
+        if len(sides) == 1:
+            return sides[0]
+        words, regions = sides
         return replace(words, score=words.score + regions.score, region_score=regions.region_score)
 
     def _sides(self) -> list[RecurrentAttention]:
@@ -102,30 +94,25 @@ class Imram(FragmentMatcher):
 
 
 @dataclass(frozen=True)
-class Fragments(Batch):
-    """One side: its vectors, zero where padded, and what they bring into an update of the memory."""
+class MemoryFragments(Fragments):
+    """One side, zero where padded, with what each fragment adds to an update of the memory."""
 
-    vectors: Float[Tensor, "item part dim"]
-    mask: Bool[Tensor, "item part"]
-    brought: Float[Tensor, "item part more"]  # W_q q of queries, W_a c + b of a context
-
-    def trimmed(self, longest: int) -> Fragments:
-        return self.map(lambda tensor: tensor[:, :longest])
+    update: Float[Tensor, "item part more"]  # W_q q of queries, W_a c + b of a context
 
 
 class RecurrentAttention(nn.Module):
-    """The paper's RAM block, K times over: attend, compare, remember. Words attend to regions, or regions to words."""
+    """The paper's RAM block, K times: attend, compare, update. Words attend to regions, or regions to words."""
 
     def __init__(self, queries: Literal["words", "regions"], config: ImramConfig) -> None:
         super().__init__()
-        self.words_ask, self.steps, self.budget = queries == "words", config.steps, config.budget_mb << 20
+        self.words_attend, self.steps, self.budget = queries == "words", config.steps, config.budget_mb << 20
         self.form = AttentionForm(config.normaliser, config.sharpness, config.slope, pool=config.pool)
         memory = config.memory if config.steps > 1 else "none"
         self.memory = MemoryDistillation(config.dim, memory, config.unit_memory)
 
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
         """Σ_k F_k of every picture with every text."""
-        queries, context = self._roles(images, texts)
+        queries, context = roles(images, texts, self.words_attend)
         if self.memory.form == "none":  # all steps are the first one, which is SCAN's
             table = self.steps * attended_similarity(queries, context, self.form, self.budget)
         else:
@@ -133,67 +120,65 @@ class RecurrentAttention(nn.Module):
             def plain() -> Float[Tensor, "item other"]:
                 parts = self.prepare(images, texts)
                 table = all_pairs(self.pair, *parts, tuple(self.parameters()), self.budget)
-                return table.T if self.words_ask else table
+                return table.T if self.words_attend else table
 
             options = self.memory.weights(), self.form, self.steps, self.budget
             table = recurrent_attention(RecurrentProblem(queries, context, *options, plain))
-        return table.T if self.words_ask else table
+        return table.T if self.words_attend else table
 
     def similarities(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "step image text"]:
         """F_k of every step k."""
         return self._steps_of(*self.prepare(images, texts))
 
-    def pair(self, images: Fragments, texts: Fragments) -> Float[Tensor, "image text"]:
+    def pair(self, images: MemoryFragments, texts: MemoryFragments) -> Float[Tensor, "image text"]:
         return self._steps_of(images, texts).sum(dim=0)
 
-    def prepare(self, images: ImageCode, texts: TextCode) -> tuple[Fragments, Fragments]:
-        queries, context = self._roles(images, texts)
-        asking, asked = (side.vectors * side.mask[..., None] for side in (queries, context))
-        sides = (
-            Fragments(asking, queries.mask, self.memory.recall(asking)),
-            Fragments(asked, context.mask, self.memory.offer(asked)),
+    def prepare(self, images: ImageCode, texts: TextCode) -> tuple[MemoryFragments, MemoryFragments]:
+        queries, context = roles(images, texts, self.words_attend)
+        first, other = (side.vectors * side.mask[..., None] for side in (queries, context))
+        return self._swap(
+            MemoryFragments(first, queries.mask, self.memory.recall(first)),
+            MemoryFragments(other, context.mask, self.memory.offer(other)),
         )
-        return (sides[1], sides[0]) if self.words_ask else sides
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
-        seen, read = self.prepare(images, texts)
-        queries, context = (read, seen) if self.words_ask else (seen, read)
+        queries, context = self._swap(*self.prepare(images, texts))
         weights, match = zip(*self.attend(queries, context, every_pair=False), strict=True)
-        steps, found = torch.cat(weights, dim=1), torch.cat(match, dim=1).mean(dim=1) * queries.mask
-        score = self.steps * pool(found, queries.mask, self.form.pool)
-        if self.words_ask:
-            return Alignment(steps[:, -1], score, texts.mask, images.mask, word_score=found, steps=steps)
+        steps, cosines = torch.cat(weights, dim=1), torch.cat(match, dim=1).mean(dim=1) * queries.mask
+        score = self.steps * pool(cosines, queries.mask, self.form.pool)
+        if self.words_attend:
+            return Alignment(steps[:, -1], score, texts.mask, images.mask, word_score=cosines, steps=steps)
         steps = steps.mT
-        return Alignment(steps[:, -1], score, texts.mask, images.mask, region_score=found, steps=steps)
+        return Alignment(steps[:, -1], score, texts.mask, images.mask, region_score=cosines, steps=steps)
 
     def attend(
-        self, queries: Fragments, context: Fragments, every_pair: bool = True
+        self, queries: MemoryFragments, context: MemoryFragments, every_pair: bool = True
     ) -> Iterator[tuple[Float[Tensor, "other item query part"], Float[Tensor, "other item query"]]]:
-        """Of each step its weights α and cosines: every item with every other, or (one item to each) p with p."""
-        there = queries.mask[None] if every_pair else queries.mask[:, None]
+        """The weights α and cosines of each step: every item with every other, or (`every_pair` off) p with p."""
+        mask = queries.mask[None] if every_pair else queries.mask[:, None]
         pairs = (1, -1) if every_pair else queries.mask.shape  # the queries of all items in one row, or each alone
-        first = query = queries.vectors.reshape(*pairs, queries.vectors.shape[-1])
-        recalled = queries.brought.reshape(*pairs, queries.brought.shape[-1])
+        query = queries.vectors.reshape(*pairs, queries.vectors.shape[-1])
+        recalled = queries.update.reshape(*pairs, queries.update.shape[-1])
         with full_precision(query):
-            length = torch.linalg.vector_norm(first, dim=-1).view(there.shape)
+            length = torch.linalg.vector_norm(query, dim=-1).view(mask.shape)
             gram = products(context.vectors, context.vectors)[:, None]
-        at_first = None
+        original = None
         for step in range(self.steps):
-            scores = at_least_float32(query @ context.vectors.mT).view(len(context), *there.shape[1:], -1)  # (1)
-            weights = attention_weights(scores.mT, there, context.mask[:, None], self.form).mT  # (1–2)
-            at_first = scores if at_first is None else at_first
-            yield weights, attended_cosine(weights, at_first, length, gram)  # (6)
-            if step + 1 < self.steps:  # what is attended to last is remembered by nobody
-                query = self.memory(query, weights.flatten(1, 2), context.brought, recalled if step == 0 else None)
+            scores = at_least_float32(query @ context.vectors.mT).view(len(context), *mask.shape[1:], -1)  # (1)
+            weights = attention_weights(scores.mT, mask, context.mask[:, None], self.form).mT  # (1–2)
+            original = scores if original is None else original  # q⁰ · c
+            yield weights, attended_cosine(weights, original, length, gram)  # (6)
+            if step + 1 < self.steps:  # no step follows that would use the last update
+                query = self.memory(query, weights.flatten(1, 2), context.update, recalled if step == 0 else None)
 
-    def _steps_of(self, images: Fragments, texts: Fragments) -> Float[Tensor, "step image text"]:
-        queries, context = (texts, images) if self.words_ask else (images, texts)
+    def _steps_of(self, images: MemoryFragments, texts: MemoryFragments) -> Float[Tensor, "step image text"]:
+        queries, context = self._swap(images, texts)
         steps = [pool(match, queries.mask[None], self.form.pool) for _, match in self.attend(queries, context)]
-        return torch.stack(steps) if self.words_ask else torch.stack(steps).mT
+        return torch.stack(steps) if self.words_attend else torch.stack(steps).mT
 
-    def _roles(self, images: ImageCode, texts: TextCode) -> tuple[Queries, Context]:
-        regions, words = (images.regions, images.mask), (texts.words, texts.mask)
-        return (Queries(*words), Context(*regions)) if self.words_ask else (Queries(*regions), Context(*words))
+    def _swap(self, one: MemoryFragments, other: MemoryFragments) -> tuple[MemoryFragments, MemoryFragments]:
+        """(images, texts) ↔ (queries, context)."""
+        return (other, one) if self.words_attend else (one, other)
 
 
 class MemoryDistillation(nn.Module):
@@ -217,12 +202,13 @@ class MemoryDistillation(nn.Module):
         return MemoryWeights(self.gate.weight, self.gate.bias, self.candidate.weight, self.candidate.bias)
 
     def recall(self, query: Float[Tensor, "*item query dim"]) -> Float[Tensor, "*item query more"]:
-        """What queries bring into an update: W_q q, for the gate and the candidate side by side."""
-        return self._mapped(query, [(layer.weight[:, : self.dim], None) for layer in self.layers])
+        """W_q q, for the gate and the candidate side by side; q itself for a form without either."""
+        return torch.cat(self._query_parts(query), dim=-1)
 
     def offer(self, context: Float[Tensor, "other part dim"]) -> Float[Tensor, "other part more"]:
-        """What each context vector brings: W_a c + b. The weights α sum to one, and so bring b once."""
-        return self._mapped(context, [(layer.weight[:, self.dim :], layer.bias) for layer in self.layers])
+        """W_a c + b likewise. The weights α sum to one, and so add b once."""
+        parts = [F.linear(context, layer.weight[:, self.dim :], layer.bias) for layer in self.layers]
+        return torch.cat(parts, dim=-1) if parts else context
 
     def forward(
         self,
@@ -231,27 +217,21 @@ class MemoryDistillation(nn.Module):
         offered: Float[Tensor, "other part more"],
         recalled: Float[Tensor, "#other query more"] | None = None,
     ) -> Float[Tensor, "#other query dim"]:
-        """The queries after a step with these weights; `recalled` is what they bring into it, if that is known."""
+        """The queries after a step with these weights; `recalled` is `recall(query)`, if that is known."""
         if self.form == "none":
             return query
-        if recalled is None:
-            own: Sequence[Tensor] = [F.linear(query, layer.weight[:, : self.dim]) for layer in self.layers] or [query]
-        else:
-            own = recalled.chunk(max(1, len(self.layers)), dim=-1)
-        made_here = recalled is None and self.layers and len(query) == len(weights)  # and so may be written over
-        mixed = []  # W [q ; a] + b
-        for mine, theirs in zip(own, offered.chunk(len(own), dim=-1), strict=True):
-            shares, theirs = weights.to(mine.dtype), theirs.to(mine.dtype)
-            mixed.append(mine.baddbmm_(shares, theirs) if made_here else torch.baddbmm(mine, shares, theirs))
+        count = max(1, len(self.layers))
+        own: Sequence[Tensor] = self._query_parts(query) if recalled is None else recalled.chunk(count, dim=-1)
+        mixed = [  # W [q ; a] + b
+            torch.baddbmm(mine, weights.to(mine.dtype), theirs.to(mine.dtype))
+            for mine, theirs in zip(own, offered.chunk(count, dim=-1), strict=True)
+        ]
         if self.form == "gate":
-            gate, candidate = mixed[0].sigmoid_(), mixed[1].tanh_()  # (3–4)
+            gate, candidate = mixed[0].sigmoid(), mixed[1].tanh()  # (3–4)
             updated = torch.lerp(candidate, query.to(gate.dtype), gate)  # (5)
         else:
-            updated = mixed[0].tanh_() if self.form == "mlp" else mixed[0]
+            updated = mixed[0].tanh() if self.form == "mlp" else mixed[0]
         return unit(at_least_float32(updated)) if self.unit_length else updated
 
-    def _mapped(self, vectors: Tensor, maps: list[tuple[Tensor, Tensor | None]]) -> Tensor:
-        return torch.cat([F.linear(vectors, *each) for each in maps], dim=-1) if maps else vectors
-
-    def extra_repr(self) -> str:
-        return f"{self.form}{', of length one' if self.unit_length else ''}"
+    def _query_parts(self, query: Float[Tensor, "*item query dim"]) -> list[Tensor]:
+        return [F.linear(query, layer.weight[:, : self.dim]) for layer in self.layers] or [query]

@@ -23,18 +23,16 @@ from torch import Tensor
 
 from saccade.batch import Alignment, ImageCode, TextCode
 from saccade.language import Vocabulary
-from saccade.models.base.matcher import FragmentConfig, FragmentMatcher
-from saccade.models.base.registry import register
-from saccade.nn import attended_cosine, products
+from saccade.models.base.matcher import FragmentConfig, FragmentMatcher, roles
+from saccade.models.base.model import register
+from saccade.nn.attention import attended_cosine, products
 from saccade.ops import (
     ATTENDED_SIMILARITY,
     AttentionForm,
     AttentionProblem,
     Choice,
-    Context,
     Normaliser,
     Pool,
-    Queries,
     attention_weights,
     pool,
 )
@@ -72,16 +70,16 @@ class Scan(FragmentMatcher):
         return table.T if self.config.queries == "words" else table
 
     def problem(self, images: ImageCode, texts: TextCode) -> AttentionProblem:
-        return AttentionProblem(*self._roles(images, texts), self.form, self.budget)
+        return AttentionProblem(*roles(images, texts, self.config.queries == "words"), self.form, self.budget)
 
     def pair(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-        queries, context = self._roles(images, texts)
+        queries, context = roles(images, texts, self.config.queries == "words")
         every, each = (queries.vectors[None], queries.mask[None]), (context.vectors[:, None], context.mask[:, None])
         table = self._attend(*every, *each)[2]  # [context item, query item]
         return table if self.config.queries == "words" else table.T
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
-        queries, context = self._roles(images, texts)
+        queries, context = roles(images, texts, self.config.queries == "words")
         weights, match, score = self._attend(queries.vectors, queries.mask, context.vectors, context.mask)
         if self.config.queries == "words":
             return Alignment(weights, score, texts.mask, images.mask, word_score=match)
@@ -94,7 +92,7 @@ class Scan(FragmentMatcher):
         context: Float[Tensor, "*pair part dim"],
         context_mask: Bool[Tensor, "*pair part"],
     ) -> tuple[Float[Tensor, "*pair query part"], Float[Tensor, "*pair query"], Float[Tensor, "*pair"]]:
-        """The weights α, the cosines R and the similarity S; where an axis of `pair` is 1, it is with each."""
+        """The weights α, the cosines R and the similarity S; axes of `pair` are broadcast."""
         queries, context = queries * query_mask[..., None], context * context_mask[..., None]
         scores = products(queries, context)  # eq. 1
         if self.config.attention == "max":  # eq. 9–10
@@ -107,9 +105,3 @@ class Scan(FragmentMatcher):
             match = attended_cosine(weights, scores, length, products(context, context))  # eq. 4
         score = pool(match, query_mask, self.config.pool, self.config.pool_sharpness)  # eq. 5–8
         return weights * query_mask[..., None], match * query_mask, score
-
-    def _roles(self, images: ImageCode, texts: TextCode) -> tuple[Queries, Context]:
-        regions, words = (images.regions, images.mask), (texts.words, texts.mask)
-        if self.config.queries == "words":
-            return Queries(*words), Context(*regions)
-        return Queries(*regions), Context(*words)

@@ -1,9 +1,9 @@
 """Show, Attend and Tell: Neural Image Caption Generation with Visual Attention (Xu, Ba, Kiros, Cho, Courville,
 Salakhutdinov, Zemel, Bengio; ICML 2015).
 
-Before each word the captioner looks at the picture again: its state asks, every region answers, and the word comes of
-what was found. Soft attention takes all regions by their shares α; hard attention goes to one region, drawn from α,
-and learns from whether that helped (REINFORCE). With a the regions, y the words and E their vectors:
+Before each word the captioner attends to the picture again: its state is the query, the regions are the context, and
+the word is predicted from both. Soft attention is the mean of the regions with weights α; hard attention takes one
+region, drawn from α, and learns by REINFORCE. With a the regions, y the words and E their vectors:
 
     h₀, c₀ = f(mean a)                                                                           § 3.1.2
     e_ti   = f_att(a_i, h_{t−1}),  α_t = softmax(e_t)                                            eq. 4–5
@@ -32,10 +32,10 @@ from saccade.batch import CaptionState, RegionBatch, StepOutput, TeacherForced
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import Captioner
-from saccade.models.base.registry import register
+from saccade.models.base.model import register
 from saccade.nn.attention import Activation, AdditiveAttention, attended, masked_softmax
 from saccade.nn.captioners import LstmMemory, RegionContext, mean_region
-from saccade.nn.precision import at_least_float32
+from saccade.nn.encode import at_least_float32
 
 Reward = Literal["caption", "mean", "word"]
 
@@ -49,12 +49,12 @@ class ShowAttendTellConfig:
     dim: int = 1800  # n
     attention: Literal["soft", "hard", "none"] = "soft"  # none: the mean of the regions, whatever the word
     attention_dim: int = 512
-    attention_layers: int = 2  # of what regions say, the first linear, the others tanh
+    attention_layers: int = 2  # of the keys, the first linear, the others tanh
     activation: Activation = "tanh"  # of f_att
     gate: Literal["scalar", "vector", "none"] = "scalar"  # β; a vector has one for every channel
     first_layers: int = 2  # of f_init, the last included
     first_tanh: bool = True  # at the end of f_init
-    deep_output: bool = True  # eq. 7 with a tanh; off: a word is said from h alone
+    deep_output: bool = True  # eq. 7 with a tanh; off: from h alone
     output_layers: int = 1  # more: ReLU layers between that and L_o
     word_shortcut: bool = True  # E y_{t−1} in eq. 7
     context_shortcut: bool = True  # ẑ_t in eq. 7
@@ -62,9 +62,7 @@ class ShowAttendTellConfig:
     dropout: float = 0.5
     coverage: float = 1.0  # λ of the doubly stochastic penalty; soft attention only
     coverage_over: Literal["caption", "mean"] = "caption"  # mean: over captions and regions, as in the tutorial
-    semi_sampling: float = (
-        0.5  # hard: the share of pictures that train with sampled regions, the rest with expected ones
-    )
+    semi_sampling: float = 0.5  # hard: the share of pictures trained with sampled regions, the rest with expected ones
     reward: Reward = "caption"  # hard: −log p of the whole caption; of its words in the mean; of each word for its draw
     reinforce: float = 0.1  # λ_r
     entropy: float = 0.002  # λ_e
@@ -82,9 +80,12 @@ class ShowAttendTellConfig:
 
 @dataclass(frozen=True)
 class SampledRegionContext(RegionContext):
-    """Also how a picture is attended to in this training step, where attention is hard."""
+    """Also which pictures train with sampled regions in this step, where attention is hard."""
 
-    sampled: Bool[Tensor, " row"]  # whether regions are drawn
+    sampled: Bool[Tensor, " row"]
+
+
+State = CaptionState[LstmMemory, SampledRegionContext]
 
 
 @register(
@@ -103,9 +104,9 @@ class ShowAttendTell(Captioner[LstmMemory, SampledRegionContext]):
         region, word, dim = config.region_dim, config.word_dim, config.dim
         self.first = nn.ModuleList(nn.Linear(region, region) for _ in range(config.first_layers - 1))
         self.first_hidden, self.first_cell = nn.Linear(region, dim), nn.Linear(region, dim)
-        self.look: AdditiveAttention | None = None
-        if config.attention != "none":
-            self.look = AdditiveAttention(region, dim, config.attention_dim, config.activation, config.attention_layers)
+        sizes = region, dim, config.attention_dim
+        layers = config.activation, config.attention_layers
+        self.look = AdditiveAttention(*sizes, *layers) if config.attention != "none" else None  # f_att
         self.gate = nn.Linear(dim, {"scalar": 1, "vector": region}[config.gate]) if config.gate != "none" else None
         self.embed = nn.Embedding(len(vocabulary), word)  # E
         with torch.no_grad():
@@ -116,14 +117,14 @@ class ShowAttendTell(Captioner[LstmMemory, SampledRegionContext]):
         if config.deep_output:
             self.of_hidden = nn.Linear(dim, word)  # L_h
             self.of_context = nn.Linear(region, word, bias=False) if config.context_shortcut else None  # L_z
-        said_from = word if config.deep_output else dim
-        self.output = nn.ModuleList(nn.Linear(said_from, said_from) for _ in range(config.output_layers - 1))
-        self.say = nn.Linear(said_from, len(vocabulary))  # L_o
+        out_dim = word if config.deep_output else dim
+        self.output = nn.ModuleList(nn.Linear(out_dim, out_dim) for _ in range(config.output_layers - 1))
+        self.say = nn.Linear(out_dim, len(vocabulary))  # L_o
         if config.attention == "hard":
             self.register_buffer("baseline", torch.zeros(()))  # b
         self.chance: Callable[..., Tensor] = torch.rand  # where draws come from
 
-    def start(self, images: RegionBatch) -> CaptionState[LstmMemory, SampledRegionContext]:
+    def start(self, images: RegionBatch) -> State:
         regions, mask = images.features, images.mask
         whole = mean_region(regions, mask)
         for layer in self.first:
@@ -136,11 +137,12 @@ class ShowAttendTell(Captioner[LstmMemory, SampledRegionContext]):
             sampled = self.chance(len(mask), device=mask.device) < self.config.semi_sampling
         return CaptionState(memory, SampledRegionContext(regions, keys, mask, sampled))
 
-    def step(
-        self, words: Int[Tensor, " row"], state: CaptionState[LstmMemory, SampledRegionContext]
-    ) -> StepOutput[LstmMemory, SampledRegionContext]:
+    def step(self, words: Int[Tensor, " row"], state: State) -> StepOutput[LstmMemory, SampledRegionContext]:
         memory, context = state.memory, state.context
-        weights = self._weights(memory, context)  # eq. 4–5
+        if self.look is None:
+            weights = masked_softmax(memory.hidden.new_zeros(context.mask.shape), context.mask)
+        else:
+            weights = self.look(memory.hidden, context.keys, context.mask)  # eq. 4–5
         taken = self._taken(weights, context)  # s
         found = attended(taken, context.regions)  # eq. 6, 8–9, 13
         if self.gate is not None:
@@ -148,9 +150,9 @@ class ShowAttendTell(Captioner[LstmMemory, SampledRegionContext]):
         word = self.embed(words)
         hidden, cell = self.lstm(torch.cat([word, found], dim=1), (memory.hidden, memory.cell))  # eq. 1–3
         memory = LstmMemory(at_least_float32(hidden), at_least_float32(cell))
-        said_from = torch.cat([hidden, found, word], dim=1) if self.config.deep_output else hidden
+        outputs = torch.cat([hidden, found, word], dim=1) if self.config.deep_output else hidden
         extras = {"taken": taken.detach()} if self.config.attention == "hard" else {"there": context.mask}
-        return StepOutput(said_from, CaptionState(memory, context), weights, extras=extras)
+        return StepOutput(outputs, CaptionState(memory, context), weights, extras=extras)
 
     def logits(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
         """Eq. 7, of all steps at once."""
@@ -187,26 +189,24 @@ class ShowAttendTell(Captioner[LstmMemory, SampledRegionContext]):
             return {"coverage_loss": config.coverage * share}
         if config.attention != "hard" or not self.training:
             return {}
-        cost = caption_cost(nll.detach(), wanted, config.reward)
-        baseline = 0.0 if config.reward == "word" else self.baseline
-        drawn, disorder = attention_rewards(forced.weights, forced.extras["taken"], cost - baseline, wanted)
-        if config.reward != "word":  # after use
-            self.baseline.copy_(torch.lerp(cost.mean().to(self.baseline), self.baseline, config.baseline_memory))
+        cost, baseline = nll.detach(), torch.zeros_like(self.baseline)  # −log p(y | s) of each word,
+        if config.reward != "word":  # or of the caption, as a sum or in the mean
+            cost, baseline = cost.sum(dim=1, keepdim=True), self.baseline.clone()
+            if config.reward == "mean":
+                cost = cost / wanted.sum(dim=1, keepdim=True).clamp(min=1)
+            self.baseline.copy_(torch.lerp(cost.mean().to(baseline), baseline, config.baseline_memory))
+        logs = forced.weights.clamp(min=torch.finfo(forced.weights.dtype).tiny).log()
+        drawn = (cost - baseline) * (forced.extras["taken"] * logs).sum(dim=2)  # its gradient is REINFORCE's
+        negative_entropy = (forced.weights * logs).sum(dim=2)
         return {
-            "reinforce_loss": config.reinforce * drawn / words,  # eq. 12
-            "entropy_loss": config.entropy * disorder / words,
+            "reinforce_loss": config.reinforce * (drawn * wanted).sum() / words,  # eq. 12
+            "entropy_loss": config.entropy * (negative_entropy * wanted).sum() / words,
         }
-
-    def _weights(self, memory: LstmMemory, context: SampledRegionContext) -> Float[Tensor, "row region"]:
-        if self.look is not None:
-            weights: Tensor = self.look(memory.hidden, context.keys, context.mask)
-            return weights
-        return masked_softmax(memory.hidden.new_zeros(context.mask.shape), context.mask)
 
     def _taken(
         self, weights: Float[Tensor, "row region"], context: SampledRegionContext
     ) -> Float[Tensor, "row region"]:
-        """s: how much of each region is taken. No gradient goes through a draw."""
+        """s: the weight of each region. No gradient goes through a draw."""
         if self.config.attention != "hard":
             return weights
         if self.training:
@@ -227,27 +227,5 @@ def draw(weights: Float[Tensor, "row region"], chance: Float[Tensor, " row"]) ->
 def unevenness(
     weights: Float[Tensor, "text step region"], wanted: Bool[Tensor, "text step"], there: Bool[Tensor, "text region"]
 ) -> Float[Tensor, "text region"]:
-    """(1 − Σ_t α_ti)²: every region should be looked at once in all."""
+    """(1 − Σ_t α_ti)²: every region should get a total weight of one."""
     return (1 - (weights * wanted[:, :, None]).sum(dim=1)).square() * there
-
-
-def caption_cost(
-    nll: Float[Tensor, "text step"], wanted: Bool[Tensor, "text step"], reward: Reward
-) -> Float[Tensor, "text draw"]:
-    """−log p(y | s) that draws are judged by: of the caption, of its words in the mean, or of each word."""
-    if reward == "word":
-        return nll
-    whole = nll.sum(dim=1, keepdim=True)
-    return whole if reward == "caption" else whole / wanted.sum(dim=1, keepdim=True).clamp(min=1)
-
-
-def attention_rewards(
-    weights: Float[Tensor, "text step region"],
-    taken: Float[Tensor, "text step region"],
-    cost: Float[Tensor, "text draw"],
-    wanted: Bool[Tensor, "text step"],
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Σ cost · log p(s), whose gradient is REINFORCE's, and Σ α log α, the negative entropy; over all wanted steps."""
-    logs = weights.clamp(min=torch.finfo(weights.dtype).tiny).log()
-    drawn = cost * (taken * logs).sum(dim=2)
-    return (drawn * wanted).sum(), ((weights * logs).sum(dim=2) * wanted).sum()

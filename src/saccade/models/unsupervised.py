@@ -1,15 +1,15 @@
 """Unsupervised Image Captioning (Feng, Ma, Liu, Luo; CVPR 2019): pictures here, sentences there, and no pair.
 
-A generator says something of a picture. A discriminator reads it word by word and tells it from what people write; what
-it remembers of the sentence must bring back the picture's vector. A visual concept detector rewards words for what it
-saw. In turn the generator must say any sentence of the corpus from what the discriminator remembers of it. With f the
-picture's vector and s_1 … s_n what is said of it (§ 3 of the paper; `docs/systems/unsupervised.md` has all):
+A generator describes a picture. A discriminator reads its sentence word by word against those of a corpus, and from its
+last state the picture's vector must be reconstructed. A visual concept detector rewards the names of what it found. In
+turn the generator must reconstruct any sentence of the corpus from the discriminator's last state. With f the picture's
+vector and s_1 … s_n its sentence (§ 3 of the paper; `docs/systems/unsupervised.md` has all):
 
     generator       x_{−1} = f = unit(W v),  x_t = E s_t,  h_t = LSTM(x_t, h_{t−1}),  p_{t+1} = softmax(Eᵀ h_t + b)
     discriminator   q_t = σ(w · h'_t),  h'_t = LSTM'(E' s_t, h'_{t−1});  f' = unit(W' h'_n)
     rewards         r_t = log q_t + λ_c Σ_i [s_t = c_i] v_i,  and for the whole  −λ_im ‖f − f'‖²
     generator       −Σ_t (R_t − b_t) log p_t(s_t) + λ_sen L_sen,  R_t = −λ_im ‖f − f'‖² + Σ_{s≥t} γ^{s−t} r_s
-    discriminator   −mean log q_t(written) − mean log(1 − q_t(said)) + λ_im ‖f − f'‖²
+    discriminator   −mean log q_t(written) − mean log(1 − q_t(generated)) + λ_im ‖f − f'‖²
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from saccade.batch import END, Batch, CaptionState, RegionBatch, StepOutput, Tex
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import Captioner
-from saccade.models.base.registry import register
+from saccade.models.base.model import register
 from saccade.nn.captioners import LstmMemory, start_lstm
-from saccade.nn.encode import dropout_layer, last_state, unit
-from saccade.nn.precision import at_least_float32
+from saccade.nn.encode import at_least_float32, dropout_layer, last_state, unit
 
 EPSILON = 1e-7  # added to q before its logarithm
 
@@ -40,16 +39,16 @@ class UnsupervisedConfig:
 
     region_dim: int = 1536
     dim: int = 512  # of words and of both LSTMs, which share it
-    dropout: float = 0.2  # on what goes into an LSTM and on what comes out
+    dropout: float = 0.2  # of an LSTM's inputs and outputs
     concept_weight: float = 10.0  # λ_c
     image_weight: float = 100.0  # λ_im, on the mean over the vector's numbers: 0.2 on the squared length for 512
     sentence_weight: float = 1.0  # λ_sen
     discount: float = 0.9  # γ
     largest_advantage: float = 5.0  # R − b is cut to ± this
-    smoothing: float = 0.25  # of the discriminator's labels: what people wrote is to score 1 − smoothing / 2
-    baseline_mask: Literal["said", "own"] = "said"  # the greedy sentence earns as far as the other goes, or itself
+    smoothing: float = 0.25  # of the discriminator's labels: written sentences have 1 − smoothing / 2
+    baseline_mask: Literal["said", "own"] = "said"  # the greedy sentence counts up to the other's end, or its own
     first_momentum: float = 0.5  # β₁ of Adam
-    concept_reader: bool = True  # reads concepts to write sentences from: for the initialisation only
+    concept_reader: bool = True  # encodes concepts as sentences' starts: for the initialisation only
 
     def __post_init__(self) -> None:
         for name in ("concept_weight", "image_weight", "sentence_weight", "largest_advantage"):
@@ -64,15 +63,15 @@ class UnsupervisedConfig:
 
 @dataclass(frozen=True)
 class CriticOutput(Batch):
-    """What a critic makes of sentences."""
+    """The discriminator's output."""
 
     logits: Float[Tensor, "text step"]  # after each word: above zero, a person wrote it
     mask: Bool[Tensor, "text step"]
-    recalled: Float[Tensor, "text dim"]  # the picture's vector, guessed from the whole sentence; of length one
+    recalled: Float[Tensor, "text dim"]  # f', of length one
 
 
 class SentenceReader(nn.Module):
-    """h_t = LSTM(w_t, h_{t−1}), with dropout on what goes in and what comes out but not on what is remembered."""
+    """h_t = LSTM(w_t, h_{t−1}), with dropout of inputs and outputs but not of the recurrent state."""
 
     def __init__(self, vocabulary: int, dim: int, dropout: float = 0.2) -> None:
         super().__init__()
@@ -85,7 +84,7 @@ class SentenceReader(nn.Module):
     def forward(
         self, words: Int[Tensor, "text step"], mask: Bool[Tensor, "text step"]
     ) -> Float[Tensor, "text step dim"]:
-        """The states; zero where there is no word."""
+        """The states; zero at padding."""
         states = self.dropout(self.lstm(self.dropout(self.embed(words)))[0])
         return at_least_float32(states) * mask[:, :, None]
 
@@ -95,7 +94,7 @@ class SentenceReader(nn.Module):
 
 
 class SentenceCritic(SentenceReader):
-    """A reader that says after each word whether a person wrote it, and at the end what picture it was about."""
+    """The discriminator: q_t after each word, and f' after the last."""
 
     def __init__(self, vocabulary: int, dim: int, dropout: float = 0.2) -> None:
         super().__init__(vocabulary, dim, dropout)
@@ -110,17 +109,20 @@ class SentenceCritic(SentenceReader):
 
 @dataclass(frozen=True)
 class MeanContext(Batch):
-    weights: Float[Tensor, "row region"]  # of the regions in the mean that stands for the picture
+    weights: Float[Tensor, "row region"]  # of the regions in their mean
 
 
 @dataclass(frozen=True)
 class Rollout(Batch):
-    """What was said of pictures, and what can be known of the pictures without a caption."""
+    """Generated sentences, and what is known of their pictures without captions."""
 
     words: Int[Tensor, "image step"]  # without <start>; what follows <end> does not count
-    pictures: Float[Tensor, "image dim"] | None  # f; none where the generator spoke from noise
+    pictures: Float[Tensor, "image dim"] | None  # f; none where the generator started from noise
     concepts: Int[Tensor, "image concept"]
     scores: Float[Tensor, "image concept"]  # v, zero at padding
+
+
+State = CaptionState[LstmMemory, MeanContext]
 
 
 @register(
@@ -143,25 +145,22 @@ class Unsupervised(Captioner[LstmMemory, MeanContext]):
         start_lstm(self.cell)
 
     def encode_images(self, images: RegionBatch) -> tuple[Float[Tensor, "image dim"], Float[Tensor, "image region"]]:
-        """f, and the regions' shares in it: all are alike."""
-        shares = images.mask / images.mask.sum(dim=1, keepdim=True).clamp(min=1)
-        shares = shares.to(images.features.dtype)
+        """f, and the weights of the regions in their mean."""
+        shares = (images.mask / images.mask.sum(dim=1, keepdim=True).clamp(min=1)).to(images.features.dtype)
         mean = torch.bmm(shares[:, None], images.features)[:, 0]
         return unit(at_least_float32(self.project(mean))), shares
 
-    def start(self, images: RegionBatch) -> CaptionState[LstmMemory, MeanContext]:
+    def start(self, images: RegionBatch) -> State:
         return self.start_from(*self.encode_images(images))
 
     def start_from(
         self, vectors: Float[Tensor, "row dim"], weights: Float[Tensor, "row region"] | None = None
-    ) -> CaptionState[LstmMemory, MeanContext]:
-        """The state after x_{−1}: a picture's f, what the critic recalls of a sentence, a set of concepts, or noise."""
+    ) -> State:
+        """The state after x_{−1}: a picture's f, the f' of a sentence, a set of concepts, or noise."""
         memory = LstmMemory(*self.cell(self.dropout(vectors)))
         return CaptionState(memory, MeanContext(vectors.new_zeros(len(vectors), 1) if weights is None else weights))
 
-    def step(
-        self, words: Int[Tensor, " row"], state: CaptionState[LstmMemory, MeanContext]
-    ) -> StepOutput[LstmMemory, MeanContext]:
+    def step(self, words: Int[Tensor, " row"], state: State) -> StepOutput[LstmMemory, MeanContext]:
         memory, context = state.memory, state.context
         hidden, cell = self.cell(self.dropout(self.embed(words)), (memory.hidden, memory.cell))
         return StepOutput(self.dropout(hidden), CaptionState(LstmMemory(hidden, cell), context), context.weights)
@@ -172,57 +171,57 @@ class Unsupervised(Captioner[LstmMemory, MeanContext]):
     # The two players. Each loss reaches its own player's weights only, so that one optimiser serves both.
 
     def generator_loss(
-        self, log_probabilities: Float[Tensor, "image step"], said: Rollout, greedy: Int[Tensor, "image step"]
+        self, log_probabilities: Float[Tensor, "image step"], rollout: Rollout, greedy: Int[Tensor, "image step"]
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-        """Policy gradient against what the greedy sentence would have earned; and the mean return, to be looked at."""
+        """Policy gradient with the greedy sentence's returns as the baseline; and the mean return, to be logged."""
         with torch.no_grad():
-            mask = up_to_end(said.words)
-            earned = self.returns(said, mask)
-            own = Rollout(greedy, said.pictures, said.concepts, said.scores)
+            mask = up_to_end(rollout.words)
+            earned = self.returns(rollout, mask)
+            own = Rollout(greedy, rollout.pictures, rollout.concepts, rollout.scores)
             baseline = self.returns(own, mask if self.config.baseline_mask == "said" else up_to_end(greedy))
             limit = self.config.largest_advantage
             advantage = (earned - baseline).clamp(-limit, limit)
         return -(log_probabilities * advantage)[mask].mean(), earned[:, 0].mean()
 
-    def returns(self, said: Rollout, mask: Bool[Tensor, "image step"]) -> Float[Tensor, "image step"]:
-        """R_t; the critic reads a sentence to its own end, rewards count as far as `mask` goes."""
-        judged = self.critic.judge(said.words, up_to_end(said.words))
+    def returns(self, rollout: Rollout, mask: Bool[Tensor, "image step"]) -> Float[Tensor, "image step"]:
+        """R_t; the discriminator reads a sentence to its own end, rewards count where `mask` is True."""
+        judged = self.critic.judge(rollout.words, up_to_end(rollout.words))
         natural = (judged.logits.sigmoid() + EPSILON).log()
-        named = first_mentions(said.words, mask, said.concepts, said.scores)
+        named = first_mentions(rollout.words, mask, rollout.concepts, rollout.scores)
         rewards = (natural + self.config.concept_weight * named) * mask
         earned = discounted(rewards, self.config.discount)
-        if said.pictures is None:
+        if rollout.pictures is None:
             return earned
-        return earned - self.forgotten(said.pictures, judged.recalled)[:, None] * mask
+        return earned - self.forgotten(rollout.pictures, judged.recalled)[:, None] * mask
 
     def forgotten(
         self, pictures: Float[Tensor, "image dim"], recalled: Float[Tensor, "image dim"]
     ) -> Float[Tensor, " image"]:
-        """λ_im ‖f − f'‖² / dim: how far what the sentence brings back is from the picture."""
+        """λ_im ‖f − f'‖² / dim."""
         distance: Tensor = (pictures - recalled).square().mean(dim=1)
         return distance * float(self.config.image_weight)
 
-    def discriminator_losses(self, written: TextBatch, said: Rollout) -> dict[str, Float[Tensor, ""]]:
-        """People's words against the generator's, and the picture that a sentence must bring back."""
+    def discriminator_losses(self, written: TextBatch, rollout: Rollout) -> dict[str, Float[Tensor, ""]]:
+        """Written sentences against generated ones, and the reconstruction of the picture."""
         real = self.critic.judge(written.tokens[:, 1:], written.mask[:, 1:])
-        fake = self.critic.judge(said.words, up_to_end(said.words))
+        fake = self.critic.judge(rollout.words, up_to_end(rollout.words))
         wanted = torch.full_like(real.logits, 1 - self.config.smoothing / 2)[real.mask]
         loss = F.binary_cross_entropy_with_logits(real.logits[real.mask], wanted)
         loss = loss + F.softplus(fake.logits[fake.mask]).mean()
-        if said.pictures is None or not self.config.image_weight:
+        if rollout.pictures is None or not self.config.image_weight:
             return {"adversarial_loss": loss}
-        return {"adversarial_loss": loss, "image_loss": self.forgotten(said.pictures.detach(), fake.recalled).mean()}
+        return {"adversarial_loss": loss, "image_loss": self.forgotten(rollout.pictures.detach(), fake.recalled).mean()}
 
     def sentence_loss(
         self, sentences: TextBatch, vectors: Float[Tensor, "text dim"], counted: Bool[Tensor, " text"] | None = None
     ) -> Float[Tensor, ""]:
-        """L_sen: −log p of every word of the sentences, said from `vectors`; the mean over the words that count."""
+        """L_sen: −log p of the sentences' words, generated from `vectors`; the mean over the words that count."""
         forced = self.teacher_force(self.start_from(vectors), sentences.tokens[:, :-1])
         wanted = sentences.mask[:, 1:] if counted is None else sentences.mask[:, 1:] & counted[:, None]
         return forced.nll(sentences.tokens[:, 1:], wanted).sum() / wanted.sum().clamp(min=1)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """As any model's, with the paper's momentum: Adam leaves out weights that a step's loss does not reach."""
+        """With the paper's momentum; Adam skips weights that a step's loss does not reach."""
         return [{**group, "betas": (self.config.first_momentum, 0.999)} for group in super().parameter_groups()]
 
 

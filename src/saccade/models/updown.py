@@ -1,9 +1,9 @@
 """Up-Down: Bottom-Up and Top-Down Attention for Image Captioning and Visual Question Answering (Anderson, He, Buehler,
 Teney, Johnson, Gould, Zhang; CVPR 2018), its captioner.
 
-A detector has proposed the regions (bottom-up). One LSTM reads the last word with the whole picture in mind and decides
-where to look (top-down), a second one says the next word from what was found. Equation numbers are the paper's;
-`docs/systems/updown.md` has them in full.
+A detector proposes the regions (bottom-up). One LSTM reads the last word and the mean region and attends (top-down), a
+second one predicts the next word from what was attended to. Equation numbers are the paper's; `docs/systems/updown.md`
+has them in full.
 
     x¹ = [h², v̄, W_e Π]        (2)     h¹ = LSTM₁(x¹, h¹)       (1)
     a_i = w · tanh(W_v v_i + W_h h¹)  (3)     α = softmax(a)  (4)     v̂ = Σ α_i v_i  (5)
@@ -21,7 +21,7 @@ from saccade.batch import CaptionState, RegionBatch, StepOutput
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.captioner import RecurrentCaptioner
-from saccade.models.base.registry import register
+from saccade.models.base.model import register
 from saccade.nn.attention import AdditiveAttention, attended
 from saccade.nn.captioners import (
     PictureContext,
@@ -38,10 +38,9 @@ from saccade.nn.encode import dropout_layer
 class UpDownConfig:
     """The paper's form, which is also that of the authors' Caffe code: equations 1–7 and nothing else.
 
-    The PyTorch code that most later papers grew from puts a ReLU layer before regions, picture and words, gives the
-    attention a bias and forgets half of everything: `embed_regions=true word_relu=true attention_bias=true dropout=0.5
-    forget_bias=0`, and `region_norm` for its use_bn. Importers set these. `attention_gain` is neither's: recipes for
-    short training set it.
+    The PyTorch code that most later papers use puts a ReLU layer before regions, picture and words, gives the attention
+    a bias and has dropout: `embed_regions=true word_relu=true attention_bias=true dropout=0.5 forget_bias=0`, and
+    `region_norm` for its use_bn. Importers set these; `attention_gain` is for recipes of short training.
     """
 
     region_dim: int = 2048
@@ -52,13 +51,16 @@ class UpDownConfig:
     word_relu: bool = False
     attention_bias: bool = False
     region_norm: RegionBatchNorm = "none"  # batch normalisation before, or before and after, that layer
-    forget_bias: float = 1.0  # what the LSTMs' forget gates start from
+    forget_bias: float = 1.0  # initial bias of the LSTMs' forget gates
     attention_gain: float = 1.0  # of h¹'s initial weights in LSTM₂; 1: as published
     dropout: float = 0.0  # of embedded regions, picture and words, and of h² before the words
 
     def __post_init__(self) -> None:
         if self.region_norm != "none" and not self.embed_regions:
             raise SaccadeError(f"region_norm={self.region_norm} goes with embed_regions=true: there is no layer else")
+
+
+State = CaptionState[TopDownMemory, PictureContext]
 
 
 @register(
@@ -76,8 +78,6 @@ class UpDown(RecurrentCaptioner[TopDownMemory, PictureContext]):
         self.word_relu = config.word_relu
         self.words = nn.Embedding(len(vocabulary), config.word_dim)  # W_e
         region_dim = config.dim if config.embed_regions else config.region_dim
-        self.regions: RegionEmbedding | None = None
-        self.whole: nn.Linear | None = None
         if config.embed_regions:
             self.regions = RegionEmbedding(config.region_dim, config.dim, config.region_norm, config.dropout)
             self.whole = nn.Linear(config.region_dim, config.dim)
@@ -87,18 +87,17 @@ class UpDown(RecurrentCaptioner[TopDownMemory, PictureContext]):
         for lstm in (self.lstms.look_lstm, self.lstms.say_lstm):
             open_forget_gates(lstm, config.forget_bias)
 
-    def start_from(
-        self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]
-    ) -> CaptionState[TopDownMemory, PictureContext]:
-        regions = images.features * images.mask[:, :, None]
-        if self.regions is not None and self.whole is not None:
+    def start_from(self, images: RegionBatch, whole: Float[Tensor, "row region_dim"]) -> State:
+        if self.config.embed_regions:
             regions = self.regions(images.features, images.mask)
             whole = self.dropout(self.whole(whole).relu())
+        else:
+            regions = images.features * images.mask[:, :, None]
         context = PictureContext(regions, self.look.keys(regions), images.mask, whole)  # v, W_v v, v̄
         return CaptionState(self.lstms.initial_memory(regions), context)
 
     def decode_step(
-        self, word: Float[Tensor, "row word_dim"], state: CaptionState[TopDownMemory, PictureContext]
+        self, word: Float[Tensor, "row word_dim"], state: State
     ) -> StepOutput[TopDownMemory, PictureContext]:
         memory, context = state.memory, state.context
         attention = self.lstms.attention_step(word, context.whole, memory)  # eq. 1–2

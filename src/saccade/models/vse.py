@@ -1,7 +1,7 @@
 """VSE++: Improving Visual-Semantic Embeddings with Hard Negatives (Faghri, Fleet, Kiros, Fidler; BMVC 2018).
 
 The baseline that fine-grained models must beat: one vector per picture, one per sentence, compared by their cosine.
-What is mixed in the mean cannot be told apart afterwards.
+The mean keeps no region apart from the others.
 
     v = l2norm(mean over i of W x_i + b),   t = l2norm(the GRU's last state),   S(I, T) = v · t
 """
@@ -14,17 +14,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
-from saccade.language import Vocabulary
 from saccade.models.base.matcher import EncoderConfig, EncoderMatcher
-from saccade.models.base.registry import register
-from saccade.nn import StatePool, mean_state, nearest_regions, pooled_state, unit, whole_similarity
+from saccade.models.base.model import register
+from saccade.nn.encode import StatePool, mean_state, pooled_state, unit
+from saccade.nn.whole import nearest_regions, whole_similarity
 
 
 @dataclass(frozen=True)
 class VseConfig(EncoderConfig):
     bidirectional: bool = False
     text_pool: StatePool = "last"
-    sharpness: float = 9.0  # of the word→region picture only; the score does not use it
+    sharpness: float = 9.0  # of the word→region weights in `align`; the score does not use it
 
 
 @register(
@@ -35,9 +35,6 @@ class VseConfig(EncoderConfig):
 )
 class Vse(EncoderMatcher):
     Config = VseConfig
-
-    def __init__(self, config: VseConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
-        super().__init__(config, vocabulary, extractor)
 
     def encode_images(self, images: RegionBatch) -> ImageCode:
         regions = self.regions(images)

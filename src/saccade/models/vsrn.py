@@ -1,8 +1,8 @@
 """VSRN: Visual Semantic Reasoning for Image-Text Matching (Li, Zhang, Li, Li, Fu; ICCV 2019).
 
-One vector per picture, but a considered one: regions first take from each other over a learned affinity, then a GRU
-reads them into one memory of the scene; and from the same regions a caption must be written. Texts and pictures meet
-only as whole vectors, so an index can hold them.
+One vector per picture, reasoned from its regions: a graph convolution over a learned affinity relates them, and a GRU
+reads them into one vector of the scene; from the same regions a caption must be generated. Pictures and texts are
+compared as whole vectors, which an index can hold.
 
     v_i  = W x_i + b                                                                        (1)
     R    = θ(V) φ(V)ᵀ / k,   k the number of regions           region relationships         (2)
@@ -29,25 +29,22 @@ from saccade.batch import END, Alignment, ImageCode, RegionBatch, TextBatch, Tex
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.matcher import EncoderConfig, Matcher
-from saccade.models.base.registry import register
-from saccade.nn import (
+from saccade.models.base.model import register
+from saccade.nn.attention import attended, masked_softmax
+from saccade.nn.encode import (
     MaskedBatchNorm,
-    Measure,
     RegionEncoder,
-    SentenceGru,
     StatePool,
     WordEncoder,
     at_least_float32,
-    attended,
     dropout_layer,
     last_state,
-    masked_softmax,
     mean_state,
-    nearest_regions,
     pooled_state,
     unit,
-    whole_similarity,
 )
+from saccade.nn.recurrent import SentenceGru
+from saccade.nn.whole import Measure, nearest_regions, whole_similarity
 
 Affinity = Literal["mean", "softmax"]
 RegionNorm = Literal["channels", "regions", "none"]  # each channel over a picture's regions; each region; neither
@@ -58,9 +55,9 @@ class VsrnConfig(EncoderConfig):
     """The official settings for COCO; for Flickr30k `norm_before="none"` and `final_norm=True`."""
 
     dim: int = 2048  # the common space
-    bidirectional: bool = False  # as the next, not in the paper: what serves the pooled baseline
+    bidirectional: bool = False  # as the next, not in the paper but in its pooled baseline
     text_pool: StatePool = "last"  # of the GRU's states over a sentence
-    norm_before: RegionNorm = "channels"  # of the regions, before the blocks
+    norm_before: RegionNorm = "channels"  # of the regions before the blocks, and after them
     blocks: int = 4  # of region reasoning; 0: none
     affinity: Affinity = "mean"  # R over k; softmax: rows of R are distributions
     norm_after: RegionNorm = "channels"
@@ -68,14 +65,14 @@ class VsrnConfig(EncoderConfig):
     final_norm: bool = False  # batch normalisation of the picture's vector
     measure: Measure = "cosine"  # order: −‖[t − v]₊‖
     unit_images: bool = True
-    use_abs: bool = False  # no number of a vector below zero, for the order measure
-    caption_weight: float = 1.0  # of the caption loss; 0: no caption is written
+    use_abs: bool = False  # absolute values of both vectors, for the order measure
+    caption_weight: float = 1.0  # of L_G; 0: no caption generator
     caption_dim: int = 512
     caption_word_dim: int = 300
     caption_length: int = 60  # longer captions are cut
-    caption_bidirectional: bool = False  # the reading GRU of the caption generator
+    caption_bidirectional: bool = False  # the GRU over the regions
     caption_dropout: float = 0.2
-    sharpness: float = 9.0  # of the word→region picture only; the score does not use it
+    sharpness: float = 9.0  # of the word→region weights in `align`; the score does not use it
     budget_mb: int = 256  # bounds the memory of the order measure
 
     def __post_init__(self) -> None:
@@ -100,10 +97,9 @@ class Vsrn(Matcher):
         self.words = WordEncoder(
             size, config.word_dim, dim, config.layers, config.bidirectional, normalise=False, dropout=dropout
         )
-        self.caption: CaptionGenerator | None = None
-        if config.caption_weight:  # eq. 10
-            sizes = (config.caption_dim, config.caption_word_dim)
-            self.caption = CaptionGenerator(size, dim, *sizes, config.caption_dropout, config.caption_bidirectional)
+        sizes = size, dim, config.caption_dim, config.caption_word_dim
+        options = config.caption_dropout, config.caption_bidirectional
+        self.caption = CaptionGenerator(*sizes, *options) if config.caption_weight else None  # eq. 10
 
     def encode_images(self, images: RegionBatch) -> ImageCode:
         regions = normalise(self.regions(images), self.config.norm_before)
@@ -116,7 +112,7 @@ class Vsrn(Matcher):
     def _whole_image(
         self, regions: Float[Tensor, "image region dim"], mask: Bool[Tensor, "image region"]
     ) -> Float[Tensor, "image dim"]:
-        """The memory of all regions, in their stored order."""
+        """m, from the regions in their stored order."""
         counts = mask.sum(dim=1)
         if self.memory is None:
             whole = mean_state(regions, counts)
@@ -138,14 +134,14 @@ class Vsrn(Matcher):
     def own_losses(
         self, images: ImageCode, texts: TextBatch, owner: Int[Tensor, " text"]
     ) -> dict[str, Float[Tensor, ""]]:
-        """Eq. 8: L = L_M + L_G; ranking (eq. 9) is the task's, writing the caption from the regions (eq. 10) ours."""
+        """Eq. 8: L = L_M + L_G; ranking (eq. 9) is the task's, generating the caption (eq. 10) the model's."""
         if self.caption is None:
             return {}
         loss = self.caption.loss(images.regions, images.mask, owner, texts, self.config.caption_length)
         return {"caption_loss": self.config.caption_weight * loss}
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
-        """Which regions lie near each word, how near each is to the whole picture (§ 4.5), and who took from whom."""
+        """The regions nearest to each word, the cosine of each with the whole picture (§ 4.5), and R."""
         assert images.pooled is not None
         nearest = nearest_regions(images, texts, self.config.sharpness, self.config.measure)
         share = torch.einsum("prd,pd->pr", unit(images.regions), unit(images.pooled))
@@ -153,16 +149,16 @@ class Vsrn(Matcher):
 
 
 def normalise(regions: Float[Tensor, "image region dim"], over: RegionNorm) -> Float[Tensor, "image region dim"]:
-    """To length one: each channel over the regions of a picture, as the official code has it, or each region."""
+    """To length one: each channel over the regions of a picture, as in the official code, or each region."""
     if over == "channels":
         return unit(regions.transpose(1, 2)).transpose(1, 2)
     return unit(regions) if over == "regions" else regions
 
 
 class RelationBlock(nn.Module):
-    """R = θ(X) φ(X)ᵀ / k, k the number of regions; X ← X + BN(W₀ R g(X)), the identity before it has learned.
+    """Eq. 2–3; the identity at first. With `affinity="softmax"` the rows of R are distributions instead.
 
-    With `affinity="softmax"` the rows of R are distributions instead. A block is cubic in X: keep X small.
+    A block is cubic in V: keep V small.
     """
 
     def __init__(self, dim: int, affinity: Affinity = "mean") -> None:
@@ -176,7 +172,7 @@ class RelationBlock(nn.Module):
     def links(
         self, regions: Float[Tensor, "image region dim"], mask: Bool[Tensor, "image region"]
     ) -> Float[Tensor, "image region region"]:
-        """R: how much the first region takes from the second; nothing is taken from padding, nor by it."""
+        """R, how much the first region takes from the second; zero at padding."""
         scores = at_least_float32(self.taking(regions) @ self.giving(regions).transpose(1, 2))
         if self.affinity == "softmax":
             scores = masked_softmax(scores, mask[:, None])
@@ -187,16 +183,16 @@ class RelationBlock(nn.Module):
     def forward(
         self, regions: Float[Tensor, "image region dim"], mask: Bool[Tensor, "image region"]
     ) -> tuple[Float[Tensor, "image region dim"], Float[Tensor, "image region region"]]:
-        """The regions with what they took, and who took from whom."""
+        """The related regions, and R."""
         links = self.links(regions, mask)
         taken = at_least_float32(self.mix(links @ self.message(regions)))
         return regions + self.norm(taken, mask), links
 
 
-class AdditiveAttention(nn.Module):
-    """e_r = w · tanh(W [o_r ; h] + b); the context is Σ_r softmax(e)_r o_r, over what is there.
+class ConcatAttention(nn.Module):
+    """e_r = w · tanh(W [o_r ; h] + b); the context is Σ_r softmax(e)_r o_r, over the real regions.
 
-    What `nn.AdditiveAttention` computes, with one matrix W as the official weights and their gradient norms have it.
+    `saccade.nn`'s `AdditiveAttention` with one matrix W for o and h, as the official weights have it.
     """
 
     def __init__(self, dim: int) -> None:
@@ -215,26 +211,25 @@ class AdditiveAttention(nn.Module):
         keys: Float[Tensor, "text region dim"],
         mask: Bool[Tensor, "text region"],
     ) -> Float[Tensor, "text dim"]:
-        asked = F.linear(state, self.match.weight[:, values.shape[2] :])
-        scores: Tensor = self.weigh(torch.tanh(keys + asked[:, None]))[:, :, 0]
-        weights = masked_softmax(scores, mask)
-        return attended(weights, values)
+        query = F.linear(state, self.match.weight[:, values.shape[2] :])
+        scores: Tensor = self.weigh(torch.tanh(keys + query[:, None]))[:, :, 0]
+        return attended(masked_softmax(scores, mask), values)
 
 
 class CaptionGenerator(nn.Module):
-    """p(y_{s+1} | y_0 … y_s, V), eq. 10: one GRU reads the regions, another writes and attends to what was read.
+    """p(y_{s+1} | y_0 … y_s, V), eq. 10: one GRU encodes the regions, another attends to its states and generates.
 
-    After S2VT. Describing a picture is a second lesson beside matching it; teacher forcing only.
+    After S2VT; for the loss only, with teacher forcing.
     """
 
     def __init__(
         self,
         vocabulary: int,
         region_dim: int,
-        dim: int = 512,
-        word_dim: int = 300,
-        dropout: float = 0.2,
-        bidirectional: bool = False,  # of the reading GRU
+        dim: int,
+        word_dim: int,
+        dropout: float,
+        bidirectional: bool,  # of the GRU over the regions
     ) -> None:
         super().__init__()
         wide = 2 * dim if bidirectional else dim
@@ -242,7 +237,7 @@ class CaptionGenerator(nn.Module):
         self.project = nn.Linear(region_dim, dim)
         self.reader = SentenceGru(dim, dim, bidirectional=bidirectional)
         self.embed = nn.Embedding(vocabulary, word_dim)
-        self.attention = AdditiveAttention(wide)
+        self.attention = ConcatAttention(wide)
         self.writer = nn.GRUCell(word_dim + wide, wide)
         self.out = nn.Linear(wide, vocabulary)
         nn.init.xavier_normal_(self.project.weight)
@@ -251,7 +246,7 @@ class CaptionGenerator(nn.Module):
     def read(
         self, regions: Float[Tensor, "image region in"], mask: Bool[Tensor, "image region"]
     ) -> tuple[Float[Tensor, "image region dim"], Float[Tensor, "image dim"]]:
-        """The reader's states over the regions, and its last one, from which writing starts."""
+        """The states over the regions, and the last one, from which generation starts."""
         counts = mask.sum(dim=1)
         states = at_least_float32(self.reader(self.dropout(self.project(regions)), counts))
         if not self.reader.bidirectional:
@@ -284,32 +279,30 @@ class CaptionGenerator(nn.Module):
     ) -> Float[Tensor, ""]:
         """−log p of every caption of its own picture `owner[t]`, summed over its words, averaged over the captions."""
         labels, wanted = caption_labels(texts, longest)
-        steps = min(int(texts.lengths.max()), longest - 1)  # no caption asks for more
+        steps = min(int(texts.lengths.max()), longest - 1)  # no caption needs more
         values, state = self.read(regions, mask)
-        spoken = self(values[owner], state[owner], mask[owner], labels[:, :steps])
-        return caption_loss(spoken, labels, wanted)
+        log_probabilities = self(values[owner], state[owner], mask[owner], labels[:, :steps])
+        return caption_loss(log_probabilities, labels, wanted)
 
 
 def caption_labels(texts: TextBatch, longest: int) -> tuple[Int[Tensor, "text label"], Bool[Tensor, "text label"]]:
-    """The words to say, <start> to <end>, in `longest` + 1 places, and which of them count.
+    """The words, <start> to <end>, in `longest` + 1 places, and which of them count.
 
     Captions of more than `longest` words are cut, their last word made <end>. One <pad> after <end> counts too, as in
     the official code.
     """
-    count, given = texts.tokens.shape
-    lengths = texts.lengths.clamp(max=longest)
-    kept = min(given, longest)
-    labels = texts.tokens.new_zeros(count, longest + 1)
-    labels[:, :kept] = texts.tokens[:, :kept].masked_fill(~texts.mask[:, :kept], 0)
-    cut = texts.lengths > longest
-    labels[cut, longest - 1] = END
-    return labels, torch.arange(longest + 1, device=labels.device) <= lengths[:, None]
+    kept = min(texts.tokens.shape[1], longest)
+    labels = F.pad((texts.tokens * texts.mask)[:, :kept], (0, longest + 1 - kept))
+    labels[texts.lengths > longest, longest - 1] = END
+    return labels, torch.arange(longest + 1, device=labels.device) <= texts.lengths.clamp(max=longest)[:, None]
 
 
 def caption_loss(
-    spoken: Float[Tensor, "text step vocabulary"], labels: Int[Tensor, "text label"], wanted: Bool[Tensor, "text label"]
+    log_probabilities: Float[Tensor, "text step vocabulary"],
+    labels: Int[Tensor, "text label"],
+    wanted: Bool[Tensor, "text label"],
 ) -> Float[Tensor, ""]:
-    """Step s is to say label s + 1, where that is wanted."""
-    following = slice(1, spoken.shape[1] + 1)
-    missed = -spoken.gather(2, labels[:, following, None])[:, :, 0]
-    return (missed * wanted[:, following]).sum() / len(labels)
+    """−log p of label s + 1 at step s, where it is wanted."""
+    following = slice(1, log_probabilities.shape[1] + 1)
+    nll = -log_probabilities.gather(2, labels[:, following, None])[:, :, 0]
+    return (nll * wanted[:, following]).sum() / len(labels)

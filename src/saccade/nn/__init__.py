@@ -1,81 +1,18 @@
-"""The blocks the papers share: attend, encode, recur, losses."""
+"""The blocks the papers share: encoders, attention, captioners' LSTMs, losses."""
 
-from saccade.nn.attention import (
-    Activation,
-    AdditiveAttention,
-    attended,
-    attended_cosine,
-    attended_length,
-    masked_softmax,
-    products,
-    summed,
-)
-from saccade.nn.captioners import (
-    LstmMemory,
-    PictureContext,
-    RegionBatchNorm,
-    RegionContext,
-    RegionEmbedding,
-    TopDown,
-    TopDownMemory,
-    mean_region,
-    open_forget_gates,
-    start_lstm,
-)
-from saccade.nn.encode import (
-    MaskedBatchNorm,
-    RegionEncoder,
-    ScalarWeightNorm,
-    StatePool,
-    WordEncoder,
-    dropout_layer,
-    last_state,
-    mean_state,
-    pooled_state,
-    unit,
-)
+from saccade.nn.captioners import LstmMemory
+from saccade.nn.encode import WordEncoder, full_precision, unit
 from saccade.nn.losses import Negatives, RankingLoss, binary_loss, triplet_loss
-from saccade.nn.precision import at_least_float32, full_precision
 from saccade.nn.recurrent import SentenceGru
-from saccade.nn.whole import Measure, nearest_regions, whole_similarity
 
 __all__ = [
-    "Activation",
-    "AdditiveAttention",
-    "MaskedBatchNorm",
     "LstmMemory",
-    "Measure",
     "Negatives",
     "RankingLoss",
-    "RegionBatchNorm",
-    "RegionEmbedding",
-    "RegionEncoder",
-    "ScalarWeightNorm",
-    "PictureContext",
-    "RegionContext",
     "SentenceGru",
-    "StatePool",
-    "TopDown",
-    "TopDownMemory",
     "WordEncoder",
-    "at_least_float32",
-    "attended",
-    "attended_cosine",
-    "attended_length",
     "binary_loss",
-    "dropout_layer",
     "full_precision",
-    "last_state",
-    "masked_softmax",
-    "mean_region",
-    "mean_state",
-    "nearest_regions",
-    "open_forget_gates",
-    "pooled_state",
-    "products",
-    "start_lstm",
-    "summed",
     "triplet_loss",
     "unit",
-    "whole_similarity",
 ]

@@ -1,4 +1,4 @@
-"""The pieces of attention that papers write out: weights over what is there, what is attended to, and its cosine."""
+"""The parts of attention: weights over the real entries, what is attended to, and its cosine."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, einsum, nn
 
-from saccade.nn.encode import dropout_layer
-from saccade.nn.precision import at_least_float32, full_precision
+from saccade.nn.encode import at_least_float32, dropout_layer, full_precision
 from saccade.ops.form import EPSILON
 
 Activation = Literal["tanh", "relu"]
@@ -18,15 +17,15 @@ Activation = Literal["tanh", "relu"]
 def masked_softmax(
     scores: Float[Tensor, "*items part"], mask: Bool[Tensor, "*#items part"]
 ) -> Float[Tensor, "*items part"]:
-    """Over the last axis, where the mask is True; where it is nowhere, all are alike."""
+    """Over the last axis, where the mask is True; all weights are alike where it is True nowhere."""
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
 
 
 class AdditiveAttention(nn.Module):
-    """e_r = w · act(W_v v_r + W_h h + b), α = softmax over the regions that are there.
+    """e_r = w · act(W_v v_r + W_h h + b), α = softmax over the real regions.
 
-    W_v v_r + b is the same for every word: `keys` takes it once for a picture. With more `layers`, keys go through
-    further tanh layers first. The scores have no bias of their own: a softmax is blind to it.
+    W_v v_r + b is the same for every word: `keys` computes it once for a picture, through further tanh layers where
+    there are more `layers`. The scores have no bias of their own: it would not change a softmax.
     """
 
     def __init__(
@@ -56,9 +55,9 @@ class AdditiveAttention(nn.Module):
     def scores(
         self, state: Float[Tensor, "row state"], keys: Float[Tensor, "row region dim"]
     ) -> Float[Tensor, "row region"]:
-        met = keys + self.state(state)[:, None]
-        met = met.tanh_() if self.activation == "tanh" else met.relu_()
-        return at_least_float32(self.weigh(self.dropout(met))[..., 0])
+        sums = keys + self.state(state)[:, None]
+        hidden = sums.tanh_() if self.activation == "tanh" else sums.relu_()
+        return at_least_float32(self.weigh(self.dropout(hidden))[..., 0])
 
     def forward(
         self,
@@ -66,7 +65,7 @@ class AdditiveAttention(nn.Module):
         keys: Float[Tensor, "row region dim"],
         mask: Bool[Tensor, "row region"],
     ) -> Float[Tensor, "row region"]:
-        """The share of each region; 0 at padding."""
+        """α; 0 at padding."""
         return masked_softmax(self.scores(state, keys), mask)
 
 

@@ -1,4 +1,4 @@
-"""What captioners share: regions as they take them in, what they attend to, and the LSTMs that say the words."""
+"""What captioners share: embedded regions, what they attend to, and the LSTMs that generate the words."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from saccade.batch import Batch
 from saccade.nn.encode import MaskedBatchNorm, dropout_layer
 
 RegionBatchNorm = Literal["none", "before", "around"]  # use_bn = 0, 1, 2 of the reference code
+LstmState = tuple[Float[Tensor, "row dim"], Float[Tensor, "row dim"]]  # the hidden state and the cell
 
 
 class RegionEmbedding(nn.Module):
-    """v = BN(dropout(ReLU(W BN(x) + b))) for the regions that are there; padding stays zero and counts in no norm."""
+    """v = BN(dropout(ReLU(W BN(x) + b))) for the real regions; padding stays zero and counts in no statistic."""
 
     def __init__(self, region_dim: int, dim: int, norm: RegionBatchNorm = "none", dropout: float = 0.0) -> None:
         super().__init__()
@@ -43,7 +44,7 @@ def mean_region(
 
 @dataclass(frozen=True)
 class RegionContext(Batch):
-    """What a captioner takes from a picture once, to attend to before every word."""
+    """What a captioner computes once for a picture, to attend to before every word."""
 
     regions: Float[Tensor, "row region dim"]
     keys: Float[Tensor, "row region attention_dim"]
@@ -67,7 +68,7 @@ class LstmMemory(Batch):
 
 @torch.no_grad()
 def open_forget_gates(lstm: nn.Module, by: float = 1.0) -> None:
-    """Remember at first: an LSTM keeps what it has until it learns to forget."""
+    """Add `by` to the bias of the forget gates: an LSTM remembers until it learns to forget."""
     for name, bias in lstm.named_parameters():
         if name.startswith("bias_ih"):
             bias[len(bias) // 4 : len(bias) // 2] += by
@@ -75,7 +76,7 @@ def open_forget_gates(lstm: nn.Module, by: float = 1.0) -> None:
 
 @torch.no_grad()
 def start_lstm(lstm: nn.Module) -> None:
-    """Remember at first: the forget gates' bias is one, every other zero."""
+    """Biases of one at the forget gates and zero elsewhere."""
     for name, bias in lstm.named_parameters():
         if name.startswith("bias"):
             bias.zero_()
@@ -88,7 +89,7 @@ class TopDownMemory(Batch):
 
     attention_hidden: Float[Tensor, "row dim"]  # h¹
     attention_cell: Float[Tensor, "row dim"]
-    language_hidden: Float[Tensor, "row dim"]  # h², from which a word is said
+    language_hidden: Float[Tensor, "row dim"]  # h², from which a word is predicted
     language_cell: Float[Tensor, "row dim"]
 
 
@@ -97,9 +98,8 @@ class TopDown(nn.Module):
 
         h¹ = LSTM₁([h²; v̄; x], h¹),   v̂ = what h¹ attends to in the picture,   h² = LSTM₂([v̂; h¹], h²)
 
-    How to attend between the two is the model's own affair. `attention_gain` multiplies the initial weights of h¹ in
-    LSTM₂; 1 is the published form. h¹ comes through half-shut gates, an eighth as large as words, so that LSTM₂ hardly
-    hears it at first: with 8 it is as loud as they are.
+    How to attend between the two is left to the model. `attention_gain` multiplies the initial weights of h¹ in LSTM₂;
+    1 is the published form. A fresh h¹ is about an eighth as large as word vectors: with a gain of 8 it counts as much.
     """
 
     def __init__(self, word_dim: int, whole_dim: int, attended_dim: int, dim: int, attention_gain: float = 1.0) -> None:
@@ -110,25 +110,22 @@ class TopDown(nn.Module):
             self.say_lstm.weight_ih[:, attended_dim:] *= attention_gain
 
     def initial_memory(self, context: Float[Tensor, row * rest]) -> TopDownMemory:
-        """Before the first word: zeros, a row for each of the context's."""
+        """Zeros, a row for each of the context's."""
         zeros = context.new_zeros(len(context), self.look_lstm.hidden_size)
         return TopDownMemory(zeros, zeros, zeros, zeros)
 
     def attention_step(
         self, word: Float[Tensor, "row word_dim"], whole: Float[Tensor, "row whole_dim"], memory: TopDownMemory
-    ) -> tuple[Float[Tensor, "row dim"], Float[Tensor, "row dim"]]:
-        """h¹ and its cell: the word is read with the whole picture and what was said last in mind."""
+    ) -> LstmState:
+        """h¹ and its cell."""
         inputs = torch.cat([memory.language_hidden, whole, word], dim=1)
-        state: tuple[Tensor, Tensor] = self.look_lstm(inputs, (memory.attention_hidden, memory.attention_cell))
+        state: LstmState = self.look_lstm(inputs, (memory.attention_hidden, memory.attention_cell))
         return state
 
     def language_step(
-        self,
-        attended: Float[Tensor, "row attended_dim"],
-        attention: tuple[Float[Tensor, "row dim"], Float[Tensor, "row dim"]],
-        memory: TopDownMemory,
+        self, attended: Float[Tensor, "row attended_dim"], attention: LstmState, memory: TopDownMemory
     ) -> TopDownMemory:
-        """The memory after this word, given what h¹ attended to; its `language_hidden` is h²."""
+        """The memory after this word, given what h¹ attended to."""
         inputs = torch.cat([attended, attention[0]], dim=1)
         hidden, cell = self.say_lstm(inputs, (memory.language_hidden, memory.language_cell))
         return TopDownMemory(*attention, hidden, cell)

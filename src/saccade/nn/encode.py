@@ -1,4 +1,7 @@
-"""Encoders the matching papers share: regions by a linear map, words by an embedding and a GRU."""
+"""Encoders the matching papers share: regions by a linear map, words by an embedding and a GRU.
+
+Mixed precision ends where they do: lengths, softmaxes, gates and scores in bfloat16 would be off by a percent.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,18 @@ from torch.nn import functional as F
 
 from saccade.batch import RegionBatch, TextBatch
 from saccade.core.errors import SaccadeError
-from saccade.nn.precision import at_least_float32
 from saccade.nn.recurrent import SentenceGru
 
 StatePool = Literal["last", "mean"]
+
+
+def at_least_float32(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
+    return vectors.float() if vectors.dtype in (torch.bfloat16, torch.float16) else vectors
+
+
+def full_precision(like: Tensor) -> torch.autocast:
+    """A block out of mixed precision, on the device of `like`."""
+    return torch.autocast(like.device.type, enabled=False)
 
 
 def unit(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
@@ -24,7 +35,7 @@ def unit(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
 
 
 def last_state(states: Float[Tensor, "item place dim"], lengths: Int[Tensor, " item"]) -> Float[Tensor, "item dim"]:
-    """What a recurrent net knows when it has read everything: its state at the last real place."""
+    """The state of a recurrent network at the last real place."""
     last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, states.shape[2])
     return states.gather(1, last)[:, 0]
 
@@ -61,22 +72,26 @@ class ScalarWeightNorm(nn.Module):
         return F.linear(inputs, self.weight_g * self.weight_v / self.weight_v.norm(), self.bias)
 
 
-class MaskedBatchNorm(nn.BatchNorm1d):
-    """`nn.BatchNorm1d` over the real entries alone: padding changes no statistic and stays zero."""
+class RowBatchNorm(nn.BatchNorm1d):
+    """`nn.BatchNorm1d` of vectors; one alone has no variance, and is normalised by the running statistics."""
+
+    def forward(self, vectors: Float[Tensor, "vector dim"]) -> Float[Tensor, "vector dim"]:
+        if self.training and len(vectors) > 1:
+            return super().forward(vectors)
+        return F.batch_norm(vectors, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+
+
+class MaskedBatchNorm(RowBatchNorm):
+    """Batch normalisation over the real entries alone: padding changes no statistic and stays zero."""
 
     def forward(  # type: ignore[override]
         self, inputs: Float[Tensor, "item place dim"], mask: Bool[Tensor, "item place"]
     ) -> Float[Tensor, "item place dim"]:
         if not self.training:
-            return self._normalise(inputs.flatten(0, 1)).view_as(inputs) * mask[:, :, None]
+            return super().forward(inputs.flatten(0, 1)).view_as(inputs) * mask[:, :, None]
         real = mask.flatten().nonzero()[:, 0]
-        normal = self._normalise(inputs.flatten(0, 1).index_select(0, real))
+        normal = super().forward(inputs.flatten(0, 1).index_select(0, real))
         return torch.zeros_like(inputs).flatten(0, 1).index_copy(0, real, normal).view_as(inputs)
-
-    def _normalise(self, vectors: Float[Tensor, "vector dim"]) -> Float[Tensor, "vector dim"]:
-        if self.training and len(vectors) > 1:  # one vector has no spread: it is taken as at rest
-            return super().forward(vectors)
-        return F.batch_norm(vectors, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
 
 
 class RegionEncoder(nn.Module):

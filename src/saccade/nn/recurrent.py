@@ -1,10 +1,9 @@
 """A GRU over sentences of different lengths, quick on CPUs too.
 
-On GPUs PyTorch's own GRU is one fused kernel, as long as sentences are padded: those packed without padding are copied
-to and fro for every position, and their lengths have to be waited for. So there each direction reads the padded batch
-from its own end, and nothing waits. On CPUs its backward pass reads and writes a matrix as large as its weights for
-every position, and un-padding its output copies the whole batch as often. Here both directions advance together over
-the words that are there, and the weights' gradient is one matrix product at the end.
+On GPUs PyTorch's own GRU is one fused kernel for padded sentences; packed ones are copied at every position, and their
+lengths need a host synchronisation. So there each direction reads the padded batch from its own end. On CPUs its
+backward pass reads and writes a matrix as large as its weights for every position. Here both directions advance
+together over the real words, and the weights' gradient is one matrix product at the end.
 """
 
 from __future__ import annotations
@@ -31,20 +30,19 @@ class SentenceGru(nn.GRU):
             return self._padded(inputs, lengths)
         texts, words = inputs.shape[:2]
         layout = _Layout(lengths.cpu(), words)
-        token = layout.token
-        data = inputs.flatten(0, 1).index_select(0, token)
-        if not torch.is_autocast_enabled("cpu"):
+        data = inputs.flatten(0, 1).index_select(0, layout.token)
+        if torch.is_autocast_enabled("cpu"):
+            data = super().forward(PackedSequence(data, torch.tensor(layout.counts)))[0].data
+        else:
             for layer in range(self.num_layers):
                 data = self._layer(data, layer, layout)
-        else:
-            data = super().forward(PackedSequence(data, torch.tensor(layout.counts)))[0].data
-        states = data.new_zeros(texts * words, data.shape[1]).index_copy(0, token, data)
+        states = data.new_zeros(texts * words, data.shape[1]).index_copy(0, layout.token, data)
         return states.view(texts, words, data.shape[1])
 
     def _padded(
         self, inputs: Float[Tensor, "text word input"], lengths: Int[Tensor, " text"]
     ) -> Float[Tensor, "text word state"]:
-        """What comes after a sentence's end is read, too, and thrown away: it changes nothing before it."""
+        """Places after a sentence's end are computed too, and thrown away: they change nothing before it."""
         texts, words = inputs.shape[:2]
         place = torch.arange(words, device=inputs.device)
         real = place < lengths[:, None]
@@ -76,22 +74,19 @@ class SentenceGru(nn.GRU):
         return states
 
     def _layer(self, data: Float[Tensor, "token input"], layer: int, layout: _Layout) -> Float[Tensor, "token state"]:
-        endings = [f"_l{layer}", f"_l{layer}_reverse"][: 2 if self.bidirectional else 1]
-        read = [data, data.index_select(0, layout.mirror)][
-            : len(endings)
-        ]  # the second direction reads every sentence from its end
-        gates = torch.stack(
-            [
-                nn.functional.linear(words, getattr(self, f"weight_ih{end}"), getattr(self, f"bias_ih{end}"))
-                for words, end in zip(read, endings, strict=True)
-            ]
-        )  # [direction, token, 3 · dim]
-        weight = torch.stack([getattr(self, f"weight_hh{end}") for end in endings])
-        bias = torch.stack([getattr(self, f"bias_hh{end}") for end in endings])
+        inputs = {f"_l{layer}": data}
+        if self.bidirectional:  # the second direction reads every sentence from its end
+            inputs[f"_l{layer}_reverse"] = data.index_select(0, layout.mirror)
+        parts = [
+            nn.functional.linear(words, getattr(self, f"weight_ih{end}"), getattr(self, f"bias_ih{end}"))
+            for end, words in inputs.items()
+        ]
+        weight, bias = (torch.stack([getattr(self, name + end) for end in inputs]) for name in ("weight_hh", "bias_hh"))
+        gates = torch.stack(parts)  # [direction, token, 3 · dim]
         states: Tensor = _Recurrence.apply(gates, weight, bias, layout)  # type: ignore[no-untyped-call]
-        return (
-            states[0] if len(endings) == 1 else torch.cat([states[0], states[1].index_select(0, layout.mirror)], dim=-1)
-        )
+        if not self.bidirectional:
+            return states[0]
+        return torch.cat([states[0], states[1].index_select(0, layout.mirror)], dim=-1)
 
 
 class _Layout:
@@ -133,12 +128,8 @@ class _Recurrence(torch.autograd.Function):
             switch = torch.add(gates[:, here, : 2 * dim], turned[..., : 2 * dim]).sigmoid_()
             new = torch.addcmul(gates[:, here, 2 * dim :], switch[..., :dim], turned[..., 2 * dim :]).tanh_()
             state = torch.lerp(new, state, switch[..., dim:])
-            switches[:, here], candidate[:, here], inner[:, here], states[:, here] = (
-                switch,
-                new,
-                turned[..., 2 * dim :],
-                state,
-            )
+            switches[:, here], candidate[:, here] = switch, new
+            inner[:, here], states[:, here] = turned[..., 2 * dim :], state
         ctx.save_for_backward(weight, switches, candidate, inner, states)
         ctx.layout = layout
         return states

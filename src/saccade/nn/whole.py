@@ -1,4 +1,4 @@
-"""Whole pictures with whole sentences: the measures of models that keep one vector of each, and what they can show."""
+"""Models that keep one vector per picture and one per sentence: how they compare these, and what they can show."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from torch import Tensor
 
 from saccade.batch import Alignment, ImageCode, TextCode
 from saccade.nn.attention import masked_softmax
-from saccade.nn.encode import unit
-from saccade.nn.precision import full_precision
+from saccade.nn.encode import full_precision, unit
 from saccade.ops.all_pairs import all_pairs
 from saccade.ops.form import DEFAULT_BUDGET
 
@@ -21,20 +20,20 @@ Measure = Literal["cosine", "order"]
 def whole_similarity(
     images: ImageCode, texts: TextCode, measure: Measure = "cosine", budget: int = DEFAULT_BUDGET
 ) -> Float[Tensor, "image text"]:
-    """cosine: v · t, for vectors of unit length; order: −‖[t − v]₊‖, how far the sentence says more than is there.
+    """cosine: v · t, for vectors of unit length; order: −‖[t − v]₊‖, how far t exceeds v.
 
-    The second holds a vector for every pair, and so is computed tile by tile.
+    The order measure needs a vector for every pair, and so is computed tile by tile.
     """
     image, text = _pooled(images, texts)
     if measure == "cosine":
-        with full_precision(image):  # near pictures differ by less than bfloat16 can
+        with full_precision(image):  # similar pictures differ by less than bfloat16 resolves
             return image @ text.T
     alone = ImageCode(image[:, None], images.mask[:, :1], image), TextCode(text[:, None], texts.mask[:, :1], text)
     return all_pairs(_order_table, *alone, (), budget)
 
 
 def nearest_regions(images: ImageCode, texts: TextCode, sharpness: float, measure: Measure = "cosine") -> Alignment:
-    """A model of whole vectors aligns nothing itself; this shows which regions lie nearest to each word's state."""
+    """A model of whole vectors has no attention of its own; this shows the regions nearest to each word's state."""
     image, text = _pooled(images, texts)
     cosine = torch.bmm(unit(texts.words), unit(images.regions).transpose(1, 2))  # [pair, word, region]
     weights = masked_softmax(sharpness * cosine, images.mask[:, None])

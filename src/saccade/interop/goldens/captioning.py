@@ -28,10 +28,10 @@ from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import Case, Difference, Excuse, Golden, Table, fitted, gradient_norms, memo
 from saccade.interop.importer import Imported, Importer
 from saccade.interop.importers.captioning import ADAPTIVE, DICTIONARY, SGAE, UPDOWN
-from saccade.metrics.captions.frequencies import DocumentFrequencies
+from saccade.metrics.captions.cider import DocumentFrequencies
 from saccade.metrics.captions.reward import SelfCriticalReward
 from saccade.models import Sgae
-from saccade.models.sgae.graphs import GraphContext, GraphNodes, PlainPictureGraph
+from saccade.models.sgae import GraphContext, GraphNodes, PlainPictureGraph
 from saccade.tasks.captioning.self_critical import mean_of_others, policy_loss
 
 LOG_PROBABILITY, METRIC, LOSS = 1e-5, 1e-6, 1e-5  # allowed of float32 outputs, computed in float64 here

@@ -1,5 +1,1 @@
-"""What models of one kind share: the protocol of matchers and the encoders that most of them have."""
-
-from saccade.models.base.matcher import EncoderConfig, EncoderMatcher, FragmentConfig, FragmentMatcher, Matcher
-
-__all__ = ["EncoderConfig", "EncoderMatcher", "FragmentConfig", "FragmentMatcher", "Matcher"]
+"""What models of one kind share: `Model` and the registry, `Matcher`, `Captioner`."""

@@ -1,44 +1,35 @@
-"""Captioners: a picture is encoded once, then described word by word; every word comes with where it attended."""
+"""Captioners: a picture is encoded once, then described word by word; every word comes with its attention."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Generic
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from saccade.batch import (
-    END,
-    PAD,
-    START,
-    CaptionState,
-    PictureBatch,
-    RegionBatch,
-    StepOutput,
-    TeacherForced,
-    TextBatch,
-)
+from saccade.batch import END, PAD, START, CaptionState, PictureBatch, RegionBatch, StepOutput, TeacherForced, TextBatch
 from saccade.batch.outputs import Context, Memory
 from saccade.models.base.model import Model
 from saccade.nn.captioners import mean_region
-from saccade.nn.precision import at_least_float32
+from saccade.nn.encode import at_least_float32
 
 NEVER_SAID = (PAD, START)
 
 
 def never_said(logits: Float[Tensor, "*row word"]) -> Bool[Tensor, " word"]:
-    """True at padding and <start>; made where the logits are, which waits for nobody."""
+    """True at padding and <start>; made on the device of the logits, without a synchronisation."""
     words = torch.arange(logits.shape[-1], device=logits.device)
     return (words == PAD) | (words == START)
 
 
 class Captioner(Model, Generic[Memory, Context]):
-    """A model says how it starts, steps and scores words; teacher forcing and decoding are written once on that.
+    """A model defines how it starts, steps and scores words; teacher forcing and decoding are written once on that.
 
-    `Memory` is what changes with every word, `Context` what was taken from the picture: the model's own dataclasses.
+    `Memory` changes with every word, `Context` is computed once from the picture: the model's own dataclasses.
     """
 
     out: nn.Linear
@@ -46,7 +37,7 @@ class Captioner(Model, Generic[Memory, Context]):
 
     @abstractmethod
     def start(self, images: RegionBatch) -> CaptionState[Memory, Context]:
-        """What is taken from the pictures, and the memory before the first word."""
+        """The context of the pictures, and the memory before the first word."""
 
     def start_training(
         self, images: RegionBatch, texts: TextBatch, owner: Int[Tensor, " text"]
@@ -60,8 +51,7 @@ class Captioner(Model, Generic[Memory, Context]):
 
     @property
     def is_static(self) -> bool:
-        """Whether training steps can be captured as a CUDA graph: once in the last stage, the model is not asked again,
-        which could wait for the GPU."""
+        """Whether training steps can be captured as a CUDA graph; kept once true, as to ask may wait for the GPU."""
         self._is_static = self._is_static or self.in_last_stage()
         return self._is_static
 
@@ -81,11 +71,11 @@ class Captioner(Model, Generic[Memory, Context]):
         nll: Float[Tensor, "text step"],
         wanted: Bool[Tensor, "text step"],
     ) -> dict[str, Float[Tensor, ""]]:
-        """What the paper asks beside cross-entropy, by name; `nll` is −log p of each label, where it is `wanted`."""
+        """The paper's losses beside cross-entropy, by name; `nll` is −log p of each label, where it is `wanted`."""
         return {}
 
     def log_probabilities(self, hidden: Float[Tensor, "*row dim"]) -> Float[Tensor, "*row word"]:
-        """Of the next word; padding and <start> are never said."""
+        """Of the next word; padding and <start> have none."""
         logits = at_least_float32(self.logits(hidden))
         return logits.masked_fill(never_said(logits), float("-inf")).log_softmax(dim=-1)
 
@@ -116,13 +106,8 @@ class Captioner(Model, Generic[Memory, Context]):
 
     def sentence(self, words: Iterable[int]) -> str:
         """Word ids as a sentence, up to <end>."""
-        said = []
-        for word in words:
-            if word == END:
-                break
-            if word not in NEVER_SAID:
-                said.append(self.vocabulary.words[word])
-        return " ".join(said)
+        before_end = takewhile(lambda word: word != END, words)
+        return " ".join(self.vocabulary.words[word] for word in before_end if word not in NEVER_SAID)
 
     def forward(self, images: RegionBatch | PictureBatch, texts: TextBatch) -> TeacherForced:
         """Caption t is that of picture t: log-probabilities of words 1, 2, … given those before."""
@@ -130,7 +115,7 @@ class Captioner(Model, Generic[Memory, Context]):
 
 
 class RecurrentCaptioner(Captioner[Memory, Context]):
-    """A captioner that embeds a word the same way whatever came before, and takes the whole picture as one vector.
+    """A captioner whose word vectors do not depend on the words before, and that has a vector of the whole picture.
 
     The words of a caption are embedded together: one look-up, and one gradient of the table, instead of one a step.
     """
@@ -156,7 +141,7 @@ class RecurrentCaptioner(Captioner[Memory, Context]):
     def decode_step(
         self, word: Float[Tensor, "row word_dim"], state: CaptionState[Memory, Context]
     ) -> StepOutput[Memory, Context]:
-        """`step` from the embedded word on."""
+        """`step` of a word already embedded."""
 
     def step(self, words: Int[Tensor, " row"], state: CaptionState[Memory, Context]) -> StepOutput[Memory, Context]:
         return self.decode_step(self.embed(words), state)

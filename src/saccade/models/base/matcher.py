@@ -1,20 +1,23 @@
-"""Matchers: pictures and texts are encoded apart and compared; the comparison can be looked into."""
+"""Matchers: pictures and texts are encoded apart and compared, and show which word goes with which region."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.batch import Alignment, ImageCode, PictureBatch, RegionBatch, TextBatch, TextCode
+from saccade.batch import Alignment, Batch, ImageCode, PictureBatch, RegionBatch, TextBatch, TextCode
 from saccade.language import Vocabulary
 from saccade.models.base.model import Model
-from saccade.nn import RegionEncoder, WordEncoder
+from saccade.nn.encode import RegionEncoder, WordEncoder
 from saccade.ops.all_pairs import ALL_PAIRS, all_pairs
 from saccade.ops.dispatch import Operator, Problem
+from saccade.ops.form import Context, Queries
+
+F = TypeVar("F", bound="Fragments")
 
 
 class Matcher(Model):
@@ -43,13 +46,13 @@ class Matcher(Model):
         return int(getattr(self.config, "budget_mb", 256)) << 20
 
     def problem(self, images: ImageCode, texts: TextCode) -> Problem | None:
-        """What `operator` is asked for, where that is one problem for all pairs."""
+        """What `operator` has to compute, where that is one problem for all pairs."""
         return None
 
     def own_losses(
         self, images: ImageCode, texts: TextBatch, owner: Int[Tensor, " text"]
     ) -> dict[str, Float[Tensor, ""]]:
-        """What the paper asks of the model beside ranking, by name; text t describes picture `owner[t]`."""
+        """The paper's losses beside ranking, by name; text t describes picture `owner[t]`."""
         return {}
 
     def forward(self, images: RegionBatch | PictureBatch, texts: TextBatch) -> Float[Tensor, "image text"]:
@@ -69,7 +72,7 @@ class EncoderConfig:
 
 
 class EncoderMatcher(Matcher):
-    """Encodes regions by a linear map and words by a GRU; how the two are compared is each paper's own."""
+    """Encodes regions by a linear map and words by a GRU; each paper compares them in its own way."""
 
     def __init__(
         self,
@@ -81,16 +84,10 @@ class EncoderMatcher(Matcher):
         unit_words: bool = False,
     ) -> None:
         super().__init__(config, vocabulary, extractor)
-        self.regions = RegionEncoder(config.region_dim, config.dim, weight_norm, unit_regions, config.dropout)
-        self.words = WordEncoder(
-            len(vocabulary),
-            config.word_dim,
-            config.dim,
-            config.layers,
-            config.bidirectional,
-            unit_words,
-            config.dropout,
-        )
+        dim, dropout = config.dim, config.dropout
+        gru = config.layers, config.bidirectional
+        self.regions = RegionEncoder(config.region_dim, dim, weight_norm, unit_regions, dropout)
+        self.words = WordEncoder(len(vocabulary), config.word_dim, dim, *gru, unit_words, dropout)
 
 
 @dataclass(frozen=True)
@@ -103,9 +100,25 @@ class FragmentConfig(EncoderConfig):
     budget_mb: int = 256  # bounds the memory of all-pairs scoring
 
 
+def roles(images: ImageCode, texts: TextCode, words_attend: bool) -> tuple[Queries, Context]:
+    """Words attend to regions, or regions to words."""
+    regions, words = (images.regions, images.mask), (texts.words, texts.mask)
+    return (Queries(*words), Context(*regions)) if words_attend else (Queries(*regions), Context(*words))
+
+
+@dataclass(frozen=True)
+class Fragments(Batch):
+    """The regions of pictures or the words of texts, as a paper's `prepare` gives them; a paper adds what it needs."""
+
+    vectors: Float[Tensor, "*item part dim"]
+    mask: Bool[Tensor, "*item part"]
+
+    def trimmed(self: F, longest: int) -> F:
+        return self.map(lambda tensor: tensor[:, :longest])
+
+
 class FragmentMatcher(EncoderMatcher):
-    """What SCAN and the papers that build on it share: a picture is its region vectors, a text its word vectors, and
-    what a pair scores hangs on all of them."""
+    """SCAN and the papers that build on it: a pair is scored from all its region vectors and all its word vectors."""
 
     operator: ClassVar[Operator[Any, Tensor] | None] = ALL_PAIRS
 
@@ -121,10 +134,10 @@ class FragmentMatcher(EncoderMatcher):
 
     @abstractmethod
     def pair(self, images: Any, texts: Any) -> Float[Tensor, "image text"]:
-        """The paper's equations for some pictures, each with each of some texts, from what `prepare` gives of them."""
+        """The paper's equations for every pair of some pictures and some texts, as `prepare` gives them."""
 
     def prepare(self, images: ImageCode, texts: TextCode) -> tuple[Any, Any]:
-        """What `pair` needs of every picture and of every text alone, computed once however many pairs they are in.
+        """What `pair` needs of every picture alone and of every text alone, computed once for all pairs.
 
         Both are a `Batch` of tensors whose first axis counts items; the second has a `mask` [text word] and `trimmed`.
         """

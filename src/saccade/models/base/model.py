@@ -1,8 +1,12 @@
-"""What every model is: an nn.Module with a frozen config and a vocabulary, saved to and loaded from a folder or hub."""
+"""What every model is: an nn.Module with a frozen config and a vocabulary, saved to and loaded from a folder or hub.
+
+The registry says which models there are, for which task, from which paper.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -11,17 +15,50 @@ from torch import Tensor, nn
 
 from saccade.batch import PictureBatch, RegionBatch, TextBatch
 from saccade.core.config import from_dict, to_dict
-from saccade.core.errors import SaccadeError
+from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.core.files import read_json, write_json, write_text
 from saccade.core.weights import read_weights, write_weights
 from saccade.language import Vocabulary
-from saccade.models.base.registry import entry
 from saccade.version import __version__
 from saccade.vision.extractors import TrainableBackbone, trainable_backbone
 
 CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocabulary.json"
 SHIPPED = Path(__file__).parents[1] / "weights"  # one folder for each trained model that comes with the package
 M = TypeVar("M", bound="Model")
+
+
+@dataclass(frozen=True)
+class Entry:
+    name: str
+    task: str
+    title: str
+    venue: str
+    model: type[Model]
+
+
+_entries: dict[str, Entry] = {}
+
+
+def register(name: str, *, task: str, title: str, venue: str) -> Callable[[type[M]], type[M]]:
+    """Class decorator: `@register("scan", task="matching", title="Stacked Cross Attention …", venue="ECCV 2018")`."""
+
+    def add(model: type[M]) -> type[M]:
+        model.name, model.task = name, task
+        _entries[name] = Entry(name, task, title, venue, model)
+        return model
+
+    return add
+
+
+def entries() -> list[Entry]:
+    return sorted(_entries.values(), key=lambda e: (e.task, e.name))
+
+
+def entry(name: str) -> Entry:
+    if name not in _entries:
+        hint = did_you_mean(name, _entries)
+        raise SaccadeError(f'there is no model "{name}"{hint or ";"} `saccade models` lists them')
+    return _entries[name]
 
 
 class Model(nn.Module, PyTorchModelHubMixin):
@@ -35,16 +72,18 @@ class Model(nn.Module, PyTorchModelHubMixin):
 
     def __init__(self, config: Any, vocabulary: Vocabulary | None = None, extractor: str | None = None) -> None:
         super().__init__()
-        _check_widths(config)
+        for setting, value in vars(config).items() if config is not None else ():
+            if (setting == "dim" or setting.endswith("_dim")) and value is not None and value < 1:
+                raise SaccadeError(f"model.{setting} must be at least 1, not {value}")
         self.config = config
         if vocabulary is not None:
             self.vocabulary = vocabulary
-        self.extractor = extractor  # what made the region features it was trained on; needed to use it on new pictures
-        self.backbone: TrainableBackbone | None = None  # an extractor of its own, trained with it and saved with it
-        self.backbone_lr_scale = 1.0  # how fast that learns, beside the rest
+        self.extractor = extractor  # what made the region features it was trained on, and makes those of new pictures
+        self.backbone: TrainableBackbone | None = None  # an extractor trained and saved with the model
+        self.backbone_lr_scale = 1.0  # its learning rate, relative to the rest
 
     def read(self, texts: Sequence[str]) -> TextBatch:
-        """Sentences as this model reads them; a model of sentence structure adds which words depend on each other."""
+        """Sentences as this model takes them; some add which words depend on each other, or a scene graph."""
         return self.vocabulary.batch(texts)
 
     def extract(self, images: RegionBatch | PictureBatch) -> RegionBatch:
@@ -59,16 +98,16 @@ class Model(nn.Module, PyTorchModelHubMixin):
         return regions
 
     def begin(self) -> None:
-        """What a fresh model takes over before its training starts: a backbone's trained weights, for one."""
+        """Load what a fresh model starts training from, such as a backbone's trained weights."""
 
     def fit_to(self, weights: Mapping[str, Tensor]) -> None:
-        """Before weights are loaded: a model whose layers can take several forms takes that of the weights."""
+        """Called before `weights` are loaded, for models whose layers come in several forms."""
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Weights by how fast they learn, as an optimiser wants them: `factor` multiplies the learning rate."""
+        """The optimiser's groups; `factor` multiplies the learning rate."""
         own = [p for name, p in self.named_parameters() if not name.startswith("backbone.")]
-        seen = list(self.backbone.parameters()) if self.backbone is not None else []
-        return [{"params": own, "factor": 1.0}, {"params": seen, "factor": self.backbone_lr_scale}]
+        backbone = list(self.backbone.parameters()) if self.backbone is not None else []
+        return [{"params": own, "factor": 1.0}, {"params": backbone, "factor": self.backbone_lr_scale}]
 
     def parameter_count(self) -> int:
         return sum(p.numel() for p in self.parameters())
@@ -79,12 +118,8 @@ class Model(nn.Module, PyTorchModelHubMixin):
         if self.reads_text:
             self.vocabulary.save(folder / VOCABULARY)
         write_text(folder / "README.md", self._card())
-        described = {
-            "model": self.name,
-            "saccade": __version__,
-            "extractor": self.extractor,
-            "config": to_dict(self.config),
-        }
+        described: dict[str, Any] = {"model": self.name, "saccade": __version__, "extractor": self.extractor}
+        described["config"] = to_dict(self.config)
         if self.backbone is not None:
             described["backbone"] = self.backbone.name
         write_json(folder / CONFIG, described)
@@ -104,7 +139,7 @@ class Model(nn.Module, PyTorchModelHubMixin):
             f"---\nlibrary_name: saccade\ntags: [vision-language, {self.task}]\n---\n\n# {self.name}\n\n"
             f"{paper.title} ({paper.venue}), as implemented in Saccade {__version__}. "
             f"{self.parameter_count():,} parameters{f', {len(self.vocabulary):,} words' if self.reads_text else ''}"
-            f"{f', regions seen by the extractor “{self.extractor}”' if self.extractor else ''}.\n\n"
+            f"{f', regions found by the extractor “{self.extractor}”' if self.extractor else ''}.\n\n"
             f'```python\nimport saccade\n\nmodel = saccade.load("this folder")\n```\n\n'
             f"| setting | value |\n|---|---|\n{settings}\n"
         )
@@ -116,7 +151,7 @@ def shipped_models() -> list[str]:
 
 
 def find_model(folder: Path | str, expected: type[M] = Model) -> tuple[Path, type[M]]:  # type: ignore[assignment]
-    """Where a model lies and of which class it is, its weights unread.
+    """Where a model lies and of which class it is, without reading its weights.
 
     A run folder means its best model, and a name without a folder one of those that come with the package.
 
@@ -130,43 +165,27 @@ def find_model(folder: Path | str, expected: type[M] = Model) -> tuple[Path, typ
     if not (folder / CONFIG).exists():
         known = f" (with the package come: {', '.join(shipped_models())})" if not folder.exists() else ""
         raise SaccadeError(f"{folder} is no model folder: it has no {CONFIG}{known}")
-    model_class = entry(_described(folder)["model"]).model
+    described = read_json(folder / CONFIG)
+    if not isinstance(described, dict) or not isinstance(described.get("model"), str):
+        raise SaccadeError(f'{folder / CONFIG} names no model: expected a "model" field')
+    model_class = entry(described["model"]).model
     if not issubclass(model_class, expected):
         wanted = getattr(expected, "name", expected.__name__.lower())
         raise SaccadeError(f"{folder} holds a model of {model_class.name}, a {wanted} was asked for")
     return folder, model_class
 
 
-def _described(folder: Path) -> dict[str, Any]:
-    described = read_json(folder / CONFIG)
-    if not isinstance(described, dict) or not isinstance(described.get("model"), str):
-        raise SaccadeError(f'{folder / CONFIG} names no model: expected a "model" field')
-    return described
-
-
-def _check_widths(config: Any) -> None:
-    """Vectors have at least one number; a model of none would train to the end and say nothing."""
-    for name, value in vars(config).items() if config is not None else ():
-        if (name == "dim" or name.endswith("_dim")) and value is not None and value < 1:
-            raise SaccadeError(f"model.{name} must be at least 1, not {value}")
-
-
 def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ignore[assignment]
     """The model of a model folder, the best of a run folder, or one of the package by name, if it is an `expected`."""
     folder, model_class = find_model(folder, expected)
-    described = _described(folder)
+    described = read_json(folder / CONFIG)
     settings: type[Any] = model_class.Config
     config = from_dict(settings, described.get("config") or {}, f"{folder / CONFIG}: config")
     vocabulary = Vocabulary.load(folder / VOCABULARY) if model_class.reads_text else None
     model = model_class(config, vocabulary, described.get("extractor"))
     if described.get("backbone") is not None:
         model.backbone = trainable_backbone(str(described["backbone"]), pretrained=False)
-    _load_weights(model, folder / WEIGHTS)
-    model.eval()
-    return model
-
-
-def _load_weights(model: Model, path: Path) -> None:
+    path = folder / WEIGHTS
     state = read_weights(path)
     model.fit_to(state)
     wanted = {key: tuple(value.shape) for key, value in model.state_dict().items()}
@@ -178,3 +197,4 @@ def _load_weights(model: Model, path: Path) -> None:
             f"{wanted.get(key, 'absent')} in the model"
         )
     model.load_state_dict(state)
+    return model.eval()
