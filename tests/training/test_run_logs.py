@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from saccade.training.display import Display
-from saccade.training.logs import MetricsFile, RunLog
+from saccade.training.logs import Display, MetricsFile, RunLog
 
 
 def rows(path: Path) -> list[dict[str, str]]:
