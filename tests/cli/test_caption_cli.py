@@ -16,8 +16,7 @@ from saccade.decoding import DecodingConfig
 from saccade.language import Vocabulary
 from saccade.models import Adaptive, AdaptiveConfig, Scan, ScanConfig
 from saccade.tasks.captioning.options import LengthPenalty, Strategy, chosen_decoding
-from saccade.tasks.captioning.photos import coco_id
-from saccade.tasks.captioning.predict import PictureCaptioner
+from saccade.tasks.captioning.predict import PictureCaptioner, coco_id
 from saccade.tasks.predict import load
 from toy_runs import saccade_command
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from saccade.batch import Batch
 from saccade.data import DataConfig
 from saccade.models import Model
-from saccade.tasks.evaluator import Evaluator
+from saccade.tasks.evaluator import Benchmark, Evaluator
 from saccade.tasks.predict import Predictor
 from saccade.tasks.prepare import Prepared, build_model
 from saccade.vision.augment import AugmentConfig
@@ -104,10 +104,11 @@ class TaskSpec(Generic[M, D]):
     evaluator: Evaluator[M, D]
     predictor: type[Predictor[Any]]  # what `saccade.load` returns
     verbs: tuple[str, ...]  # the commands that use a trained model
-    options: type  # of `saccade eval`: EvalOptions, in the task's options.py
+    options: type  # of `saccade eval`: EvalOptions, in the task's __init__.py
     next_steps: tuple[str, ...] = ("saccade eval {run}",)  # after training
     build: Callable[[type[M], Any, Prepared], M] = build_model  # (class, its settings, prepared) → a fresh model
     claims: Mapping[str, ClaimDefaults] = field(default_factory=dict)  # by data set
+    benchmark: Benchmark[M, D] | None = None  # for the leaderboard; None: it has no table of such models
 
     @property
     def commands(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -15,7 +15,7 @@ from jaxtyping import Float
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages, DataConfig
 from saccade.models import Model
-from saccade.tasks.registry import find_task
+from saccade.tasks import find_task
 
 Arrays = Mapping[str, np.ndarray]  # what a run keeps of a split
 PART = "part/"  # … what a picture adds to the figure of this name
@@ -113,6 +113,45 @@ class Evaluator(ABC, Generic[M, D]):
     def ensembles(self) -> bool:
         """Whether several models can be taken together."""
         return type(self).ensemble is not Evaluator.ensemble
+
+
+Costs = Mapping[str, float | None]  # by column; None where the system does not say
+
+
+@dataclass(frozen=True)
+class CostColumn:
+    """Something that using a model costs, as a column of the leaderboard."""
+
+    heading: str
+    show: Callable[[float], str]
+    meaning: str = ""  # for a page's legend, with {pictures} and {texts} of the split; empty: the heading says it all
+    adds_up: bool = True  # over the models of an ensemble, which are used one after another; else the largest counts
+
+
+class Benchmark(ABC, Generic[M, D]):
+    """What the leaderboard needs of a task: columns, what a model's output on a split is, its figures and its costs."""
+
+    figures: ClassVar[Mapping[str, str]]  # headings on a page, by metric: what the order goes by first
+    narrow_headings: ClassVar[tuple[str, ...]]  # of the same in a terminal, after one for the model's name
+    unit: ClassVar[str]  # what the figures are
+    costs: ClassVar[Mapping[str, CostColumn]]
+    time: ClassVar[tuple[str, str]]  # the cost that a plot sets the first figure against, and the name of that axis
+    ensembles: ClassVar[str]  # what an ensemble is, for the legend
+
+    @abstractmethod
+    def measure(self, model: M, data: D) -> tuple[Any, Costs]:
+        """A model's output on a split, and what making it took."""
+
+    @abstractmethod
+    def score(self, output: Any, data: D) -> dict[str, float]:
+        """The figures of an output."""
+
+    @abstractmethod
+    def chance(self, data: D) -> dict[str, float]: ...
+
+    @abstractmethod
+    def average(self, outputs: Sequence[Any]) -> Any:
+        """The output of an ensemble."""
 
 
 class SplitForModels:

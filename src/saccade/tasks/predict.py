@@ -22,7 +22,7 @@ from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.explain import Explanation
 from saccade.models import Model, find_model, load_model
-from saccade.tasks.registry import find_task
+from saccade.tasks import find_task
 from saccade.vision.pictures import Picture
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What is random in a run: the generators, set from one seed, saved and put back; and which items come at which step."""
+"""What is random in a run: the generators, set from one seed, kept and put back; which items come at which step."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from saccade.core.files import read_json
 from saccade.lab.claims.claim import Claim, ClaimData, Variant
-from saccade.lab.claims.measure import FAILURE, Measured, is_finished, load_measured
 from saccade.lab.claims.plan import Request, Run, data_defaults, data_of, run_of, splits_of
+from saccade.lab.claims.run import FAILURE, Measured, is_finished, load_measured
 from saccade.lab.claims.statistics import DRAWS, Comparison, Verdict, compare, weakest
 from saccade.tasks.evaluator import Scores
 

@@ -12,14 +12,17 @@ from torch import Tensor
 
 from saccade.batch import CaptionState, PairBatch, RegionBatch, StepOutput, TeacherForced, TextBatch
 from saccade.core.errors import SaccadeError
-from saccade.data.records import CaptionedImages
+from saccade.data import CaptionedImages
 from saccade.decoding import DecodingConfig
-from saccade.models.base.captioner import NEVER_SAID, Captioner, never_said
+from saccade.models import Captioner
+from saccade.models.base.captioner import NEVER_SAID, never_said
 from saccade.ops import current_autocast
-from saccade.tasks.base import Loss
-from saccade.tasks.captioning.evaluate import caption_figures
+from saccade.tasks.base import ClaimDefaults, Loss, TaskSpec
+from saccade.tasks.captioning.evaluate import CaptionScores, caption_figures
+from saccade.tasks.captioning.options import EvalOptions
+from saccade.tasks.captioning.predict import PictureCaptioner
 from saccade.tasks.captioning.self_critical import RewardConfig, SelfCritical, SpokenBatch
-from saccade.tasks.pairs import PairTask, Read, cut, vary_images
+from saccade.tasks.pairs import PairTask, Read, cut, open_captioned, prepare_captioned, vary_images
 from saccade.vision.augment import AugmentConfig
 
 
@@ -139,3 +142,32 @@ def uniform_nll(forced: TeacherForced, wanted: Bool[Tensor, "text step"]) -> Flo
     silent = never_said(forced.log_probabilities)
     total = forced.log_probabilities.masked_fill(silent, 0).sum(dim=2)
     return -total / (len(silent) - len(NEVER_SAID)) * wanted
+
+
+NOTE = "captions are found by a beam of 3; METEOR matches words and stems"
+WORLD = ClaimDefaults(("patience=0", "decoding.strategy=beam", "decoding.num_beams=3", "decoding.max_length=31"), NOTE)
+FLICKR8K = ClaimDefaults(
+    (
+        *("items=pictures", "task.longest=20", "min_count=3", "epochs=14", "batch_size=64", "optimiser=adamw"),
+        *("learning_rate=0.001", "weight_decay=0.0001", "schedule=cosine", "warmup_steps=60", "average=0.99"),
+        *("patience=0", "decoding.strategy=beam", "decoding.num_beams=3", "decoding.max_length=21"),
+    ),
+    NOTE,
+)
+
+SPEC: TaskSpec[Captioner, CaptionedImages] = TaskSpec(
+    name="captioning",
+    noun="captioner",
+    does="captions pictures",
+    protocol=Captioner,
+    config=CaptioningConfig,
+    open=open_captioned,
+    prepare=prepare_captioned,
+    task=lambda model, train, dev, settings, vary: CaptioningTask(train, dev, model.read, settings, vary),
+    evaluator=CaptionScores(),
+    predictor=PictureCaptioner,
+    verbs=("caption",),
+    next_steps=("saccade eval {run} --num-beams 5", "saccade caption PHOTO --model {run} --attention why.png"),
+    options=EvalOptions,
+    claims={"world": WORLD, "flickr8k": FLICKR8K},
+)

@@ -21,7 +21,7 @@ from saccade.data import CaptionedImages
 from saccade.metrics import CUTOFFS, WAYS, chance, check_folds, ranks, recall, summary
 from saccade.models import Matcher, load_model
 from saccade.tasks.evaluator import Arrays, EvalRequest, Evaluation, Evaluator, Scores, SplitForModels
-from saccade.tasks.matching.options import EvalOptions
+from saccade.tasks.matching import EvalOptions
 from saccade.tasks.matching.refined import refined_similarity
 
 RECALLS = {f"{way}_r{k}": f"{name} R@{k}" for way, name in WAYS.items() for k in CUTOFFS}
