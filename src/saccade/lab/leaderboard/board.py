@@ -86,7 +86,7 @@ def choose_contenders(
 
 def task_on_board(folder: Path | str) -> TaskSpec[Any, Any]:
     """The task of a model. Raises: SaccadeError if there is no model, or its task has no leaderboard."""
-    spec = find_task(find_model(folder)[1].task)
+    spec = find_task(find_model(folder, Model)[1].task)
     if spec.benchmark is None:
         raise SaccadeError(
             f"{folder} is a {spec.noun}, and there is no leaderboard of {spec.noun}s, only of "
@@ -180,9 +180,9 @@ def group_runs(folders: Sequence[str], named: Mapping[str, Sequence[str]] | None
         contenders.append(Contender(str(own["system"]), _words(apart), tuple(members)))
     for folder in dict.fromkeys(folders):
         if folder not in settings:
-            contenders.append(Contender(find_model(folder)[1].name, folder, (folder,)))
+            contenders.append(Contender(find_model(folder, Model)[1].name, folder, (folder,)))
     for label, given in (named or {}).items():
-        systems = dict.fromkeys(find_model(folder)[1].name for folder in given)
+        systems = dict.fromkeys(find_model(folder, Model)[1].name for folder in given)
         if len(systems) > 1:
             raise SaccadeError(f"{label}={','.join(given)} holds models of several systems ({', '.join(systems)})")
         contenders.append(Contender(next(iter(systems)), label, tuple(dict.fromkeys(given))))

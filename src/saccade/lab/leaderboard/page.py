@@ -95,12 +95,12 @@ def _legend(board: Board) -> str:
 def board_from(values: Any, where: str) -> tuple[Board, str]:
     """The board that `board_figures` wrote, and the command that measured it."""
     try:
-        names = ("system", "variant", "kind", "models", "figures", "cost")
         rows = tuple(
-            Row(*(tuple(v) if isinstance(v := row[name], list) else v for name in names)) for row in values["rows"]
+            Row(row["system"], row["variant"], row["kind"], tuple(row["models"]), tuple(row["figures"]), row["cost"])
+            for row in values["rows"]
         )
-        keys = ("task", "data", "split", "pictures", "texts", "device")
-        board = Board(*(values[key] for key in keys), rows, values["chance"], values["chosen_here"])
+        what = (values["task"], values["data"], values["split"], values["pictures"], values["texts"])
+        board = Board(*what, values["device"], rows, values["chance"], values["chosen_here"])
         for row in rows:
             if row.cost.keys() != board.benchmark.costs.keys():
                 raise KeyError("cost")
