@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.bench import Bench, Case
 from benchmarks.rows import Row, Target
-from saccade.batch import END, RegionBatch
+from saccade.batch import END, RegionBatch, stack
 from saccade.decoding import DecodedCaptions, DecodingConfig, beam_search
 from saccade.language import Vocabulary
 from saccade.models import UpDown, UpDownConfig
