@@ -148,21 +148,17 @@ def caption(
 
     decoding = chosen_decoding(
         DECODING,
-        strategy,
-        num_beams,
-        num_return_sequences,
-        temperature,
-        top_k,
-        top_p,
-        max_length,
-        length_penalty,
-        no_repeat_ngram_size,
+        strategy=strategy,
+        num_beams=num_beams,
+        num_return_sequences=num_return_sequences,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        max_length=max_length,
+        length_penalty=length_penalty,
+        no_repeat_ngram_size=no_repeat_ngram_size,
     )
-    keep = (
-        None
-        if decoding.strategy in ("sample", "diverse") and num_return_sequences is None
-        else num_return_sequences or 1
-    )
+    keep = num_return_sequences or (None if decoding.strategy in ("sample", "diverse") else 1)
     photos, stores = sort_places(places)
     total = len(photos) + sum(map(len, stores))
     if not total:

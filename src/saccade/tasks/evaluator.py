@@ -91,9 +91,17 @@ class Evaluator(ABC, Generic[M, D]):
         """The columns of a claim that is judged by this metric."""
         return self.columns if metric in self.columns else (*self.columns, metric)
 
-    @abstractmethod
     def measure(self, model: M, data: D, settings: Any, folder: Path, tables: bool) -> Arrays:
-        """What is kept of a run on a split; what an ensemble needs (`tables`) goes into the folder of the run."""
+        """What is kept of a run on a split: figures and counts by their names, and parts of some figures.
+
+        What an ensemble needs (`tables`) goes into the folder of the run.
+        """
+        found = {**self.evaluate(model, data, settings), **self.counts(data, settings)}
+        return {name: np.asarray(value) for name, value in found.items()}
+
+    def counts(self, data: D, settings: Any) -> dict[str, int]:
+        """How many pictures and texts of a split are measured."""
+        raise NotImplementedError
 
     def scores(self, kept: Arrays) -> Scores:
         """What the arrays say: as they stand, figures and parts by their names."""
@@ -102,12 +110,12 @@ class Evaluator(ABC, Generic[M, D]):
         return Scores(figures, parts, {name: int(kept[name]) for name in ("pictures", "texts")})
 
     def tables(self, folder: Path, split: str) -> Path:
-        """Where a run keeps what an ensemble needs."""
-        raise SaccadeError("an ensemble averages similarities: only matchers have them")
+        """Where a run keeps what an ensemble needs, of a task that has ensembles."""
+        raise SaccadeError("an ensemble averages similarities, and these models have none")
 
     def ensemble(self, folders: Sequence[Path], split: str, kept: Arrays) -> Scores:
         """Several runs taken together; `kept` is what one of them kept of the split."""
-        raise SaccadeError("an ensemble averages similarities: only matchers have them")
+        raise SaccadeError("an ensemble averages similarities, and these models have none")
 
     @property
     def ensembles(self) -> bool:

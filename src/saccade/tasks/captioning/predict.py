@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from saccade.explain import Explanation
 
 DECODING = DecodingConfig(strategy="beam", num_beams=5, max_length=30)  # unless asked otherwise
-BATCH_SIZE = 64  # pictures looked at and captioned at once
+BATCH_SIZE = 16  # pictures captioned at once; what a sampler draws with a seed depends on it
 
 
 @dataclass(frozen=True, eq=False)
