@@ -13,19 +13,18 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float
-from PIL import Image
 from rich.console import Console
 from rich.progress import Progress
 
 from saccade.core.errors import SaccadeError
-from saccade.core.files import atomic_file, write_json
+from saccade.core.files import write_json
 from saccade.core.progress import progress_bar
 from saccade.data import CaptionedImages, DataConfig
 from saccade.explain import Explanation, Found, Query, Report, Results, Row, Stage, Twin, Value, save_explanation
 from saccade.features import open_split
 from saccade.lab.workers import Ended, cores, run_jobs
 from saccade.language import tokenise
-from saccade.metrics import chance, recall
+from saccade.metrics import CUTOFFS, chance, recall
 from saccade.models import Matcher, load_model
 from saccade.tasks.matching.evaluate import similarity_table
 from saccade.training.run import RunConfig, run_config, train_run
@@ -152,7 +151,6 @@ def steps_done(folder: Path) -> int:
 QUERIES, TOP, TWINS = 10, 5, 6
 SETS = {"test": "ordinary pictures", "hard": "hard twins"}
 WAYS = {"t2i": "sentence → picture", "i2t": "picture → sentence"}
-CUTOFFS = (1, 5, 10)
 
 
 @dataclass(frozen=True)
@@ -189,7 +187,8 @@ def write_report(
     for number, query in enumerate(queries, start=1):
         assert query.explanation is not None
         save_explanation(query.explanation, out / "strips" / f"{number:02d}.png")
-        _save_picture(query.explanation.image, out / "pictures" / f"{number:02d}.png")
+        with atomic_file(out / "pictures" / f"{number:02d}.png") as temporary:
+            Image.fromarray(query.explanation.image).save(temporary, format="PNG")
     pairs = twins_of(world.split("hard"))
     preferred = {one.label: _preferred(one.tables["hard"], splits["hard"], pairs) for one in trained}
     results = _results(trained, splits, preferred)
@@ -349,8 +348,3 @@ def _commands(out: Path, query: Query) -> tuple[tuple[str, str], ...]:
         ("saccade train scan data=world queries=regions --out runs/scan-regions", "train it the other way round"),
         ("saccade models", "the systems there are"),
     )
-
-
-def _save_picture(image: np.ndarray, path: Path) -> None:
-    with atomic_file(path) as temporary:
-        Image.fromarray(image).save(temporary, format="PNG")

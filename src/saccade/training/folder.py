@@ -35,14 +35,12 @@ class RunFolder:
         self.best = self.path / "best"
         self.last = self.path / "last"
 
-    def holds_run(self) -> bool:
-        return any(path.exists() for path in (self.checkpoint, self.metrics, self.environment, self.best, self.last))
-
     def check(self, resume: bool) -> None:
         """Refuse to write over an earlier run. Callers may ask before they write a file of their own there."""
         if self.path.exists() and not self.path.is_dir():
             raise SaccadeError(f"{self.path} is a file, a folder for the run was expected")
-        if not resume and self.holds_run():
+        written = (self.checkpoint, self.metrics, self.environment, self.best, self.last)
+        if not resume and any(path.exists() for path in written):
             raise SaccadeError(f"{self.path} already holds a run: resume it, or choose another folder")
 
     def prepare(self, resume: bool) -> None:

@@ -7,7 +7,6 @@ import io
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -96,34 +95,22 @@ class Display:
     def __init__(self, console: Console, step: int, steps: int, epochs: int, batch_size: int, enabled: bool) -> None:
         self.console, self.steps, self.epochs, self.batch_size = console, steps, epochs, batch_size
         self.enabled = enabled
-        self._bar: Progress | None = None
         self._best = "–"
         self._shown_at, self._shown_step = time.perf_counter(), step
         self._rate = 0.0
-        if enabled and console.is_terminal:
-            self._bar = Progress(
-                TextColumn("epoch {task.fields[epoch]}"),
-                BarColumn(bar_width=24),
-                MofNCompleteColumn(),
-                TextColumn("loss {task.fields[loss]}"),
-                TextColumn("{task.fields[rate]} items/s"),
-                TimeRemainingColumn(),
-                TextColumn("best {task.fields[best]}"),
-                console=console,
-            )
-            fields: dict[str, Any] = {"epoch": f"1/{epochs}", "loss": "–", "rate": "–", "best": "–"}
-            self._row = self._bar.add_task("train", total=steps, completed=step, **fields)
-
-    def __enter__(self) -> Display:
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self.bar = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]}"),
+            TextColumn("{task.fields[rate]} items/s"),
+            TimeRemainingColumn(),
+            TextColumn("best {task.fields[best]}"),
+            console=console,
+            disable=not (enabled and console.is_terminal),
+        )
+        fields: dict[str, Any] = {"epoch": f"1/{epochs}", "loss": "–", "rate": "–", "best": "–"}
+        self._row = self.bar.add_task("train", total=steps, completed=step, **fields)
 
     def step(self, step: int, epoch: int, loss: float) -> None:
         now = time.perf_counter()
@@ -133,13 +120,8 @@ class Display:
         rate = (step - self._shown_step) * self.batch_size / max(passed, 1e-9)
         self._rate = 0.8 * self._rate + 0.2 * rate if self._rate else rate
         self._shown_at, self._shown_step = now, step
-        if self._bar is not None:
-            fields: dict[str, Any] = {
-                "epoch": f"{epoch}/{self.epochs}",
-                "loss": f"{loss:.4g}",
-                "rate": f"{self._rate:,.0f}",
-            }
-            self._bar.update(self._row, completed=step, best=self._best, **fields)
+        fields: dict[str, Any] = {"loss": f"{loss:.4g}", "rate": f"{self._rate:,.0f}", "best": self._best}
+        self.bar.update(self._row, completed=step, epoch=f"{epoch}/{self.epochs}", **fields)
 
     def evaluated(
         self, step: int, epoch: int, metrics: Mapping[str, float], selection: str, best: float, improved: bool

@@ -129,7 +129,7 @@ class Trainer:
             log = RunLog(folder.metrics, folder.tensorboard, progress.step)
         started = time.perf_counter() - progress.seconds
         try:
-            with display:
+            with display.bar:
                 stopped = loop.run(progress, log, display, clock=lambda: time.perf_counter() - started)
         finally:
             if log is not None:
@@ -226,7 +226,9 @@ class Loop:
                 progress.seconds = clock()
                 step, epoch = progress.step, (progress.step - 1) // every_epoch + 1
                 display.step(step, epoch, figures["loss"])
-                self._sum(progress, figures)
+                for name, value in figures.items():
+                    progress.totals[name] = progress.totals.get(name, 0.0) + value
+                    progress.counts[name] = progress.counts.get(name, 0) + 1
                 if step % config.log_every == 0:
                     self._log(progress, epoch, log)
 
@@ -286,11 +288,6 @@ class Loop:
         return loss.detach(), {
             name: value.detach() if isinstance(value, Tensor) else value for name, value in own.items()
         }
-
-    def _sum(self, progress: Progress, figures: dict[str, float]) -> None:
-        for name, value in figures.items():
-            progress.totals[name] = progress.totals.get(name, 0.0) + value
-            progress.counts[name] = progress.counts.get(name, 0) + 1
 
     def _log(self, progress: Progress, epoch: int, log: RunLog | None) -> None:
         """A row with the means since the last row, of each figure over the steps that had it."""

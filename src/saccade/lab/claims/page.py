@@ -234,7 +234,7 @@ def draw_claim(findings: Findings, path: Path) -> bool:
     if not panels:
         return False
     labels = [variant.label for variant in findings.claim.variants]
-    longest = max(max(len(line) for line in _row_name(label).splitlines()) for label in labels)
+    longest = max(max(len(line) for line in fill(label, 24).splitlines()) for label in labels)
     left, above, below = 0.35 + 0.085 * longest, 0.62, 0.55
     size = left + PANEL_WIDTH * len(panels) + 0.15, above + below + ROW_HEIGHT * len(labels)
     figure = new_figure(size, dpi=192)
@@ -249,6 +249,8 @@ def draw_claim(findings: Findings, path: Path) -> bool:
 
 
 def _draw_panel(axes: Any, split: SplitFindings, labels: list[str], metric: str, named: bool) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     for row, label in enumerate(labels):
         values = split.figures(label, metric)
         ink = colour(row)
@@ -287,18 +289,8 @@ def _draw_panel(axes: Any, split: SplitFindings, labels: list[str], metric: str,
     low, high = axes.get_xlim()
     if high - low < 4:  # a spread of a point must not look like a gulf
         axes.set_xlim((low + high) / 2 - 2, (low + high) / 2 + 2)
-    axes.set_yticks(range(len(labels)), [_row_name(label) for label in labels] if named else [], fontsize=8.5)
-    axes.xaxis.set_major_locator(_ticks())
+    axes.set_yticks(range(len(labels)), [fill(label, 24) for label in labels] if named else [], fontsize=8.5)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
     quiet(axes, grid="x")
     axes.set_title(split.title, loc="left", fontsize=9.5, color=INK, fontweight="bold", pad=16)
     axes.text(0, 1.0, split.verdict, transform=axes.transAxes, fontsize=8, color=FAINT, va="bottom")
-
-
-def _row_name(label: str) -> str:
-    return fill(label, 24)
-
-
-def _ticks() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(4)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import shutil
 import time
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -111,12 +110,6 @@ def train_and_measure(run: Run, runs: Path, lean: bool) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
-class RunJob(Protocol):
-    """Trains and measures one run; it is called in another process."""
-
-    def __call__(self, run: Run, runs: Path, lean: bool) -> None: ...
-
-
 @dataclass
 class Outcome:
     """How a visit to the lab went."""
@@ -135,9 +128,12 @@ def run_claims(
     minutes: float | None = None,
     lean: bool = False,
     console: Console | None = None,
-    run_job: RunJob = train_and_measure,
+    run_job: Callable[..., None] = train_and_measure,
 ) -> Outcome:
-    """Train and measure whatever the claims need and is not there yet."""
+    """Train and measure whatever the claims need and is not there yet.
+
+    `run_job(run, runs=…, lean=…)` does one run; it is called in another process.
+    """
     console = console or Console()
     until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
     wanted = plan(claims, request)
@@ -152,7 +148,8 @@ def run_claims(
         return outcome
     if run_job is train_and_measure:
         fill_caches(todo, console)
-    with _Display(console, len(todo)).shown() as display:
+    display = _Display(console, len(todo))
+    with display.bar:
 
         def ended(end: Ended[Run]) -> None:
             if end.failure is None:
@@ -199,13 +196,8 @@ class _Display:
             transient=True,
             disable=not console.is_terminal,
         )
+        self.overall = self.bar.add_task("runs", total=total)
         self.rows: dict[str, TaskID] = {}
-
-    @contextmanager
-    def shown(self) -> Iterator[_Display]:
-        with self.bar:
-            self.overall = self.bar.add_task("runs", total=self.total)
-            yield self
 
     def started(self, run: Run) -> None:
         self.rows[run.name] = self.bar.add_task(escape(f"  {run.name}"), total=None)

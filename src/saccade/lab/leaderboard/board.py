@@ -204,14 +204,9 @@ def _dotted(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _words(changes: Mapping[str, Any]) -> str:
-    return " ".join(f"{key.rpartition('.')[2]}={_value(value)}" for key, value in changes.items())
-
-
-def _value(value: Any) -> str:
-    """As a user would write it: true, none, 0.2."""
-    if value is None:
-        return "none"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """As a user would write them: pool=mean bias=true vectors=none."""
+    shown = {key: str(v).lower() if v is None or isinstance(v, bool) else str(v) for key, v in changes.items()}
+    return " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in shown.items())
 
 
 ENSEMBLE = "ensemble"  # in place of a system's name

@@ -139,8 +139,8 @@ def draw_board(board: Board, path: Path | str) -> None:
     axes.set_ylabel(board.benchmark.figures[board.metric], color=INK, fontsize=9)
     axes.set_title(f"{board.data}, {board.split}: {board.images:,} pictures", loc="left", fontsize=10, color=INK)
     axes.text(1, 1.01, board.device, transform=axes.transAxes, ha="right", va="bottom", fontsize=8, color=FAINT)
-    axes.xaxis.set_major_formatter(_plain_numbers())
-    axes.xaxis.set_minor_formatter(_plain_numbers())
+    axes.xaxis.set_major_formatter(_plain_number)
+    axes.xaxis.set_minor_formatter(_plain_number)
     quiet(axes)
     figure.draw_without_rendering()  # only now is it known where the dots lie
     _write_names(figure, axes, board)
@@ -192,12 +192,6 @@ def _write_names(figure: Any, axes: Any, board: Board) -> None:
         taken.append(box)
 
 
-def _plain_numbers() -> Any:
+def _plain_number(value: float, _: int) -> str:
     """1, 2, 5, 10 … and not 10⁰; of the ticks between, two a decade are named."""
-    from matplotlib.ticker import FuncFormatter
-
-    def write(value: float, _: int) -> str:
-        first = f"{value:e}"[0]
-        return f"{value:g}" if first in "125" else ""
-
-    return FuncFormatter(write)
+    return f"{value:g}" if f"{value:e}"[0] in "125" else ""

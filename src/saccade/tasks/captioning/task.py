@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,8 +22,7 @@ from saccade.tasks.captioning.evaluate import CaptionScores, caption_figures
 from saccade.tasks.captioning.options import EvalOptions
 from saccade.tasks.captioning.predict import PictureCaptioner
 from saccade.tasks.captioning.self_critical import RewardConfig, SelfCritical, SpokenBatch
-from saccade.tasks.pairs import PairTask, Read, cut, open_captioned, prepare_captioned, vary_images
-from saccade.vision.augment import AugmentConfig
+from saccade.tasks.pairs import PairTask, cut, open_captioned, prepare_captioned, vary_images
 
 
 @dataclass(frozen=True)
@@ -67,16 +66,9 @@ class CaptioningTask(PairTask[CaptioningConfig]):
 
     selection = "cider_d"
 
-    def __init__(
-        self,
-        train: CaptionedImages,
-        dev: CaptionedImages,
-        read: Read,
-        config: CaptioningConfig,
-        augmentation: AugmentConfig | None = None,
-    ) -> None:
-        super().__init__(train, dev, read, config, augmentation)
-        self.texts = cut(self.texts, config.longest)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.texts = cut(self.texts, self.config.longest)
 
     def before_loss(self, model: Captioner, batch: PairBatch, step: int) -> PairBatch | SpokenBatch:
         """Pictures are varied; from `reward.after` on they are also spoken of, and what was said is judged."""
@@ -100,7 +92,9 @@ class CaptioningTask(PairTask[CaptioningConfig]):
         if isinstance(batch, SpokenBatch):
             return self.self_critical.loss(model, images, batch)
         state = model.start_training(images, batch.texts, batch.owner)
-        forced = self._tell(model, state, batch.texts.tokens[:, :-1], self.config.scheduled_sampling_chance(step))
+        forced = self._teacher_force(
+            model, state, batch.texts.tokens[:, :-1], self.config.scheduled_sampling_chance(step)
+        )
         labels, wanted = batch.texts.tokens[:, 1:], batch.texts.mask[:, 1:]
         nll = forced.nll(labels, wanted)
         loss = nll.sum() / wanted.sum()
@@ -112,10 +106,10 @@ class CaptioningTask(PairTask[CaptioningConfig]):
             return loss + sum(own.values()), {"word_loss": loss, **own}
         return loss, {}
 
-    def _tell(
+    def _teacher_force(
         self, model: Captioner, state: CaptionState, words: Int[Tensor, "text step"], chance: float
     ) -> TeacherForced:
-        """Teacher forcing; with `chance`, a model hears what it would have said itself."""
+        """Teacher forcing; with `chance`, a word is one that the model draws itself."""
         if not chance:
             return model.teacher_force(state, words)
         outputs: list[StepOutput] = []

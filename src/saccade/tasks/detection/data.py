@@ -54,7 +54,8 @@ def open_boxes(config: DataConfig, split: str, pixels: int | None = None, device
         world = WorldConfig(
             pictures=config.pictures, seed=config.seed, captions=1, twins=0.0, hard_groups=0, novel=novel
         )
-        pictures: Sequence[NamedBoxes] = _world_pictures(make_world(world).split(split))
+        scenes = make_world(world).split(split)
+        pictures: Sequence[NamedBoxes] = [_world_picture(scenes, i) for i in range(len(scenes))]
     else:
         pictures = open_records(config, split, "boxes")
     if not pictures:
@@ -82,10 +83,6 @@ def label_names(
     if not classes:
         raise SaccadeError(f"no name stands on {class_count} boxes or more: there is nothing to learn")
     return classes, frequent(attributes, attribute_count)
-
-
-def _world_pictures(split: Split) -> list[NamedBoxes]:
-    return [_world_picture(split, i) for i in range(len(split))]
 
 
 def _world_picture(split: Split, i: int) -> WorldPicture:
