@@ -231,16 +231,16 @@ def claims(
         _list(console, [load_claim(name) for name in claim_names()])
         return
     wanted = claim_names() if "all" in chosen else dict.fromkeys(chosen)
-    asked = [load_claim(name) for name in wanted]
+    chosen_claims = [load_claim(name) for name in wanted]
     # a report can be written where the runs were not trained
     place = device if report and device != "auto" else check_device(device)
     request = Request(tuple(dict.fromkeys(data or ["world"])), seeds, words, root, place)
     if not report:
         from saccade.lab.workers import cores
 
-        outcome = run_claims(asked, request, runs, jobs, max(1, cores() // jobs), minutes, lean, console)
-        _tell(console, outcome)
-    found = [gather(claim, request, runs) for claim in asked]
+        outcome = run_claims(chosen_claims, request, runs, jobs, max(1, cores() // jobs), minutes, lean, console)
+        _report(console, outcome)
+    found = [gather(claim, request, runs) for claim in chosen_claims]
     if report and not any(split.comparisons for findings in found for split in findings.splits):
         raise SaccadeError(
             f"{runs} holds no runs of {', '.join(wanted)} with these settings, so no page was written; "
@@ -263,7 +263,7 @@ def _list(console: Console, known: list[Claim]) -> None:
     console.print("next: saccade claims scan-attention (on the world), or saccade claims all --help", highlight=False)
 
 
-def _tell(console: Console, outcome: Outcome) -> None:
+def _report(console: Console, outcome: Outcome) -> None:
     if outcome.failed:
         console.print(f"{len(outcome.failed)} failed:", highlight=False)
         for name, why in outcome.failed.items():

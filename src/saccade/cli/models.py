@@ -60,7 +60,7 @@ def models(
     console = Console()
     console.print(table)
     table = Table(title="Trained models that come with the package, for --model NAME", title_justify="left")
-    for heading in ("name", "system", "sees with", "parameters", "words", "MB"):
+    for heading in ("name", "system", "extractor", "parameters", "words", "MB"):
         table.add_column(heading, justify="right" if heading in ("parameters", "words", "MB") else "left")
     for row in trained:
         sizes = (f"{row['parameters']:,}", f"{row['words']:,}", f"{row['bytes'] / 1e6:.1f}")
@@ -251,12 +251,12 @@ def _task(folders: Sequence[str]) -> TaskSpec[Any, Any]:
 
 
 def _options(spec: TaskSpec[Any, Any], given: Mapping[str, Any], folder: str) -> Any:
-    """What was asked of this task. Raises: SaccadeError if something was asked that only others have."""
+    """The options of this task. Raises: SaccadeError if one was given that only others have."""
     for options in eval_options():
-        asked = next((o.name for o in fields(options) if given.get(o.name, o.default) != o.default), None)
-        if asked is not None and options is not spec.options:
+        option = next((o.name for o in fields(options) if given.get(o.name, o.default) != o.default), None)
+        if option is not None and options is not spec.options:
             other = next(one.noun for one in map(find_task, task_names()) if one.options is options)
-            raise SaccadeError(f"--{asked.replace('_', '-')} is for {other}s, and {folder} is a {spec.noun}")
+            raise SaccadeError(f"--{option.replace('_', '-')} is for {other}s, and {folder} is a {spec.noun}")
     return spec.options(**{o.name: given.get(o.name, o.default) for o in fields(spec.options)})
 
 
@@ -264,7 +264,7 @@ def explain(
     picture: Annotated[Path, typer.Argument(help="A picture file.")],
     text: Annotated[
         str | None,
-        typer.Argument(help="The sentence. A captioner may be asked without one: it then explains its own."),
+        typer.Argument(help="The sentence. A captioner needs none: it then explains its own caption."),
     ] = None,
     model: ModelOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to draw it: .png, .jpg, .webp, or .html.")] = Path(
@@ -274,8 +274,8 @@ def explain(
 ) -> None:
     """Draw which part of the picture each word found, or came from.
 
-    Without --model, the run in runs/scan is asked, or else the matcher for photographs that comes with the package. A
-    captioner draws where it looked for each word of its own caption, or where it would look if it had to say TEXT;
+    Without --model, the run in runs/scan is used, or else the matcher for photographs that comes with the package. A
+    captioner draws where it attended for each word of its own caption, or would attend if it had to say TEXT;
     `saccade caption --attention` does the first for many photos, with all options of decoding.
 
     Example: saccade explain holiday.jpg "two dogs run on the grass"
@@ -290,7 +290,7 @@ def explain(
     if text is not None:
         report_unknown(predictor.model.vocabulary, [text])
     explanation = predictor.explain(picture, text)
-    told = f"log-probability {explanation.score:.2f}" if explanation.said else f"score {explanation.score:.3f}"
+    score = f"log-probability {explanation.score:.2f}" if explanation.said else f"score {explanation.score:.3f}"
     own = f"{' '.join(explanation.words)}\n" if text is None else ""
     explanation.save(out)
-    typer.echo(f"{own}{told}; the picture is in {out}")
+    typer.echo(f"{own}{score}; the picture is in {out}")

@@ -71,7 +71,7 @@ def default_model() -> str:
 
 
 def report_unknown(vocabulary: Vocabulary, texts: list[str]) -> None:
-    """Say on standard error which words the model has never seen; refuse a sentence of only such words."""
+    """Say on standard error which words the model does not know; refuse a sentence of only such words."""
     words = sorted({word for text in texts for word in vocabulary.check(text)})
     if words:
         typer.echo(f"note: the model does not know {', '.join(words)}", err=True)

@@ -93,7 +93,7 @@ def caption(
             min=1,
             max=MAX_COUNT,
             help="Captions of a picture: so many are drawn, or with --strategy beam and diverse the so many best are "
-            "told. If not given: one of a beam, five samples, all diverse ones.",
+            "kept. If not given: one of a beam, five samples, all diverse ones.",
         ),
     ] = None,
     temperature: Annotated[
@@ -112,7 +112,7 @@ def caption(
         Path | None,
         typer.Option(
             metavar="FILE|DIR",
-            help="Draw where the captioner looked for each word: why.png for one photo, a folder for a picture of "
+            help="Draw what the captioner attended to for each word: why.png for one photo, a folder for a picture of "
             "each, or why.html for a page of all.",
         ),
     ] = None,
@@ -130,7 +130,7 @@ def caption(
     """Say what is in photos, word by word.
 
     Captions are found by beam search with five beams unless the options say otherwise. A photo that cannot be read is
-    told on standard error; the others are captioned, and the exit code is 2.
+    reported on standard error; the others are captioned, and the exit code is 2.
 
     Example: saccade caption holiday.jpg --model runs/updown --attention why.png
 
@@ -167,36 +167,36 @@ def caption(
     check_writable(json_file)
     captioner = load(model, device, kind=PictureCaptioner)
     torch.manual_seed(seed)
-    told: list[Captioned] = []
+    done: list[Captioned] = []
     broken: list[Broken] = []
     with progress_bar("captioning") as progress:
         for found in captioner.caption_places(photos, stores, decoding, keep, model):
             if isinstance(found, Broken):
                 broken.append(found)
             else:
-                told.append(found)
+                done.append(found)
                 drawings.draw(found)
-            progress(len(told) + len(broken), total)
-    shown = told[:MAX_ROWS] if json_file is not None else told
-    if told:
+            progress(len(done) + len(broken), total)
+    shown = done[:MAX_ROWS] if json_file is not None else done
+    if done:
         plain = decoding.strategy != "diverse" and decoding.length_penalty == "none"
         Console().print(_caption_table(shown, "log p" if plain else "score"))
-    if len(shown) < len(told):
-        typer.echo(f"and {len(told) - len(shown):,} more")
-    if json_file is not None and told:
-        write_json(json_file, results(told))
+    if len(shown) < len(done):
+        typer.echo(f"and {len(done) - len(shown):,} more")
+    if json_file is not None and done:
+        write_json(json_file, results(done))
         typer.echo(f"the captions are in {json_file}")
     for line in drawings.finish():
         typer.echo(line)
     report_broken(broken, total)
 
 
-def _caption_table(told: Sequence[Captioned], score: str) -> Table:
+def _caption_table(done: Sequence[Captioned], score: str) -> Table:
     table = Table()
     table.add_column("picture", overflow="fold")
     table.add_column("caption", overflow="fold")
     table.add_column(score, justify="right")
-    for picture in told:
+    for picture in done:
         for number, said in enumerate(picture.captions):
             table.add_row(escape(picture.id) if not number else "", escape(said.text) or "–", f"{said.score:.2f}")
     return table
@@ -220,9 +220,9 @@ def densecap(
         Path | None,
         typer.Option("--json", help="Write every region's phrase, score and box (in pixels) to this file."),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many regions of a photo are told, the surest first.")] = 20,
+    top: Annotated[int, typer.Option(min=1, help="How many regions of a photo are listed, the surest first.")] = 20,
     least: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Regions that the model is less sure of are not told.")
+        float, typer.Option(min=0.0, max=1.0, help="Regions that the model is less sure of are left out.")
     ] = 0.1,
     num_beams: Annotated[
         int, typer.Option(min=1, help="Sentences followed at once; 1 takes the likeliest word each time.")
@@ -231,8 +231,8 @@ def densecap(
 ) -> None:
     """Find the parts of a photo that are worth a phrase, and say one of each.
 
-    The score is how sure the model is that a box holds something to speak of; boxes that overlap a surer one are left
-    out. A photo that cannot be read is told on standard error; the others are described, and the exit code is 2.
+    The score is how sure the model is that a box is worth a phrase; boxes that overlap a surer one are left
+    out. A photo that cannot be read is reported on standard error; the others are described, and the exit code is 2.
 
     Example: saccade densecap holiday.jpg --model runs/densecap -o phrases.png --json phrases.json
     """
@@ -250,7 +250,7 @@ def densecap(
     check_writable(out, json_file)
     describer = load(model, device, kind=PictureDescriber)
     decoding = DecodingConfig(strategy="beam" if num_beams > 1 else "greedy", num_beams=num_beams, max_length=16)
-    told: list[DescribedPhoto] = []
+    done: list[DescribedPhoto] = []
     broken: list[Broken] = []
     with progress_bar("describing") as progress:
         side = ONE if len(files) == 1 else MANY
@@ -258,17 +258,17 @@ def densecap(
             if isinstance(found, Broken):
                 broken.append(found)
             else:
-                told.append(found)
-            progress(len(told) + len(broken), len(files))
+                done.append(found)
+            progress(len(done) + len(broken), len(files))
     console = Console()
-    for photo in told:
+    for photo in done:
         console.print(_phrase_table(photo))
-    if json_file is not None and told:
-        write_json(json_file, [photo.facts(str(model)) for photo in told])
+    if json_file is not None and done:
+        write_json(json_file, [photo.facts(str(model)) for photo in done])
         typer.echo(f"the phrases are in {json_file}")
-    if out is not None and told:
-        save_drawings([photo.drawing for photo in told], out, 0)
-        tell_where(out, len(told))
+    if out is not None and done:
+        save_drawings([photo.drawing for photo in done], out, 0)
+        tell_where(out, len(done))
     report_broken(broken, len(files))
 
 

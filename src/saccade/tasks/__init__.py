@@ -1,8 +1,8 @@
 """Tasks: one folder for each, with everything that varies by task behind one `TaskSpec`.
 
-A folder holds `task.py` (the `SPEC`, and the task as the trainer knows it), its evaluation and its predictor. What
-`saccade eval` may be asked is `EvalOptions` in its `__init__.py`, which the command line reads without importing
-PyTorch. The code of a task is imported when it is asked for, not before.
+A folder holds `task.py` (the `SPEC`, and the task as the trainer knows it), its evaluation and its predictor. Its
+options of `saccade eval` are `EvalOptions` in its `__init__.py`, which the command line reads without importing
+PyTorch. The rest of a task is imported when it is needed, not before.
 """
 
 from __future__ import annotations

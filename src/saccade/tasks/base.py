@@ -25,7 +25,7 @@ S = TypeVar("S", covariant=True)
 
 
 class Task(Protocol[N]):
-    """A task joins training items, a loss and an evaluation; the trainer never looks inside them.
+    """A task joins training items, a loss and an evaluation; the trainer knows nothing of their insides.
 
     A task may also have the methods of a `StagedTask`.
     """
@@ -59,7 +59,7 @@ class StagedTask(Protocol[N]):
     """A task with something to do before a step's loss, which may then be captured as a CUDA graph."""
 
     def before_loss(self, model: N, batch: Any, step: int) -> Any:
-        """What the loss is given instead of the batch: captions that the model said of it, and their rewards, say.
+        """What the loss is given instead of the batch: captions that the model decoded, and their rewards, say.
 
         No gradient is kept here.
         """
@@ -112,5 +112,5 @@ class TaskSpec(Generic[M, D]):
 
     @property
     def commands(self) -> str:
-        """`saccade score`, `saccade explain`: for a sentence."""
+        """`saccade score`, `saccade explain`: for messages."""
         return ", ".join(f"`saccade {verb}`" for verb in self.verbs)

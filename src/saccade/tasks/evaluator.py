@@ -71,7 +71,7 @@ class Evaluation:
 
 
 class Evaluator(ABC, Generic[M, D]):
-    """The trainer, `saccade eval` and the claims ask; an evaluator alone knows what its task is about."""
+    """What the trainer, `saccade eval` and the claims call; it alone knows what its task is about."""
 
     file: ClassVar[str] = "scores.npz"  # where a run keeps its arrays
     metrics: ClassVar[Mapping[str, str]]  # by name, as readers know them
@@ -163,9 +163,9 @@ class Benchmark(ABC, Generic[M, D]):
 
 
 class SplitForModels:
-    """One split of a data set as each model sees it: as pixels, or as regions of the extractor that it learned from.
+    """One split of a data set as each model reads it: as pixels, or as regions of the extractor that it learned from.
 
-    Every way of seeing is opened once, however many models share it; pictures and sentences are the same in all.
+    Each form is opened once, however many models share it; pictures and sentences are the same in all.
     """
 
     def __init__(self, config: DataConfig, split: str) -> None:
@@ -173,9 +173,9 @@ class SplitForModels:
         self._opened: dict[tuple[Any, str, int | None], Any] = {}
 
     def regions_for(self, model: Model, name: object) -> Any:
-        """The split for this model; `name` is what a user calls it, for the sentence that says why it cannot be."""
+        """The split for this model; `name` is what a user calls it, for the error that says why it cannot be."""
         pixels = model.backbone.size if model.backbone is not None else None
-        extractor = model.extractor or self.config.extractor  # the model says what saw the photos it learned from
+        extractor = model.extractor or self.config.extractor  # the model says what made the regions it learned from
         open = find_task(model.task).open
         if (open, extractor, pixels) not in self._opened:
             config = replace(self.config, extractor=extractor, in_memory=False)
@@ -189,14 +189,12 @@ class SplitForModels:
 def check_features(model: Model, name: object, dim: int, extractor: str | None, where: object) -> None:
     """Raises: SaccadeError if a model cannot read the regions that are `where`: of another size or extractor."""
     if model.backbone is not None:
-        raise SaccadeError(
-            f"{name} looks at pixels with an extractor of its own, {where} holds regions: give it the photos"
-        )
+        raise SaccadeError(f"{name} reads pixels with a backbone of its own, {where} holds regions: give it the photos")
     if (known := getattr(model.config, "region_dim", dim)) != dim:
         raise SaccadeError(f"{name} reads features of {known} numbers, {where} has {dim}")
     if model.extractor and extractor and _kind(model.extractor) != _kind(extractor):
         raise SaccadeError(
-            f"{name} learned from what the extractor {model.extractor} saw, {where} was seen by {extractor}"
+            f"{name} learned from regions of the extractor {model.extractor}, {where} holds those of {extractor}"
         )
 
 

@@ -46,7 +46,7 @@ def prepare_words(texts: Sequence[str], min_count: int, vectors: str | None = No
 
 
 def build_model(kind: type[M], config: Any, prepared: Prepared) -> M:
-    """A fresh model of a class that is made from settings, a vocabulary and the name of what saw its pictures."""
+    """A fresh model of a class that is made from settings, a vocabulary and the name of its extractor."""
     assert prepared.vocabulary is not None
     own = {setting.name for setting in fields(config)}
     config = replace(config, **{name: width for name, width in prepared.widths.items() if name in own})

@@ -144,11 +144,11 @@ def save_model(model: nn.Module, folder: Path) -> None:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read and check a checkpoint; damage of any kind is reported in a sentence."""
+    """Read and check a checkpoint. Raises: SaccadeError if it is damaged, or of another format."""
     broken = SaccadeError(f"{path} is damaged or cut short; remove it to train from the start")
     try:
         with explain_os_errors(path, "read"), zipfile.ZipFile(path) as archive:
-            whole = archive.testzip() is None  # PyTorch itself does not look at the checksums
+            whole = archive.testzip() is None  # PyTorch itself does not check the checksums
         values = torch.load(path, map_location="cpu", weights_only=True) if whole else None
     except (zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
         raise broken from error

@@ -94,7 +94,7 @@ def run_config(system: str, words: Sequence[str] = (), file: Path | None = None)
 
     keys = {word.partition("=")[0] for word in words}
     counted = keys & {"epochs", "trainer.epochs"} and not keys & {"steps", "trainer.steps"}
-    words = [*words, "trainer.steps=null"] if counted else words  # a recipe's steps would outdo the epochs asked for
+    words = [*words, "trainer.steps=null"] if counted else words  # a recipe's steps would outdo the given epochs
 
     def with_given(config: RunConfig) -> RunConfig:
         return override(update(config, given, str(file)), words)

@@ -1,6 +1,6 @@
 """A claim: what a paper says is better than what, as a small YAML file that says all that is needed to measure it.
 
-Every key and name of a file is checked when it is read, so that a slip is a sentence now and not an odd table later.
+Every key and name of a file is checked when it is read, so that a slip is an error now and not an odd table later.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Findings:
 
 
 def gather(claim: Claim, request: Request, runs: Path, draws: int = DRAWS) -> Findings:
-    """Read what is there; data sets that were not asked for count where something was measured on them."""
+    """Read what is there; data sets that were not named count where something was measured on them."""
     splits: list[SplitFindings] = []
     facts: dict[str, Mapping[str, Any]] = {}
     missing: dict[str, str] = {}

@@ -95,8 +95,10 @@ def train_and_measure(run: Run, runs: Path, lean: bool) -> None:
         facts, kept = dict(known.facts), dict(known.kept)
     else:
         result = train_run(run.config, folder, resume=True, console=Console(quiet=True))
-        told = ("device", "saccade", "torch", "python")
-        surroundings = {key: value for key, value in read_json(folder / "environment.json").items() if key in told}
+        kept_facts = ("device", "saccade", "torch", "python")
+        surroundings = {
+            key: value for key, value in read_json(folder / "environment.json").items() if key in kept_facts
+        }
         facts = {"run": run.name, "seconds": round(result.seconds, 1), "best_step": result.best_step, **surroundings}
     model: Model = load_model(folder).to(run.config.trainer.accelerator)
     facts["parameters"] = model.parameter_count()
@@ -166,7 +168,7 @@ def run_claims(
 
 
 def fill_caches(todo: Sequence[Run], console: Console) -> None:
-    """Open every split once here, so that the workers find worlds made and photos seen, and need not wait in turn."""
+    """Open every split once here, so that workers find worlds and regions made, and need not wait in turn."""
     from saccade.vision.extractors import trainable_backbone
 
     done = set()

@@ -145,7 +145,7 @@ def check_same_data(folders: Sequence[str]) -> DataConfig | None:
 
 
 def _data_key(data: DataConfig) -> DataConfig:
-    """What makes data the same for a comparison: not where they lie, who saw them, or how many were trained on."""
+    """What makes data the same for a comparison: not their place, extractor, or how many were trained on."""
     plain = DataConfig()
     return replace(
         data,
@@ -368,7 +368,7 @@ def _ensembles(measured: Sequence[Measured]) -> Iterator[tuple[str, list[list[tu
 
 
 def _plain(measured: Sequence[Measured]) -> list[Measured]:
-    """One contender of each system: the one nearest to its recipe, which no look at these figures has chosen."""
+    """One contender of each system: the one nearest to its recipe, so that these figures have not chosen it."""
     chosen: dict[str, Measured] = {}
     for one in measured:
         known = chosen.get(one.contender.system)

@@ -37,7 +37,12 @@ LANGUAGE = {
     "length": "words a caption",
     "self_bleu": "self-BLEU-4",
 }
-QUICK = ("bleu1", "bleu4", "rouge_l", "cider_d")  # what an evaluation in training asks: METEOR and graphs take longer
+QUICK = (
+    "bleu1",
+    "bleu4",
+    "rouge_l",
+    "cider_d",
+)  # of evaluations in training: METEOR and graphs take longer
 
 
 @torch.no_grad()
@@ -104,14 +109,14 @@ class CaptionScores(Evaluator[Captioner, CaptionedImages]):
         """
         options: EvalOptions = request.options
         ways = {folder: options.over(own_decoding(request.settings.get(folder))) for folder in request.models}
-        seen = SplitForModels(request.data, request.split)
+        splits = SplitForModels(request.data, request.split)
         tables = load_meteor_tables()
         kept = captions_files(options.captions, request.models)
         check_writable(*kept.values())
         results: dict[str, dict[str, Any]] = {}
         for folder, way in ways.items():
             model = load_model(folder, Captioner).to(request.device)
-            data: CaptionedImages = seen.regions_for(model, folder)
+            data: CaptionedImages = splits.regions_for(model, folder)
             with progress_bar(f"captioning ({folder})") as tell:
                 said = caption_all(model, data, way, batch_size=64, tell=tell)
             with progress_bar("scoring") as tell:
@@ -185,7 +190,7 @@ def _rows(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...] | No
 
 
 FUNCTION_TAGS = frozenset({"DET", "AUX", "CCONJ", "SCONJ", "PRON", "PART"})
-FUNCTION_WORDS = frozenset({"of"})  # other prepositions say where things stand, and that is seen
+FUNCTION_WORDS = frozenset({"of"})  # other prepositions say where things stand, which a picture shows
 PLACES = word_table(  # nouns, but none of a thing
     "left right side top bottom front back background foreground middle center centre distance way"
 )
@@ -197,7 +202,7 @@ def sentinel_shares(
 ) -> Float[np.ndarray, "2 image"] | None:
     """The mean β of each picture on function words and on nouns of things; None of a model without a sentinel.
 
-    The captions are those that people wrote, so that models that speak differently are asked about the same words. A
+    The captions are those that people wrote, so that models with other captions are measured on the same words. A
     picture whose captions have no such word has no value (nan).
     """
     device = next(model.parameters()).device
@@ -230,5 +235,5 @@ def function_words(parse: Parse) -> list[int]:
 
 
 def things(parse: Parse) -> list[int]:
-    """Where the nouns stand that name something to be seen."""
+    """Where the nouns stand that name something visible."""
     return [thing.place for thing in parse.objects if parse.tokens[thing.place] not in PLACES]

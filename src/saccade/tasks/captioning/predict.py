@@ -1,4 +1,4 @@
-"""A captioner with pictures instead of tensors: what it says, how sure it was, and where it looked."""
+"""A captioner with pictures instead of tensors: its captions, their probabilities, and what it attended to."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     from saccade.data import FeatureStore
     from saccade.explain import Explanation
 
-DECODING = DecodingConfig(strategy="beam", num_beams=5, max_length=30)  # unless asked otherwise
+DECODING = DecodingConfig(strategy="beam", num_beams=5, max_length=30)  # unless options say otherwise
 BATCH_SIZE = 16  # pictures captioned at once; what a sampler draws with a seed depends on it
 
 
 @dataclass(frozen=True, eq=False)
 class Caption:
-    """A sentence about a picture, with what was in the captioner's mind at each word."""
+    """A sentence about a picture, with probability and attention at each word."""
 
     text: str
     words: tuple[str, ...]
     score: float  # what the search went by: Σ log p, with any penalty for length and likeness
     log_probability: float  # Σ log p, <end> included
     probabilities: Float[Array, " word"]  # how sure the captioner was of each word
-    weights: Float[Array, "word region"]  # where it looked before each word
+    weights: Float[Array, "word region"]  # its attention before each word
     boxes: Float[Array, "region 4"]  # x1, y1, x2, y2 in 0..1
-    sentinel: Float[Array, " word"] | None = None  # β: the share of its look that went to no region
+    sentinel: Float[Array, " word"] | None = None  # β: the share of its attention that went to no region
 
     def explain(self, picture: Picture, title: str = "") -> Explanation:
         """The words with the regions they came from, on the picture: `.save("why.png")` draws it."""
@@ -74,7 +74,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
     ) -> list[Caption]:
         """The best caption of each picture; `options` are those of DecodingConfig: `num_beams=3`, `top_k=20` …
 
-        Unless asked otherwise it is found by beam search with five beams. How a sampler's captions are drawn depends on
+        By default it is found by beam search with five beams. How a sampler's captions are drawn depends on
         PyTorch's random state: `torch.manual_seed(0)` before it makes them the same each time.
         """
         return [said[0] for said in self._said(images, decoding, 1, options)]
@@ -100,15 +100,15 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         title: str = "",
         **options: Any,
     ) -> Explanation:
-        """Where the captioner looked for each word of its caption, or would look if it had to say `text`."""
+        """Where the captioner attended for each word of its caption, or would attend if it had to say `text`."""
         picture = as_array(image)
         if text is None:
             return self.caption([picture], decoding, **options)[0].explain(picture, title)
-        return self.told(picture, text).explain(picture, title)
+        return self.force(picture, text).explain(picture, title)
 
     @torch.no_grad()
-    def told(self, image: Picture | RegionBatch, text: str) -> Caption:
-        """A given sentence as if the captioner had said it of the picture: how sure of each word, looking where."""
+    def force(self, image: Picture | RegionBatch, text: str) -> Caption:
+        """A given sentence as if the captioner had said it of the picture: how sure of each word, attending where."""
         self.model.vocabulary.check(text)
         regions, sentence = self.extract(image), self.model.vocabulary.batch([text]).to(self.device)
         forced = self.model.teacher_force(self.model.start(regions), sentence.tokens[:, :-1])
@@ -205,11 +205,11 @@ class PictureCaptioner(RegionPredictor[Captioner]):
 
 
 def rank_is_real(found: DecodedCaptions, row: int) -> bool:
-    """A beam that found fewer captions than asked for leaves empty rows behind them."""
+    """A beam that found fewer captions than wanted leaves empty rows behind them."""
     return row % found.per_image == 0 or not bool(found.score[row].isneginf())
 
 
-DRAWN_SIDE = 1600  # the longer side of a photo that is drawn on: more would not be seen
+DRAWN_SIDE = 1600  # the longer side of a photo that is drawn on: more would not be visible
 PAGE_SIDE = 800  # … and of one among many on a page
 
 Photo = tuple[str, Path]  # its id and file
@@ -233,17 +233,17 @@ def sort_places(places: Sequence[Path]) -> tuple[list[Photo], list[FeatureStore]
     stored = [place for place in places if (place / "manifest.json").is_file()]
     others = [place for place in places if place not in stored]
     photos, stores = list_pictures(others), [FeatureStore.open(place) for place in stored]
-    seen: set[str] = set()
+    ids: set[str] = set()
     for id in [*(id for id, _ in photos), *(id for store in stores for id in store.ids)]:
-        if id in seen:
+        if id in ids:
             raise SaccadeError(f'two of the pictures have the name "{id}": caption them one after the other')
-        seen.add(id)
+        ids.add(id)
     return photos, stores
 
 
-def results(told: Sequence[Captioned]) -> list[dict[str, Any]]:
+def results(captioned: Sequence[Captioned]) -> list[dict[str, Any]]:
     """COCO's results format; pictures that are named as COCO's are known by their numbers, as its server wants."""
-    return [{"image_id": coco_id(one.id), "caption": said.text} for one in told for said in one.captions]
+    return [{"image_id": coco_id(one.id), "caption": said.text} for one in captioned for said in one.captions]
 
 
 def coco_id(id: str) -> str | int:
@@ -272,28 +272,30 @@ class Drawings:
             known = ", ".join([*FORMATS, ".html"])
             raise SaccadeError(f"--attention {place}: a folder, or a file that ends in one of {known} was expected")
 
-    def draw(self, told: Captioned) -> None:
+    def draw(self, captioned: Captioned) -> None:
         """The best caption of a photo, drawn now or kept for the page."""
         from PIL import Image
 
         from saccade.vision import open_picture
 
-        if self.place is None or told.path is None:
+        if self.place is None or captioned.path is None:
             return
-        best = told.captions[0]
+        best = captioned.captions[0]
         if not best.words:
-            self.silent.append(told.id)
+            self.silent.append(captioned.id)
             return
         from saccade.explain import save_explanation
 
-        picture = open_picture(told.path)
+        picture = open_picture(captioned.path)
         side = PAGE_SIDE if self.as_page else DRAWN_SIDE
         picture.thumbnail((side, side), Image.Resampling.LANCZOS)
-        explanation = best.explain(picture, told.id)
+        explanation = best.explain(picture, captioned.id)
         if self.as_page:
             self.page.append(explanation)
         else:
-            self.written.append(save_explanation(explanation, self.place if self.one_file else self._path(told.id)))
+            self.written.append(
+                save_explanation(explanation, self.place if self.one_file else self._path(captioned.id))
+            )
 
     def _path(self, id: str) -> Path:
         """A file in the folder, named as the photo; the ending stays where two photos differ in nothing else."""
@@ -310,8 +312,8 @@ class Drawings:
         if self.place is None:
             return
         if self.page:
-            self.written.append(write_gallery(self.page, self.place, "What was said, and where it looked"))
+            self.written.append(write_gallery(self.page, self.place, "The captions, and what each word attended to"))
         if len(self.written) == 1:
-            yield f"where it looked is in {self.written[0]}"
+            yield f"the attention is in {self.written[0]}"
         elif self.written:
-            yield f"where it looked is in {self.place} ({len(self.written):,} pictures)"
+            yield f"the attention is in {self.place} ({len(self.written):,} pictures)"

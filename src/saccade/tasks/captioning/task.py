@@ -30,7 +30,7 @@ class CaptioningConfig:
     """Cross-entropy, and from `reward.after` on self-critical training."""
 
     longest: int = 20  # words of a caption; what people said beyond is cut
-    min_count: int = 5  # words seen less often in training are unknown words
+    min_count: int = 5  # rarer words of the training captions are unknown words
     items: Literal["pairs", "pictures"] = "pairs"  # what a batch counts: captions, or pictures with all their captions
     label_smoothing: float = 0.0  # this much of every label goes to all words alike
     scheduled_sampling: float = 0.0  # at most this often a model is given its own last word instead of the caption's
@@ -71,7 +71,7 @@ class CaptioningTask(PairTask[CaptioningConfig]):
         self.texts = cut(self.texts, self.config.longest)
 
     def before_loss(self, model: Captioner, batch: PairBatch, step: int) -> PairBatch | SpokenBatch:
-        """Pictures are varied; from `reward.after` on they are also spoken of, and what was said is judged."""
+        """Pictures are varied; from `reward.after` on they are also captioned, and the captions rewarded."""
         batch = replace(batch, images=vary_images(model, batch.images, self.augmentation))
         return self.self_critical.say(model, batch) if self.config.reward.begun(step) else batch
 

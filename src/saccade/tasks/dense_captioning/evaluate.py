@@ -19,7 +19,7 @@ from saccade.metrics.dense_captioning import Phrased, dense_captioning_map
 from saccade.models import DenseCap, load_model
 from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator
 
-DECODING = DecodingConfig(strategy="greedy", max_length=16)  # of phrases, unless asked otherwise
+DECODING = DecodingConfig(strategy="greedy", max_length=16)  # of phrases, unless options say otherwise
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class DenseCaptioningConfig:
     """How a split is read, and how the dev split is described."""
 
     longest: int = 15  # words of a phrase; what people said beyond is cut
-    min_count: int = 15  # words seen less often in training are unknown words
+    min_count: int = 15  # rarer words of the training captions are unknown words
     vary: bool = False  # mirror, cut and tint photos with their boxes; not where phrases say left and right
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 16  # pictures described at once
@@ -88,7 +88,7 @@ def drawn_phrases(batch: PhraseBatch) -> Int[Tensor, "image thing word"]:
 
 
 def vary(batch: PhraseBatch, size: int, config: AugmentConfig) -> PhraseBatch:
-    """Other windows, mirrored, in another light; a box of which too little is left is no longer asked for."""
+    """Other windows, mirrored, in another light; a box of which too little is left is no longer a target."""
     pixels, boxes, real = augment_with_boxes(
         batch.pictures.pixels, batch.boxes, batch.real, size, config.crop, config.colour
     )

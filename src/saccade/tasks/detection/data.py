@@ -34,7 +34,7 @@ class BoxedSplit:
 
 @dataclass(frozen=True)
 class WorldPicture:
-    """A scene of the world with all that can be seen in it."""
+    """A scene of the world with all that is visible in it."""
 
     path: np.ndarray  # the picture itself
     boxes: np.ndarray
@@ -87,11 +87,11 @@ def label_names(
 
 def _world_picture(split: Split, i: int) -> WorldPicture:
     scene, boxes = split.scene(i), split.boxes(i)
-    seen = [j for j in range(len(boxes)) if (boxes[j, 2:] - boxes[j, :2] > MIN_THING_SIDE).all()]
-    things = [scene.things[j] for j in seen]
+    visible = [j for j in range(len(boxes)) if (boxes[j, 2:] - boxes[j, :2] > MIN_THING_SIDE).all()]
+    things = [scene.things[j] for j in visible]
     return WorldPicture(
         split.image(i),
-        boxes[seen],
+        boxes[visible],
         tuple(str(thing.kind) for thing in things),
         tuple(tuple(str(a) for a in (thing.colour, thing.size, thing.material) if a) for thing in things),
         tuple(_labels(thing) for thing in things),

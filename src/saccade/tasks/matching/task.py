@@ -35,7 +35,7 @@ class MatchingConfig:
     same_image_negatives: bool = True  # another caption of the same picture is a negative, as in the official code
     items: Literal["pairs", "pictures"] = "pairs"  # what a batch counts: pairs, or pictures with all their captions
     word_dropout: float = 0.0  # the chance of each word of being unknown in training
-    min_count: int = 4  # words seen less often in training are unknown words
+    min_count: int = 4  # rarer words of the training captions are unknown words
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 256  # pictures or sentences encoded at once
 

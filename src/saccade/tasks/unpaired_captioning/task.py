@@ -47,10 +47,8 @@ class UnpairedCaptioningConfig:
 
     share: float = 0.5  # of the training split that gives pictures; the rest gives sentences
     longest: int = 20  # words of a sentence, people's or the captioner's
-    min_count: int = 5  # words seen less often in training are unknown words
-    concepts: str = (
-        "extractor"  # what names things: the extractor that saw the pictures, none, or a file of image ids and concepts
-    )
+    min_count: int = 5  # rarer words of the training captions are unknown words
+    concepts: str = "extractor"  # what names things: the pictures' extractor, none, or a file of image ids and concepts
     concept_names: tuple[str, ...] = ("kind",)  # of what an extractor names: kind, colour, attribute …
     concept_confidence: float = 0.3  # names less sure than this are left out
     concept_count: int = 10  # at most so many a picture
@@ -148,7 +146,7 @@ class UnpairedCaptioningTask:
         return self._criticise(model, batch, images) if turn % 2 == 0 else self._improve(model, batch, images)
 
     def _begin(self, model: Unsupervised, batch: UnpairedBatch, images: RegionBatch | None) -> tuple[Tensor, Tensor]:
-        """f and the regions' shares in it; or noise of the same length for each sentence, which saw nothing."""
+        """f and the regions' shares in it; or noise of the same length for each sentence, which is about no picture."""
         if images is not None:
             return model.encode_images(images)
         noise = torch.randn(len(batch.texts), model.config.dim, device=batch.texts.tokens.device)
