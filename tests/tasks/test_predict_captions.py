@@ -137,7 +137,7 @@ def test_a_sentence_is_told_as_likely_as_it_was_found(updown: PictureCaptioner, 
     """Teacher forcing gives the decoder's own figures back."""
     said = updown.caption(pictures[0], strategy="greedy", suppress_unk=False, max_length=30)[0]
     assert "<unk>" not in said.words
-    told = updown.force(pictures[0], said.text)
+    told = updown.teacher_force(pictures[0], said.text)
     assert told.words == said.words
     np.testing.assert_allclose(told.probabilities, said.probabilities, atol=1e-5)
     np.testing.assert_allclose(told.weights, said.weights, atol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -107,7 +108,9 @@ def leaderboard(
     if plot:
         draw_board(board, plot)
     if out:
-        write_text(out, board_page(board, command, _link(plot, out) if plot else None))
+        write_text(
+            out, board_page(board, command, Path(os.path.relpath(plot, out.parent)).as_posix() if plot else None)
+        )
     if json_file:
         write_json(json_file, board_figures(board, command))
 
@@ -173,13 +176,6 @@ def _command(given: Sequence[str], below: Sequence[Path], split: str | None, ens
     words += ["--ensembles"] if ensembles else []
     words += [f"--device {device}"] if device != "cpu" else []
     return " ".join(["saccade leaderboard", *words])
-
-
-def _link(picture: Path, page: Path) -> str:
-    """Where the picture lies, seen from the page."""
-    import os
-
-    return Path(os.path.relpath(picture, page.parent)).as_posix()
 
 
 def claims(

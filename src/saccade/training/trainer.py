@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import ahead
 from saccade.tasks.base import Loss, StagedTask, Task
-from saccade.training.config import TrainerConfig, check_same_settings
+from saccade.training.config import TrainerConfig, differing_key
 from saccade.training.cuda_graphs import GraphedSteps
 from saccade.training.folder import (
     Progress,
@@ -151,7 +151,11 @@ class Trainer:
         if not path.exists():
             return None
         checkpoint = load_checkpoint(path)
-        check_same_settings(checkpoint["config"], self.config, path)
+        before, now = checkpoint["config"], dataclasses.asdict(self.config)
+        if (key := differing_key(before, now)) is not None:
+            raise SaccadeError(
+                f"{path} was trained with {key}={before.get(key)} and cannot be resumed with {key}={now.get(key)}"
+            )
         if checkpoint["items"] != len(task):
             raise SaccadeError(
                 f"{path} was trained on {checkpoint['items']} items and cannot be resumed on {len(task)}: "

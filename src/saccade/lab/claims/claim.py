@@ -230,10 +230,7 @@ def _published(values: Any, labels: Sequence[str], evaluator: Evaluator[Any, Any
 
 def check_keys(values: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     for key in values:
-        if key not in known:
-            raise SaccadeError(
-                f'{where}: there is no key "{key}"{did_you_mean(str(key), known)} (there are: {", ".join(known)})'
-            )
+        check_name(key, known, where, "key")
 
 
 def check_name(name: Any, known: Sequence[str], where: str, what: str) -> None:

@@ -77,7 +77,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         By default it is found by beam search with five beams. How a sampler's captions are drawn depends on
         PyTorch's random state: `torch.manual_seed(0)` before it makes them the same each time.
         """
-        return [said[0] for said in self._said(images, decoding, 1, options)]
+        return [said[0] for said in self.captions(images, decoding, keep=1, **options)]
 
     def captions(
         self,
@@ -88,7 +88,11 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         **options: Any,
     ) -> list[list[Caption]]:
         """All captions of each picture, or the `keep` first: the beams, best first, or `strategy="sample"`."""
-        return self._said(images, decoding, keep, options)
+        settings = update(decoding or DECODING, options, "decoding")
+        given = images if isinstance(images, RegionBatch) else listed(images)
+        parts = (slice(start, start + BATCH_SIZE) for start in range(0, len(given), BATCH_SIZE))
+        batches = (given.select(part) if isinstance(given, RegionBatch) else given[part] for part in parts)
+        return [said for batch in batches for said in self._decode(batch, settings, keep)]
 
     @torch.no_grad()
     def explain(
@@ -104,10 +108,10 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         picture = as_array(image)
         if text is None:
             return self.caption([picture], decoding, **options)[0].explain(picture, title)
-        return self.force(picture, text).explain(picture, title)
+        return self.teacher_force(picture, text).explain(picture, title)
 
     @torch.no_grad()
-    def force(self, image: Picture | RegionBatch, text: str) -> Caption:
+    def teacher_force(self, image: Picture | RegionBatch, text: str) -> Caption:
         """A given sentence as if the captioner had said it of the picture: how sure of each word, attending where."""
         self.model.vocabulary.check(text)
         regions, sentence = self.extract(image), self.model.vocabulary.batch([text]).to(self.device)
@@ -116,19 +120,6 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         said = forced.log_probabilities.gather(2, labels[:, :, None])[:, :, 0]
         decoded = DecodedCaptions(labels, said, said.sum(dim=1), forced.weights, forced.sentinel)
         return replace(self._caption(decoded, 0, regions, 0), words=sentence.words[0][1:-1], text=text)
-
-    def _said(
-        self,
-        images: Picture | Sequence[Picture] | RegionBatch,
-        decoding: DecodingConfig | None,
-        keep: int | None,
-        options: dict[str, Any],
-    ) -> list[list[Caption]]:
-        settings = update(decoding or DECODING, options, "decoding")
-        given = images if isinstance(images, RegionBatch) else listed(images)
-        parts = (slice(start, start + BATCH_SIZE) for start in range(0, len(given), BATCH_SIZE))
-        batches = (given.select(part) if isinstance(given, RegionBatch) else given[part] for part in parts)
-        return [said for batch in batches for said in self._decode(batch, settings, keep)]
 
     def caption_places(
         self,
@@ -166,19 +157,17 @@ class PictureCaptioner(RegionPredictor[Captioner]):
     def _decode(
         self, images: Sequence[Picture] | RegionBatch, settings: DecodingConfig, keep: int | None
     ) -> list[list[Caption]]:
-        """One batch."""
+        """The captions of one batch, by picture."""
         regions = self.extract(images)
-        found = decode(self.model, regions, settings, keep=keep)
-        return self._captions(found.to("cpu"), regions.to("cpu"), keep)
-
-    def _captions(self, found: DecodedCaptions, regions: RegionBatch, keep: int | None) -> list[list[Caption]]:
-        """What was decoded, by picture."""
+        found = decode(self.model, regions, settings, keep=keep).to("cpu")
+        regions = regions.to("cpu")
         count = found.per_image if keep is None else min(keep, found.per_image)
         return [
             [
                 self._caption(found, row, regions, image)
                 for row in range(image * found.per_image, image * found.per_image + count)
-                if rank_is_real(found, row)
+                # a beam that found fewer captions than wanted leaves empty rows behind them
+                if row % found.per_image == 0 or not bool(found.score[row].isneginf())
             ]
             for image in range(len(regions))
         ]
@@ -202,11 +191,6 @@ class PictureCaptioner(RegionPredictor[Captioner]):
             boxes=regions.boxes[image].double().cpu().numpy()[real],
             sentinel=None if found.sentinel is None else array(found.sentinel).clip(0, 1),
         )
-
-
-def rank_is_real(found: DecodedCaptions, row: int) -> bool:
-    """A beam that found fewer captions than wanted leaves empty rows behind them."""
-    return row % found.per_image == 0 or not bool(found.score[row].isneginf())
 
 
 DRAWN_SIDE = 1600  # the longer side of a photo that is drawn on: more would not be visible
