@@ -192,6 +192,6 @@ def _write_names(figure: Any, axes: Any, board: Board) -> None:
         taken.append(box)
 
 
-def _plain_number(value: float, _: int) -> str:
+def _plain_number(value: float, _: float) -> str:
     """1, 2, 5, 10 … and not 10⁰; of the ticks between, two a decade are named."""
     return f"{value:g}" if f"{value:e}"[0] in "125" else ""
