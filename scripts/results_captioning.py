@@ -21,11 +21,9 @@ from rich.console import Console
 
 from saccade.core.files import read_json, write_json, write_text
 from saccade.features import open_split
-from saccade.lab.claims import Request, load_claim
-from saccade.lab.claims.claim import ClaimData
-from saccade.lab.claims.measure import is_finished, train_and_measure
-from saccade.lab.claims.plan import Run, digest, run_of, settings_that_matter
-from saccade.lab.claims.run import fill_caches
+from saccade.lab.claims.claim import ClaimData, load_claim
+from saccade.lab.claims.plan import Request, Run, digest, run_of, settings_that_matter
+from saccade.lab.claims.run import fill_caches, is_finished, train_and_measure
 from saccade.lab.workers import Ended, run_jobs
 from saccade.metrics import (
     CAPTION_METRICS,

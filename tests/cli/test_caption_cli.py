@@ -16,8 +16,7 @@ from saccade.decoding import DecodingConfig
 from saccade.language import Vocabulary
 from saccade.models import Adaptive, AdaptiveConfig, Scan, ScanConfig
 from saccade.tasks.captioning.options import LengthPenalty, Strategy, chosen_decoding
-from saccade.tasks.captioning.photos import coco_id
-from saccade.tasks.captioning.predict import PictureCaptioner
+from saccade.tasks.captioning.predict import PictureCaptioner, coco_id
 from saccade.tasks.predict import load
 from toy_runs import saccade_command
 
@@ -221,13 +220,13 @@ def test_the_way_of_decoding_follows_from_the_options() -> None:
     assert chosen_decoding(base) == DecodingConfig(strategy="greedy", num_beams=5, num_beam_groups=1)
     assert chosen_decoding(base, num_beams=3).strategy == "beam"
     assert chosen_decoding(base, num_beams=1).strategy == "greedy"
-    assert chosen_decoding(base, penalty=LengthPenalty.wu).length_penalty == "wu"
+    assert chosen_decoding(base, length_penalty=LengthPenalty.wu).length_penalty == "wu"
     assert chosen_decoding(base, top_p=0.9).strategy == "sample"
     assert chosen_decoding(base, top_p=0.9).num_return_sequences == 5
     diverse = chosen_decoding(base, strategy=Strategy.diverse, num_beams=4)
     assert (diverse.strategy, diverse.num_beams, diverse.num_beam_groups) == ("diverse", 4, 4)
     with pytest.raises(SaccadeError, match="--length-penalty goes with --strategy beam or diverse"):
-        chosen_decoding(base, strategy=Strategy.sample, penalty=LengthPenalty.wu)
+        chosen_decoding(base, strategy=Strategy.sample, length_penalty=LengthPenalty.wu)
 
 
 def test_cocos_pictures_are_known_by_their_numbers() -> None:

@@ -9,8 +9,8 @@ import pytest
 from toy_claims import caption_claim, claim_values, toy_claim
 
 from saccade.core.errors import SaccadeError
-from saccade.lab.claims import Request, claim_names, data_defaults, load_claim, plan
-from saccade.lab.claims.claim import read_claim
+from saccade.lab.claims.claim import claim_names, load_claim, read_claim
+from saccade.lab.claims.plan import Request, data_defaults, plan
 from saccade.training.run import run_config
 
 

@@ -11,8 +11,10 @@ from toy_claims import caption_claim, finish, owners, toy_claim, toy_table
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, write_json
-from saccade.lab.claims import Request, gather, plan, write_index, write_report
-from saccade.lab.claims.measure import FAILURE, is_finished
+from saccade.lab.claims.findings import gather
+from saccade.lab.claims.page import write_index, write_report
+from saccade.lab.claims.plan import Request, plan
+from saccade.lab.claims.run import FAILURE, is_finished
 from saccade.metrics import recall
 from saccade.tasks.matching.evaluate import Recalls, ensemble_of, load_table
 

@@ -9,8 +9,7 @@ import pytest
 
 from saccade.core.config import load_yaml, save_yaml
 from saccade.core.errors import SaccadeError
-from saccade.lab.leaderboard import Contender, finished_runs, group_runs
-from saccade.lab.leaderboard.contenders import check_same_data, share_data
+from saccade.lab.leaderboard.board import Contender, check_same_data, finished_runs, group_runs, share_data
 from toy_runs import make_features, make_run
 
 

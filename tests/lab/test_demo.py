@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from saccade.batch import RegionBatch
-from saccade.cli.demo import demo
+from saccade.cli.lab import demo
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages, DataConfig
 from saccade.lab import demo as lab_demo

@@ -81,6 +81,12 @@ def test_what_cannot_be_compared_gets_a_sentence(capsys: pytest.CaptureFixture[s
     assert "no data set" in sentence(capsys, "leaderboard", "runs/scan-0", "data=flickr9k")
 
 
+def test_a_task_without_a_benchmark_has_no_leaderboard(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model": "updown"}')
+    told = sentence(capsys, "leaderboard", "runs/scan-0", tmp_path)
+    assert "is a captioner, and there is no leaderboard of captioners, only of matching models" in told
+
+
 def test_an_ensemble_of_one_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     told = sentence(capsys, "eval", "runs/scan-0", "--ensemble")
     assert told == "an ensemble needs two models or more, and runs/scan-0 is the only one given"

@@ -14,7 +14,9 @@ from toy_claims import pretend, toy_claim
 from typer.testing import CliRunner
 
 from saccade.cli import app
-from saccade.lab.claims import Request, gather, plan, run_claims
+from saccade.lab.claims.findings import gather
+from saccade.lab.claims.plan import Request, plan
+from saccade.lab.claims.run import run_claims
 from saccade.lab.workers import run_jobs
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from saccade.core.errors import SaccadeError
 from saccade.lab.claims.claim import Claim, read_claim
-from saccade.lab.claims.measure import save_measured
 from saccade.lab.claims.plan import Run
+from saccade.lab.claims.run import save_measured
 from saccade.tasks.evaluator import PART, Arrays
 from saccade.tasks.matching.evaluate import QueryRanks, query_ranks, save_table
 

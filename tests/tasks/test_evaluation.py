@@ -30,7 +30,7 @@ def test_features_of_another_size_or_extractor_are_refused_by_name(tmp_path: Pat
     model.extractor, model.config = "bottomup@36", type(model.config)(region_dim=256)
     world = SplitForModels(DataConfig("world", pictures=20), "test")
     with pytest.raises(
-        SaccadeError, match="mine learned from what the extractor bottomup@36 saw, world was seen by world"
+        SaccadeError, match="mine learned from regions of the extractor bottomup@36, world holds those of world"
     ):
         world.regions_for(model, "mine")
 

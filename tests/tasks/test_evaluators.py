@@ -17,12 +17,11 @@ from saccade.core.files import read_json
 from saccade.data.records import CaptionedImages, PhrasedBoxes
 from saccade.decoding import DecodingConfig
 from saccade.features.region_phrases import PhrasedPictures
-from saccade.lab.claims.measure import load_measured, save_measured
+from saccade.lab.claims.run import load_measured, save_measured
 from saccade.language import Vocabulary, load_parser
 from saccade.models import Captioner, DenseCap, DenseCapConfig, entries, entry
 from saccade.tasks import find_task, task_names
-from saccade.tasks.captioning.evaluate import MEANS, SENTINEL, CaptionScores
-from saccade.tasks.captioning.sentinel import function_words, sentinel_shares, things
+from saccade.tasks.captioning.evaluate import MEANS, SENTINEL, CaptionScores, function_words, sentinel_shares, things
 from saccade.tasks.captioning.task import CaptioningConfig
 from saccade.tasks.dense_captioning.evaluate import DensePrecision
 from saccade.tasks.dense_captioning.task import DenseCaptioningConfig

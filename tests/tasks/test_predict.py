@@ -75,7 +75,7 @@ def test_a_model_of_unknown_features_asks_for_regions(vocabulary: Vocabulary, tm
     model = saccade.load(tmp_path / "model")
     regions = RegionBatch.of([np.zeros((2, 12), np.float32)], [np.zeros((2, 4), np.float32)])
     assert model.score(regions, "a red cube").shape == (1, 1)
-    with pytest.raises(SaccadeError, match="cannot look at pictures"):
+    with pytest.raises(SaccadeError, match="cannot read pictures"):
         model.score("x.png", "a red cube")
 
 

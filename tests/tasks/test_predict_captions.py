@@ -137,7 +137,7 @@ def test_a_sentence_is_told_as_likely_as_it_was_found(updown: PictureCaptioner, 
     """Teacher forcing gives the decoder's own figures back."""
     said = updown.caption(pictures[0], strategy="greedy", suppress_unk=False, max_length=30)[0]
     assert "<unk>" not in said.words
-    told = updown.told(pictures[0], said.text)
+    told = updown.teacher_force(pictures[0], said.text)
     assert told.words == said.words
     np.testing.assert_allclose(told.probabilities, said.probabilities, atol=1e-5)
     np.testing.assert_allclose(told.weights, said.weights, atol=1e-5)
@@ -152,5 +152,5 @@ def test_one_door_and_a_sentence_for_what_is_not_behind_it(vocabulary: Vocabular
         load(tmp_path / "scan", kind=PictureCaptioner)
     with pytest.raises(SaccadeError, match="holds a model of updown, which captions pictures"):
         load(tmp_path / "updown", kind=PictureMatcher)
-    with pytest.raises(SaccadeError, match="cannot look at pictures"):
+    with pytest.raises(SaccadeError, match="cannot read pictures"):
         saccade.load(tmp_path / "updown").caption("x.png")

@@ -10,7 +10,7 @@ from saccade.batch import END, PAD, START, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
 from saccade.language import Vocabulary
-from saccade.tasks.unpaired_captioning.unpaired import concept_table, corrupt, keywords, take_apart
+from saccade.tasks.unpaired_captioning.task import concept_table, corrupt, keywords, take_apart
 
 
 class Pictures:

@@ -19,7 +19,7 @@ from saccade.tasks.captioning.self_critical import RewardConfig, SpokenBatch
 from saccade.tasks.captioning.task import CaptioningConfig, CaptioningTask
 from saccade.training import Trainer, TrainerConfig, seed_everything
 from saccade.training.cuda_graphs import tensors_of, with_tensors
-from saccade.training.loop import Loop
+from saccade.training.trainer import Loop
 
 TEXTS = ("a cube", "a red ball and a cube", "a ball", "two red cubes", "a cone", "a red cone", "balls", "two cones") * 4
 

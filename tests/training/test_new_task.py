@@ -16,10 +16,10 @@ from rich.console import Console
 from torch import Tensor, nn
 from toy_training import Points, ToyTask
 
+from saccade import tasks
 from saccade.core.files import read_json
 from saccade.models.base import model as registry
 from saccade.models.base.model import Model
-from saccade.tasks import registry as tasks_registry
 from saccade.tasks.base import TaskSpec
 from saccade.tasks.evaluator import Evaluator
 from saccade.tasks.predict import Predictor
@@ -86,12 +86,12 @@ def slope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         build=lambda kind, config, prepared: kind(dataclasses.replace(config, **prepared.widths)),
     )
     (tmp_path / "tasks" / "slopes").mkdir(parents=True)
-    (tmp_path / "tasks" / "slopes" / "spec.py").touch()
-    module = ModuleType("saccade.tasks.slopes.spec")
+    (tmp_path / "tasks" / "slopes" / "task.py").touch()
+    module = ModuleType("saccade.tasks.slopes.task")
     module.SPEC = spec  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "saccade.tasks.slopes.spec", module)
+    monkeypatch.setitem(sys.modules, "saccade.tasks.slopes.task", module)
     monkeypatch.setitem(sys.modules, "saccade.tasks.slopes", ModuleType("saccade.tasks.slopes"))
-    monkeypatch.setattr(tasks_registry, "FOLDER", tmp_path / "tasks")
+    monkeypatch.setattr(tasks, "FOLDER", tmp_path / "tasks")
     monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     registry.register("slope", task="slopes", title="Slopes", venue="here")(Slope)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from saccade.training.display import Display
-from saccade.training.logs import MetricsFile, RunLog
+from saccade.training.logs import Display, MetricsFile, RunLog
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -58,7 +57,8 @@ def test_tensorboard_shows_each_step_once_after_a_resume(tmp_path: Path) -> None
 
 def test_without_a_terminal_there_is_one_line_per_evaluation() -> None:
     console = Console(file=StringIO(), width=200)
-    with Display(console, step=0, steps=10, epochs=2, batch_size=4, enabled=True) as display:
+    display = Display(console, step=0, steps=10, epochs=2, batch_size=4, enabled=True)
+    with display.bar:
         for step in range(1, 11):
             display.step(step, 1, 0.5)
         display.evaluated(10, 2, {"rsum": 123.4}, "rsum", 123.4, improved=True)
@@ -67,7 +67,8 @@ def test_without_a_terminal_there_is_one_line_per_evaluation() -> None:
 
 def test_on_a_terminal_a_bar_shows_where_the_run_stands() -> None:
     console = Console(file=StringIO(), width=200, force_terminal=True, color_system=None)
-    with Display(console, step=0, steps=10, epochs=2, batch_size=4, enabled=True) as display:
+    display = Display(console, step=0, steps=10, epochs=2, batch_size=4, enabled=True)
+    with display.bar:
         display.evaluated(5, 1, {"rsum": 123.4}, "rsum", 123.4, improved=True)
         display.step(10, 2, 0.25)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
@@ -77,7 +78,8 @@ def test_on_a_terminal_a_bar_shows_where_the_run_stands() -> None:
 
 def test_other_ranks_show_nothing() -> None:
     console = Console(file=StringIO(), force_terminal=True)
-    with Display(console, step=0, steps=10, epochs=2, batch_size=4, enabled=False) as display:
+    display = Display(console, step=0, steps=10, epochs=2, batch_size=4, enabled=False)
+    with display.bar:
         display.step(10, 2, 0.25)
         display.evaluated(5, 1, {"rsum": 123.4}, "rsum", 123.4, improved=True)
         display.note("hello")

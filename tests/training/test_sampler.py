@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from saccade.core.errors import SaccadeError
-from saccade.training.sampler import BatchSampler, epoch_order
+from saccade.training.seeds import BatchSampler, epoch_order
 
 PINNED = [3, 2, 1, 8, 6, 0, 7, 4, 5, 9]
 

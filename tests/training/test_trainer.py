@@ -16,8 +16,7 @@ from toy_training import ToyModel, ToyTask, same_weights, toy_config, toy_model
 from saccade.core.config import from_dict, override
 from saccade.core.errors import SaccadeError
 from saccade.training import FitResult, Trainer, TrainerConfig
-from saccade.training.sampler import BatchSampler
-from saccade.training.seeds import seed_everything
+from saccade.training.seeds import BatchSampler, seed_everything
 
 
 def fit(

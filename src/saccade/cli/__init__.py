@@ -49,7 +49,7 @@ VERBS = {
     ),
     "demo": Verb(
         "Begin here",
-        "demo",
+        "lab",
         "demo",
         "See the idea work: make a world, train SCAN on it, search it by sentence, and show why each picture was "
         "found.",
@@ -66,30 +66,30 @@ VERBS = {
         "models",
         "List the systems (task, paper, recipes, whether official checkpoints can be imported) and the trained models.",
     ),
-    "train": Verb("Models", "train", "train", "Train a model into a run folder."),
+    "train": Verb("Models", "models", "train", "Train a model into a run folder."),
     "eval": Verb(
         "Models",
-        "evaluate",
+        "models",
         "evaluate",
         "How good trained models are, each by the measures of its task.",
     ),
     "leaderboard": Verb(
         "Models",
-        "leaderboard",
+        "lab",
         "leaderboard",
         "Compare matching models on one data set: recall both ways, size, what an index keeps, time and memory.",
     ),
     "claims": Verb(
         "Models",
-        "claims",
+        "lab",
         "claims",
         "Put papers' claims to the test: train each variant over several seeds, compare them, say whether it holds.",
     ),
     "metrics": Verb("Models", "metrics", "app", "Score captions, and see which scores people agree with."),
-    "caption": Verb("Use a model", "caption", "caption", "Say what is in photos, word by word."),
-    "score": Verb("Use a model", "score", "score", "How well each picture fits each sentence."),
+    "caption": Verb("Use a model", "predict", "caption", "Say what is in photos, word by word."),
+    "score": Verb("Use a model", "predict", "score", "How well each picture fits each sentence."),
     "explain": Verb(
-        "Use a model", "explain", "explain", "Draw which part of the picture each word found, or came from."
+        "Use a model", "models", "explain", "Draw which part of the picture each word found, or came from."
     ),
     "detect": Verb(
         "Use a model",
@@ -99,7 +99,7 @@ VERBS = {
     ),
     "densecap": Verb(
         "Use a model",
-        "densecap",
+        "predict",
         "densecap",
         "Find the parts of a photo that are worth a phrase, and say one of each.",
     ),

@@ -86,8 +86,8 @@ def _compilers() -> dict[str, str]:
     compiler = find_compiler()
     version = "none found (g++, clang++, c++ or CXX)"
     if compiler is not None:
-        asked = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=20, check=False)
-        version = f"{compiler}: {(asked.stdout.splitlines() or ['unknown'])[0]}"
+        done = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=20, check=False)
+        version = f"{compiler}: {(done.stdout.splitlines() or ['unknown'])[0]}"
     return {"C++": version, "NVRTC": unavailable() or "found"}
 
 

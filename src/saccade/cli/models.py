@@ -1,24 +1,38 @@
-"""`saccade models`: the systems there are, and the trained models that come with the package.
-
-All is read from files, so that the list appears at once: importing the models would import PyTorch.
-"""
+"""Verbs that serve every task: list the models, train one, evaluate some, explain what one did."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from saccade.cli.options import (
+    Device,
+    ModelOption,
+    default_model,
+    figure_table,
+    report_unknown,
+    run_data,
+    sort_words,
+    with_words,
+)
+from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
+from saccade.tasks import eval_options, find_task, task_names
+
+if TYPE_CHECKING:
+    from saccade.tasks.base import TaskSpec
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -47,7 +61,7 @@ def models(
     console = Console()
     console.print(table)
     table = Table(title="Trained models that come with the package, for --model NAME", title_justify="left")
-    for heading in ("name", "system", "sees with", "parameters", "words", "MB"):
+    for heading in ("name", "system", "extractor", "parameters", "words", "MB"):
         table.add_column(heading, justify="right" if heading in ("parameters", "words", "MB") else "left")
     for row in trained:
         sizes = (f"{row['parameters']:,}", f"{row['words']:,}", f"{row['bytes'] / 1e6:.1f}")
@@ -112,3 +126,173 @@ def _parameter_count(path: Path) -> int:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     kept = (name for name in header if name != "__metadata__" and not name.endswith("::scale"))
     return sum(prod(header[name]["shape"]) for name in kept)
+
+
+def train(
+    system: Annotated[str | None, typer.Argument(help="Which model, e.g. scan; `saccade models` lists them.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. data=world dim=256 epochs=10.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The run folder; runs/SYSTEM if not given.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A YAML file of settings; KEY=VALUE words go over it.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the settings and leave.")] = False,
+) -> None:
+    """Train a model into a run folder.
+
+    Settings are the paper's unless Saccade has a recipe for the data set; a KEY is a name (dim, epochs, margin) or a
+    path (model.dim, trainer.seed). A killed run goes on with --resume and ends as if it had never stopped.
+
+    Example: saccade train scan data=world epochs=10 --out runs/scan
+    """
+    from saccade.core.config import override, to_dict
+    from saccade.tasks import task_of
+    from saccade.training.run import load_run_config, recipe, run_config, train_run
+
+    console = Console()
+    if resume is not None:
+        words = [*([system] if system and "=" in system else []), *(settings or [])]
+        run, out = override(load_run_config(resume), words), resume
+        if system and "=" not in system and system != run.system:
+            raise SaccadeError(f"{resume} is a run of {run.system}, not of {system}")
+    elif system is None:
+        raise SaccadeError("name a model to train, e.g. `saccade train scan data=world`; `saccade models` lists them")
+    else:
+        run = run_config(system, settings or [], config)
+        out = out or Path("runs") / system
+    if show:
+        import yaml
+
+        console.out(yaml.safe_dump(to_dict(run), sort_keys=False), end="", highlight=False)
+        return
+    shipped = "the recipe for it" if recipe(f"{run.system}-{run.data.name}") else "the paper's settings"
+    console.print(f"training {run.system} on {run.data.name} with {shipped}, into {out}", markup=False, highlight=False)
+    result = train_run(run, out, resume is not None, console)
+    best = ", ".join(f"{name} {value:.1f}" for name, value in result.headline().items())
+    console.print(f"best at step {result.best_step}: {best} ({result.seconds:.0f} s in all)", highlight=False)
+    for command in task_of(run.system).next_steps:
+        console.print(f"next: {command.format(run=out)}", markup=False, highlight=False, soft_wrap=True)
+
+
+def with_task_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of every task, between its own, and in its help what each task's EvalOptions say."""
+    types = get_type_hints(command, include_extras=True)
+    own = [p.replace(annotation=types[p.name]) for p in inspect.signature(command).parameters.values()]
+    added = [
+        inspect.Parameter(
+            option.name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=option.default,
+            annotation=get_type_hints(options, include_extras=True)[option.name],
+        )
+        for options in eval_options()
+        for option in fields(options)
+    ]
+    said = "\n\n".join(inspect.getdoc(options) or "" for options in eval_options())
+    command.__doc__ = (inspect.getdoc(command) or "").replace("{tasks}", said)
+    command.__signature__ = inspect.Signature([*own[:2], *added, *own[2:-1]])  # type: ignore[attr-defined]
+    return command
+
+
+@with_task_options
+def evaluate(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Run or model folders, and KEY=VALUE words.")],
+    split: Annotated[str | None, typer.Option(help="Which split; the run's test split if not given.")] = None,
+    device: Device = "auto",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file too.")] = None,
+    **given: Any,
+) -> None:
+    """How good trained models are, each by the measures of its task.
+
+    {tasks}
+
+    The data are those of the first run unless KEY=VALUE words say otherwise (data=precomp root=f30k_precomp). Models
+    may be of different systems and extractors.
+
+    Example: saccade eval runs/scan runs/vse --split hard --ensemble
+
+    Example: saccade eval runs/updown runs/adaptive --num-beams 5 --captions said.json
+    """
+    from saccade.core.files import check_writable, write_json
+    from saccade.tasks.evaluator import EvalRequest
+    from saccade.training.run import CONFIG, load_run_config
+
+    folders, words, split = sort_words(models, split)
+    if not folders:
+        raise SaccadeError("name at least one run or model folder to evaluate")
+    spec = _task(folders)
+    options = _options(spec, given, folders[0])
+    config = with_words(run_data(folders[0]), words)
+    settings = {folder: load_run_config(folder).task for folder in folders if (Path(folder) / CONFIG).exists()}
+    check_writable(json_file)
+    request = EvalRequest(tuple(folders), config, split or config.test_split, device, options, settings)
+    found = spec.evaluator.compare(request)
+    table = figure_table(found.title, found.headings)
+    for row in found.rows:
+        table.add_section() if row is None else table.add_row(*map(escape, row))
+    Console().print(table)
+    for note in found.notes:
+        typer.echo(note)
+    if json_file is not None:
+        write_json(json_file, found.figures)
+
+
+def _task(folders: Sequence[str]) -> TaskSpec[Any, Any]:
+    """What all these models are for. Raises: SaccadeError, before the first is evaluated, if they differ in that."""
+    from saccade.models import Model, find_model
+
+    kinds: list[type[Model]] = [find_model(folder)[1] for folder in folders]
+    specs = [find_task(kind.task) for kind in kinds]
+    for folder, spec in zip(folders, specs, strict=True):
+        if spec.evaluator is not specs[0].evaluator:
+            raise SaccadeError(
+                f"{folders[0]} is a {specs[0].noun} and {folder} a {spec.noun}: what they do has no measure in common, "
+                "evaluate them one after the other"
+            )
+    return specs[0]
+
+
+def _options(spec: TaskSpec[Any, Any], given: Mapping[str, Any], folder: str) -> Any:
+    """The options of this task. Raises: SaccadeError if one was given that only others have."""
+    for options in eval_options():
+        option = next((o.name for o in fields(options) if given.get(o.name, o.default) != o.default), None)
+        if option is not None and options is not spec.options:
+            other = next(one.noun for one in map(find_task, task_names()) if one.options is options)
+            raise SaccadeError(f"--{option.replace('_', '-')} is for {other}s, and {folder} is a {spec.noun}")
+    return spec.options(**{o.name: given.get(o.name, o.default) for o in fields(spec.options)})
+
+
+def explain(
+    picture: Annotated[Path, typer.Argument(help="A picture file.")],
+    text: Annotated[
+        str | None,
+        typer.Argument(help="The sentence. A captioner needs none: it then explains its own caption."),
+    ] = None,
+    model: ModelOption = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to draw it: .png, .jpg, .webp, or .html.")] = Path(
+        "why.png"
+    ),
+    device: Device = "auto",
+) -> None:
+    """Draw which part of the picture each word found, or came from.
+
+    Without --model, the run in runs/scan is used, or else the matcher for photographs that comes with the package. A
+    captioner draws where it attended for each word of its own caption, or would attend if it had to say TEXT;
+    `saccade caption --attention` does the first for many photos, with all options of decoding.
+
+    Example: saccade explain holiday.jpg "two dogs run on the grass"
+
+    Example: saccade explain scene.png "a red cube left of a blue ball" --model runs/scan -o why.png
+
+    Example: saccade explain holiday.jpg --model runs/updown
+    """
+    from saccade.tasks.predict import load
+
+    predictor = load(model or default_model(), device)
+    if text is not None:
+        report_unknown(predictor.model.vocabulary, [text])
+    explanation = predictor.explain(picture, text)
+    score = f"log-probability {explanation.score:.2f}" if explanation.generated else f"score {explanation.score:.3f}"
+    own = f"{' '.join(explanation.words)}\n" if text is None else ""
+    explanation.save(out)
+    typer.echo(f"{own}{score}; the picture is in {out}")

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import torch
+from jaxtyping import Float
 from rich.console import Console
 from rich.progress import Progress
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import write_json
 from saccade.core.progress import progress_bar
-from saccade.data import DataConfig
-from saccade.explain import Stage
+from saccade.data import CaptionedImages, DataConfig
+from saccade.explain import Explanation, Found, Query, Report, Results, Row, Stage, Twin, Value, save_explanation
 from saccade.features import open_split
-from saccade.lab.demo_report import Trained, Written, write_report
 from saccade.lab.workers import Ended, cores, run_jobs
+from saccade.language import tokenise
+from saccade.metrics import CUTOFFS, chance, recall
 from saccade.models import Matcher, load_model
 from saccade.tasks.matching.evaluate import similarity_table
 from saccade.training.run import RunConfig, run_config, train_run
 from saccade.version import __version__
-from saccade.world import WorldConfig, make_world
+from saccade.world import Split, World, WorldConfig, make_world
 
 MARK = "demo.json"  # says that a folder is a demo's, so that the next one may replace what is in it
 SYSTEMS = {"scan": "SCAN", "vse": "Pooled cosine (VSE++)"}
@@ -141,3 +146,205 @@ def steps_done(folder: Path) -> int:
         return int((folder / "metrics.csv").read_text(encoding="utf-8").splitlines()[-1].partition(",")[0])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+QUERIES, TOP, TWINS = 10, 5, 6
+SETS = {"test": "ordinary pictures", "hard": "hard twins"}
+WAYS = {"t2i": "sentence → picture", "i2t": "picture → sentence"}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model and its similarity tables, by split."""
+
+    system: str
+    label: str
+    folder: Path
+    model: Matcher
+    tables: dict[str, Float[np.ndarray, "image text"]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where the report is, and its result in a sentence or two."""
+
+    path: Path
+    summary: str
+
+
+def write_report(
+    out: Path,
+    world: World,
+    splits: Mapping[str, CaptionedImages],
+    trained: Sequence[Trained],
+    stages: Sequence[Stage],
+    seed: int,
+) -> Written:
+    """Write report.html, the strips of its searches, and the pictures its commands name."""
+    best = trained[0]
+    rng = np.random.default_rng(seed)
+    queries = [_query(best, splits["test"], world.split("test"), text) for text in _drawn_texts(world, rng)]
+    for number, query in enumerate(queries, start=1):
+        assert query.explanation is not None
+        save_explanation(query.explanation, out / "strips" / f"{number:02d}.png")
+        with atomic_file(out / "pictures" / f"{number:02d}.png") as temporary:
+            Image.fromarray(query.explanation.image).save(temporary, format="PNG")
+    pairs = twins_of(world.split("hard"))
+    preferred = {one.label: _preferred(one.tables["hard"], splits["hard"], pairs) for one in trained}
+    results = _results(trained, splits, preferred)
+    seconds = sum(stage.seconds for stage in stages)
+    figures = {one.label: recall(one.tables["hard"], splits["hard"].image_of_text)["t2i_r1"] for one in trained}
+    first, second = trained[0].label, trained[1].label
+    report = Report(
+        title="Found by a sentence, and why",
+        lead=f"Saccade made a world of {sum(world.config.counts().values()):,} small pictures, looked at each as a "
+        "handful of regions (with an extractor that was taught beforehand to find and describe things), and learnt "
+        "from captions which word goes with which region. No word was ever told where to look: the maps below are what "
+        "the model found by itself.",
+        highlights=(
+            (f"{figures[first]:.0f} %", f"of hard sentences find their picture first, before its twin, with {first}"),
+            (f"{figures[second]:.0f} %", f"with one vector per picture: {second}"),
+            (f"{preferred[first]:.0f} : {preferred[second]:.0f}", "per cent of twins told apart; a coin gets 50"),
+            (f"{seconds / 60:.1f} min", "all stages below; what the cache held from before is not counted"),
+        ),
+        stages=tuple(stages),
+        results=results,
+        queries=tuple(queries),
+        twins=tuple(_twin(pair, trained, splits["hard"], world.split("hard")) for pair in _drawn_twins(world, rng)),
+        commands=_commands(out, queries[0]),
+        foot=f"Written by saccade demo, version {__version__}, {world.config.pictures:,} pictures, seed {seed}. "
+        "Searches are drawn at random from the test sentences about two things or more, twins from all pairs.",
+    )
+    path = report.save(out / "report.html")
+    summary = (
+        f"hard twins, recall@1 from sentence to picture: {first} {figures[first]:.1f} %, "
+        f"{second} {figures[second]:.1f} %; told apart: {preferred[first]:.1f} % and {preferred[second]:.1f} %"
+    )
+    return Written(path, summary)
+
+
+def _results(
+    trained: Sequence[Trained], splits: Mapping[str, CaptionedImages], preferred: Mapping[str, float]
+) -> Results:
+    groups = [(f"{SETS[name]}: {WAYS[way]}", tuple(f"R@{k}" for k in CUTOFFS)) for name in SETS for way in WAYS]
+    keys = [f"{way}_r{k}" for way in WAYS for k in CUTOFFS]
+
+    def values(figures: Sequence[Mapping[str, float]], apart: float) -> tuple[Value, ...]:
+        return (*(Value(one[key]) for one in figures for key in keys), Value(apart))
+
+    rows = [
+        Row(
+            one.label,
+            values([recall(one.tables[name], splits[name].image_of_text) for name in SETS], preferred[one.label]),
+            "baseline" if number else "model",
+        )
+        for number, one in enumerate(trained)
+    ]
+    expected = [chance(splits[name].image_of_text, len(splits[name].images)) for name in SETS]
+    rows.append(Row("Chance", values(expected, 50.0), "chance"))
+    note = (
+        "Recall at K in per cent: how often the right one is among the first K. "
+        + " ".join(
+            f"{SETS[name].capitalize()}: {len(splits[name].images):,} pictures, {len(splits[name].texts):,} sentences."
+            for name in SETS
+        )
+        + " Told apart: how often a sentence scores its own picture above the twin. One training run each."
+    )
+    return Results((*groups, ("told", ("apart",))), tuple(rows), note)
+
+
+def twins_of(split: Split) -> dict[int, int]:
+    """Each picture's twin, both ways."""
+    members: dict[int, list[int]] = {}
+    for picture, group in enumerate(split.groups.tolist()):
+        members.setdefault(group, []).append(picture)
+    pairs = [group for group in members.values() if len(group) == 2]
+    return {one: other for a, b in pairs for one, other in ((a, b), (b, a))}
+
+
+def _preferred(table: Float[np.ndarray, "image text"], data: CaptionedImages, twin: Mapping[int, int]) -> float:
+    """Per cent of the sentences that score their own picture above its twin (a tie is no success)."""
+    own = data.image_of_text
+    other = np.array([twin[i] for i in own.tolist()])
+    texts = np.arange(len(own))
+    return 100.0 * float((table[own, texts] > table[other, texts]).mean())
+
+
+def _drawn_texts(world: World, rng: np.random.Generator) -> list[int]:
+    """Sentences of the test split worth looking at: about two things or more. One a picture, at random."""
+    split, texts, at = world.split("test"), [], 0
+    for picture in range(len(split)):
+        captions = split.captions(picture)
+        rich = [at + n for n, caption in enumerate(captions) if len(caption.phrases) >= 2]
+        at += len(captions)
+        if rich:
+            texts.append(int(rng.choice(rich)))
+    return [texts[i] for i in rng.permutation(len(texts))[:QUERIES]]
+
+
+def _query(one: Trained, data: CaptionedImages, split: Split, text: int) -> Query:
+    scores = one.tables["test"][:, text]
+    order = np.argsort(-scores, kind="stable")
+    right = int(data.image_of_text[text])
+    top = int(order[0])
+    return Query(
+        text=data.texts[text],
+        found=tuple(Found(split.image(i), float(scores[i]), i == right) for i in map(int, order[:TOP])),
+        rank=int(np.flatnonzero(order == right)[0]) + 1,
+        explanation=explain(one.model, data, split, top, data.texts[text]),
+    )
+
+
+@torch.no_grad()
+def explain(model: Matcher, data: CaptionedImages, split: Split, picture: int, text: str) -> Explanation:
+    """Which of the picture's regions each word of the sentence attended to."""
+    regions, words = data.regions.batch([picture]), model.read([text])
+    alignment = model.align(model.encode_images(regions), model.encode_texts(words))
+    return Explanation.from_alignment(alignment, 0, words.words[0], regions.boxes[0], split.image(picture))
+
+
+def _drawn_twins(world: World, rng: np.random.Generator) -> list[tuple[int, int, str, str]]:
+    """Pairs of twins with a sentence for each, of the same words: (picture, twin, its sentence, the twin's)."""
+    split = world.split("hard")
+    pairs = [(a, b) for a, b in twins_of(split).items() if a < b]
+    drawn: list[tuple[int, int, str, str]] = []
+    for i in rng.permutation(len(pairs)).tolist():
+        a, b = pairs[i]
+        theirs = {caption.text for caption in split.captions(b)}
+        paired = [c for c in split.captions(a) if c.distractor in theirs]
+        if paired and len(drawn) < TWINS:
+            caption = paired[int(rng.integers(len(paired)))]
+            assert caption.distractor is not None
+            drawn.append((a, b, caption.text, caption.distractor))
+    return drawn
+
+
+def _twin(drawn: tuple[int, int, str, str], trained: Sequence[Trained], data: CaptionedImages, split: Split) -> Twin:
+    a, b, one, other = drawn
+    place = {
+        (image, text): n for n, (image, text) in enumerate(zip(data.image_of_text.tolist(), data.texts, strict=True))
+    }
+    columns = [place[a, one], place[b, other]]
+    scores = {model.label: model.tables["hard"][[a, b]][:, columns].T for model in trained}
+    return Twin((split.image(a), split.image(b)), (one, other), scores)
+
+
+def _commands(out: Path, query: Query) -> tuple[tuple[str, str], ...]:
+    model, picture = out / "models" / "scan", out / "pictures" / "01.png"
+    short = " ".join(tokenise(query.text)[:12])
+    return (
+        (
+            f"saccade explain {picture} {shlex.quote(query.text)} --model {model} -o why.html",
+            "see why for any picture and sentence",
+        ),
+        (
+            f"saccade score {out / 'pictures'}/*.png --text {shlex.quote(short)} --model {model}",
+            "score pictures against a sentence",
+        ),
+        (
+            f"saccade eval {model} {out / 'models' / 'vse'} --split novel",
+            "recall on compositions never seen in training",
+        ),
+        ("saccade train scan data=world queries=regions --out runs/scan-regions", "train it the other way round"),
+        ("saccade models", "the systems there are"),
+    )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
 J = TypeVar("J")
-TICK = 0.25  # seconds between two looks at the clock
+TICK = 0.25  # seconds between two checks of the clock
 
 
 @dataclass(frozen=True)

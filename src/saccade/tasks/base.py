@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from saccade.batch import Batch
 from saccade.data import DataConfig
 from saccade.models import Model
-from saccade.tasks.evaluator import Evaluator
+from saccade.tasks.evaluator import Benchmark, Evaluator
 from saccade.tasks.predict import Predictor
 from saccade.tasks.prepare import Prepared, build_model
 from saccade.vision.augment import AugmentConfig
@@ -25,7 +25,7 @@ S = TypeVar("S", covariant=True)
 
 
 class Task(Protocol[N]):
-    """A task joins training items, a loss and an evaluation; the trainer never looks inside them.
+    """A task joins training items, a loss and an evaluation; the trainer knows nothing of their insides.
 
     A task may also have the methods of a `StagedTask`.
     """
@@ -59,7 +59,7 @@ class StagedTask(Protocol[N]):
     """A task with something to do before a step's loss, which may then be captured as a CUDA graph."""
 
     def before_loss(self, model: N, batch: Any, step: int) -> Any:
-        """What the loss is given instead of the batch: captions that the model said of it, and their rewards, say.
+        """What the loss is given instead of the batch: captions that the model decoded, and their rewards, say.
 
         No gradient is kept here.
         """
@@ -104,12 +104,13 @@ class TaskSpec(Generic[M, D]):
     evaluator: Evaluator[M, D]
     predictor: type[Predictor[Any]]  # what `saccade.load` returns
     verbs: tuple[str, ...]  # the commands that use a trained model
-    options: type  # of `saccade eval`: EvalOptions, in the task's options.py
+    options: type  # of `saccade eval`: EvalOptions, in the task's __init__.py
     next_steps: tuple[str, ...] = ("saccade eval {run}",)  # after training
     build: Callable[[type[M], Any, Prepared], M] = build_model  # (class, its settings, prepared) → a fresh model
     claims: Mapping[str, ClaimDefaults] = field(default_factory=dict)  # by data set
+    benchmark: Benchmark[M, D] | None = None  # for the leaderboard; None: it has no table of such models
 
     @property
     def commands(self) -> str:
-        """`saccade score`, `saccade explain`: for a sentence."""
+        """`saccade score`, `saccade explain`: for messages."""
         return ", ".join(f"`saccade {verb}`" for verb in self.verbs)

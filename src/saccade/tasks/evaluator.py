@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -15,7 +15,7 @@ from jaxtyping import Float
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages, DataConfig
 from saccade.models import Model
-from saccade.tasks.registry import find_task
+from saccade.tasks import find_task
 
 Arrays = Mapping[str, np.ndarray]  # what a run keeps of a split
 PART = "part/"  # … what a picture adds to the figure of this name
@@ -71,7 +71,7 @@ class Evaluation:
 
 
 class Evaluator(ABC, Generic[M, D]):
-    """The trainer, `saccade eval` and the claims ask; an evaluator alone knows what its task is about."""
+    """What the trainer, `saccade eval` and the claims call; it alone knows what its task is about."""
 
     file: ClassVar[str] = "scores.npz"  # where a run keeps its arrays
     metrics: ClassVar[Mapping[str, str]]  # by name, as readers know them
@@ -91,9 +91,17 @@ class Evaluator(ABC, Generic[M, D]):
         """The columns of a claim that is judged by this metric."""
         return self.columns if metric in self.columns else (*self.columns, metric)
 
-    @abstractmethod
     def measure(self, model: M, data: D, settings: Any, folder: Path, tables: bool) -> Arrays:
-        """What is kept of a run on a split; what an ensemble needs (`tables`) goes into the folder of the run."""
+        """What is kept of a run on a split: figures and counts by their names, and parts of some figures.
+
+        What an ensemble needs (`tables`) goes into the folder of the run.
+        """
+        found = {**self.evaluate(model, data, settings), **self.counts(data, settings)}
+        return {name: np.asarray(value) for name, value in found.items()}
+
+    def counts(self, data: D, settings: Any) -> dict[str, int]:
+        """How many pictures and texts of a split are measured."""
+        raise NotImplementedError
 
     def scores(self, kept: Arrays) -> Scores:
         """What the arrays say: as they stand, figures and parts by their names."""
@@ -102,12 +110,12 @@ class Evaluator(ABC, Generic[M, D]):
         return Scores(figures, parts, {name: int(kept[name]) for name in ("pictures", "texts")})
 
     def tables(self, folder: Path, split: str) -> Path:
-        """Where a run keeps what an ensemble needs."""
-        raise SaccadeError("an ensemble averages similarities: only matchers have them")
+        """Where a run keeps what an ensemble needs, of a task that has ensembles."""
+        raise SaccadeError("an ensemble averages similarities, and these models have none")
 
     def ensemble(self, folders: Sequence[Path], split: str, kept: Arrays) -> Scores:
         """Several runs taken together; `kept` is what one of them kept of the split."""
-        raise SaccadeError("an ensemble averages similarities: only matchers have them")
+        raise SaccadeError("an ensemble averages similarities, and these models have none")
 
     @property
     def ensembles(self) -> bool:
@@ -115,10 +123,49 @@ class Evaluator(ABC, Generic[M, D]):
         return type(self).ensemble is not Evaluator.ensemble
 
 
-class SplitForModels:
-    """One split of a data set as each model sees it: as pixels, or as regions of the extractor that it learned from.
+Costs = Mapping[str, float | None]  # by column; None where the system does not say
 
-    Every way of seeing is opened once, however many models share it; pictures and sentences are the same in all.
+
+@dataclass(frozen=True)
+class CostColumn:
+    """Something that using a model costs, as a column of the leaderboard."""
+
+    heading: str
+    show: Callable[[float], str]
+    meaning: str = ""  # for a page's legend, with {pictures} and {texts} of the split; empty: the heading says it all
+    adds_up: bool = True  # over the models of an ensemble, which are used one after another; else the largest counts
+
+
+class Benchmark(ABC, Generic[M, D]):
+    """What the leaderboard needs of a task: columns, what a model's output on a split is, its figures and its costs."""
+
+    figures: ClassVar[Mapping[str, str]]  # headings on a page, by metric: what the order goes by first
+    narrow_headings: ClassVar[tuple[str, ...]]  # of the same in a terminal, after one for the model's name
+    unit: ClassVar[str]  # what the figures are
+    costs: ClassVar[Mapping[str, CostColumn]]
+    time: ClassVar[tuple[str, str]]  # the cost that a plot sets the first figure against, and the name of that axis
+    ensembles: ClassVar[str]  # what an ensemble is, for the legend
+
+    @abstractmethod
+    def measure(self, model: M, data: D) -> tuple[Any, Costs]:
+        """A model's output on a split, and what making it took."""
+
+    @abstractmethod
+    def score(self, output: Any, data: D) -> dict[str, float]:
+        """The figures of an output."""
+
+    @abstractmethod
+    def chance(self, data: D) -> dict[str, float]: ...
+
+    @abstractmethod
+    def average(self, outputs: Sequence[Any]) -> Any:
+        """The output of an ensemble."""
+
+
+class SplitForModels:
+    """One split of a data set as each model reads it: as pixels, or as regions of the extractor that it learned from.
+
+    Each form is opened once, however many models share it; pictures and sentences are the same in all.
     """
 
     def __init__(self, config: DataConfig, split: str) -> None:
@@ -126,9 +173,9 @@ class SplitForModels:
         self._opened: dict[tuple[Any, str, int | None], Any] = {}
 
     def regions_for(self, model: Model, name: object) -> Any:
-        """The split for this model; `name` is what a user calls it, for the sentence that says why it cannot be."""
+        """The split for this model; `name` is what a user calls it, for the error that says why it cannot be."""
         pixels = model.backbone.size if model.backbone is not None else None
-        extractor = model.extractor or self.config.extractor  # the model says what saw the photos it learned from
+        extractor = model.extractor or self.config.extractor  # the model says what made the regions it learned from
         open = find_task(model.task).open
         if (open, extractor, pixels) not in self._opened:
             config = replace(self.config, extractor=extractor, in_memory=False)
@@ -142,14 +189,12 @@ class SplitForModels:
 def check_features(model: Model, name: object, dim: int, extractor: str | None, where: object) -> None:
     """Raises: SaccadeError if a model cannot read the regions that are `where`: of another size or extractor."""
     if model.backbone is not None:
-        raise SaccadeError(
-            f"{name} looks at pixels with an extractor of its own, {where} holds regions: give it the photos"
-        )
+        raise SaccadeError(f"{name} reads pixels with a backbone of its own, {where} holds regions: give it the photos")
     if (known := getattr(model.config, "region_dim", dim)) != dim:
         raise SaccadeError(f"{name} reads features of {known} numbers, {where} has {dim}")
     if model.extractor and extractor and _kind(model.extractor) != _kind(extractor):
         raise SaccadeError(
-            f"{name} learned from what the extractor {model.extractor} saw, {where} was seen by {extractor}"
+            f"{name} learned from regions of the extractor {model.extractor}, {where} holds those of {extractor}"
         )
 
 

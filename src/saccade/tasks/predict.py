@@ -22,7 +22,7 @@ from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.explain import Explanation
 from saccade.models import Model, find_model, load_model
-from saccade.tasks.registry import find_task
+from saccade.tasks import find_task
 from saccade.vision.pictures import Picture
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ P = TypeVar("P", bound="Predictor[Any]")
 
 
 class Predictor(Generic[M]):
-    """A trained model as users ask it; each task says what can be asked."""
+    """A trained model with pictures and texts instead of tensors; each task adds its own methods."""
 
     def __init__(self, model: M) -> None:
         self.model = model
@@ -65,7 +65,7 @@ class RegionPredictor(Predictor[M]):
             return self.model.backbone.as_extractor()
         if self.model.extractor is None:
             raise SaccadeError(
-                "this model was trained on features whose maker is not known, so it cannot look at pictures: "
+                "this model was trained on features whose maker is not known, so it cannot read pictures: "
                 "give it regions (a RegionBatch) instead"
             )
         return load_extractor(self.model.extractor, device=self.device)
@@ -106,7 +106,7 @@ def load(folder: Path | str, device: str = "cpu", *, kind: type[Predictor[Any]] 
         model: Model = Model.from_pretrained(str(folder))
         predictor = _predictor(type(model), folder, kind)
     else:
-        predictor = _predictor(find_model(folder)[1], folder, kind)  # told before the weights are read
+        predictor = _predictor(find_model(folder)[1], folder, kind)  # refused before the weights are read
         model = load_model(folder)
     return predictor(model.to(device).eval())
 

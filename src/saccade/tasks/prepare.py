@@ -40,13 +40,15 @@ def prepare_words(texts: Sequence[str], min_count: int, vectors: str | None = No
     vocabulary = Vocabulary.build(texts, min_count)
     if len(vocabulary) == len(SPECIAL):
         raise SaccadeError(f"no word of the training captions occurs task.min_count={min_count} times")
-    found = known_vectors(vocabulary, vectors) if vectors else None
+    found = load_vectors(vectors, vocabulary.words[len(SPECIAL) :]) if vectors else None
+    if found is not None and not found.words:
+        raise SaccadeError(f"{vectors} has a vector for none of the {len(found.missing):,} words of the captions")
     notes = (found.describe(),) if found is not None else ()
     return Prepared(vocabulary, found, notes=notes, facts={"words": len(vocabulary)})
 
 
 def build_model(kind: type[M], config: Any, prepared: Prepared) -> M:
-    """A fresh model of a class that is made from settings, a vocabulary and the name of what saw its pictures."""
+    """A fresh model of a class that is made from settings, a vocabulary and the name of its extractor."""
     assert prepared.vocabulary is not None
     own = {setting.name for setting in fields(config)}
     config = replace(config, **{name: width for name, width in prepared.widths.items() if name in own})
@@ -55,14 +57,6 @@ def build_model(kind: type[M], config: Any, prepared: Prepared) -> M:
     if prepared.vectors is not None:
         fill_words(model, prepared.vectors)
     return model
-
-
-def known_vectors(vocabulary: Vocabulary, vectors: str) -> WordVectors:
-    """The vectors that a table by name, or a file, has for these words: `task.vectors=glove-6b-50d`."""
-    found = load_vectors(vectors, vocabulary.words[len(SPECIAL) :])
-    if not found.words:
-        raise SaccadeError(f"{vectors} has a vector for none of the {len(found.missing):,} words of the captions")
-    return found
 
 
 def fill_words(model: Model, vectors: WordVectors) -> None:

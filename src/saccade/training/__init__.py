@@ -1,6 +1,6 @@
 """The trainer: precision, devices, schedules, checkpoints, exact resume, logs and the run folder."""
 
-from saccade.training.config import TrainerConfig, check_same_settings, differing_key
+from saccade.training.config import TrainerConfig, differing_key
 from saccade.training.folder import RunFolder
 from saccade.training.optimiser import learning_rate
 from saccade.training.seeds import seed_everything
@@ -11,7 +11,6 @@ __all__ = [
     "RunFolder",
     "Trainer",
     "TrainerConfig",
-    "check_same_settings",
     "differing_key",
     "learning_rate",
     "seed_everything",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -90,13 +89,3 @@ def differing_key(
         elif before != after:
             return path
     return None
-
-
-def check_same_settings(old: Mapping[str, Any], new: TrainerConfig, where: object) -> None:
-    """Refuse to go on with a run under other settings than it was started with."""
-    now = dataclasses.asdict(new)
-    key = differing_key(old, now)
-    if key is not None:
-        raise SaccadeError(
-            f"{where} was trained with {key}={old.get(key)} and cannot be resumed with {key}={now.get(key)}"
-        )

@@ -1,12 +1,16 @@
-"""The record of a run: metrics.csv for reading, TensorBoard events for watching."""
+"""What a run writes down and shows: metrics.csv, TensorBoard events, a progress bar or one line per evaluation."""
 
 from __future__ import annotations
 
 import csv
 import io
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from saccade.core.errors import explain_os_errors
 from saccade.core.files import read_text, write_text
@@ -80,3 +84,63 @@ class RunLog:
         if self._writer is not None:
             with explain_os_errors(self._events, "write"):
                 self._writer.close()
+
+
+_REFRESH = 0.1  # seconds between two updates of the bar
+
+
+class Display:
+    """Shows epoch, step, loss, items per second, time left and the best metric so far."""
+
+    def __init__(self, console: Console, step: int, steps: int, epochs: int, batch_size: int, enabled: bool) -> None:
+        self.console, self.steps, self.epochs, self.batch_size = console, steps, epochs, batch_size
+        self.enabled = enabled
+        self._best = "–"
+        self._shown_at, self._shown_step = time.perf_counter(), step
+        self._rate = 0.0
+        self.bar = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]}"),
+            TextColumn("{task.fields[rate]} items/s"),
+            TimeRemainingColumn(),
+            TextColumn("best {task.fields[best]}"),
+            console=console,
+            disable=not (enabled and console.is_terminal),
+        )
+        fields: dict[str, Any] = {"epoch": f"1/{epochs}", "loss": "–", "rate": "–", "best": "–"}
+        self._row = self.bar.add_task("train", total=steps, completed=step, **fields)
+
+    def step(self, step: int, epoch: int, loss: float) -> None:
+        now = time.perf_counter()
+        passed = now - self._shown_at
+        if not self.enabled or (passed < _REFRESH and step < self.steps):
+            return
+        rate = (step - self._shown_step) * self.batch_size / max(passed, 1e-9)
+        self._rate = 0.8 * self._rate + 0.2 * rate if self._rate else rate
+        self._shown_at, self._shown_step = now, step
+        fields: dict[str, Any] = {"loss": f"{loss:.4g}", "rate": f"{self._rate:,.0f}", "best": self._best}
+        self.bar.update(self._row, completed=step, epoch=f"{epoch}/{self.epochs}", **fields)
+
+    def evaluated(
+        self, step: int, epoch: int, metrics: Mapping[str, float], selection: str, best: float, improved: bool
+    ) -> None:
+        """Report an evaluation; the time it took does not count against the rate."""
+        self._best = f"{selection} {_figure(best)}"
+        self._shown_at, self._shown_step = time.perf_counter(), step
+        if self.enabled:
+            figures = "  ".join(f"{name} {_figure(value)}" for name, value in metrics.items())
+            mark = "  (best so far)" if improved else ""
+            self.console.print(
+                f"epoch {epoch}/{self.epochs}  step {step}/{self.steps}  {figures}{mark}", highlight=False, markup=False
+            )
+
+    def note(self, text: str) -> None:
+        if self.enabled:
+            self.console.print(text, highlight=False, markup=False)
+
+
+def _figure(value: float) -> str:
+    """Four digits; what is next to nothing is nothing (a BLEU of 4e-12 says that no four words were right)."""
+    return f"{0.0 if abs(value) < 1e-4 else value:.4g}"

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from rich.console import Console
-from torch import nn
+from torch import Tensor, nn
 
 from saccade.core.errors import SaccadeError
-from saccade.tasks.base import Task
-from saccade.training.checkpoint import Progress, load_checkpoint, load_weights, save_model
-from saccade.training.config import TrainerConfig, check_same_settings
-from saccade.training.display import Display
-from saccade.training.folder import RunFolder, environment, record_environment
-from saccade.training.logs import RunLog
-from saccade.training.loop import Loop
-from saccade.training.ranks import on_rank_zero
-from saccade.training.sampler import BatchSampler
-from saccade.training.seeds import restore_random_state, seed_everything
+from saccade.core.threads import ahead
+from saccade.tasks.base import Loss, StagedTask, Task
+from saccade.training.config import TrainerConfig, differing_key
+from saccade.training.cuda_graphs import GraphedSteps
+from saccade.training.folder import (
+    Progress,
+    RunFolder,
+    environment,
+    load_checkpoint,
+    load_weights,
+    record_environment,
+    save_checkpoint,
+    save_model,
+)
+from saccade.training.logs import Display, RunLog
+from saccade.training.optimiser import RunningAverage, learning_rate, make_optimiser
+from saccade.training.seeds import BatchSampler, kept_random_state, random_state, restore_random_state, seed_everything
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -119,7 +129,7 @@ class Trainer:
             log = RunLog(folder.metrics, folder.tensorboard, progress.step)
         started = time.perf_counter() - progress.seconds
         try:
-            with display:
+            with display.bar:
                 stopped = loop.run(progress, log, display, clock=lambda: time.perf_counter() - started)
         finally:
             if log is not None:
@@ -141,7 +151,11 @@ class Trainer:
         if not path.exists():
             return None
         checkpoint = load_checkpoint(path)
-        check_same_settings(checkpoint["config"], self.config, path)
+        before, now = checkpoint["config"], dataclasses.asdict(self.config)
+        if (key := differing_key(before, now)) is not None:
+            raise SaccadeError(
+                f"{path} was trained with {key}={before.get(key)} and cannot be resumed with {key}={now.get(key)}"
+            )
         if checkpoint["items"] != len(task):
             raise SaccadeError(
                 f"{path} was trained on {checkpoint['items']} items and cannot be resumed on {len(task)}: "
@@ -153,3 +167,212 @@ class Trainer:
             )
         load_weights(model, checkpoint["model"], path)
         return checkpoint
+
+
+class LossModule(nn.Module):
+    """Runs a whole loss inside one `forward`, whichever of the model's methods it calls.
+
+    Mixed precision and DDP act on calls of `forward` only; this way tasks are free to call `encode_images` and the
+    like on the plain model. The batch comes hidden in a function because Fabric would try to copy frozen dataclasses.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, loss: Callable[[nn.Module], Loss]) -> Loss:
+        return loss(self.model)
+
+
+class Loop:
+    """One model, one task, one run folder, from some step to the last."""
+
+    def __init__(
+        self,
+        config: TrainerConfig,
+        fabric: Fabric,
+        model: nn.Module,
+        task: Task[Any],
+        sampler: BatchSampler,
+        folder: RunFolder,
+    ) -> None:
+        self.config, self.fabric, self.model, self.task = config, fabric, model, task
+        self.sampler, self.folder = sampler, folder
+        self.total_steps = config.steps or config.epochs * sampler.steps_per_epoch
+        self.optimiser = make_optimiser(config, model)
+        self._module, self._optimiser = fabric.setup(LossModule(model), self.optimiser)
+        self.average = RunningAverage(model, config.average) if config.average else None
+        self.graphed = self._graphed()
+
+    def _graphed(self) -> GraphedSteps | None:
+        """On one GPU; several exchange gradients while they are computed, which is not captured."""
+        if not self.config.cuda_graphs or self.fabric.device.type != "cuda" or self.fabric.world_size > 1:
+            return None
+        return GraphedSteps(self._gradient, list(self.model.parameters()))
+
+    @property
+    def result(self) -> nn.Module:
+        """What is evaluated and saved: the model, or the running average of its weights."""
+        return self.average.model if self.average is not None else self.model
+
+    def run(self, progress: Progress, log: RunLog | None, display: Display, clock: Callable[[], float]) -> bool:
+        """Train from `progress` to the end, keeping it up to date; True if patience ran out before."""
+        config, every_epoch = self.config, self.sampler.steps_per_epoch
+        self.model.train()
+        if self._out_of_patience(progress):
+            return True
+        make = lambda step: self.task.batch(self.sampler.indices(step))  # noqa: E731
+        steps = range(progress.step, self.total_steps)
+        with closing(ahead(make, steps, min(config.prefetch, 1), config.prefetch)) as upcoming:
+            for batch in upcoming:
+                figures = self._update(batch, progress.step)
+                progress.step += 1
+                progress.seconds = clock()
+                step, epoch = progress.step, (progress.step - 1) // every_epoch + 1
+                display.step(step, epoch, figures["loss"])
+                for name, value in figures.items():
+                    progress.totals[name] = progress.totals.get(name, 0.0) + value
+                    progress.counts[name] = progress.counts.get(name, 0) + 1
+                if step % config.log_every == 0:
+                    self._log(progress, epoch, log)
+
+                final, improved = step == self.total_steps, False
+                if final or step % (config.evaluate_every or every_epoch) == 0:
+                    improved = self._evaluate(progress, epoch, log, display)
+                    progress.seconds = clock()
+                    final = final or self._out_of_patience(progress)
+                if final or improved or step % (config.checkpoint_every or every_epoch) == 0:
+                    self._save(progress, improved)
+                if final:
+                    break
+        return progress.step < self.total_steps
+
+    def _update(self, batch: Any, step: int) -> dict[str, float]:
+        """One step of the optimiser; what comes back is averaged over the ranks."""
+        rate = learning_rate(self.config, step, step // self.sampler.steps_per_epoch, self.total_steps)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * group.get("factor", 1.0)
+        loss, own = self._learn(self.fabric.to_device(batch), step)
+        limit = self.config.clip_norm or math.inf
+        norm = self.fabric.clip_gradients(self._module, self._optimiser, max_norm=limit, error_if_nonfinite=False)
+        assert norm is not None
+        figures = {name: float(value) for name, value in {"loss": loss, **own}.items()}  # waits for the GPU
+        figures = mean_over_ranks(self.fabric, figures)
+        if not math.isfinite(figures["loss"]):
+            raise SaccadeError(
+                f"the loss is {figures['loss']} at step {step + 1} (learning rate {rate:g}): training stopped, "
+                f"{self.folder.path} keeps what it held before"
+            )
+        figures["gradient_norm"] = norm.item()
+        if not math.isfinite(figures["gradient_norm"]):
+            raise SaccadeError(
+                f"the gradient is not finite at step {step + 1} (loss {figures['loss']:g}): training stopped, "
+                f"{self.folder.path} keeps what it held before"
+            )
+        self._optimiser.step()
+        self._optimiser.zero_grad()
+        if self.average is not None:
+            self.average.update(step)
+        return {"learning_rate": rate, **figures}
+
+    def _learn(self, batch: Any, step: int) -> Loss:
+        """The loss, whose gradient is left with the weights."""
+        if not isinstance(self.task, StagedTask):
+            return self._gradient(batch, step)
+        with torch.no_grad(), self.fabric.autocast():
+            batch = self.task.before_loss(self.model, batch, step)
+        padded = self.task.graph_batch(self.model, batch, step) if self.graphed is not None else None
+        if self.graphed is None or padded is None:
+            return self._gradient(batch, step)
+        return self.graphed.take(padded, step)
+
+    def _gradient(self, batch: Any, step: int) -> Loss:
+        loss, own = self._module(lambda model: self.task.loss(model, batch, step))
+        self.fabric.backward(loss)
+        return loss.detach(), {
+            name: value.detach() if isinstance(value, Tensor) else value for name, value in own.items()
+        }
+
+    def _log(self, progress: Progress, epoch: int, log: RunLog | None) -> None:
+        """A row with the means since the last row, of each figure over the steps that had it."""
+        means = {name: total / progress.counts[name] for name, total in progress.totals.items()}
+        progress.totals, progress.counts = {}, {}
+        if log is not None:
+            log.write(progress.step, epoch, "train", progress.seconds, means)
+
+    def _evaluate(self, progress: Progress, epoch: int, log: RunLog | None, display: Display) -> bool:
+        """Measure the model on every rank; rank zero's figures count. How often this happens never changes training."""
+        self.result.eval()
+        with kept_random_state(), torch.no_grad(), self.fabric.autocast():
+            metrics = {name: float(value) for name, value in self.task.evaluate(self.result).items()}
+        self.result.train()
+        if self.fabric.world_size > 1:
+            metrics = self.fabric.broadcast(metrics)
+        selection = self.task.selection
+        if selection not in metrics:
+            raise SaccadeError(f'the evaluation gave no metric "{selection}" to select by, only {", ".join(metrics)}')
+        improved = metrics[selection] > progress.best.get(selection, -math.inf)
+        progress.last = metrics
+        if improved:
+            progress.best, progress.best_step, progress.stale = metrics, progress.step, 0
+        else:
+            progress.stale += 1
+        if log is not None:
+            log.write(progress.step, epoch, "dev", progress.seconds, metrics)
+        display.evaluated(progress.step, epoch, metrics, selection, progress.best.get(selection, math.nan), improved)
+        return improved
+
+    def _out_of_patience(self, progress: Progress) -> bool:
+        return 0 < self.config.patience <= progress.stale
+
+    def _save(self, progress: Progress, improved: bool) -> None:
+        """The best model first, then the checkpoint that counts it as best."""
+        if improved:
+            on_rank_zero(self.fabric, lambda: save_model(self.result, self.folder.best))
+        contents = {
+            "config": dataclasses.asdict(self.config),
+            "items": len(self.task),
+            "world_size": self.fabric.world_size,
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "random": from_every_rank(self.fabric, random_state()),
+        }
+        if self.average is not None:
+            contents["average"] = self.average.model.state_dict()
+        on_rank_zero(self.fabric, lambda: save_checkpoint(self.folder.checkpoint, contents, progress))
+
+
+def on_rank_zero(fabric: Fabric, action: Callable[[], object]) -> None:
+    """Do something once, by rank zero; if it fails, every rank learns why."""
+    if fabric.world_size == 1:
+        action()
+        return
+    failure: str | None = None
+    if fabric.is_global_zero:
+        try:
+            action()
+        except SaccadeError as error:
+            failure = str(error)
+    failure = fabric.broadcast(failure)
+    if failure is not None:
+        raise SaccadeError(failure)
+
+
+def mean_over_ranks(fabric: Fabric, figures: Mapping[str, float]) -> dict[str, float]:
+    """Each figure averaged over the ranks, which must all name the same figures."""
+    if fabric.world_size == 1:
+        return dict(figures)
+    names = sorted(figures)
+    values = torch.tensor([figures[name] for name in names], dtype=torch.float32, device=fabric.device)
+    means = fabric.all_reduce(values, reduce_op="mean")
+    assert isinstance(means, torch.Tensor)
+    return dict(zip(names, means.tolist(), strict=True))
+
+
+def from_every_rank(fabric: Fabric, value: Any) -> list[Any]:
+    """One plain value of each rank, in order of rank."""
+    if fabric.world_size == 1:
+        return [value]
+    values: list[Any] = [None] * fabric.world_size
+    torch.distributed.all_gather_object(values, value)
+    return values

@@ -1,6 +1,6 @@
 """A claim: what a paper says is better than what, as a small YAML file that says all that is needed to measure it.
 
-Every key and name of a file is checked when it is read, so that a slip is a sentence now and not an odd table later.
+Every key and name of a file is checked when it is read, so that a slip is an error now and not an odd table later.
 """
 
 from __future__ import annotations
@@ -230,10 +230,7 @@ def _published(values: Any, labels: Sequence[str], evaluator: Evaluator[Any, Any
 
 def check_keys(values: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     for key in values:
-        if key not in known:
-            raise SaccadeError(
-                f'{where}: there is no key "{key}"{did_you_mean(str(key), known)} (there are: {", ".join(known)})'
-            )
+        check_name(key, known, where, "key")
 
 
 def check_name(name: Any, known: Sequence[str], where: str, what: str) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from saccade.core.files import read_json
 from saccade.lab.claims.claim import Claim, ClaimData, Variant
-from saccade.lab.claims.measure import FAILURE, Measured, is_finished, load_measured
 from saccade.lab.claims.plan import Request, Run, data_defaults, data_of, run_of, splits_of
+from saccade.lab.claims.run import FAILURE, Measured, is_finished, load_measured
 from saccade.lab.claims.statistics import DRAWS, Comparison, Verdict, compare, weakest
 from saccade.tasks.evaluator import Scores
 
@@ -50,7 +50,7 @@ class Findings:
 
 
 def gather(claim: Claim, request: Request, runs: Path, draws: int = DRAWS) -> Findings:
-    """Read what is there; data sets that were not asked for count where something was measured on them."""
+    """Read what is there; data sets that were not named count where something was measured on them."""
     splits: list[SplitFindings] = []
     facts: dict[str, Mapping[str, Any]] = {}
     missing: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The plan: which trainings the claims ask for, each of them once, however many claims share it."""
+"""The plan: which trainings the claims need, each of them once, however many claims share it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def data_defaults() -> Mapping[str, DataDefaults]:
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asks for beside the claims themselves."""
+    """What the user wants beside the claims themselves."""
 
     data: tuple[str, ...] = ("world",)
     seeds: int = 3
@@ -162,7 +162,7 @@ def plan(claims: Sequence[Claim], request: Request) -> list[Run]:
 
 
 def _joined(known: Run | None, run: Run) -> Run:
-    """The same training asked for twice: every split that either wants."""
+    """The same training wanted twice: every split that either wants."""
     if known is None:
         return run
     splits = tuple(dict.fromkeys((*known.splits, *run.splits)))

@@ -1,31 +1,115 @@
-"""The claims' runs: make the plan, fill the caches once, train and measure what is not there yet, say how it goes."""
+"""The claims' runs: fill the caches once, train and measure what is not there yet, and keep what was measured.
+
+A run folder that holds `measured.json` is finished. Everything else in it serves to go on with a training that was
+stopped, or to measure again. Reports need no model.
+"""
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from saccade.core.files import write_json
+from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.files import atomic_file, read_json, write_json
 from saccade.lab.claims.claim import Claim
-from saccade.lab.claims.measure import FAILURE, is_finished, train_and_measure
 from saccade.lab.claims.plan import Request, Run, plan
 from saccade.lab.workers import Ended, run_jobs
+from saccade.models import Model, load_model
 from saccade.tasks import task_of
+from saccade.tasks.evaluator import Arrays, Evaluator, Scores, SplitForModels
+from saccade.training.run import train_run
+
+MEASURED = "measured.json"
+FAILURE = "failure.json"
+split_for_models = lru_cache(maxsize=8)(SplitForModels)  # a worker meets the same few again and again
 
 
-class RunJob(Protocol):
-    """Trains and measures one run; it is called in another process."""
+@dataclass(frozen=True)
+class Measured:
+    """What is known of a finished run."""
 
-    def __call__(self, run: Run, runs: Path, lean: bool) -> None: ...
+    facts: Mapping[str, Any]  # seconds, device, versions
+    kept: Mapping[str, Arrays]  # by split
+    scores: Mapping[str, Scores]  # the same, read
+
+
+def is_finished(run: Run, runs: Path) -> bool:
+    """Whether all that the claims want of this run is there."""
+    folder, evaluator = runs / run.name, run.evaluator
+    if not (folder / MEASURED).exists() or not (folder / evaluator.file).exists():
+        return False
+    known = read_json(folder / MEASURED).get("splits", {})
+    if not all(split in known for split in run.splits):
+        return False
+    return not run.tables or all(evaluator.tables(folder, split).exists() for split in run.splits)
+
+
+def save_measured(
+    folder: Path, evaluator: Evaluator[Any, Any], facts: Mapping[str, Any], kept: Mapping[str, Arrays]
+) -> None:
+    arrays: dict[str, Any] = {
+        f"{split}/{name}": values for split, arrays in kept.items() for name, values in arrays.items()
+    }
+    with atomic_file(folder / evaluator.file) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+    found = {split: evaluator.scores(arrays) for split, arrays in kept.items()}
+    splits = {split: {"figures": dict(one.figures), "chance": dict(one.chance)} for split, one in found.items()}
+    write_json(folder / MEASURED, {**facts, "splits": splits})
+
+
+def load_measured(folder: Path, evaluator: Evaluator[Any, Any]) -> Measured | None:
+    """What was measured of a run, or None if it is not finished."""
+    path = folder / evaluator.file
+    if not (folder / MEASURED).exists() or not path.exists():
+        return None
+    kept: dict[str, dict[str, np.ndarray]] = {}
+    try:
+        with explain_os_errors(path, "read"), np.load(path, allow_pickle=False) as arrays:
+            for key in arrays.files:
+                split, _, name = key.partition("/")
+                kept.setdefault(split, {})[name] = arrays[key]
+        scores = {split: evaluator.scores(arrays) for split, arrays in kept.items()}
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise SaccadeError(f"{path} is damaged: remove {folder}, and it is trained again") from error
+    facts = {key: value for key, value in read_json(folder / MEASURED).items() if key != "splits"}
+    return Measured(facts, kept, scores)
+
+
+def train_and_measure(run: Run, runs: Path, lean: bool) -> None:
+    """Train a run, or go on with it, and measure it. With `lean`, its weights are not kept."""
+    folder, evaluator = runs / run.name, run.evaluator
+    known = load_measured(folder, evaluator)
+    kept: dict[str, Arrays] = {}
+    if known is not None and (folder / "best").exists():  # trained: another split, or a table, is wanted
+        facts, kept = dict(known.facts), dict(known.kept)
+    else:
+        result = train_run(run.config, folder, resume=True, console=Console(quiet=True))
+        kept_facts = ("device", "saccade", "torch", "python")
+        surroundings = {
+            key: value for key, value in read_json(folder / "environment.json").items() if key in kept_facts
+        }
+        facts = {"run": run.name, "seconds": round(result.seconds, 1), "best_step": result.best_step, **surroundings}
+    model: Model = load_model(folder).to(run.config.trainer.accelerator)
+    facts["parameters"] = model.parameter_count()
+    for split in run.splits:
+        data = split_for_models(run.config.data, split).regions_for(model, folder)
+        kept[split] = evaluator.measure(model, data, run.config.task, folder, run.tables)
+    save_measured(folder, evaluator, facts, kept)
+    (folder / FAILURE).unlink(missing_ok=True)
+    (folder / "last.ckpt").unlink(missing_ok=True)  # nobody will go on from here
+    for name in ("last", "tensorboard", *(("best",) if lean else ())):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 @dataclass
@@ -46,9 +130,12 @@ def run_claims(
     minutes: float | None = None,
     lean: bool = False,
     console: Console | None = None,
-    run_job: RunJob = train_and_measure,
+    run_job: Callable[..., None] = train_and_measure,
 ) -> Outcome:
-    """Train and measure whatever the claims need and is not there yet."""
+    """Train and measure whatever the claims need and is not there yet.
+
+    `run_job(run, runs=…, lean=…)` does one run; it is called in another process.
+    """
     console = console or Console()
     until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
     wanted = plan(claims, request)
@@ -63,7 +150,8 @@ def run_claims(
         return outcome
     if run_job is train_and_measure:
         fill_caches(todo, console)
-    with _Display(console, len(todo)).shown() as display:
+    display = _Display(console, len(todo))
+    with display.bar:
 
         def ended(end: Ended[Run]) -> None:
             if end.failure is None:
@@ -80,7 +168,7 @@ def run_claims(
 
 
 def fill_caches(todo: Sequence[Run], console: Console) -> None:
-    """Open every split once here, so that the workers find worlds made and photos seen, and need not wait in turn."""
+    """Open every split once here, so that workers find worlds and regions made, and need not wait in turn."""
     from saccade.vision.extractors import trainable_backbone
 
     done = set()
@@ -110,13 +198,8 @@ class _Display:
             transient=True,
             disable=not console.is_terminal,
         )
+        self.overall = self.bar.add_task("runs", total=total)
         self.rows: dict[str, TaskID] = {}
-
-    @contextmanager
-    def shown(self) -> Iterator[_Display]:
-        with self.bar:
-            self.overall = self.bar.add_task("runs", total=self.total)
-            yield self
 
     def started(self, run: Run) -> None:
         self.rows[run.name] = self.bar.add_task(escape(f"  {run.name}"), total=None)

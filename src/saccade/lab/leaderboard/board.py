@@ -1,27 +1,215 @@
-"""Measuring the contenders: recalls, costs, and what their ensembles add."""
+"""Who takes part, and how they do: figures and costs of each contender, and what their ensembles add."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 
 from saccade.core.errors import SaccadeError
 from saccade.core.progress import Tell
-from saccade.lab.leaderboard.contenders import Contender
-from saccade.lab.leaderboard.cost import Cost, measure_cost
-from saccade.metrics import chance, recall
-from saccade.models import Matcher, load_model
-from saccade.tasks.evaluator import SplitForModels
-from saccade.tasks.matching.evaluate import ensemble_of
+from saccade.data import DataConfig
+from saccade.lab.claims.plan import settings_that_matter
+from saccade.models import Model, find_model, load_model
+from saccade.tasks import find_task, task_names
+from saccade.tasks.base import TaskSpec
+from saccade.tasks.evaluator import Benchmark, Costs, SplitForModels
+from saccade.training.run import CONFIG, load_run_config, run_config
 
-Table = Float[np.ndarray, "image text"]
+
+@dataclass(frozen=True)
+class Contender:
+    """One row of the table."""
+
+    system: str
+    variant: str  # what sets it apart from the system's recipe (`pool=mean`), or the name it was given; may be empty
+    folders: tuple[str, ...]  # one a seed
+
+    @property
+    def name(self) -> str:
+        return f"{self.system} ({self.variant})" if self.variant else self.system
+
+
+@dataclass(frozen=True)
+class Entered:
+    """Who takes part, on which data, and how many runs below the folders do not, since theirs are other data."""
+
+    contenders: tuple[Contender, ...]
+    data: DataConfig
+    left_out: int
+
+
+def choose_contenders(
+    folders: Sequence[str], named: Mapping[str, Sequence[str]], below: Sequence[Path], data_name: str | None
+) -> Entered:
+    """Models by their folders, groups with a name of their own, and every finished run below some folders.
+
+    Raises: SaccadeError if a task has no leaderboard, if the models are of several tasks, if those that were named
+    learned from different data and `data_name` does not say which to take, or if there is none at all.
+    """
+    chosen = [*folders, *(member for members in named.values() for member in members)]
+    specs = {folder: task_on_board(folder) for folder in folders}
+    for name, members in named.items():
+        for folder in members:
+            try:
+                specs[folder] = task_on_board(folder)
+            except SaccadeError as error:
+                raise SaccadeError(f"{name}={','.join(members)} sets nothing of the data, and {error}") from error
+    for folder, spec in specs.items():
+        if spec is not specs[chosen[0]]:
+            raise SaccadeError(
+                f"{chosen[0]} is a {specs[chosen[0]].noun} and {folder} a {spec.noun}: no table can hold both"
+            )
+    data = check_same_data(chosen) if data_name is None else None
+    found = [run for folder in below for run in finished_runs(folder)]
+    tasks = [task_on_board(run).name for run in found]
+    task = specs[chosen[0]].name if chosen else Counter(tasks).most_common(1)[0][0] if tasks else None
+    found = [run for run, its in zip(found, tasks, strict=True) if its == task]
+    kept, shared = share_data(found, data_name or (data.name if data else None))
+    if not kept and not chosen:
+        what = f" on {data_name}" if data_name else ""
+        raise SaccadeError(
+            f"there is no finished run of a {' or '.join(_tasks_on_board())} model{what} below "
+            f"{', '.join(map(str, below)) or 'runs'}: train one (`saccade train scan data=world`), or name run or "
+            "model folders"
+        )
+    contenders = group_runs([*folders, *kept], named)
+    return Entered(tuple(contenders), data or shared or DataConfig(), len(found) - len(kept))
+
+
+def task_on_board(folder: Path | str) -> TaskSpec[Any, Any]:
+    """The task of a model. Raises: SaccadeError if there is no model, or its task has no leaderboard."""
+    spec = find_task(find_model(folder, Model)[1].task)
+    if spec.benchmark is None:
+        raise SaccadeError(
+            f"{folder} is a {spec.noun}, and there is no leaderboard of {spec.noun}s, only of "
+            f"{' and '.join(_tasks_on_board())} models: `saccade eval` compares them"
+        )
+    return spec
+
+
+def _tasks_on_board() -> list[str]:
+    return [name for name in task_names() if find_task(name).benchmark is not None]
+
+
+def finished_runs(folder: Path | str) -> list[str]:
+    """Every run below a folder that was trained to its end, kept its best model, and whose task has a leaderboard."""
+    if not Path(folder).is_dir():
+        raise SaccadeError(f"{folder} is not a folder of runs")
+    found = []
+    for path in sorted(Path(folder).rglob(CONFIG)):
+        run = path.parent
+        trained = (run / "last").exists() or not (run / "last.ckpt").exists()
+        if trained and (run / "best").is_dir() and _on_board(run):
+            found.append(str(run))
+    return found
+
+
+def _on_board(run: Path) -> bool:
+    try:
+        task_on_board(run)
+    except SaccadeError:
+        return False
+    return True
+
+
+def share_data(runs: Sequence[str], name: str | None) -> tuple[list[str], DataConfig | None]:
+    """The runs trained on the same data: those called `name`, else those that most of them were trained on."""
+    by_run = {run: load_run_config(run).data for run in runs}
+    known = Counter(_data_key(data) for data in by_run.values() if name in (None, data.name))
+    if not known:
+        return [], None
+    key = known.most_common(1)[0][0]
+    kept = [run for run in runs if _data_key(by_run[run]) == key]
+    return kept, by_run[kept[0]]
+
+
+def check_same_data(folders: Sequence[str]) -> DataConfig | None:
+    """The data of the runs among these folders, which must be the same; models that are no runs do not say theirs."""
+    runs = [folder for folder in folders if (Path(folder) / CONFIG).exists()]
+    configs = [load_run_config(run).data for run in runs]
+    for run, data in zip(runs, configs, strict=True):
+        if _data_key(data) != _data_key(configs[0]):
+            raise SaccadeError(
+                f"{run} was trained on {_describe(data)}, {runs[0]} on {_describe(configs[0])}: give data=… (and "
+                "root=…) to compare them all on one data set"
+            )
+    return configs[0] if configs else None
+
+
+def _data_key(data: DataConfig) -> DataConfig:
+    """What makes data the same for a comparison: not their place, extractor, or how many were trained on."""
+    plain = DataConfig()
+    return replace(
+        data,
+        root=None,
+        extractor=plain.extractor,
+        limit=None,
+        train_split=plain.train_split,
+        dev_split=plain.dev_split,
+        test_split=plain.test_split,
+    )
+
+
+def _describe(data: DataConfig) -> str:
+    return f"{data.name} (pictures={data.pictures} seed={data.seed})" if data.name == "world" else data.name
+
+
+def group_runs(folders: Sequence[str], named: Mapping[str, Sequence[str]] | None = None) -> list[Contender]:
+    """Runs that differ by their seed alone together, models that are no runs each alone, named groups as given.
+
+    A variant's name gives the settings in which it is not its system's recipe, but none that all its kin share.
+    """
+    runs = [folder for folder in dict.fromkeys(folders) if (Path(folder) / CONFIG).exists()]
+    settings = {run: _dotted(settings_that_matter(load_run_config(run))) for run in runs}
+    groups: dict[str, list[str]] = {}
+    for run in runs:
+        groups.setdefault(repr(settings[run]), []).append(run)
+    contenders = []
+    for members in groups.values():
+        own = settings[members[0]]
+        kin = [other for other in settings.values() if other["system"] == own["system"]]
+        apart = {key: value for key, value in _changes(own).items() if any(s.get(key) != value for s in kin)}
+        contenders.append(Contender(str(own["system"]), _words(apart), tuple(members)))
+    for folder in dict.fromkeys(folders):
+        if folder not in settings:
+            contenders.append(Contender(find_model(folder, Model)[1].name, folder, (folder,)))
+    for label, given in (named or {}).items():
+        systems = dict.fromkeys(find_model(folder, Model)[1].name for folder in given)
+        if len(systems) > 1:
+            raise SaccadeError(f"{label}={','.join(given)} holds models of several systems ({', '.join(systems)})")
+        contenders.append(Contender(next(iter(systems)), label, tuple(dict.fromkeys(given))))
+    return contenders
+
+
+def _changes(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """In what a run is not its system's recipe for the data."""
+    recipe = _dotted(settings_that_matter(run_config(settings["system"], [f"data={settings['data.name']}"])))
+    return {key: value for key, value in settings.items() if recipe.get(key) != value}
+
+
+def _dotted(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"model": {"pool": "mean"}} as {"model.pool": "mean"}."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _dotted(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _words(changes: Mapping[str, Any]) -> str:
+    """As a user would write them: pool=mean bias=true vectors=none."""
+    shown = {key: str(v).lower() if v is None or isinstance(v, bool) else str(v) for key, v in changes.items()}
+    return " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in shown.items())
+
+
+ENSEMBLE = "ensemble"  # in place of a system's name
 
 
 @dataclass(frozen=True)
@@ -33,21 +221,21 @@ class Row:
     kind: Literal["single", "ensemble"]
     models: tuple[str, ...]
     figures: tuple[Mapping[str, float], ...]
-    cost: Cost
+    cost: Costs
 
     @property
     def name(self) -> str:
         return f"{self.system}: {self.variant}" if self.variant else self.system
 
-    @property
-    def rsum(self) -> float:
-        return float(np.mean([one["rsum"] for one in self.figures]))
+    def mean(self, metric: str) -> float:
+        return float(np.mean([one[metric] for one in self.figures]))
 
 
 @dataclass(frozen=True)
 class Board:
     """All rows, the best first, single models before ensembles."""
 
+    task: str
     data: str
     split: str
     images: int
@@ -56,6 +244,19 @@ class Board:
     rows: tuple[Row, ...]
     chance: Mapping[str, float]
     chosen_here: bool  # whether this split also chose which epoch's model was kept
+
+    @property
+    def benchmark(self) -> Benchmark[Any, Any]:
+        """Raises: SaccadeError if there is no such task, or it has no leaderboard."""
+        benchmark = find_task(self.task).benchmark
+        if benchmark is None:
+            raise SaccadeError(f"there is no leaderboard of {self.task}")
+        return benchmark
+
+    @property
+    def metric(self) -> str:
+        """What the order goes by."""
+        return next(iter(self.benchmark.figures))
 
     def of_kind(self, kind: Literal["single", "ensemble"]) -> list[Row]:
         return [row for row in self.rows if row.kind == kind]
@@ -66,8 +267,8 @@ class Measured:
     """A contender's models, one a seed, on the split."""
 
     contender: Contender
-    tables: list[Table]
-    costs: list[Cost]
+    outputs: list[Any]
+    costs: list[Costs]
 
 
 def measure_board(
@@ -80,73 +281,94 @@ def measure_board(
     """Load, score and measure one model after another."""
     if not contenders:
         raise SaccadeError("there are no models to compare")
+    spec = task_on_board(contenders[0].folders[0])
+    benchmark = spec.benchmark
+    assert benchmark is not None
     total, done = sum(len(contender.folders) for contender in contenders), 0
     measured = []
     tell(0, total)
     for contender in contenders:
-        tables, costs = [], []
+        one = Measured(contender, [], [])
         for folder in contender.folders:
-            model = load_model(folder, Matcher).to(device)
+            model: Model = load_model(folder, spec.protocol).to(device)
             data = split.regions_for(model, folder)
             try:
-                table, cost = measure_cost(model, data)
+                output, cost = benchmark.measure(model, data)
             except torch.OutOfMemoryError as error:
                 raise SaccadeError(
                     f"{device} has too little memory for {folder} on {data.name}/{data.split}"
                 ) from error
-            tables.append(table)
-            costs.append(cost)
+            one.outputs.append(output)
+            one.costs.append(cost)
             done += 1
             tell(done, total)
-        measured.append(Measured(contender, tables, costs))
-    owners = data.image_of_text
-    rows = [_single(one, owners) for one in measured] + (_ensembles(measured, owners) if ensembles else [])
-    rows.sort(key=lambda row: (row.kind == "ensemble", -row.rsum))
+        measured.append(one)
+
+    def row(system: str, variant: str, groups: Sequence[Sequence[tuple[Measured, int]]]) -> Row:
+        """A line whose every seed is a group of models taken together."""
+        outputs = [[one.outputs[seed] for one, seed in group] for group in groups]
+        figures = [benchmark.score(some[0] if len(some) == 1 else benchmark.average(some), data) for some in outputs]
+        together = [
+            {
+                name: _joined([one.costs[seed][name] for one, seed in group], sum if column.adds_up else max)
+                for name, column in benchmark.costs.items()
+            }
+            for group in groups
+        ]
+        cost = {name: _joined([one[name] for one in together], np.mean) for name in benchmark.costs}
+        models = dict.fromkeys(one.contender.folders[seed] for group in groups for one, seed in group)
+        return Row(system, variant, "ensemble" if system == ENSEMBLE else "single", tuple(models), tuple(figures), cost)
+
+    rows = [row(one.contender.system, one.contender.variant, [[s] for s in _seeds(one)]) for one in measured]
+    rows += [row(ENSEMBLE, name, groups) for name, groups in _ensembles(measured)] if ensembles else []
+    metric = next(iter(benchmark.figures))
+    rows.sort(key=lambda row: (row.kind == "ensemble", -row.mean(metric)))
     return Board(
+        spec.name,
         data.name,
         data.split,
         len(data.images),
-        len(owners),
-        _describe(device),
+        len(data.texts),
+        _describe_device(device),
         tuple(rows),
-        chance(owners, len(data.images)),
+        benchmark.chance(data),
         chosen_here=split.split == split.config.dev_split,
     )
 
 
-def _single(one: Measured, owners: Int[np.ndarray, " text"]) -> Row:
-    contender = one.contender
-    figures = tuple(recall(table, owners) for table in one.tables)
-    return Row(contender.system, contender.variant, "single", contender.folders, figures, _mean(one.costs))
+def _seeds(one: Measured) -> list[tuple[Measured, int]]:
+    return [(one, seed) for seed in range(len(one.outputs))]
 
 
-def _ensembles(measured: Sequence[Measured], owners: Int[np.ndarray, " text"]) -> list[Row]:
+def _joined(values: Sequence[float | None], join: Callable[[list[float]], Any]) -> float | None:
+    """Whole numbers stay whole; what is not known of one model counts for nothing."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return round(join(known)) if all(isinstance(value, int) for value in known) else float(join(known))
+
+
+def _ensembles(measured: Sequence[Measured]) -> Iterator[tuple[str, list[list[tuple[Measured, int]]]]]:
     """Each contender's seeds together; one model of every system, once a seed; and all models there are."""
-
-    def row(name: str, groups: Sequence[Sequence[tuple[Measured, int]]]) -> Row:
-        figures = tuple(recall(ensemble_of([one.tables[seed] for one, seed in group]), owners) for group in groups)
-        cost = _mean([_sum([one.costs[seed] for one, seed in group]) for group in groups])
-        models = dict.fromkeys(one.contender.folders[seed] for group in groups for one, seed in group)
-        return Row("ensemble", name, "ensemble", tuple(models), figures, cost)
-
-    rows = []
+    sizes = set()  # of ensembles that stand once in the table
     for one in measured:
-        if len(one.tables) > 1:
-            rows.append(row(f"{one.contender.name} × {len(one.tables)}", [[(one, s) for s in range(len(one.tables))]]))
+        if len(one.outputs) > 1:
+            sizes.add(len(one.outputs))
+            yield f"{one.contender.name} × {len(one.outputs)}", [_seeds(one)]
     plain = _plain(measured)
     if len(plain) > 1:
-        seeds = min(len(one.tables) for one in plain)
         names = " + ".join(one.contender.name for one in plain)
         names = names if len(plain) < 4 else f"one of each of {len(plain)} systems"
-        rows.append(row(names, [[(one, seed) for one in plain] for seed in range(seeds)]))
-    everything = [(one, seed) for one in measured for seed in range(len(one.tables))]
-    if len(everything) > 1 and all(len(everything) != len(row.models) for row in rows if len(row.figures) == 1):
-        rows.append(row(f"all {len(everything)} models", [everything]))
-    return rows
+        seeds = min(len(one.outputs) for one in plain)
+        sizes |= {len(plain)} if seeds == 1 else set()
+        yield names, [[(one, seed) for one in plain] for seed in range(seeds)]
+    everything = [pair for one in measured for pair in _seeds(one)]
+    if len(everything) > 1 and len(everything) not in sizes:
+        yield f"all {len(everything)} models", [everything]
 
 
 def _plain(measured: Sequence[Measured]) -> list[Measured]:
-    """One contender of each system: the one nearest to its recipe, which no look at these figures has chosen."""
+    """One contender of each system: the one nearest to its recipe, so that these figures have not chosen it."""
     chosen: dict[str, Measured] = {}
     for one in measured:
         known = chosen.get(one.contender.system)
@@ -155,27 +377,7 @@ def _plain(measured: Sequence[Measured]) -> list[Measured]:
     return list(chosen.values())
 
 
-def _mean(costs: Sequence[Cost]) -> Cost:
-    return _together(costs, np.mean, np.mean)
-
-
-def _sum(costs: Sequence[Cost]) -> Cost:
-    """Models asked one after another: their sizes and times add up, their memory does not."""
-    return _together(costs, sum, max)
-
-
-def _together(costs: Sequence[Cost], add: Callable[[list[float]], Any], join: Callable[[list[int]], Any]) -> Cost:
-    peaks = [cost.peak_bytes for cost in costs if cost.peak_bytes is not None]
-    return Cost(
-        parameters=round(add([cost.parameters for cost in costs])),
-        code_bytes=round(add([cost.code_bytes for cost in costs])),
-        query_ms=float(add([cost.query_ms for cost in costs])),
-        table_seconds=float(add([cost.table_seconds for cost in costs])),
-        peak_bytes=round(join(peaks)) if peaks else None,
-    )
-
-
-def _describe(device: str) -> str:
+def _describe_device(device: str) -> str:
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()

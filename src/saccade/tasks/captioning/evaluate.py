@@ -1,4 +1,4 @@
-"""How good captioners are: a caption of every picture of a split, beside what people said of it."""
+"""How good captioners are: a caption of every picture of a split, beside what people said; and when they attend."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
 from saccade.core.config import to_dict
 from saccade.core.files import check_writable, write_json
 from saccade.core.progress import Tell, progress_bar
 from saccade.data import CaptionedImages
 from saccade.decoding import DecodingConfig, decode
+from saccade.language import Parse, shared_parser
+from saccade.language.caption_words import word_table
 from saccade.metrics import CAPTION_METRICS, caption_scores, diversity
 from saccade.metrics.captions.meteor_tables import load_meteor_tables
 from saccade.metrics.captions.report import caption_words
 from saccade.models import Captioner, load_model
 from saccade.tasks.captioning.options import EvalOptions, describe_decoding
-from saccade.tasks.captioning.photos import coco_id
-from saccade.tasks.captioning.sentinel import sentinel_shares
+from saccade.tasks.captioning.predict import coco_id
 from saccade.tasks.evaluator import PART, Arrays, EvalRequest, Evaluation, Evaluator, SplitForModels, mean_parts
+from saccade.tasks.pairs import cut
 
 MEANS = ("rouge_l", "cider_d")  # BLEU and METEOR add up counts of the whole split: they are no means over pictures
 SENTINEL = ("sentinel_function", "sentinel_nouns", "sentinel_contrast")
@@ -34,7 +37,12 @@ LANGUAGE = {
     "length": "words a caption",
     "self_bleu": "self-BLEU-4",
 }
-QUICK = ("bleu1", "bleu4", "rouge_l", "cider_d")  # what an evaluation in training asks: METEOR and graphs take longer
+QUICK = (
+    "bleu1",
+    "bleu4",
+    "rouge_l",
+    "cider_d",
+)  # of evaluations in training: METEOR and graphs take longer
 
 
 @torch.no_grad()
@@ -101,14 +109,14 @@ class CaptionScores(Evaluator[Captioner, CaptionedImages]):
         """
         options: EvalOptions = request.options
         ways = {folder: options.over(own_decoding(request.settings.get(folder))) for folder in request.models}
-        seen = SplitForModels(request.data, request.split)
+        splits = SplitForModels(request.data, request.split)
         tables = load_meteor_tables()
         kept = captions_files(options.captions, request.models)
         check_writable(*kept.values())
         results: dict[str, dict[str, Any]] = {}
         for folder, way in ways.items():
             model = load_model(folder, Captioner).to(request.device)
-            data: CaptionedImages = seen.regions_for(model, folder)
+            data: CaptionedImages = splits.regions_for(model, folder)
             with progress_bar(f"captioning ({folder})") as tell:
                 said = caption_all(model, data, way, batch_size=64, tell=tell)
             with progress_bar("scoring") as tell:
@@ -179,3 +187,53 @@ def _rows(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...] | No
         found = [figures["language"][name] for figures in results.values()]
         table.append((label, *(f"{v:,}" if isinstance(v, int) else f"{v:.2f}" for v in found)))
     return table
+
+
+FUNCTION_TAGS = frozenset({"DET", "AUX", "CCONJ", "SCONJ", "PRON", "PART"})
+FUNCTION_WORDS = frozenset({"of"})  # other prepositions say where things stand, which a picture shows
+PLACES = word_table(  # nouns, but none of a thing
+    "left right side top bottom front back background foreground middle center centre distance way"
+)
+
+
+@torch.no_grad()
+def sentinel_shares(
+    model: Captioner, data: CaptionedImages, longest: int, batch_size: int = 64
+) -> Float[np.ndarray, "2 image"] | None:
+    """The mean β of each picture on function words and on nouns of things; None of a model without a sentinel.
+
+    The captions are those that people wrote, so that models with other captions are measured on the same words. A
+    picture whose captions have no such word has no value (nan).
+    """
+    device = next(model.parameters()).device
+    sums, counts = np.zeros((2, len(data.images))), np.zeros((2, len(data.images)))
+    for first in range(0, len(data.images), batch_size):
+        images = range(first, min(first + batch_size, len(data.images)))
+        places, _, owner = data.pairs(images, "pictures")
+        if not places:
+            continue
+        texts = [data.texts[place] for place in places]
+        read = cut(model.read(texts), longest)
+        state = model.start(model.extract(data.images.batch(list(images)).to(device))).select(owner.to(device))
+        shares = model.teacher_force(state, read.tokens[:, :-1].to(device)).sentinel
+        if shares is None:
+            return None
+        beta, words = shares.float().cpu().numpy(), (read.lengths - 2).tolist()  # without <start> and <end>
+        for row, parse in enumerate(shared_parser().parse(texts)):
+            image = first + int(owner[row])
+            for group, chosen in enumerate((function_words(parse), things(parse))):
+                within = [place for place in chosen if place < words[row]]
+                sums[group, image] += beta[row, within].sum()
+                counts[group, image] += len(within)
+    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+
+
+def function_words(parse: Parse) -> list[int]:
+    """Where words stand that follow from those around them: the, is, and, of."""
+    pairs = enumerate(zip(parse.tokens, parse.tags, strict=True))
+    return [place for place, (word, tag) in pairs if tag in FUNCTION_TAGS or word in FUNCTION_WORDS]
+
+
+def things(parse: Parse) -> list[int]:
+    """Where the nouns stand that name something visible."""
+    return [thing.place for thing in parse.objects if parse.tokens[thing.place] not in PLACES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -87,72 +87,45 @@ class EvalOptions:
     ] = None
 
     def over(self, base: DecodingConfig) -> DecodingConfig:
-        """`base` with what was asked for."""
-        found = {
-            "max_length": self.max_length,
-            "penalty": self.length_penalty,
-            "no_repeat_ngram_size": self.no_repeat_ngram_size,
-        }
-        return chosen_decoding(base, self.strategy, self.num_beams, **found)  # type: ignore[arg-type]
+        """`base` with these options."""
+        return chosen_decoding(base, **{name: value for name, value in vars(self).items() if name != "captions"})
 
 
-def chosen_decoding(
-    base: DecodingConfig,
-    strategy: Strategy | None = None,
-    num_beams: int | None = None,
-    num_return_sequences: int | None = None,
-    temperature: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    max_length: int | None = None,
-    penalty: LengthPenalty | None = None,
-    no_repeat_ngram_size: int | None = None,
-) -> DecodingConfig:
-    """`base` with what was asked for; the way of decoding follows from the options where it is not named."""
-    drawing = {"--top-k": top_k, "--top-p": top_p}
-    searching = {"--num-beams": num_beams, "--length-penalty": penalty}
-    if strategy is None:
-        if any(value is not None for value in (*drawing.values(), num_return_sequences)):
-            strategy = Strategy.sample
-        elif any(value is not None for value in searching.values()):
-            strategy = Strategy.beam
-        else:
-            strategy = Strategy(base.strategy)
-    for option, value in {**drawing, **searching}.items():
-        wanted = (Strategy.sample,) if option in drawing else (Strategy.beam, Strategy.diverse)
-        if value is not None and strategy not in wanted:
-            names = " or ".join(way.value for way in wanted)
+def chosen_decoding(base: DecodingConfig, **options: Any) -> DecodingConfig:
+    """`base` with options of the command line by their names in DecodingConfig; None is one that was not given.
+
+    The strategy follows from the others where it is not named.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    strategy, count = given.pop("strategy", None), given.pop("num_return_sequences", None)
+    if strategy is None and (count is not None or {"top_k", "top_p"} & given.keys()):
+        strategy = Strategy.sample
+    elif strategy is None and {"num_beams", "length_penalty"} & given.keys():
+        strategy = Strategy.beam
+    strategy = strategy or Strategy(base.strategy)
+    searching = strategy in (Strategy.beam, Strategy.diverse)
+    for name in ("top_k", "top_p", "num_beams", "length_penalty"):
+        samples = name in ("top_k", "top_p")
+        if name in given and not (strategy is Strategy.sample if samples else searching):
             raise SaccadeError(
-                f"{option} goes with --strategy {names}, and these options mean --strategy {strategy.value}"
+                f"--{name.replace('_', '-')} goes with --strategy {'sample' if samples else 'beam or diverse'}, "
+                f"and these options mean --strategy {strategy.value}"
             )
-    if strategy is Strategy.greedy and (num_return_sequences or 1) > 1:
+    if strategy is Strategy.greedy and (count or 1) > 1:
         raise SaccadeError(
-            "--strategy greedy has one caption a picture: "
-            f"--num-return-sequences {num_return_sequences} goes with the other ways"
+            f"--strategy greedy has one caption a picture: --num-return-sequences {count} goes with the other ways"
         )
-    beams = num_beams or base.num_beams
-    if strategy in (Strategy.beam, Strategy.diverse) and (num_return_sequences or 1) > beams:
-        raise SaccadeError(
-            f"--num-return-sequences {num_return_sequences} of {beams} beams: "
-            f"give --num-beams {num_return_sequences} to have so many"
-        )
-    if strategy is Strategy.beam and num_beams == 1:
+    beams = given.get("num_beams", base.num_beams)
+    if searching and (count or 1) > beams:
+        raise SaccadeError(f"--num-return-sequences {count} of {beams} beams: give --num-beams {count} to have so many")
+    if strategy is Strategy.beam and given.get("num_beams") == 1:
         strategy = Strategy.greedy
-    changes = {
-        "num_beams": num_beams,
-        "num_return_sequences": (num_return_sequences or DEFAULT_SAMPLES) if strategy is Strategy.sample else None,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "max_length": max_length,
-        "length_penalty": None if penalty is None else penalty.value,
-        "no_repeat_ngram_size": no_repeat_ngram_size,
-    }
-    given = {name: value for name, value in changes.items() if value is not None}
-    found = replace(base, strategy=strategy.value, num_beam_groups=1, **given)  # type: ignore[arg-type]
-    if strategy is Strategy.diverse:  # each beam differs from all others
-        return replace(found, num_beam_groups=found.num_beams)
-    return found
+    if strategy is Strategy.sample:
+        given["num_return_sequences"] = count or DEFAULT_SAMPLES
+    if "length_penalty" in given:
+        given["length_penalty"] = given["length_penalty"].value
+    groups = beams if strategy is Strategy.diverse else 1  # of diverse ones each beam differs from all others
+    return replace(base, strategy=strategy.value, num_beam_groups=groups, **given)
 
 
 def describe_decoding(config: DecodingConfig) -> str:

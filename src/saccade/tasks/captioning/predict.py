@@ -1,13 +1,14 @@
-"""A captioner with pictures instead of tensors: what it says, how sure it was, and where it looked."""
+"""A captioner with pictures instead of tensors: its captions, their probabilities, and what it attended to."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,34 +17,39 @@ from numpy import ndarray as Array
 
 from saccade.batch import END, RegionBatch
 from saccade.core.config import update
+from saccade.core.errors import SaccadeError
 from saccade.core.threads import ahead
 from saccade.data import FeatureStore
 from saccade.data.store.manifest import Broken
 from saccade.decoding import DecodedCaptions, DecodingConfig, decode
 from saccade.explain import Explanation
+from saccade.explain.draw import FORMATS
 from saccade.features.decoding import Opened, Opener
 from saccade.models import Captioner
-from saccade.tasks.captioning.photos import Captioned, Photo
 from saccade.tasks.evaluator import check_features
 from saccade.tasks.predict import RegionPredictor, listed
 from saccade.vision.pictures import Picture, as_array
 
-DECODING = DecodingConfig(strategy="beam", num_beams=5, max_length=30)  # unless asked otherwise
-BATCH_SIZE = 64  # pictures looked at and captioned at once
+if TYPE_CHECKING:
+    from saccade.data import FeatureStore
+    from saccade.explain import Explanation
+
+DECODING = DecodingConfig(strategy="beam", num_beams=5, max_length=30)  # unless options say otherwise
+BATCH_SIZE = 16  # pictures captioned at once; what a sampler draws with a seed depends on it
 
 
 @dataclass(frozen=True, eq=False)
 class Caption:
-    """A sentence about a picture, with what was in the captioner's mind at each word."""
+    """A sentence about a picture, with probability and attention at each word."""
 
     text: str
     words: tuple[str, ...]
     score: float  # what the search went by: Σ log p, with any penalty for length and likeness
     log_probability: float  # Σ log p, <end> included
     probabilities: Float[Array, " word"]  # how sure the captioner was of each word
-    weights: Float[Array, "word region"]  # where it looked before each word
+    weights: Float[Array, "word region"]  # its attention before each word
     boxes: Float[Array, "region 4"]  # x1, y1, x2, y2 in 0..1
-    sentinel: Float[Array, " word"] | None = None  # β: the share of its look that went to no region
+    sentinel: Float[Array, " word"] | None = None  # β: the share of its attention that went to no region
 
     def explain(self, picture: Picture, title: str = "") -> Explanation:
         """The words with the regions they came from, on the picture: `.save("why.png")` draws it."""
@@ -68,10 +74,10 @@ class PictureCaptioner(RegionPredictor[Captioner]):
     ) -> list[Caption]:
         """The best caption of each picture; `options` are those of DecodingConfig: `num_beams=3`, `top_k=20` …
 
-        Unless asked otherwise it is found by beam search with five beams. How a sampler's captions are drawn depends on
+        By default it is found by beam search with five beams. How a sampler's captions are drawn depends on
         PyTorch's random state: `torch.manual_seed(0)` before it makes them the same each time.
         """
-        return [said[0] for said in self._said(images, decoding, 1, options)]
+        return [said[0] for said in self.captions(images, decoding, keep=1, **options)]
 
     def captions(
         self,
@@ -82,7 +88,11 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         **options: Any,
     ) -> list[list[Caption]]:
         """All captions of each picture, or the `keep` first: the beams, best first, or `strategy="sample"`."""
-        return self._said(images, decoding, keep, options)
+        settings = update(decoding or DECODING, options, "decoding")
+        given = images if isinstance(images, RegionBatch) else listed(images)
+        parts = (slice(start, start + BATCH_SIZE) for start in range(0, len(given), BATCH_SIZE))
+        batches = (given.select(part) if isinstance(given, RegionBatch) else given[part] for part in parts)
+        return [said for batch in batches for said in self._decode(batch, settings, keep)]
 
     @torch.no_grad()
     def explain(
@@ -94,15 +104,15 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         title: str = "",
         **options: Any,
     ) -> Explanation:
-        """Where the captioner looked for each word of its caption, or would look if it had to say `text`."""
+        """Where the captioner attended for each word of its caption, or would attend if it had to say `text`."""
         picture = as_array(image)
         if text is None:
             return self.caption([picture], decoding, **options)[0].explain(picture, title)
-        return self.told(picture, text).explain(picture, title)
+        return self.teacher_force(picture, text).explain(picture, title)
 
     @torch.no_grad()
-    def told(self, image: Picture | RegionBatch, text: str) -> Caption:
-        """A given sentence as if the captioner had said it of the picture: how sure of each word, looking where."""
+    def teacher_force(self, image: Picture | RegionBatch, text: str) -> Caption:
+        """A given sentence as if the captioner had said it of the picture: how sure of each word, attending where."""
         self.model.vocabulary.check(text)
         regions, sentence = self.extract(image), self.model.vocabulary.batch([text]).to(self.device)
         forced = self.model.teacher_force(self.model.start(regions), sentence.tokens[:, :-1])
@@ -110,19 +120,6 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         said = forced.log_probabilities.gather(2, labels[:, :, None])[:, :, 0]
         decoded = DecodedCaptions(labels, said, said.sum(dim=1), forced.weights, forced.sentinel)
         return replace(self._caption(decoded, 0, regions, 0), words=sentence.words[0][1:-1], text=text)
-
-    def _said(
-        self,
-        images: Picture | Sequence[Picture] | RegionBatch,
-        decoding: DecodingConfig | None,
-        keep: int | None,
-        options: dict[str, Any],
-    ) -> list[list[Caption]]:
-        settings = update(decoding or DECODING, options, "decoding")
-        given = images if isinstance(images, RegionBatch) else listed(images)
-        parts = (slice(start, start + BATCH_SIZE) for start in range(0, len(given), BATCH_SIZE))
-        batches = (given.select(part) if isinstance(given, RegionBatch) else given[part] for part in parts)
-        return [said for batch in batches for said in self._decode(batch, settings, keep)]
 
     def caption_places(
         self,
@@ -160,19 +157,17 @@ class PictureCaptioner(RegionPredictor[Captioner]):
     def _decode(
         self, images: Sequence[Picture] | RegionBatch, settings: DecodingConfig, keep: int | None
     ) -> list[list[Caption]]:
-        """One batch."""
+        """The captions of one batch, by picture."""
         regions = self.extract(images)
-        found = decode(self.model, regions, settings, keep=keep)
-        return self._captions(found.to("cpu"), regions.to("cpu"), keep)
-
-    def _captions(self, found: DecodedCaptions, regions: RegionBatch, keep: int | None) -> list[list[Caption]]:
-        """What was decoded, by picture."""
+        found = decode(self.model, regions, settings, keep=keep).to("cpu")
+        regions = regions.to("cpu")
         count = found.per_image if keep is None else min(keep, found.per_image)
         return [
             [
                 self._caption(found, row, regions, image)
                 for row in range(image * found.per_image, image * found.per_image + count)
-                if rank_is_real(found, row)
+                # a beam that found fewer captions than wanted leaves empty rows behind them
+                if row % found.per_image == 0 or not bool(found.score[row].isneginf())
             ]
             for image in range(len(regions))
         ]
@@ -198,6 +193,111 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         )
 
 
-def rank_is_real(found: DecodedCaptions, row: int) -> bool:
-    """A beam that found fewer captions than asked for leaves empty rows behind them."""
-    return row % found.per_image == 0 or not bool(found.score[row].isneginf())
+DRAWN_SIDE = 1600  # the longer side of a photo that is drawn on: more would not be visible
+PAGE_SIDE = 800  # … and of one among many on a page
+
+Photo = tuple[str, Path]  # its id and file
+_COCO = re.compile(r"(?:COCO_\w+_)?(\d{12})\.jpg")  # COCO knows its pictures by the number in their name
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """A picture and what was said of it, the best first."""
+
+    id: str
+    path: Path | None  # none for a row of a store
+    captions: list[Caption]
+
+
+def sort_places(places: Sequence[Path]) -> tuple[list[Photo], list[FeatureStore]]:
+    """Photos of files, folders and lists; and feature stores, which are folders with a manifest."""
+    from saccade.data import FeatureStore
+    from saccade.features.photos import list_pictures
+
+    stored = [place for place in places if (place / "manifest.json").is_file()]
+    others = [place for place in places if place not in stored]
+    photos, stores = list_pictures(others), [FeatureStore.open(place) for place in stored]
+    ids: set[str] = set()
+    for id in [*(id for id, _ in photos), *(id for store in stores for id in store.ids)]:
+        if id in ids:
+            raise SaccadeError(f'two of the pictures have the name "{id}": caption them one after the other')
+        ids.add(id)
+    return photos, stores
+
+
+def results(captioned: Sequence[Captioned]) -> list[dict[str, Any]]:
+    """COCO's results format; pictures that are named as COCO's are known by their numbers, as its server wants."""
+    return [{"image_id": coco_id(one.id), "caption": said.text} for one in captioned for said in one.captions]
+
+
+def coco_id(id: str) -> str | int:
+    found = _COCO.fullmatch(id.rpartition("/")[2])
+    return int(found[1]) if found else id
+
+
+class Drawings:
+    """Pictures of attention: one file for one photo, a folder for a picture of each, or a page of all."""
+
+    def __init__(self, place: Path | None, photos: Sequence[Photo], stores: Sequence[FeatureStore]) -> None:
+        self.place = place
+        self.written: list[Path] = []
+        self.silent: list[str] = []
+        self.page: list[Explanation] = []
+        if place is None:
+            return
+        self.one_file, self.as_page = place.suffix.lower() in FORMATS, place.suffix.lower() == ".html"
+        if stores:
+            raise SaccadeError(f"--attention draws on photos, and {stores[0].folder} holds none: give the photos")
+        if self.one_file and len(photos) > 1:
+            raise SaccadeError(
+                f"{place} is one file for {len(photos)} photos: name a folder, or a page ({place.stem}.html)"
+            )
+        if not self.one_file and not self.as_page and (place.suffix or place.is_file()):
+            known = ", ".join([*FORMATS, ".html"])
+            raise SaccadeError(f"--attention {place}: a folder, or a file that ends in one of {known} was expected")
+
+    def draw(self, captioned: Captioned) -> None:
+        """The best caption of a photo, drawn now or kept for the page."""
+        from PIL import Image
+
+        from saccade.vision import open_picture
+
+        if self.place is None or captioned.path is None:
+            return
+        best = captioned.captions[0]
+        if not best.words:
+            self.silent.append(captioned.id)
+            return
+        from saccade.explain import save_explanation
+
+        picture = open_picture(captioned.path)
+        side = PAGE_SIDE if self.as_page else DRAWN_SIDE
+        picture.thumbnail((side, side), Image.Resampling.LANCZOS)
+        explanation = best.explain(picture, captioned.id)
+        if self.as_page:
+            self.page.append(explanation)
+        else:
+            self.written.append(
+                save_explanation(explanation, self.place if self.one_file else self._path(captioned.id))
+            )
+
+    def _path(self, id: str) -> Path:
+        """A file in the folder, named as the photo; the ending stays where two photos differ in nothing else."""
+        assert self.place is not None
+        short = self.place / f"{id.rpartition('.')[0].replace('/', '-') or id}.png"
+        return short if short not in self.written else self.place / f"{id.replace('/', '-')}.png"
+
+    def finish(self) -> Iterator[str]:
+        """What was drawn, in sentences."""
+        from saccade.explain import write_gallery
+
+        for id in self.silent:
+            yield f"nothing was said of {id}, so there is nothing to draw"
+        if self.place is None:
+            return
+        if self.page:
+            self.written.append(write_gallery(self.page, self.place, "The captions, and what each word attended to"))
+        if len(self.written) == 1:
+            yield f"the attention is in {self.written[0]}"
+        elif self.written:
+            yield f"the attention is in {self.place} ({len(self.written):,} pictures)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,15 +12,17 @@ from torch import Tensor
 
 from saccade.batch import CaptionState, PairBatch, RegionBatch, StepOutput, TeacherForced, TextBatch
 from saccade.core.errors import SaccadeError
-from saccade.data.records import CaptionedImages
+from saccade.data import CaptionedImages
 from saccade.decoding import DecodingConfig
-from saccade.models.base.captioner import NEVER_SAID, Captioner, never_said
+from saccade.models import Captioner
+from saccade.models.base.captioner import NEVER_SAID, never_said
 from saccade.ops import current_autocast
-from saccade.tasks.base import Loss
-from saccade.tasks.captioning.evaluate import caption_figures
+from saccade.tasks.base import ClaimDefaults, Loss, TaskSpec
+from saccade.tasks.captioning.evaluate import CaptionScores, caption_figures
+from saccade.tasks.captioning.options import EvalOptions
+from saccade.tasks.captioning.predict import PictureCaptioner
 from saccade.tasks.captioning.self_critical import RewardConfig, SelfCritical, SpokenBatch
-from saccade.tasks.pairs import PairTask, Read, cut, vary_images
-from saccade.vision.augment import AugmentConfig
+from saccade.tasks.pairs import PairTask, cut, open_captioned, prepare_captioned, vary_images
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class CaptioningConfig:
     """Cross-entropy, and from `reward.after` on self-critical training."""
 
     longest: int = 20  # words of a caption; what people said beyond is cut
-    min_count: int = 5  # words seen less often in training are unknown words
+    min_count: int = 5  # rarer words of the training captions are unknown words
     items: Literal["pairs", "pictures"] = "pairs"  # what a batch counts: captions, or pictures with all their captions
     label_smoothing: float = 0.0  # this much of every label goes to all words alike
     scheduled_sampling: float = 0.0  # at most this often a model is given its own last word instead of the caption's
@@ -64,19 +66,12 @@ class CaptioningTask(PairTask[CaptioningConfig]):
 
     selection = "cider_d"
 
-    def __init__(
-        self,
-        train: CaptionedImages,
-        dev: CaptionedImages,
-        read: Read,
-        config: CaptioningConfig,
-        augmentation: AugmentConfig | None = None,
-    ) -> None:
-        super().__init__(train, dev, read, config, augmentation)
-        self.texts = cut(self.texts, config.longest)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.texts = cut(self.texts, self.config.longest)
 
     def before_loss(self, model: Captioner, batch: PairBatch, step: int) -> PairBatch | SpokenBatch:
-        """Pictures are varied; from `reward.after` on they are also spoken of, and what was said is judged."""
+        """Pictures are varied; from `reward.after` on they are also captioned, and the captions rewarded."""
         batch = replace(batch, images=vary_images(model, batch.images, self.augmentation))
         return self.self_critical.say(model, batch) if self.config.reward.begun(step) else batch
 
@@ -97,7 +92,9 @@ class CaptioningTask(PairTask[CaptioningConfig]):
         if isinstance(batch, SpokenBatch):
             return self.self_critical.loss(model, images, batch)
         state = model.start_training(images, batch.texts, batch.owner)
-        forced = self._tell(model, state, batch.texts.tokens[:, :-1], self.config.scheduled_sampling_chance(step))
+        forced = self._teacher_force(
+            model, state, batch.texts.tokens[:, :-1], self.config.scheduled_sampling_chance(step)
+        )
         labels, wanted = batch.texts.tokens[:, 1:], batch.texts.mask[:, 1:]
         nll = forced.nll(labels, wanted)
         loss = nll.sum() / wanted.sum()
@@ -109,10 +106,10 @@ class CaptioningTask(PairTask[CaptioningConfig]):
             return loss + sum(own.values()), {"word_loss": loss, **own}
         return loss, {}
 
-    def _tell(
+    def _teacher_force(
         self, model: Captioner, state: CaptionState, words: Int[Tensor, "text step"], chance: float
     ) -> TeacherForced:
-        """Teacher forcing; with `chance`, a model hears what it would have said itself."""
+        """Teacher forcing; with `chance`, a word is one that the model draws itself."""
         if not chance:
             return model.teacher_force(state, words)
         outputs: list[StepOutput] = []
@@ -139,3 +136,32 @@ def uniform_nll(forced: TeacherForced, wanted: Bool[Tensor, "text step"]) -> Flo
     silent = never_said(forced.log_probabilities)
     total = forced.log_probabilities.masked_fill(silent, 0).sum(dim=2)
     return -total / (len(silent) - len(NEVER_SAID)) * wanted
+
+
+NOTE = "captions are found by a beam of 3; METEOR matches words and stems"
+WORLD = ClaimDefaults(("patience=0", "decoding.strategy=beam", "decoding.num_beams=3", "decoding.max_length=31"), NOTE)
+FLICKR8K = ClaimDefaults(
+    (
+        *("items=pictures", "task.longest=20", "min_count=3", "epochs=14", "batch_size=64", "optimiser=adamw"),
+        *("learning_rate=0.001", "weight_decay=0.0001", "schedule=cosine", "warmup_steps=60", "average=0.99"),
+        *("patience=0", "decoding.strategy=beam", "decoding.num_beams=3", "decoding.max_length=21"),
+    ),
+    NOTE,
+)
+
+SPEC: TaskSpec[Captioner, CaptionedImages] = TaskSpec(
+    name="captioning",
+    noun="captioner",
+    does="captions pictures",
+    protocol=Captioner,
+    config=CaptioningConfig,
+    open=open_captioned,
+    prepare=prepare_captioned,
+    task=lambda model, train, dev, settings, vary: CaptioningTask(train, dev, model.read, settings, vary),
+    evaluator=CaptionScores(),
+    predictor=PictureCaptioner,
+    verbs=("caption",),
+    next_steps=("saccade eval {run} --num-beams 5", "saccade caption PHOTO --model {run} --attention why.png"),
+    options=EvalOptions,
+    claims={"world": WORLD, "flickr8k": FLICKR8K},
+)

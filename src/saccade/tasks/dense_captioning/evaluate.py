@@ -6,7 +6,6 @@ Mean average precision is a figure of a split as a whole and has no parts by pic
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,10 +17,9 @@ from saccade.features.region_phrases import PhrasedPictures, open_region_phrases
 from saccade.language import tokenise
 from saccade.metrics.dense_captioning import Phrased, dense_captioning_map
 from saccade.models import DenseCap, load_model
-from saccade.tasks.evaluator import Arrays, EvalRequest, Evaluation, Evaluator
+from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator
 
-DECODING = DecodingConfig(strategy="greedy", max_length=16)  # of phrases, unless asked otherwise
-NAMES = {"map": "mAP", "detection_map": "mAP of boxes", "regions": "regions a picture"}
+DECODING = DecodingConfig(strategy="greedy", max_length=16)  # of phrases, unless options say otherwise
 
 
 @dataclass(frozen=True)
@@ -100,14 +98,12 @@ class DensePrecision(Evaluator[DenseCap, PhrasedPictures]):
         boxes = sum(len(regions.boxes) for regions in data.regions)
         return Evaluation(
             f"{data.name}/{data.split}: {len(data.images)} pictures, {boxes} boxes, {len(data.texts)} phrases",
-            ("model", *NAMES.values()),
-            tuple((folder, *(f"{found[name]:.2f}" for name in NAMES)) for folder, found in rows.items()),
+            ("model", "mAP", "mAP of boxes", "regions a picture"),
+            tuple((folder, *(f"{found[name]:.2f}" for name in self.columns)) for folder, found in rows.items()),
             {"data": data.name, "split": data.split, "results": rows},
         )
 
-    def measure(self, model: DenseCap, data: PhrasedPictures, settings: Any, folder: Path, tables: bool) -> Arrays:
-        figures = self.evaluate(model, data, settings)
+    def counts(self, data: PhrasedPictures, settings: Any) -> dict[str, int]:
         pictures = min(len(data.images), settings.eval_pictures)
         texts = sum(len(phrases) for regions in data.regions[:pictures] for phrases in regions.phrases)
-        kept = {name: np.asarray(value) for name, value in figures.items()}
-        return kept | {"pictures": np.asarray(pictures), "texts": np.asarray(texts)}
+        return {"pictures": pictures, "texts": texts}

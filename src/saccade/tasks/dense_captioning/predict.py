@@ -76,7 +76,7 @@ class PictureDescriber(Predictor[DenseCap]):
         settings = update(decoding, options, "decoding")
         given = listed(images)
         parts = (given[start : start + BATCH_SIZE] for start in range(0, len(given), BATCH_SIZE))
-        return [told for part in parts for told in self._describe(part, top, least, settings)]
+        return [described for part in parts for described in self._describe(part, top, least, settings)]
 
     def draw(self, image: Picture, top: int = 20, least: float = 0.1, title: str = "", **options: Any) -> RegionPicture:
         """Boxes and phrases on a picture: `.save("phrases.png")`."""
@@ -90,14 +90,14 @@ class PictureDescriber(Predictor[DenseCap]):
         for start in range(0, len(files), BATCH_SIZE):
             opened = {file: _opened(file) for file in files[start : start + BATCH_SIZE]}
             pictures = [one for one in opened.values() if isinstance(one, Image.Image)]
-            told = iter(self._describe(pictures, top, least, decoding) if pictures else ())
+            described = iter(self._describe(pictures, top, least, decoding) if pictures else ())
             for file, one in opened.items():
                 if isinstance(one, Broken):
                     yield one
                     continue
                 size = one.size
                 one.thumbnail((drawn_side, drawn_side))
-                yield DescribedPhoto(file, *size, tuple(next(told)), np.asarray(one))
+                yield DescribedPhoto(file, *size, tuple(next(described)), np.asarray(one))
 
     def _describe(
         self, pictures: Sequence[Picture], top: int, least: float, decoding: DecodingConfig

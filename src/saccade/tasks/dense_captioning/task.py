@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Int
@@ -11,11 +11,16 @@ from torch import Tensor
 
 from saccade.batch import PAD
 from saccade.core.errors import SaccadeError
+from saccade.data import DataConfig
 from saccade.decoding import DecodingConfig
-from saccade.features.region_phrases import PhraseBatch, PhrasedPictures, phrase_batch
+from saccade.features.region_phrases import PhraseBatch, PhrasedPictures, open_region_phrases, phrase_batch
 from saccade.models import DenseCap
-from saccade.tasks.dense_captioning.evaluate import DensePrecision
+from saccade.tasks.base import ClaimDefaults, TaskSpec
+from saccade.tasks.dense_captioning import EvalOptions
+from saccade.tasks.dense_captioning.evaluate import DECODING, DensePrecision
+from saccade.tasks.dense_captioning.predict import PictureDescriber
 from saccade.tasks.pairs import Read
+from saccade.tasks.prepare import prepare_words
 from saccade.vision.augment import AugmentConfig, augment_with_boxes
 
 
@@ -24,15 +29,13 @@ class DenseCaptioningConfig:
     """How a split is read, and how the dev split is described."""
 
     longest: int = 15  # words of a phrase; what people said beyond is cut
-    min_count: int = 15  # words seen less often in training are unknown words
-    vary: bool = (
-        False  # photos are mirrored, cut and tinted, their boxes with them; not where phrases say left and right
-    )
+    min_count: int = 15  # rarer words of the training captions are unknown words
+    vary: bool = False  # mirror, cut and tint photos with their boxes; not where phrases say left and right
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 16  # pictures described at once
     eval_pictures: int = 500  # of the dev split, at most
     regions: int = 100  # of a picture, at most: the surest are described
-    decoding: DecodingConfig = field(default_factory=lambda: DecodingConfig(strategy="greedy", max_length=16))
+    decoding: DecodingConfig = DECODING
 
     def __post_init__(self) -> None:
         for name in ("longest", "eval_batch", "eval_pictures", "regions"):
@@ -85,8 +88,36 @@ def drawn_phrases(batch: PhraseBatch) -> Int[Tensor, "image thing word"]:
 
 
 def vary(batch: PhraseBatch, size: int, config: AugmentConfig) -> PhraseBatch:
-    """Other windows, mirrored, in another light; a box of which too little is left is no longer asked for."""
+    """Other windows, mirrored, in another light; a box of which too little is left is no longer a target."""
     pixels, boxes, real = augment_with_boxes(
         batch.pictures.pixels, batch.boxes, batch.real, size, config.crop, config.colour
     )
     return replace(batch, pictures=replace(batch.pictures, pixels=pixels), boxes=boxes, real=real)
+
+
+def open_phrased(config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu") -> PhrasedPictures:
+    """Pictures whose boxes have phrases: always pixels, read on demand."""
+    return open_region_phrases(config, split)
+
+
+WORLD = ClaimDefaults(
+    ("eval_pictures=300", "epochs=6"),
+    "every thing that can be seen has a box and phrases; six epochs; METEOR matches words and stems",
+)
+
+SPEC: TaskSpec[DenseCap, PhrasedPictures] = TaskSpec(
+    name="dense_captioning",
+    noun="dense captioner",
+    does="describes parts of pictures",
+    protocol=DenseCap,
+    config=DenseCaptioningConfig,
+    open=open_phrased,
+    prepare=lambda train, settings: prepare_words(train.texts, settings.min_count, settings.vectors),
+    task=lambda model, train, dev, settings, vary: DenseCaptioningTask(train, dev, model.read, settings, vary),
+    evaluator=DensePrecision(),
+    predictor=PictureDescriber,
+    verbs=("densecap",),
+    options=EvalOptions,
+    next_steps=("saccade densecap PHOTO --model {run} -o phrases.png",),
+    claims={"world": WORLD},
+)

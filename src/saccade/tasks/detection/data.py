@@ -34,7 +34,7 @@ class BoxedSplit:
 
 @dataclass(frozen=True)
 class WorldPicture:
-    """A scene of the world with all that can be seen in it."""
+    """A scene of the world with all that is visible in it."""
 
     path: np.ndarray  # the picture itself
     boxes: np.ndarray
@@ -54,7 +54,8 @@ def open_boxes(config: DataConfig, split: str, pixels: int | None = None, device
         world = WorldConfig(
             pictures=config.pictures, seed=config.seed, captions=1, twins=0.0, hard_groups=0, novel=novel
         )
-        pictures: Sequence[NamedBoxes] = _world_pictures(make_world(world).split(split))
+        scenes = make_world(world).split(split)
+        pictures: Sequence[NamedBoxes] = [_world_picture(scenes, i) for i in range(len(scenes))]
     else:
         pictures = open_records(config, split, "boxes")
     if not pictures:
@@ -84,17 +85,13 @@ def label_names(
     return classes, frequent(attributes, attribute_count)
 
 
-def _world_pictures(split: Split) -> list[NamedBoxes]:
-    return [_world_picture(split, i) for i in range(len(split))]
-
-
 def _world_picture(split: Split, i: int) -> WorldPicture:
     scene, boxes = split.scene(i), split.boxes(i)
-    seen = [j for j in range(len(boxes)) if (boxes[j, 2:] - boxes[j, :2] > MIN_THING_SIDE).all()]
-    things = [scene.things[j] for j in seen]
+    visible = [j for j in range(len(boxes)) if (boxes[j, 2:] - boxes[j, :2] > MIN_THING_SIDE).all()]
+    things = [scene.things[j] for j in visible]
     return WorldPicture(
         split.image(i),
-        boxes[seen],
+        boxes[visible],
         tuple(str(thing.kind) for thing in things),
         tuple(tuple(str(a) for a in (thing.colour, thing.size, thing.material) if a) for thing in things),
         tuple(_labels(thing) for thing in things),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-import numpy as np
 import torch
 
 from saccade.batch import Batch
@@ -22,7 +20,7 @@ from saccade.metrics.detection import (
 from saccade.models import load_model
 from saccade.models.detectors import BottomUp, Detector, WorldDetector
 from saccade.tasks.detection.data import BoxedSplit, open_boxes
-from saccade.tasks.evaluator import Arrays, EvalRequest, Evaluation, Evaluator
+from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator
 from saccade.vision.boxes import UNKNOWN, WHOLE, overlaps, pick
 from saccade.vision.detectors.bottomup import BottomUpNetwork, BoxedPictures
 from saccade.vision.detectors.selection import select
@@ -188,6 +186,5 @@ class DetectionEvaluator(Evaluator[Detector, BoxedSplit]):
         figures = {"data": data.name, "split": data.split, "results": found}
         return Evaluation(title, ("figure", *request.models), rows, figures)
 
-    def measure(self, model: Detector, data: BoxedSplit, settings: Any, folder: Path, tables: bool) -> Arrays:
-        kept = {name: np.asarray(value) for name, value in self.evaluate(model, data, settings).items()}
-        return kept | {"pictures": np.asarray(len(data.pictures)), "texts": np.asarray(0)}
+    def counts(self, data: BoxedSplit, settings: Any) -> dict[str, int]:
+        return {"pictures": len(data.pictures), "texts": 0}

@@ -1,18 +1,27 @@
-"""Detection as the trainer knows it: pictures with true boxes, the detector's loss, its figures on the dev split."""
+"""Detection: pictures with true boxes, the detector's loss, and a trained detector as users call it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from saccade.batch import Batch
+from saccade.batch import Batch, RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.models.detectors import Detector
-from saccade.tasks.detection.data import BoxedSplit
-from saccade.tasks.detection.evaluate import detector_figures
+from saccade.tasks.base import TaskSpec
+from saccade.tasks.detection import EvalOptions
+from saccade.tasks.detection.data import BoxedSplit, label_names, open_boxes
+from saccade.tasks.detection.evaluate import DetectionEvaluator, detector_figures
+from saccade.tasks.predict import Predictor, listed
+from saccade.tasks.prepare import Prepared
+from saccade.vision import RegionDescription, RegionExtractor
+from saccade.vision.pictures import Picture
 
 
 @dataclass(frozen=True)
@@ -48,3 +57,65 @@ class DetectionTask:
 
     def evaluate(self, model: Detector) -> dict[str, float]:
         return detector_figures(model, self.dev, self.config.eval_batch)
+
+
+class PictureDetector(Predictor[Detector]):
+    """Finds the regions of pictures and names them.
+
+    >>> saccade.load("runs/bottomup").detect("photo.jpg")[0][0].text
+    """
+
+    @cached_property
+    def extractor(self) -> RegionExtractor:
+        return self.model.as_extractor()
+
+    def detect(
+        self, images: Picture | Sequence[Picture], boxes: Sequence[np.ndarray] | None = None
+    ) -> list[list[RegionDescription]]:
+        """The regions of each picture with their names; of `boxes` (one array in 0..1 a picture) instead, if given."""
+        return self.extractor.describe(listed(images), boxes)
+
+    def extract(self, images: Picture | Sequence[Picture], boxes: Sequence[np.ndarray] | None = None) -> RegionBatch:
+        """The regions' vectors, as `saccade extract` keeps them."""
+        return self.extractor.extract(listed(images), boxes)
+
+
+@dataclass(frozen=True)
+class PreparedDetector(Prepared):
+    attributes: tuple[str, ...] = ()  # beside the labels, which are the classes
+
+
+def prepare(train: BoxedSplit, settings: DetectionConfig) -> PreparedDetector:
+    classes, attributes = label_names(train.pictures, settings.class_count, settings.attribute_count)
+    facts = {
+        "pictures": len(train.pictures),
+        "boxes": train.box_count,
+        "classes": len(classes),
+        "attributes": len(attributes),
+    }
+    return PreparedDetector(labels=classes, attributes=attributes, facts=facts)
+
+
+def build(kind: type[Detector], config: Any, prepared: Prepared) -> Detector:
+    """A fresh detector of these labels."""
+    assert isinstance(prepared, PreparedDetector)
+    model = kind(kind.with_labels(config, prepared.labels, prepared.attributes))
+    model.begin()
+    return model
+
+
+SPEC: TaskSpec[Detector, BoxedSplit] = TaskSpec(
+    name="detection",
+    noun="detector",
+    does="finds and names the regions of pictures",
+    protocol=Detector,
+    config=DetectionConfig,
+    open=open_boxes,
+    prepare=prepare,
+    task=lambda model, train, dev, settings, vary: DetectionTask(model, train, dev, settings),
+    evaluator=DetectionEvaluator(),
+    predictor=PictureDetector,
+    verbs=("detect", "extract"),
+    options=EvalOptions,
+    build=build,
+)

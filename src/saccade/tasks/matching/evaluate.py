@@ -21,7 +21,7 @@ from saccade.data import CaptionedImages
 from saccade.metrics import CUTOFFS, WAYS, chance, check_folds, ranks, recall, summary
 from saccade.models import Matcher, load_model
 from saccade.tasks.evaluator import Arrays, EvalRequest, Evaluation, Evaluator, Scores, SplitForModels
-from saccade.tasks.matching.options import EvalOptions
+from saccade.tasks.matching import EvalOptions
 from saccade.tasks.matching.refined import refined_similarity
 
 RECALLS = {f"{way}_r{k}": f"{name} R@{k}" for way, name in WAYS.items() for k in CUTOFFS}
@@ -87,7 +87,7 @@ def ensemble_of(
 
 
 def check_weights(weights: Sequence[float], models: int) -> None:
-    """A sentence where these are no weights for so many models; worth asking before a long computation."""
+    """Called before a long computation. Raises: SaccadeError if these are no weights for so many models."""
     if len(weights) != models:
         raise SaccadeError(f"{models} models need {models} weights, not {len(weights)}")
     if not all(np.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
@@ -142,7 +142,7 @@ class Recalls(Evaluator[Matcher, CaptionedImages]):
         return recall(similarity_table(model, data, settings.eval_batch), data.image_of_text)
 
     def compare(self, request: EvalRequest) -> Evaluation:
-        """Each model's recalls beside chance, and those of their average if it was asked for."""
+        """Each model's recalls beside chance, and those of their average if the options say so."""
         options: EvalOptions = request.options
         ensemble = options.ensemble or options.raw or options.weights is not None
         if ensemble and len(request.models) == 1:
@@ -152,12 +152,12 @@ class Recalls(Evaluator[Matcher, CaptionedImages]):
                 "--quick is exact in what ranks hang on and an ensemble averages whole tables: leave one out"
             )
         shares = read_weights(options.weights, len(request.models)) if options.weights is not None else None
-        seen = SplitForModels(request.data, request.split)
+        splits = SplitForModels(request.data, request.split)
         rows: dict[str, dict[str, float]] = {}
         tables = []
         for folder in request.models:
             model = load_model(folder, Matcher).to(request.device)
-            data: CaptionedImages = seen.regions_for(model, folder)
+            data: CaptionedImages = splits.regions_for(model, folder)
             check_folds(len(data.images), options.folds)
             rows.setdefault("chance", chance(data.image_of_text, len(data.images), options.folds))
             tables.append(similarity_table(model, data, quick=options.quick))

@@ -20,9 +20,9 @@ from saccade.models import Matcher
 from saccade.nn import full_precision
 from saccade.ops.all_pairs import peak_bytes
 
-SAFETY = 4.0  # the margin, in times of the largest error seen; of SCAN on Flickr8k it covers that of every pair
+SAFETY = 4.0  # the margin, in times of the largest error found; of SCAN on Flickr8k it covers that of every pair
 MAX_RESCORED_SHARE = 0.1  # of the table: a pair alone takes several times what it takes among all
-SLAB_SCORES = 1 << 24  # looked through at a time
+SLAB_SCORES = 1 << 24  # searched at a time
 SPREAD = 0.6180339887498949  # steps of this share of a table come near every place and to none twice
 LENGTH_STEP = 8  # texts whose lengths fall into the same so many words are scored together
 
@@ -114,11 +114,11 @@ def refine(
     (`metrics.Ranks`; of answers in between the order stays that of the quick table).
 
     The margin is `SAFETY` times the largest difference of a quick and an exact score among all pairs that were scored
-    both ways: at first own pairs, first answers, and some from all over the table. It grows with what is seen, and the
+    both ways: at first own pairs, first answers, and some from all over the table. It grows with what is found, and the
     search is repeated until it finds nothing new. It is measured, not proven: pairs that nobody scored again may be off
     by more.
 
-    `pair_scores(image, text)` scores single pairs in full, `whole` all of them; the latter is asked instead where more
+    `pair_scores(image, text)` scores single pairs in full, `whole` all of them; the latter is called instead where more
     than a share `most` would have to be scored again (a model that tells nothing apart), or where 16 bits overflowed.
     """
     images, texts = quick.shape

@@ -11,11 +11,16 @@ from torch import Tensor
 
 from saccade.batch import UNKNOWN, ImageCode, PairBatch, RegionBatch, TextBatch, TextCode
 from saccade.core.errors import SaccadeError
+from saccade.data import CaptionedImages
 from saccade.models import Matcher
 from saccade.nn import Negatives, RankingLoss, binary_loss, triplet_loss
 from saccade.ops import AttentionProblem, cuda_graph_safe
+from saccade.tasks.base import ClaimDefaults, TaskSpec
+from saccade.tasks.matching import EvalOptions
+from saccade.tasks.matching.benchmark import MatchingBenchmark
 from saccade.tasks.matching.evaluate import Recalls
-from saccade.tasks.pairs import PairTask, vary_images
+from saccade.tasks.matching.predict import PictureMatcher
+from saccade.tasks.pairs import PairTask, open_captioned, prepare_captioned, vary_images
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class MatchingConfig:
     same_image_negatives: bool = True  # another caption of the same picture is a negative, as in the official code
     items: Literal["pairs", "pictures"] = "pairs"  # what a batch counts: pairs, or pictures with all their captions
     word_dropout: float = 0.0  # the chance of each word of being unknown in training
-    min_count: int = 4  # words seen less often in training are unknown words
+    min_count: int = 4  # rarer words of the training captions are unknown words
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 256  # pictures or sentences encoded at once
 
@@ -102,3 +107,29 @@ def _cuda_graph_safe(model: Matcher, images: RegionBatch, texts: TextBatch) -> b
     if not isinstance(problem, AttentionProblem):
         return False
     return cuda_graph_safe(problem.queries.mask, problem.context.mask, problem.form)
+
+
+FLICKR8K = ClaimDefaults(
+    (
+        *("word_dim=200", "dim=256", "dropout=0.2", "items=pictures", "hard_negative_ramp_steps=150"),
+        *("word_dropout=0.1", "min_count=3", "epochs=6", "batch_size=64", "optimiser=adamw", "learning_rate=0.002"),
+        *("weight_decay=0.0001", "schedule=cosine", "warmup_steps=60", "average=0.99"),
+    )
+)
+
+SPEC: TaskSpec[Matcher, CaptionedImages] = TaskSpec(
+    name="matching",
+    noun="matcher",
+    does="matches pictures with sentences",
+    protocol=Matcher,
+    config=MatchingConfig,
+    open=open_captioned,
+    prepare=prepare_captioned,
+    task=lambda model, train, dev, settings, vary: MatchingTask(train, dev, model.read, settings, vary),
+    evaluator=Recalls(),
+    predictor=PictureMatcher,
+    verbs=("score", "explain"),
+    options=EvalOptions,
+    claims={"flickr8k": FLICKR8K},
+    benchmark=MatchingBenchmark(),
+)

@@ -1,4 +1,4 @@
-"""What a matcher costs to use: weights, what an index must keep of each picture, time and memory of scoring."""
+"""Matchers on the leaderboard: how well they find, and what that costs in weights, index, time and memory."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import ctypes
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -17,35 +18,88 @@ from jaxtyping import Float
 
 from saccade.batch import ImageCode, TextCode
 from saccade.data import CaptionedImages
+from saccade.metrics import CUTOFFS, WAYS, chance, recall
 from saccade.models import Matcher
-from saccade.tasks.matching.evaluate import encode_all_images, encode_all_texts
+from saccade.tasks.evaluator import Benchmark, CostColumn, Costs
+from saccade.tasks.matching.evaluate import RECALL_HEADINGS, encode_all_images, encode_all_texts, ensemble_of
 
 WARM_UP, QUERIES, SECONDS = 3, 21, 5.0  # queries before the clock runs; at most so many, or for so long
 PROBE = 4  # pictures and sentences that show which parts of a code the score reads
 
 
-@dataclass(frozen=True)
-class Cost:
-    parameters: int
-    code_bytes: int  # of one picture's code, as far as the score reads it: what an index keeps
-    query_ms: float  # one sentence encoded and scored against every picture, whose codes are there: the median
-    table_seconds: float  # every picture with every sentence, codes being there
-    peak_bytes: int | None  # the most memory that this took beyond the codes; None where the system does not say
+Table = Float[np.ndarray, "image text"]
 
 
-def measure_cost(model: Matcher, data: CaptionedImages) -> tuple[Float[np.ndarray, "image text"], Cost]:
-    """The similarity table of a split, as `similarity_table` makes it, and what making it took."""
-    model.eval()
-    device = next(model.parameters()).device
-    with torch.no_grad():
+def short(value: float) -> str:
+    """No more digits than were measured: 1,234 and 12.3 and 0.12."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+
+
+class MatchingBenchmark(Benchmark[Matcher, CaptionedImages]):
+    """Recall both ways; the size of a model and of what an index keeps, the time of a query and of all pairs."""
+
+    figures: ClassVar = {
+        "rsum": "rsum",
+        **{
+            f"{way}_r{k}": f"{name} R@{k}" if k == CUTOFFS[0] else f"R@{k}"
+            for way, name in WAYS.items()
+            for k in CUTOFFS
+        },
+    }
+    narrow_headings = RECALL_HEADINGS
+    unit = "Recall in per cent, both ways; rsum is the sum of the six"
+    costs: ClassVar = {
+        "parameters": CostColumn("parameters", lambda n: f"{n / 1e6:.1f} M" if n >= 1e6 else f"{n / 1e3:.0f} k"),
+        "code_bytes": CostColumn(
+            "kB a picture",
+            lambda size: short(size / 1e3),
+            "what an index must keep of a picture: the parts of its code that the score reads, in float32",
+        ),
+        "query_ms": CostColumn(
+            "ms a query",
+            short,
+            "encoding one text and scoring it against all {pictures} pictures, whose codes are there (the median over "
+            "single queries, after a warm-up)",
+        ),
+        "table_seconds": CostColumn("s for all pairs", short, "scoring {pictures} × {texts} pairs, codes being there"),
+        "peak_bytes": CostColumn(
+            "MB for it",
+            lambda size: short(size / 1e6),
+            "the most memory that this took beside codes and weights; models cut the work into tiles that fit a budget",
+            adds_up=False,
+        ),
+    }
+    time = "query_ms", "milliseconds a query"
+    ensembles = "the mean of the models' similarities, each brought to the same spread"
+
+    @torch.no_grad()
+    def measure(self, model: Matcher, data: CaptionedImages) -> tuple[Table, Costs]:
+        """The similarity table of a split, as `similarity_table` makes it, and what making it took."""
+        model.eval()
+        device = next(model.parameters()).device
         images, texts = encode_all_images(model, data), encode_all_texts(model, data.texts)
         query_ms = _query_ms(model, images, data.texts, device)
         with _peak_memory(device) as peak:
             started = _now(device)
             table = model.similarity(images, texts)
             seconds = _now(device) - started
-        cost = Cost(model.parameter_count(), code_bytes(model, images, texts), query_ms, seconds, peak())
-    return table.float().cpu().numpy(), cost
+        costs = {
+            "parameters": model.parameter_count(),
+            "code_bytes": code_bytes(model, images, texts),
+            "query_ms": query_ms,
+            "table_seconds": seconds,
+            "peak_bytes": peak(),
+        }
+        return table.float().cpu().numpy(), costs
+
+    def score(self, output: Table, data: CaptionedImages) -> dict[str, float]:
+        return recall(output, data.image_of_text)
+
+    def chance(self, data: CaptionedImages) -> dict[str, float]:
+        return chance(data.image_of_text, len(data.images))
+
+    def average(self, outputs: Sequence[Table]) -> Table:
+        return ensemble_of(outputs)
 
 
 def _query_ms(model: Matcher, images: ImageCode, texts: tuple[str, ...], device: torch.device) -> float:

@@ -10,8 +10,8 @@ import torch
 
 from saccade.data import DataConfig
 from saccade.features import open_split
-from saccade.lab.leaderboard.cost import _peak_memory, measure_cost
 from saccade.models import Matcher, entries, load_model
+from saccade.tasks.matching.benchmark import MatchingBenchmark, _peak_memory, code_bytes
 from saccade.tasks.matching.evaluate import similarity_table
 from toy_runs import DIM, SIZES, make_features, make_run
 
@@ -30,12 +30,12 @@ def test_the_table_is_that_of_evaluation_and_the_code_what_the_score_reads(
 ) -> None:
     model = load_model(make_run(tmp_path / "run", features, system), Matcher)
     data = open_split(DataConfig("precomp", features), "test")
-    table, cost = measure_cost(model, data)
+    table, cost = MatchingBenchmark().measure(model, data)
     np.testing.assert_allclose(table, similarity_table(model, data), rtol=1e-5, atol=1e-6)
-    assert cost.parameters == model.parameter_count()
-    assert cost.query_ms > 0
-    assert cost.table_seconds > 0
-    floats = cost.code_bytes / 4
+    assert cost["parameters"] == model.parameter_count()
+    assert cost["query_ms"] > 0
+    assert cost["table_seconds"] > 0
+    floats = cost["code_bytes"] / 4
     if system in ONE_VECTOR:
         assert floats == SIZES["dim"]
     else:
@@ -45,7 +45,6 @@ def test_the_table_is_that_of_evaluation_and_the_code_what_the_score_reads(
 def test_padding_is_no_part_of_a_code(tmp_path: Path) -> None:
     """Pictures of one and of five regions: three on average."""
     from saccade.batch import ImageCode
-    from saccade.lab.leaderboard.cost import code_bytes
     from saccade.tasks.matching.evaluate import encode_all_texts
 
     model = load_model(make_run(tmp_path / "run", make_features(tmp_path / "data"), "scan"), Matcher)

@@ -1,0 +1,283 @@
+"""The lab's verbs: `saccade demo`, `saccade leaderboard`, `saccade claims`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from saccade.cli.options import Device, check_device, figure_table, is_data_word, sort_words, with_words
+from saccade.core.errors import SaccadeError
+
+if TYPE_CHECKING:
+    from saccade.lab.claims.claim import Claim
+    from saccade.lab.claims.findings import Findings
+    from saccade.lab.claims.run import Outcome
+    from saccade.lab.leaderboard.board import Board
+
+
+def demo(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Training settings for both models, e.g. epochs=4."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the report and all that was made.")] = Path(
+        "demo"
+    ),
+    pictures: Annotated[
+        int, typer.Option(min=50, help="How many pictures the world has; fewer is quicker and finds less.")
+    ] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed is another world and another training run.")] = 0,
+) -> None:
+    """See the idea work: make a world, train SCAN on it, search it by sentence, and show why each picture was found.
+
+    Makes pictures with captions, turns them into regions, trains SCAN and a pooled baseline, measures both on ordinary
+    pictures and on hard twins (the same words bound otherwise), and writes a page to look at: OUT/report.html. Takes
+    about two minutes on two cores and needs no network.
+
+    Example: saccade demo --out demo
+    """
+    from saccade.lab.demo import run_demo
+
+    console = Console()
+    start = time.perf_counter()
+    report = run_demo(settings or [], out, pictures, seed, console)
+    console.print(f"\n{report.summary}", highlight=False)
+    console.print(
+        f"[bold]{escape(str(report.path))}[/bold]  ({time.perf_counter() - start:.0f} s in all)", highlight=False
+    )
+
+
+def leaderboard(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL]...",
+            help="Run or model folders, NAME=FOLDER,FOLDER for seeds to be one row of that name, and KEY=VALUE words "
+            "of the data (data=flickr8k root=data/flickr8k split=dev). Without any: all finished runs below runs/.",
+        ),
+    ] = None,
+    runs: Annotated[
+        list[Path] | None, typer.Option(help="Take every finished run below this folder; may be given several times.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Which split; the run's test split if not given.")] = None,
+    ensembles: Annotated[
+        bool,
+        typer.Option(
+            "--ensembles", help="Also average: the seeds of each row, one model of each system, and all there are."
+        ),
+    ] = False,
+    again: Annotated[
+        Path | None,
+        typer.Option("--from", help="Measure nothing: show, and write anew, what an earlier --json FILE holds."),
+    ] = None,
+    device: Device = "auto",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write a page (Markdown) that says what each column means.")
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw rsum against the time of a query into this PNG; -o shows it.")
+    ] = None,
+) -> None:
+    """Compare matching models on one data set: recall both ways, size, what an index keeps, time and memory.
+
+    Runs that differ in their seed alone are one row, with mean ± standard deviation. Times are taken on this machine,
+    so that they compare systems and not papers.
+
+    Example: saccade leaderboard --runs runs/claims/world --ensembles -o docs/results/leaderboard-world.md
+    """
+    from saccade.core.files import read_json, write_json, write_text
+    from saccade.lab.leaderboard.page import board_figures, board_from, board_page, draw_board
+
+    console = Console()
+    if again is not None:
+        if models or runs:
+            raise SaccadeError("--from shows what was measured before: give no models or runs with it")
+        board, command = board_from(read_json(again), str(again))
+    else:
+        board, command = _measured(console, models or [], runs or [], split, ensembles, device)
+    console.print(_figures(board), _costs(board), sep="\n")
+    if plot:
+        draw_board(board, plot)
+    if out:
+        write_text(
+            out, board_page(board, command, Path(os.path.relpath(plot, out.parent)).as_posix() if plot else None)
+        )
+    if json_file:
+        write_json(json_file, board_figures(board, command))
+
+
+def _measured(
+    console: Console, given: list[str], runs: list[Path], split: str | None, ensembles: bool, device: str
+) -> tuple[Board, str]:
+    """The board of these models, and the command that makes it anew."""
+    from saccade.core.progress import progress_bar
+    from saccade.lab.leaderboard.board import choose_contenders, measure_board
+    from saccade.tasks.evaluator import SplitForModels
+
+    named = {k: v.split(",") for k, _, v in (w.partition("=") for w in given if "=" in w and not is_data_word(w))}
+    folders, words, split = sort_words([word for word in given if "=" not in word or is_data_word(word)], split)
+    below = runs or ([] if folders or named or not Path("runs").is_dir() else [Path("runs")])
+    data_name = next((w.partition("=")[2] for w in words if w.startswith(("data=", "data.name=", "name="))), None)
+    entered = choose_contenders(folders, named, below, data_name)
+    if entered.left_out:
+        runs_left = f"{entered.left_out} run{'s' if entered.left_out > 1 else ''}"
+        console.print(f"left out: {runs_left} on other data", highlight=False)
+    config = with_words(entered.data, words)
+    with progress_bar("scoring") as tell:
+        split_for_models = SplitForModels(config, split or config.test_split)
+        board = measure_board(entered.contenders, split_for_models, device, ensembles, tell)
+    return board, _command(given, below if runs else [], split, ensembles, device)
+
+
+def _figures(board: Board) -> Table:
+    """Means, and how far seeds lie apart in the first figure: a terminal is narrow. The page gives every spread."""
+    from saccade.lab.leaderboard.page import best_cells
+    from saccade.metrics import mean_and_spread
+
+    title = f"{board.data}/{board.split}: {board.images:,} pictures, {board.texts:,} texts"
+    table = figure_table(title, board.benchmark.narrow_headings)
+    first, *others = metrics = list(board.benchmark.figures)
+    for kind in ("single", "ensemble"):
+        rows = board.of_kind(kind)
+        best = best_cells(rows, metrics)
+        for i, row in enumerate(rows):
+            cells = [mean_and_spread([one[first] for one in row.figures])]
+            cells += [f"{row.mean(metric):.1f}" for metric in others]
+            cells = [f"[bold green]{cell}[/]" if (i, j) in best else cell for j, cell in enumerate(cells)]
+            table.add_row(escape(row.name), *cells, end_section=i == len(rows) - 1)
+    table.add_row("chance", *(f"{board.chance[metric]:.1f}" for metric in metrics))
+    return table
+
+
+def _costs(board: Board) -> Table:
+    from saccade.lab.leaderboard.page import cost_cells
+
+    headings = [column.heading for column in board.benchmark.costs.values()]
+    table = figure_table(f"what it costs, on {board.device}", ("model", *headings))
+    for row in board.rows:
+        table.add_row(escape(row.name), *cost_cells(row, board.benchmark))
+    return table
+
+
+def _command(given: Sequence[str], below: Sequence[Path], split: str | None, ensembles: bool, device: str) -> str:
+    """What makes the table anew; folders are named as given, data as a user would keep them."""
+    words = [f"root=data/{Path(w[5:]).name}" if w.startswith("root=") else w for w in given if w[:6] != "split="]
+    words += [f"--runs {folder}" for folder in below]
+    words += [f"--split {split}"] if split else []
+    words += ["--ensembles"] if ensembles else []
+    words += [f"--device {device}"] if device != "cpu" else []
+    return " ".join(["saccade leaderboard", *words])
+
+
+def claims(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME|KEY=VALUE]...",
+            help="Which claims, or `all`; none lists them. KEY=VALUE words are settings for every run.",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How often each variant is trained, from other weights.", min=1)] = 3,
+    data: Annotated[
+        list[str] | None, typer.Option(help="What to measure on: world, flickr8k; may be given again.")
+    ] = None,
+    root: Annotated[Path, typer.Option(help="The folder of Flickr8k.")] = Path("data/flickr8k"),
+    runs: Annotated[Path, typer.Option(help="Where trained runs are kept, for this claim and others.")] = Path(
+        "runs/claims"
+    ),
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for pages, figures and plots.")] = Path("claims"),
+    jobs: Annotated[int, typer.Option(help="Runs at once, each in a process of its own.", min=1)] = 1,
+    minutes: Annotated[
+        float | None, typer.Option(help="Begin no more runs after so many minutes; the next call goes on.", min=0)
+    ] = None,
+    lean: Annotated[bool, typer.Option("--lean", help="Keep what was measured of a run, not its weights.")] = False,
+    report: Annotated[bool, typer.Option("--report", help="Train nothing: write reports from what is there.")] = False,
+    device: Annotated[
+        str, typer.Option(help="Where the runs are trained: cpu, cuda, cuda:1 …; auto: on the GPU if there is one.")
+    ] = "auto",
+) -> None:
+    """Put papers' claims to the test: train each variant over several seeds, compare them, say whether it holds.
+
+    A variant that several claims share is trained once. A command that was stopped goes on when given again; with
+    --report the pages are written anew without training. docs/claims/index.md has the rule of the verdicts.
+
+    Example: saccade claims scan-attention scan-negatives --seeds 3 --jobs 2
+    """
+    from saccade.lab.claims.claim import claim_names, load_claim
+    from saccade.lab.claims.findings import gather
+    from saccade.lab.claims.page import write_index, write_report
+    from saccade.lab.claims.plan import Request
+    from saccade.lab.claims.run import run_claims
+
+    console = Console()
+    chosen = [name for name in names or [] if "=" not in name]
+    words = tuple(name for name in names or [] if "=" in name)
+    if not chosen:
+        if words:
+            raise SaccadeError("name the claims that the settings are for, or `all`; `saccade claims` lists them")
+        _list(console, [load_claim(name) for name in claim_names()])
+        return
+    wanted = claim_names() if "all" in chosen else dict.fromkeys(chosen)
+    chosen_claims = [load_claim(name) for name in wanted]
+    # a report can be written where the runs were not trained
+    place = device if report and device != "auto" else check_device(device)
+    request = Request(tuple(dict.fromkeys(data or ["world"])), seeds, words, root, place)
+    if not report:
+        from saccade.lab.workers import cores
+
+        outcome = run_claims(chosen_claims, request, runs, jobs, max(1, cores() // jobs), minutes, lean, console)
+        _report(console, outcome)
+    found = [gather(claim, request, runs) for claim in chosen_claims]
+    if report and not any(split.comparisons for findings in found for split in findings.splits):
+        raise SaccadeError(
+            f"{runs} holds no runs of {', '.join(wanted)} with these settings, so no page was written; "
+            "--report needs the --data, --root and KEY=VALUE words of the command that trained them"
+        )
+    for findings in found:
+        write_report(findings, request, out)
+        _show(console, findings)
+    write_index(out)
+    console.print(f"written: {out}/index.md and one page a claim", markup=False, highlight=False)
+
+
+def _list(console: Console, known: list[Claim]) -> None:
+    table = Table(title="Claims", title_justify="left")
+    for heading in ("name", "it says", "paper"):
+        table.add_column(heading, overflow="fold")
+    for claim in known:
+        table.add_row(claim.name, escape(claim.statement), escape(claim.venue))
+    console.print(table)
+    console.print("next: saccade claims scan-attention (on the world), or saccade claims all --help", highlight=False)
+
+
+def _report(console: Console, outcome: Outcome) -> None:
+    if outcome.failed:
+        console.print(f"{len(outcome.failed)} failed:", highlight=False)
+        for name, why in outcome.failed.items():
+            console.print(f"  {name}: {why}", markup=False, highlight=False, soft_wrap=True)
+    if outcome.left:
+        console.print(
+            f"the time was up; runs not begun: {len(outcome.left)}; the same command goes on", highlight=False
+        )
+
+
+def _show(console: Console, findings: Findings) -> None:
+    for split in findings.splits:
+        differences = ", ".join(f"{one.better} > {one.worse} {one.mean:+.1f}" for one in split.comparisons)
+        console.print(
+            f"{findings.claim.name} on {split.title}: {split.verdict}{f' ({differences})' if differences else ''}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+    if findings.missing:
+        console.print(f"  runs still missing: {len(findings.missing)}, see its page", highlight=False)

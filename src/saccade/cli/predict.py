@@ -1,0 +1,282 @@
+"""Verbs that use a trained model of one task: `saccade score`, `saccade caption`, `saccade densecap`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from saccade.cli.faults import report_broken
+from saccade.cli.options import Device, ModelOption, default_model, report_unknown
+from saccade.cli.region_drawings import MANY, ONE, listed_photos, save_drawings, tell_where
+from saccade.core.errors import SaccadeError
+from saccade.tasks.captioning.options import (
+    MAX_COUNT,
+    MaxLengthOption,
+    NoRepeatNgramSizeOption,
+    NumBeamsOption,
+    PenaltyOption,
+    StrategyOption,
+    chosen_decoding,
+)
+
+if TYPE_CHECKING:
+    from saccade.data.store.manifest import Broken
+    from saccade.tasks.captioning.predict import Captioned
+    from saccade.tasks.dense_captioning.predict import DescribedPhoto
+
+
+def score(
+    pictures: Annotated[list[Path], typer.Argument(help="Picture files, or folders of them.")],
+    text: Annotated[list[str], typer.Option("--text", "-t", help="A sentence; may be given several times.")],
+    model: ModelOption = None,
+    top: Annotated[int, typer.Option(help="Show at most so many pictures, best for the first sentence first.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    device: Device = "auto",
+) -> None:
+    """How well each picture fits each sentence.
+
+    Example: saccade score photos/ -t "a red cube left of a blue ball" --model runs/scan
+    """
+    from saccade.tasks.matching.predict import PictureMatcher
+    from saccade.tasks.predict import load
+    from saccade.vision.pictures import find_pictures
+
+    files = [f for p in pictures for f in (find_pictures(p) if p.is_dir() else [p])]
+    if not text:
+        raise SaccadeError('give at least one sentence with --text "…"')
+    matcher = load(model or default_model(), device, kind=PictureMatcher)
+    report_unknown(matcher.model.vocabulary, text)
+    scores = matcher.score(files, text)
+    order = scores[:, 0].argsort()[::-1][:top]
+    if as_json:
+        typer.echo(json.dumps([{"picture": str(files[i]), "scores": scores[i].tolist()} for i in order]))
+        return
+    table = Table()
+    table.add_column("picture", overflow="fold")
+    for sentence in text:
+        table.add_column(escape(sentence), justify="right", overflow="fold")
+    for i in order:
+        table.add_row(escape(str(files[i])), *(f"{s:.3f}" for s in scores[i]))
+    Console().print(table)
+
+
+MAX_ROWS = 40  # pictures in the table where a file has them all
+
+
+def caption(
+    places: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PHOTO...",
+            help="Photos, folders of them (searched with the folders in them), .txt lists of paths, or feature stores "
+            "made by `saccade extract`.",
+        ),
+    ],
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="A run or model folder of a captioner (`saccade train updown …`).")
+    ] = "runs/updown",
+    strategy: StrategyOption = None,
+    num_beams: NumBeamsOption = None,
+    num_return_sequences: Annotated[
+        int | None,
+        typer.Option(
+            "--num-return-sequences",
+            "-n",
+            min=1,
+            max=MAX_COUNT,
+            help="Captions of a picture: so many are drawn, or with --strategy beam and diverse the so many best are "
+            "kept. If not given: one of a beam, five samples, all diverse ones.",
+        ),
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Below 1 the likely words become likelier, above 1 less so.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(min=1, metavar="K", help="Draw among the K likeliest words.")] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Draw among the fewest words that share this much of the probability."),
+    ] = None,
+    max_length: MaxLengthOption = None,
+    length_penalty: PenaltyOption = None,
+    no_repeat_ngram_size: NoRepeatNgramSizeOption = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="What samples are drawn with.")] = 0,
+    attention: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE|DIR",
+            help="Draw what the captioner attended to for each word: why.png for one photo, a folder for a picture of "
+            "each, or why.html for a page of all.",
+        ),
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help='Write the captions in COCO\'s results format, [{"image_id", "caption"}, …], as `saccade metrics '
+            "score` reads them.",
+        ),
+    ] = None,
+    device: Device = "auto",
+) -> None:
+    """Say what is in photos, word by word.
+
+    Captions are found by beam search with five beams unless the options say otherwise. A photo that cannot be read is
+    reported on standard error; the others are captioned, and the exit code is 2.
+
+    Example: saccade caption holiday.jpg --model runs/updown --attention why.png
+
+    Example: saccade caption photos/ --model runs/updown --num-beams 3 --no-repeat-ngram-size 3 --json captions.json
+
+    Example: saccade caption holiday.jpg --model runs/updown --num-return-sequences 5 --top-p 0.9
+    """
+    import torch
+
+    from saccade.core.files import check_writable, write_json
+    from saccade.core.progress import progress_bar
+    from saccade.data.store.manifest import Broken
+    from saccade.tasks.captioning.predict import DECODING, Drawings, PictureCaptioner, results, sort_places
+    from saccade.tasks.predict import load
+
+    decoding = chosen_decoding(
+        DECODING,
+        strategy=strategy,
+        num_beams=num_beams,
+        num_return_sequences=num_return_sequences,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        max_length=max_length,
+        length_penalty=length_penalty,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+    )
+    keep = num_return_sequences or (None if decoding.strategy in ("sample", "diverse") else 1)
+    photos, stores = sort_places(places)
+    total = len(photos) + sum(map(len, stores))
+    if not total:
+        raise SaccadeError(f"{places[0]} holds no pictures to caption")
+    drawings = Drawings(attention, photos, stores)
+    check_writable(json_file)
+    captioner = load(model, device, kind=PictureCaptioner)
+    torch.manual_seed(seed)
+    done: list[Captioned] = []
+    broken: list[Broken] = []
+    with progress_bar("captioning") as progress:
+        for found in captioner.caption_places(photos, stores, decoding, keep, model):
+            if isinstance(found, Broken):
+                broken.append(found)
+            else:
+                done.append(found)
+                drawings.draw(found)
+            progress(len(done) + len(broken), total)
+    shown = done[:MAX_ROWS] if json_file is not None else done
+    if done:
+        plain = decoding.strategy != "diverse" and decoding.length_penalty == "none"
+        Console().print(_caption_table(shown, "log p" if plain else "score"))
+    if len(shown) < len(done):
+        typer.echo(f"and {len(done) - len(shown):,} more")
+    if json_file is not None and done:
+        write_json(json_file, results(done))
+        typer.echo(f"the captions are in {json_file}")
+    for line in drawings.finish():
+        typer.echo(line)
+    report_broken(broken, total)
+
+
+def _caption_table(done: Sequence[Captioned], score: str) -> Table:
+    table = Table()
+    table.add_column("picture", overflow="fold")
+    table.add_column("caption", overflow="fold")
+    table.add_column(score, justify="right")
+    for picture in done:
+        for number, said in enumerate(picture.captions):
+            table.add_row(escape(picture.id) if not number else "", escape(said.text) or "–", f"{said.score:.2f}")
+    return table
+
+
+def densecap(
+    photos: Annotated[list[Path], typer.Argument(metavar="PHOTO...", help="Photos, or folders of them.")],
+    model: Annotated[
+        Path,
+        typer.Option("--model", "-m", help="A run or model folder of a dense captioner (`saccade train densecap …`)."),
+    ] = Path("runs/densecap"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Where to draw boxes and phrases: .png, .jpg or .webp; several photos become one contact sheet.",
+        ),
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", help="Write every region's phrase, score and box (in pixels) to this file."),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many regions of a photo are listed, the surest first.")] = 20,
+    least: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Regions that the model is less sure of are left out.")
+    ] = 0.1,
+    num_beams: Annotated[
+        int, typer.Option(min=1, help="Sentences followed at once; 1 takes the likeliest word each time.")
+    ] = 1,
+    device: Device = "auto",
+) -> None:
+    """Find the parts of a photo that are worth a phrase, and say one of each.
+
+    The score is how sure the model is that a box is worth a phrase; boxes that overlap a surer one are left
+    out. A photo that cannot be read is reported on standard error; the others are described, and the exit code is 2.
+
+    Example: saccade densecap holiday.jpg --model runs/densecap -o phrases.png --json phrases.json
+    """
+    from saccade.core.files import check_writable, write_json
+    from saccade.core.progress import progress_bar
+    from saccade.data.store.manifest import Broken
+    from saccade.decoding import DecodingConfig
+    from saccade.explain.draw import check_format
+    from saccade.tasks.dense_captioning.predict import PictureDescriber
+    from saccade.tasks.predict import load
+
+    if out is not None:
+        check_format(out, "a picture of phrases")
+    files = listed_photos(photos)
+    check_writable(out, json_file)
+    describer = load(model, device, kind=PictureDescriber)
+    decoding = DecodingConfig(strategy="beam" if num_beams > 1 else "greedy", num_beams=num_beams, max_length=16)
+    done: list[DescribedPhoto] = []
+    broken: list[Broken] = []
+    with progress_bar("describing") as progress:
+        side = ONE if len(files) == 1 else MANY
+        for found in describer.describe_photos(files, top, least, decoding, side):
+            if isinstance(found, Broken):
+                broken.append(found)
+            else:
+                done.append(found)
+            progress(len(done) + len(broken), len(files))
+    console = Console()
+    for photo in done:
+        console.print(_phrase_table(photo))
+    if json_file is not None and done:
+        write_json(json_file, [photo.facts(str(model)) for photo in done])
+        typer.echo(f"the phrases are in {json_file}")
+    if out is not None and done:
+        save_drawings([photo.drawing for photo in done], out, 0)
+        tell_where(out, len(done))
+    report_broken(broken, len(files))
+
+
+def _phrase_table(photo: DescribedPhoto) -> Table:
+    table = Table(title=Text(f"{photo.file.name}  {photo.width} × {photo.height}", "bold"), title_justify="left")
+    table.add_column("phrase", overflow="fold")
+    table.add_column("score", justify="right")
+    table.add_column("box: x1, y1, x2, y2", justify="right")
+    for region, box in zip(photo.regions, photo.boxes(), strict=True):
+        table.add_row(escape(region.phrase), f"{region.score:.2f}", ", ".join(f"{side:.0f}" for side in box))
+    return table
