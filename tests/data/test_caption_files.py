@@ -11,7 +11,7 @@ from photo_samples import COCO_LINE
 from saccade.core.errors import SaccadeError
 from saccade.data import Caption, write_captions
 from saccade.data.datasets.karpathy import KarpathyImage, Sentence, write_karpathy
-from saccade.data.text.captions import captions_of
+from saccade.data.formats.captions import captions_of
 
 IDS = ["holiday/a.jpg", "b.jpg"]
 

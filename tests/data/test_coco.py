@@ -25,11 +25,11 @@ from photo_samples import (
     write_value,
 )
 
-import saccade.data.text.json
+import saccade.data.text_files
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.coco import open_coco, open_coco_boxes, open_coco_mini, open_coco_mini_boxes
 from saccade.data.datasets.karpathy import KarpathyImage, Sentence, write_karpathy
-from saccade.data.text.json import read_items
+from saccade.data.text_files import read_items
 
 
 def test_captions_of_cocos_own_files(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_items_come_one_by_one_whatever_the_chunks(tmp_path: Path, monkeypatch: 
     path = write(tmp_path / "v.json", json.dumps(values, indent=1, ensure_ascii=False))
     wanted = [("a", n, v) for n, v in enumerate(values["a"])] + [("c", 0, {"d": [1]}), ("f", 0, 45), ("g", 0, [12])]
     for chunk in (1, 2, 7, 1 << 20):
-        monkeypatch.setattr(saccade.data.text.json, "CHUNK", chunk)
+        monkeypatch.setattr(saccade.data.text_files, "CHUNK", chunk)
         assert list(read_items(path)) == wanted
     assert list(read_items(write(tmp_path / "l.json.gz", "[1, 2]"))) == [("", 0, 1), ("", 1, 2)]
 

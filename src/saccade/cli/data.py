@@ -158,7 +158,7 @@ def _show_photos(path: Path, data_set: DataSet, most: int = 20, photos: bool = F
     """Tables of parts and splits, then the faults; exit code 2 if there is one."""
     from saccade.core.progress import one_by_one, progress_bar
     from saccade.data.survey import parts_of, split_counts
-    from saccade.features.photos import unreadable_photos
+    from saccade.features.extraction import unreadable_photos
 
     console = Console()
     table = Table(title=escape(f"{path} as {data_set.title}"), title_justify="left")

@@ -82,7 +82,7 @@ def extract(
     Example: saccade extract photos/ -o features --regions grid --captions dataset_flickr8k.json
     """
     from saccade.core.progress import progress_bar
-    from saccade.features.photos import extract_photos_at
+    from saccade.features.extraction import extract_photos_at
 
     console = Console()
     try:

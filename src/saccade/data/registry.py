@@ -275,8 +275,8 @@ DATA_SETS = {  # the order in which a path is judged: the first that it fits
             licence="annotations CC BY 4.0; the photos are COCO's and YFCC100M's, each under its own licence",
         ),
         DataSet("hdf5", "HDF5", "features", recognise=f"{_FORMATS}.hdf5:is_hdf5"),
-        DataSet("lmdb", "LMDB", "features", recognise=f"{_FORMATS}.lmdb:is_lmdb"),
-        DataSet("npz", "one file a picture", "features", recognise=f"{_FORMATS}.npz:is_npz_folder"),
+        DataSet("lmdb", "LMDB", "features", recognise=f"{_FORMATS}.arrays:is_lmdb"),
+        DataSet("npz", "one file a picture", "features", recognise=f"{_FORMATS}.arrays:is_npz_folder"),
         DataSet(
             "karpathy",
             "Karpathy split file",

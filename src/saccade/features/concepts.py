@@ -15,7 +15,7 @@ from saccade.core.errors import SaccadeError
 from saccade.core.files import write_text
 from saccade.core.progress import progress_bar
 from saccade.data.records import CaptionedImages
-from saccade.data.text.json import read_json_lines
+from saccade.data.text_files import read_json_lines
 from saccade.vision import load_extractor
 
 Concepts = Mapping[str, float]  # word → how sure a detector is that it is there

@@ -27,10 +27,10 @@ from jaxtyping import Float32, UInt8
 
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import ahead, openers
-from saccade.data.formats.boxes import Unit
+from saccade.data.formats.regions import Unit
 from saccade.data.records import PictureFile
 from saccade.data.store.manifest import Broken, printable
-from saccade.data.text.json import BOX_SLACK
+from saccade.data.text_files import BOX_SLACK
 from saccade.vision import RegionExtractor, open_picture
 from saccade.vision.boxes import as_boxes
 

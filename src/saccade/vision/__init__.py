@@ -5,9 +5,9 @@ from __future__ import annotations
 from saccade.vision.backbones.base import Backbone, load_backbone
 from saccade.vision.boxes import area, clip, iou, valid
 from saccade.vision.detectors.bottomup import BottomUpConfig, BottomUpExtractor, load_bottomup
-from saccade.vision.detectors.selection import class_confidence, select
 from saccade.vision.extractors import RegionDescription, RegionExtractor, load_extractor
 from saccade.vision.grid import GridConfig, GridExtractor, GridNetwork, grid_config
+from saccade.vision.nms import class_confidence, select
 from saccade.vision.pictures import Picture, as_array, find_pictures, open_picture
 from saccade.vision.roi import roi_bilinear
 

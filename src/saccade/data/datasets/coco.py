@@ -22,8 +22,7 @@ from saccade.data.datasets.karpathy import KarpathyImage, karpathy_photos, read_
 from saccade.data.datasets.photos import Photo, PhotoFolder, captioned_photos
 from saccade.data.records import BoxedPicture, CaptionedPhotos
 from saccade.data.registry import chosen_splits, need_root
-from saccade.data.text.json import Entry, pixel_box, read_items, read_json_lines
-from saccade.data.text.lines import find_file, need_file
+from saccade.data.text_files import Entry, find_file, need_file, pixel_box, read_items, read_json_lines
 
 FOLDER_HOLDS = "annotations/captions_train2017.json … or dataset_coco.json, and the photos in images/train2017/ …"
 MINI_FOLDER_HOLDS = "annotations.jsonl.gz and images/"

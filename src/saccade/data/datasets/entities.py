@@ -22,8 +22,7 @@ from saccade.core.files import read_text
 from saccade.data.datasets.photos import PhotoFolder, first_folder, has_words
 from saccade.data.records import BoxedPicture, PhrasedBoxes
 from saccade.data.registry import chosen_splits
-from saccade.data.text.json import Entry, as_number, pixel_box, read_json_lines
-from saccade.data.text.lines import find_file, read_lines
+from saccade.data.text_files import Entry, as_number, find_file, pixel_box, read_json_lines, read_lines
 from saccade.language.phrases import NounPhrase, chain_name, read_phrase
 
 FOLDER_HOLDS = "entities.jsonl.gz, or as published Annotations/ and Sentences/"

@@ -14,7 +14,7 @@ from saccade.data.datasets.karpathy import karpathy_photos
 from saccade.data.datasets.photos import Photo, PhotoFolder, captioned_photos, first_folder, group_texts
 from saccade.data.records import CaptionedPhotos
 from saccade.data.registry import need_root
-from saccade.data.text.lines import find_file, read_lines
+from saccade.data.text_files import find_file, read_lines
 
 FOLDER_HOLDS = (
     "flickr30k-images/ and dataset_flickr30k.json, or results_20130124.token with train.txt, val.txt and test.txt"

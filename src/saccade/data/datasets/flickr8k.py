@@ -21,7 +21,7 @@ from saccade.data.datasets.photos import (
 )
 from saccade.data.records import CaptionedPhotos
 from saccade.data.registry import chosen_splits, need_root
-from saccade.data.text.lines import find_file, need_file, read_lines, read_table
+from saccade.data.text_files import find_file, need_file, read_lines, read_table
 
 FOLDER_HOLDS = (
     "images/, images.tsv.gz and captions.tsv.gz, or as published Flicker8k_Dataset/ and Flickr8k_text/ "

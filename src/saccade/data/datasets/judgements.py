@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError
-from saccade.data.text.lines import find_file, need_file, read_table
+from saccade.data.text_files import find_file, need_file, read_table
 
 EXPERTS = "ExpertAnnotations.tsv.gz"
 CROWD = "CrowdFlowerAnnotations.tsv.gz"

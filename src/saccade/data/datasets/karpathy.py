@@ -17,8 +17,7 @@ from saccade.data.records import Caption, CaptionedImages, CaptionedPhotos
 from saccade.data.registry import need_root
 from saccade.data.store.arrow import FeatureStore
 from saccade.data.store.sources import join_captions
-from saccade.data.text.json import read_json_file
-from saccade.data.text.lines import first_bytes
+from saccade.data.text_files import first_bytes, read_json_file
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.data.records import CaptionedPhotos
 from saccade.data.registry import chosen_splits
-from saccade.data.text.json import as_text
+from saccade.data.text_files import as_text
 
 
 class NoCaptions(SaccadeError):

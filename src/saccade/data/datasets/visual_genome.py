@@ -17,8 +17,7 @@ from saccade.core.errors import SaccadeError
 from saccade.data.datasets.photos import PhotoFolder
 from saccade.data.records import BoxedPicture
 from saccade.data.registry import chosen_splits
-from saccade.data.text.json import Entry, read_items
-from saccade.data.text.lines import find_file, need_file
+from saccade.data.text_files import Entry, find_file, need_file, read_items
 
 EXPECTED = (
     "Visual Genome is image_data.json, objects.json or attributes.json, and the photos in VG_100K/ and VG_100K_2/"

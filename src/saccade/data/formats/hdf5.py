@@ -18,10 +18,9 @@ import numpy as np
 
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import read_json, read_text
-from saccade.data.formats.arrays import KNOWN, PIXEL_BOXES, SCORES, UNIT_BOXES, ArrayPictures, Arrays
-from saccade.data.formats.npz import boxes_beside
+from saccade.data.formats.arrays import KNOWN, PIXEL_BOXES, SCORES, UNIT_BOXES, ArrayPictures, Arrays, boxes_beside
 from saccade.data.formats.regions import NO_SIZES, Sizes
-from saccade.data.text.lines import first_bytes
+from saccade.data.text_files import first_bytes
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 TABLES = ("image_features", "features")

@@ -23,7 +23,7 @@ from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import atomic_file
 from saccade.data.formats.regions import check_boxes, pad_pictures, position
 from saccade.data.records import PictureRegions
-from saccade.data.text.lines import first_bytes
+from saccade.data.text_files import first_bytes
 
 COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 # LXMERT: img_id, img_h, img_w, objects_id, objects_conf, attrs_id, attrs_conf, num_boxes, boxes, features

@@ -19,7 +19,7 @@ from saccade.core.config import to_dict
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, write_json, write_text
 from saccade.data.records import Caption
-from saccade.data.text.json import read_json_lines
+from saccade.data.text_files import read_json_lines
 
 MANIFEST, CAPTIONS, BROKEN = "manifest.json", "captions.jsonl", "broken.json"
 FORMAT, VERSION = "saccade-features", 1

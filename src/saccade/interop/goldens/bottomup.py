@@ -18,7 +18,7 @@ from saccade.core.errors import SaccadeError
 from saccade.data.formats.tsv import BottomUpTsv, TsvRow
 from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import Case, Difference, Golden, difference
-from saccade.vision.detectors.selection import class_confidence, select
+from saccade.vision.nms import class_confidence, select
 
 LIMITS = ((10, 100), (36, 36))  # the fewest and the most regions: the two that were released
 

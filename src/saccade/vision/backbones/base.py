@@ -23,8 +23,8 @@ MODULES = {  # imported when first asked for
     "efficientnet-lite0": "saccade.vision.backbones.efficientnet",
     "efficientnet-lite1": "saccade.vision.backbones.efficientnet",
     "efficientnet-lite2": "saccade.vision.backbones.efficientnet",
-    "mobilenet-v2": "saccade.vision.backbones.mobilenet",
-    "world": "saccade.vision.backbones.world",
+    "mobilenet-v2": "saccade.vision.backbones.efficientnet",
+    "world": "saccade.vision.detectors.world",
     "hf": "saccade.vision.backbones.hf",
 }
 

@@ -44,7 +44,6 @@ from saccade.vision.detectors.rpn import (
     propose,
     rpn_loss,
 )
-from saccade.vision.detectors.selection import class_confidence, select
 from saccade.vision.extractors import (
     FoldableNetwork,
     RegionDescription,
@@ -58,6 +57,7 @@ from saccade.vision.extractors import (
     with_whole_picture,
     write_detector,
 )
+from saccade.vision.nms import class_confidence, select
 from saccade.vision.roi import centre_points, sample
 
 SHIPPED = Path(__file__).parents[1] / "weights" / "bottomup"

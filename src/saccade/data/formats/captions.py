@@ -23,8 +23,7 @@ from saccade.data.datasets.flickr8k import read_tokens
 from saccade.data.datasets.karpathy import read_karpathy
 from saccade.data.records import Caption, other_names
 from saccade.data.store.manifest import read_captions
-from saccade.data.text.json import Entry, read_items, read_json_file, read_json_lines
-from saccade.data.text.lines import read_table
+from saccade.data.text_files import Entry, read_items, read_json_file, read_json_lines, read_table
 
 
 def captions_of(path: Path, ids: Iterable[str]) -> tuple[Caption, ...]:
