@@ -21,7 +21,7 @@ from photo_samples import (
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.entities import open_entity_boxes
-from saccade.data.datasets.flickr30k import open_flickr30k
+from saccade.data.datasets.flickr import open_flickr30k
 from saccade.data.datasets.karpathy import KarpathyImage, Sentence, write_karpathy
 
 IMAGES = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from photo_samples import SENTENCES, flickr8k_tables, make_photo, read_or_refuse, spoiled_bytes, write, write_rows
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.flickr8k import open_flickr8k, read_photo_table
+from saccade.data.datasets.flickr import open_flickr8k, read_photo_table
 from saccade.data.datasets.photos import NoCaptions
 
 
@@ -163,7 +163,7 @@ def test_whatever_is_written_is_read_back(texts: list[str], size: tuple[int, int
         data = open_flickr8k("train", root)
         assert data.texts == ("A dog.", *(t for t in texts if any(letter.isalnum() for letter in t)))
         assert data.sizes == (size,)
-        assert read_photo_table(root)[0].width == size[0]
+        assert read_photo_table(root)[0].size == size
 
 
 @settings(max_examples=60, deadline=None)

@@ -146,11 +146,11 @@ DATA_SETS = {  # the order in which a path is judged: the first that it fits
             "flickr8k",
             "Flickr8k",
             readers={
-                "captions": f"{_DATASETS}.flickr8k:open_flickr8k",
+                "captions": f"{_DATASETS}.flickr:open_flickr8k",
                 "boxes": f"{_DATASETS}.entities:open_entity_boxes",
                 "phrases": f"{_DATASETS}.entities:open_entity_phrases",
             },
-            splits=f"{_DATASETS}.flickr8k:flickr8k_splits",
+            splits=f"{_DATASETS}.flickr:flickr8k_splits",
             layouts=(
                 (
                     Part(("images/",), "the photos"),
@@ -183,11 +183,11 @@ DATA_SETS = {  # the order in which a path is judged: the first that it fits
             "flickr30k",
             "Flickr30k",
             readers={
-                "captions": f"{_DATASETS}.flickr30k:open_flickr30k",
+                "captions": f"{_DATASETS}.flickr:open_flickr30k",
                 "boxes": f"{_DATASETS}.entities:open_entity_boxes",
                 "phrases": f"{_DATASETS}.entities:open_entity_phrases",
             },
-            splits=f"{_DATASETS}.flickr30k:flickr30k_splits",
+            splits=f"{_DATASETS}.flickr:flickr30k_splits",
             layouts=(
                 (
                     _FLICKR30K_PHOTOS,

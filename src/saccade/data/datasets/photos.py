@@ -26,7 +26,7 @@ class Photo:
 
     name: str  # the file's name in the folder of photos, and the photo's id
     split: str
-    texts: tuple[str, ...]
+    texts: tuple[str, ...] = ()
     size: tuple[int, int] | None = None  # (width, height) of the original, where the file was made smaller
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.coco import read_captions_file, read_coco_file
-from saccade.data.datasets.flickr8k import read_tokens
+from saccade.data.datasets.flickr import read_tokens
 from saccade.data.datasets.karpathy import read_karpathy
 from saccade.data.records import Caption, other_names
 from saccade.data.store.manifest import read_captions
