@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.karpathy import KarpathyImage, karpathy_photos, read_karpathy
 from saccade.data.datasets.photos import Photo, PhotoFolder, captioned_photos
@@ -87,17 +85,8 @@ def boxed_things(
     name: str, path: Path, width: int, height: int, things: Iterable[tuple[str, tuple[float, ...], str]]
 ) -> BoxedPicture:
     """A picture from (name, [x, y, width, height] in pixels, where it stands in a file) of each thing."""
-    things = list(things)
-    corners = [pixel_box((x, y, x + w, y + h), width, height, where) for _, (x, y, w, h), where in things]
-    return BoxedPicture(
-        id=name,
-        path=path,
-        width=width,
-        height=height,
-        boxes=np.array(corners, dtype=np.float32).reshape(-1, 4),
-        names=tuple(thing for thing, _, _ in things),
-        attributes=((),) * len(things),
-    )
+    boxes = ((thing, pixel_box((x, y, x + w, y + h), width, height, where)) for thing, (x, y, w, h), where in things)
+    return BoxedPicture.of(name, path, (width, height), ((box, thing, ()) for thing, box in boxes))
 
 
 def read_captions_file(path: Path, split: str) -> list[Photo]:

@@ -100,15 +100,8 @@ def boxed_picture(picture: EntityPicture, path: Path) -> BoxedPicture:
         if named is not None and named.name is not None:
             for box in boxes.tolist():
                 things.setdefault((tuple(box), named.name), {}).update(dict.fromkeys(named.attributes))
-    return BoxedPicture(
-        id=picture.id,
-        path=path,
-        width=picture.width,
-        height=picture.height,
-        boxes=np.array([box for box, _ in things], dtype=np.float32).reshape(-1, 4),
-        names=tuple(name for _, name in things),
-        attributes=tuple(tuple(attributes) for attributes in things.values()),
-    )
+    named_boxes = ((box, name, tuple(attributes)) for (box, name), attributes in things.items())
+    return BoxedPicture.of(picture.id, path, (picture.width, picture.height), named_boxes)
 
 
 def open_entity_phrases(split: str, root: Path) -> Iterator[tuple[str, Path, PhrasedBoxes]]:

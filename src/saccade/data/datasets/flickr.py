@@ -82,9 +82,9 @@ def flickr8k_splits(folder: Path) -> dict[str, tuple[str, ...]]:
 
 def _open_tables(folder: Path, split: str, language: str) -> CaptionedPhotos:
     table = read_photo_table(folder)
-    path, rows = _sentences(folder, language)
+    path, found = _sentences(folder, language)
     names = {photo.name for photo in table}
-    rows = list(rows)
+    rows = list(found)
     for line, name, _ in rows:
         if name not in names:
             raise SaccadeError(f"{path}, line {line}: the photo {name[:80]!r} is not in images.tsv.gz")

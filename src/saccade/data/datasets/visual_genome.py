@@ -84,24 +84,15 @@ def read_objects(root: Path, split: str = "all") -> Iterator[BoxedPicture]:
     key = path.name.partition(".")[0]
     photos = PhotoFolder(*_photo_folders(root))
     for image, entry in _pictures(root, path, split):
-        boxes, names, attributes = [], [], []
+        things = []
         for thing in entry.entries(key):
             box = _box(thing, image)
-            called = next((name.strip().lower() for name in thing.texts("names") if name.strip()), None)
-            if box is not None and called is not None:
-                said = thing.texts("attributes") if "attributes" in thing else ()
-                boxes.append(box)
-                names.append(called)
-                attributes.append(tuple(dict.fromkeys(word.strip().lower() for word in said if word.strip())))
-        yield BoxedPicture(
-            id=str(image.id),
-            path=photos.path(f"{image.id}.jpg", path),
-            width=image.width,
-            height=image.height,
-            boxes=np.array(boxes, dtype=np.float32).reshape(-1, 4),
-            names=tuple(names),
-            attributes=tuple(attributes),
-        )
+            name = next((name.strip().lower() for name in thing.texts("names") if name.strip()), None)
+            if box is not None and name is not None:
+                words = thing.texts("attributes") if "attributes" in thing else ()
+                things.append((box, name, tuple(dict.fromkeys(word.strip().lower() for word in words if word.strip()))))
+        photo = photos.path(f"{image.id}.jpg", path)
+        yield BoxedPicture.of(str(image.id), photo, (image.width, image.height), things)
 
 
 def read_regions(root: Path, split: str = "all") -> Iterator[tuple[VisualGenomeImage, tuple[DescribedRegion, ...]]]:

@@ -28,7 +28,6 @@ from typing import IO, Any
 import numpy as np
 from jaxtyping import Float32
 
-from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.data.formats.regions import (
     NO_SIZES,
@@ -36,10 +35,9 @@ from saccade.data.formats.regions import (
     Sizes,
     check_boxes,
     check_features,
-    pad_pictures,
     position,
 )
-from saccade.data.records import PictureRegions
+from saccade.data.records import PictureRegions, RegionSource
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -60,7 +58,7 @@ class UnknownSize(SaccadeError):
     """Boxes in pixels of a picture whose size nobody has told."""
 
 
-class ArrayPictures(ABC):
+class ArrayPictures(RegionSource, ABC):
     """Another tool's feature file as a RegionSource: a subclass knows the ids and reads one picture's arrays."""
 
     def __init__(self, path: Path | str, sizes: Sizes = NO_SIZES) -> None:
@@ -78,9 +76,6 @@ class ArrayPictures(ABC):
     @abstractmethod
     def where(self, index: int) -> str:
         """The start of a sentence about one picture."""
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
     @cached_property
     def dim(self) -> int:
@@ -103,9 +98,6 @@ class ArrayPictures(ABC):
         index = position(index, len(self), self.path)
         id, where = self.ids[index], self.where(index)
         return regions_of(id, self.arrays(index), where, self.dim, self.sizes.get(id))
-
-    def batch(self, indices: Sequence[int]) -> RegionBatch:
-        return pad_pictures([self.get(i) for i in indices], self.dim)
 
 
 def regions_of(id: str, arrays: Arrays, where: str, dim: int, size: tuple[int, int] | None = None) -> PictureRegions:

@@ -10,7 +10,7 @@ file in the style of COCO, with "images" and "annotations".
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +19,8 @@ import numpy as np
 import torch
 from jaxtyping import Float32
 
-from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError, did_you_mean
-from saccade.data.records import PictureRegions, other_names
+from saccade.data.records import other_names
 from saccade.data.text_files import Entry, as_number, read_json_file, read_lines
 
 WHOLE_IMAGE = np.array([0.0, 0.0, 1.0, 1.0], dtype=np.float32)  # stands in for boxes that a format threw away
@@ -31,22 +30,6 @@ Sizes = Mapping[str, tuple[int, int]]  # (width, height) by picture id
 NO_SIZES: Sizes = {}
 NAME_KEYS = ("image", "id", "image_id", "cocoid", "filename", "file_name", "file_path")
 SIZE_FILES = ("sizes.tsv", "sizes.json")  # beside a feature file
-
-
-def pad_pictures(pictures: Sequence[PictureRegions], dim: int) -> RegionBatch:
-    """Ragged pictures as one padded float32 batch. Copies once: views into a memory map stay untouched."""
-    size = max((len(p.features) for p in pictures), default=0)
-    features = np.zeros((len(pictures), size, dim), dtype=np.float32)
-    boxes = np.zeros((len(pictures), size, 4), dtype=np.float32)
-    mask = np.zeros((len(pictures), size), dtype=bool)
-    for i, picture in enumerate(pictures):
-        count = len(picture.features)
-        features[i, :count] = picture.features
-        boxes[i, :count] = picture.boxes
-        mask[i, :count] = True
-    return RegionBatch(
-        torch.from_numpy(features), torch.from_numpy(mask), torch.from_numpy(boxes), tuple(p.id for p in pictures)
-    )
 
 
 def position(index: int, count: int, where: object) -> int:
