@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from saccade.core.errors import SaccadeError
+from saccade.core.files import write_json
+from saccade.data.datasets.karpathy import KarpathyImage
 
 SENTENCES = (
     "A small dog chases a red ball .",
@@ -178,6 +180,23 @@ def genome_folder(root: Path) -> Path:
     make_photo(root / "VG_100K" / "1.jpg")
     make_photo(root / "VG_100K_2" / "20.jpg")
     return root
+
+
+def write_karpathy(path: Path | str, images: Sequence[KarpathyImage], dataset: str = "saccade") -> None:
+    """Sentence ids are counted through the file, as in the originals."""
+    entries, sentid = [], 0
+    for n, image in enumerate(images):
+        imgid = n if image.imgid is None else image.imgid
+        ids = list(range(sentid, sentid + len(image.sentences)))
+        sentid += len(ids)
+        sentences = [
+            {"tokens": list(s.tokens), "raw": s.raw, "imgid": imgid, "sentid": i}
+            for s, i in zip(image.sentences, ids, strict=True)
+        ]
+        entry: dict[str, Any] = {"filepath": image.filepath, "sentids": ids, "filename": image.filename, "imgid": imgid}
+        entry |= {"split": image.split, "sentences": sentences, "cocoid": image.cocoid}
+        entries.append({key: value for key, value in entry.items() if value is not None})
+    write_json(path, {"images": entries, "dataset": dataset})
 
 
 ODD: st.SearchStrategy[Any] = st.sampled_from(

@@ -22,13 +22,14 @@ from photo_samples import (
     spoiled_bytes,
     spoiled_values,
     write,
+    write_karpathy,
     write_value,
 )
 
 import saccade.data.text_files
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.coco import open_coco, open_coco_boxes, open_coco_mini, open_coco_mini_boxes
-from saccade.data.datasets.karpathy import KarpathyImage, Sentence, write_karpathy
+from saccade.data.datasets.karpathy import KarpathyImage, Sentence
 from saccade.data.text_files import read_items
 
 

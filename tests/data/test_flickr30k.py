@@ -17,12 +17,13 @@ from photo_samples import (
     spoiled_bytes,
     spoiled_values,
     write,
+    write_karpathy,
 )
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.entities import open_entity_boxes
 from saccade.data.datasets.flickr import open_flickr30k
-from saccade.data.datasets.karpathy import KarpathyImage, Sentence, write_karpathy
+from saccade.data.datasets.karpathy import KarpathyImage, Sentence
 
 IMAGES = [
     KarpathyImage(f"{name}.jpg", split, tuple(Sentence(f" {text} ") for text in SENTENCES), imgid=n)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from saccade.core.errors import SaccadeError, did_you_mean
-from saccade.core.files import write_json
 from saccade.data.datasets.photos import Photo, PhotoFolder, captioned_photos
 from saccade.data.records import Caption, CaptionedImages, CaptionedPhotos
 from saccade.data.registry import need_root
@@ -58,23 +57,6 @@ def read_karpathy(path: Path | str) -> tuple[KarpathyImage, ...]:
     if not isinstance(values, dict) or not isinstance(values.get("images"), list):
         raise SaccadeError(f'{path} is not a Karpathy file: a mapping with the list "images" was expected')
     return tuple(_image(entry, f"{path}, images[{n}]") for n, entry in enumerate(values["images"]))
-
-
-def write_karpathy(path: Path | str, images: Sequence[KarpathyImage], dataset: str = "saccade") -> None:
-    """Sentence ids are counted through the file, as in the originals."""
-    entries, sentid = [], 0
-    for n, image in enumerate(images):
-        imgid = n if image.imgid is None else image.imgid
-        ids = list(range(sentid, sentid + len(image.sentences)))
-        sentid += len(ids)
-        sentences = [
-            {"tokens": list(s.tokens), "raw": s.raw, "imgid": imgid, "sentid": i}
-            for s, i in zip(image.sentences, ids, strict=True)
-        ]
-        entry: dict[str, Any] = {"filepath": image.filepath, "sentids": ids, "filename": image.filename, "imgid": imgid}
-        entry |= {"split": image.split, "sentences": sentences, "cocoid": image.cocoid}
-        entries.append({key: value for key, value in entry.items() if value is not None})
-    write_json(path, {"images": entries, "dataset": dataset})
 
 
 def open_karpathy(split: str, root: Path | None) -> CaptionedImages:
