@@ -50,9 +50,9 @@ def info(
         _show_photos(path, found)
         return
     console = Console()
-    for summary in summarise(path):
-        table = Table(title=escape(summary.title), title_justify="left", show_header=False)
-        for name, value in summary.rows:
+    for title, rows in summarise(path):
+        table = Table(title=escape(title), title_justify="left", show_header=False)
+        for name, value in rows:
             table.add_row(escape(name), escape(value))
         console.print(table)
 

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
@@ -146,16 +147,16 @@ def read_json_file(path: Path) -> Any:
 
 def parse_json(text: str, where: str) -> Any:
     """A JSON value. Raises: SaccadeError if it is none, or holds NaN, endless digits or endless nesting."""
-
-    def refuse(constant: str) -> NoReturn:
-        raise SaccadeError(f"{where}: {constant} is not a number")
-
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=partial(_refuse_constant, where))
     except json.JSONDecodeError as error:
         raise SaccadeError(f"{where}: not valid JSON ({error.msg})") from error
     except (ValueError, RecursionError) as error:
         raise SaccadeError(f"{where}: not usable JSON ({str(error).splitlines()[0]})") from error
+
+
+def _refuse_constant(where: str, constant: str) -> NoReturn:
+    raise SaccadeError(f"{where}: {constant} is not a number")
 
 
 def read_items(path: Path) -> Iterator[tuple[str, int, Any]]:
@@ -171,7 +172,7 @@ class _Reader:
     def __init__(self, file: IO[str], path: Path) -> None:
         self.file, self.path = file, path
         self.text, self.place, self.ended = "", 0, False
-        self.decoder = json.JSONDecoder(parse_constant=self._refuse_constant)
+        self.decoder = json.JSONDecoder(parse_constant=partial(_refuse_constant, str(path)))
 
     def items(self) -> Iterator[tuple[str, int, Any]]:
         first = self._next()
@@ -193,12 +194,12 @@ class _Reader:
             key = self._value("a key")
             if not isinstance(key, str):
                 raise SaccadeError(f"{self.path}: a key is {type(key).__name__}, text was expected")
-            self._expect(":", f"after {key[:40]!r}")
+            self._take(":", f"after {key[:40]!r}")
             if self._next() == "[":
                 yield from self._list(key)
             else:
                 yield key, 0, self._value(key)
-            if self._separator("}", key):
+            if self._take(",}", key) == "}":
                 return
 
     def _list(self, key: str) -> Iterator[tuple[str, int, Any]]:
@@ -210,22 +211,19 @@ class _Reader:
         while True:
             where = f"{key}[{position}]"
             yield key, position, self._value(where)
-            if self._separator("]", where):
+            if self._take(",]", where) == "]":
                 return
             position += 1
 
-    def _separator(self, end: str, where: str) -> bool:
+    def _take(self, marks: str, where: str) -> str:
+        """The next mark, which must be one of these."""
         found = self._next()
-        if found not in (",", end) or not found:
-            self._cut_short(where) if not found else self._broken(where, f'"," or "{end}" was expected')
+        if not found:
+            raise SaccadeError(f"{self.path} ends in the middle, after {where}: copy it again")
+        if found not in marks:
+            self._broken(where, " or ".join(f'"{mark}"' for mark in marks) + " was expected")
         self.place += 1
-        return found == end
-
-    def _expect(self, mark: str, where: str) -> None:
-        found = self._next()
-        if found != mark:
-            self._cut_short(where) if not found else self._broken(where, f'"{mark}" was expected')
-        self.place += 1
+        return found
 
     def _value(self, where: str) -> Any:
         """The value at this place. Text that ends too soon may go on in the next chunk, so it is tried again."""
@@ -264,14 +262,8 @@ class _Reader:
         self.ended = not chunk
         self.text, self.place = self.text[self.place :] + chunk, 0
 
-    def _refuse_constant(self, constant: str) -> NoReturn:
-        raise SaccadeError(f"{self.path}: {constant} is not a number")
-
     def _broken(self, where: str, what: str) -> NoReturn:
         raise SaccadeError(f"{self.path}, {where}: not valid JSON ({what})")
-
-    def _cut_short(self, where: str) -> NoReturn:
-        raise SaccadeError(f"{self.path} ends in the middle, after {where}: copy it again")
 
 
 def find_file(folder: Path, *names: str) -> Path | None:

@@ -58,9 +58,11 @@ def read_concepts(path: Path | str, ids: Sequence[str]) -> list[dict[str, float]
     for number, line in read_json_lines(Path(path)):
         values = line if isinstance(line, dict) else {}
         image, concepts = values.get("image"), values.get("concepts")
-        scores = concepts.values() if isinstance(concepts, dict) else [None]
-        right = isinstance(image, str) and all(type(score) in (int, float) and 0 <= score <= 1 for score in scores)
-        if not right:
+        if not (
+            isinstance(image, str)
+            and isinstance(concepts, dict)
+            and all(type(score) in (int, float) and 0 <= score <= 1 for score in concepts.values())
+        ):
             raise SaccadeError(
                 f'{path}, line {number}: expected {{"image": ID, "concepts": {{WORD: score between 0 and 1, …}}}}'
             )
