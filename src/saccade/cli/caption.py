@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from saccade.cli.faults import report_broken
 from saccade.cli.options import Device
+from saccade.cli.photos import report_broken
 from saccade.core.errors import SaccadeError
 from saccade.tasks.captioning.options import (
     MAX_COUNT,

@@ -44,7 +44,7 @@ def extract(
             help="Extractor applied to the boxes, when --regions is a file. [default: grid]", show_default=False
         ),
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="Pictures seen at once.", min=1)] = 32,
+    batch_size: Annotated[int, typer.Option(help="Pictures that go through the network together.", min=1)] = 32,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -73,7 +73,7 @@ def extract(
     limit: Annotated[int | None, typer.Option(help="Only the first so many pictures, by name.", min=1)] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Try again what an earlier run found broken.")] = False,
 ) -> None:
-    """See photos and keep their region features, with boxes and original sizes, in a feature store.
+    """Extract the region features of photos, with boxes and original sizes, into a feature store.
 
     Stopped, killed or out of disk: give the same command again and it goes on, to the same bytes. Pictures that cannot
     be read are passed over and listed in broken.json in the store. A picture is known by its path inside the folder,
@@ -86,7 +86,7 @@ def extract(
 
     console = Console()
     try:
-        with progress_bar("seeing") as progress:
+        with progress_bar("extracting") as progress:
             done = extract_photos_at(
                 photos,
                 out,
