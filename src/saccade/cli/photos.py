@@ -47,7 +47,7 @@ def print_where(out: Path, count: int, err: bool = False) -> None:
 
 
 def report_broken(broken: Sequence[Broken], total: int) -> None:
-    """What could not be read, one sentence each, and the exit code that says so."""
+    """What could not be read, one line each, and the exit code that says so."""
     for one in broken[:BROKEN_SHOWN]:
         typer.echo(f"error: {one.reason}", err=True)
     if len(broken) > BROKEN_SHOWN:

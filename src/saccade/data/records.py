@@ -135,7 +135,7 @@ class CaptionedImages:
 
 @dataclass(frozen=True)
 class CaptionedPhotos:
-    """One split that no network has seen yet: picture files, sentences, and which picture each describes.
+    """One split before extraction: picture files, sentences, and which picture each describes.
 
     `saccade.features.open_split` gives the regions that an extractor finds in them, or their pixels.
     """
@@ -156,7 +156,7 @@ class CaptionedPhotos:
 
 @dataclass(frozen=True)
 class CaptionedDrawings:
-    """One split whose pictures are drawn when asked for, as the world's are; only extractors made for them see them."""
+    """One split whose pictures are drawn on demand, as the world's are; only extractors made for them are applied."""
 
     name: str
     split: str

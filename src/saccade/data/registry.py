@@ -43,7 +43,7 @@ class DataConfig:
     test_split: str = "test"
     limit: int | None = None  # at most so many pictures of each split
     in_memory: bool = False  # read all regions once and keep them on the training device: quicker, where they fit
-    extractor: str = "grid"  # what sees photos: grid, bottomup …; on the world its own extractor does, or grid:world/7
+    extractor: str = "grid"  # of photos: grid, bottomup …; the world has its own, or grid:world/7
     language: str = "en"  # of the captions, where a data set has several
     seed: int = 0  # the world's
     pictures: int = 2000  # the world's size
@@ -101,7 +101,7 @@ class DataSet:
         return max(self.layouts, key=share)
 
     def missing(self, folder: Path) -> Iterator[str]:
-        """A sentence for each needed part that is not there: what it is, and where it is to be had."""
+        """An error text for each needed part that is not there: what it is, and where it is to be had."""
         for part in self.layout_at(folder):
             if part.needed and not part.found(folder):
                 names = " or ".join(islice(part.names, 2))

@@ -43,7 +43,7 @@ def summarise(path: Path) -> list[Summary]:
 
 
 def problems(path: Path) -> Iterator[str]:
-    """One sentence for each fault at `path`; nothing if all is well."""
+    """One text for each fault at `path`; nothing if all is well."""
     checks: dict[str, Callable[[Path], Iterator[str]]] = {
         "store": _store_problems,
         "precomp": _precomp_problems,
@@ -220,7 +220,7 @@ def _unreadable(images: RegionSource) -> Iterator[str]:
     for n in range(len(images)):
         try:
             images.get(n)
-        except UnknownSize as error:  # one sentence is enough for what one file mends
+        except UnknownSize as error:  # reported once: one file mends all
             unknown += 1
             if unknown == 1:
                 yield str(error)

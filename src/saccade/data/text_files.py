@@ -12,7 +12,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -109,15 +109,15 @@ def pixel_box(
     """
     x1, y1, x2, y2 = corners
     if min(x1, y1) < -BOX_SLACK or x2 > width + BOX_SLACK or y2 > height + BOX_SLACK:
-        raise SaccadeError(f"{where}: the box {_numbers(corners)} leaves the picture of {width} × {height} pixels")
+        raise SaccadeError(f"{where}: the box {numbers_text(corners)} leaves the picture of {width} × {height} pixels")
     if x2 < x1 or y2 < y1:
-        raise SaccadeError(f"{where}: the box {_numbers(corners)} ends before it begins")
+        raise SaccadeError(f"{where}: the box {numbers_text(corners)} ends before it begins")
     box = np.array([x1 / width, y1 / height, x2 / width, y2 / height], dtype=np.float32)
     return np.clip(box, 0.0, 1.0)
 
 
-def _numbers(values: tuple[float, ...]) -> str:
-    return "(" + ", ".join(f"{value:g}" for value in values) + ")"
+def numbers_text(values: Iterable[float]) -> str:
+    return "(" + ", ".join(f"{float(value):g}" for value in values) + ")"
 
 
 def _short(value: Any) -> str:

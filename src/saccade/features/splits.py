@@ -1,28 +1,40 @@
-"""A split of a data set as models train on it: regions that an extractor finds, or plain pixels; both are cached."""
+"""A split of a data set as models train on it: regions that an extractor finds, pixels, or boxes with phrases."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
-from saccade.batch import PictureBatch
+from saccade.batch import END, PAD, Batch, PictureBatch, TextBatch
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import atomic_file, cache_folder, only_one
 from saccade.core.progress import progress_bar
-from saccade.data.records import CaptionedDrawings, CaptionedImages, CaptionedPhotos, PictureFile
-from saccade.data.registry import DataConfig, open_records
+from saccade.data.records import (
+    CaptionedDrawings,
+    CaptionedImages,
+    CaptionedPhotos,
+    ImageSource,
+    PhrasedBoxes,
+    PictureFile,
+)
+from saccade.data.registry import DataConfig, names_with, open_records
 from saccade.data.store.sources import first_images, held_in_memory
 from saccade.features.extraction import extract
 from saccade.vision import RegionExtractor, load_extractor
-from saccade.vision.pictures import as_array
+from saccade.vision.pictures import as_array, open_picture
 
 BATCH_SIZE = 64  # pictures that go through the network together
+MAX_KEPT_SIDE = 384  # pixels, of a photo whose boxes have phrases
 DECODING_THREADS = 8  # for pixels: Pillow decodes without holding the interpreter
 
 
@@ -138,3 +150,106 @@ def files_digest(paths: Sequence[Path]) -> str:
             facts = path.stat()
         digest.update(f"\0{path.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}".encode())
     return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class PhrasedPictures:
+    """One split: pictures as pixels, and what is said of their parts."""
+
+    name: str
+    split: str
+    images: ImageSource
+    regions: tuple[PhrasedBoxes, ...]
+    extractor: str | None = None  # none has been applied
+
+    def __post_init__(self) -> None:
+        if len(self.images) != len(self.regions):
+            raise SaccadeError(
+                f"{self.name}/{self.split}: {len(self.images)} pictures, {len(self.regions)} lists of boxes"
+            )
+
+    @property
+    def texts(self) -> list[str]:
+        return [phrase for picture in self.regions for phrases in picture.phrases for phrase in phrases]
+
+    def pixels(self, indices: Sequence[int]) -> PictureBatch:
+        pictures = self.images.batch(indices)
+        assert isinstance(pictures, PictureBatch)
+        return pictures
+
+
+@dataclass(frozen=True)
+class PhraseBatch(Batch):
+    """Pictures with their boxes, padded, and the ids of one phrase or more of each box."""
+
+    pictures: PictureBatch
+    boxes: Float[Tensor, "image thing 4"]
+    real: Bool[Tensor, "image thing"]
+    phrases: Int[Tensor, "image thing phrase word"]  # <start> … <end>, then <pad>
+    counts: Int[Tensor, "image thing"]  # how many phrases a box has
+
+
+def phrase_batch(
+    pictures: PictureBatch, regions: Sequence[PhrasedBoxes], read: Callable[[Sequence[str]], TextBatch], longest: int
+) -> PhraseBatch:
+    """Pad; `read` makes ids of phrases, of which `longest` words are kept."""
+    things = max((len(r.boxes) for r in regions), default=0) or 1
+    most = max((len(phrases) for r in regions for phrases in r.phrases), default=0) or 1
+    boxes, real = torch.zeros(len(regions), things, 4), torch.zeros(len(regions), things, dtype=torch.bool)
+    counts = torch.zeros(len(regions), things, dtype=torch.long)
+    places = [
+        (i, t, p) for i, r in enumerate(regions) for t, phrases in enumerate(r.phrases) for p in range(len(phrases))
+    ]
+    texts = [phrase for r in regions for phrases in r.phrases for phrase in phrases]
+    tokens = read(texts).tokens if texts else torch.zeros(0, 2, dtype=torch.long)
+    kept = tokens[:, : longest + 2].clone()  # <start>, at most `longest` words, <end>
+    if tokens.shape[1] > longest + 2:
+        kept[tokens[:, longest + 2] != PAD, -1] = END
+    words = torch.zeros(len(regions), things, most, kept.shape[1], dtype=torch.long)
+    if places:
+        words[tuple(torch.tensor(places).T)] = kept
+    for i, found in enumerate(regions):
+        count = len(found.boxes)
+        boxes[i, :count] = torch.from_numpy(found.boxes)
+        real[i, :count] = True
+        counts[i, :count] = torch.tensor([len(phrases) for phrases in found.phrases], dtype=torch.long)
+    return PhraseBatch(pictures, boxes, real, words, counts)
+
+
+def open_region_phrases(config: DataConfig, split: str) -> PhrasedPictures:
+    """One split of a data set whose boxes have phrases, its pictures as squares.
+
+    Photos are kept as squares as wide as the first of them is long, but no wider than `MAX_KEPT_SIDE`: a model
+    stretches them to its own size.
+    """
+    if config.name not in names_with("phrases"):
+        known = ", ".join(names_with("phrases"))
+        raise SaccadeError(f"data={config.name} has no boxes with phrases: a dense captioner learns from {known}")
+    if config.limit is not None and config.limit < 1:
+        raise SaccadeError(f"a limit of {config.limit} pictures leaves nothing to read")
+    found: list[tuple[str, PictureFile, PhrasedBoxes]]
+    found = list(islice(open_records(config, split, "phrases"), config.limit))
+    if not found:
+        raise SaccadeError(f'{config.root or config.name} has no boxes with phrases of the split "{split}"')
+    ids, regions = tuple(id for id, _, _ in found), tuple(boxes for _, _, boxes in found)
+    paths = [picture for _, picture, _ in found if isinstance(picture, Path)]
+    if not paths:
+        drawings = [picture for _, picture, _ in found if not isinstance(picture, Path)]
+        return PhrasedPictures(config.name, split, DrawnPixels(ids, drawings), regions)
+    size = min(MAX_KEPT_SIDE, max(open_picture(paths[0]).size))
+    with progress_bar(f"decoding {config.name}/{split}") as progress:
+        return PhrasedPictures(config.name, split, open_pixels(ids, paths, size, progress), regions)
+
+
+class DrawnPixels:
+    """An ImageSource of pictures that are drawn when asked for."""
+
+    def __init__(self, ids: Sequence[str], pictures: Sequence[Callable[[], np.ndarray]]) -> None:
+        self.ids, self.pictures = ids, pictures
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def batch(self, indices: Sequence[int]) -> PictureBatch:
+        pixels = np.stack([self.pictures[i]() for i in indices])
+        return PictureBatch(torch.from_numpy(pixels), tuple(self.ids[i] for i in indices))

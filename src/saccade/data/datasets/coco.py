@@ -32,7 +32,12 @@ def open_coco(split: str, root: Path | None) -> CaptionedPhotos:
     karpathy = find_file(folder, "dataset_coco.json")
     if karpathy is not None:
         photos = PhotoFolder(*_photo_folders(folder))
-        return karpathy_photos("coco", split, karpathy, photos, lambda image: _file_name(image, photos))
+
+        def file_name(image: KarpathyImage) -> str:  # the file has the names of 2014, COCO_val2014_000000391895.jpg …
+            short = image.filename.rsplit("_", 1)[-1]  # … and the folders of 2017 only the number
+            return short if image.filename not in photos.names and short in photos.names else image.filename
+
+        return karpathy_photos("coco", split, karpathy, photos, file_name)
     files = annotation_files(folder, "captions")
     if not files:
         raise SaccadeError(f"{folder} has no captions: COCO is {FOLDER_HOLDS}")
@@ -137,12 +142,6 @@ def _photo_folders(root: Path) -> tuple[Path, ...]:
     """Every folder that may hold photos: those by year, and images/ itself where the photos lie in it."""
     years = [p for place in (root / "images", root) for p in sorted(place.glob("*20[0-9][0-9]")) if p.is_dir()]
     return tuple(years) or (root / "images",)
-
-
-def _file_name(image: KarpathyImage, photos: PhotoFolder) -> str:
-    """Karpathy's file has the names of 2014 (COCO_val2014_000000391895.jpg); the folders of 2017 only the number."""
-    short = image.filename.rsplit("_", 1)[-1]
-    return short if image.filename not in photos.names and short in photos.names else image.filename
 
 
 @dataclass(frozen=True)

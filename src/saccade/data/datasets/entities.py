@@ -117,8 +117,8 @@ def phrased_boxes(picture: EntityPicture) -> PhrasedBoxes:
     boxes: list[np.ndarray] = []
     phrases: list[tuple[str, ...]] = []
     for chain, found in picture.boxes.items():
-        said = dict.fromkeys(" ".join(phrase.words).lower() for phrase in picture.phrases(chain))
-        named = tuple(phrase for phrase in said if has_words(phrase))
+        texts = dict.fromkeys(" ".join(phrase.words).lower() for phrase in picture.phrases(chain))
+        named = tuple(text for text in texts if has_words(text))
         if named:
             boxes += list(found)
             phrases += [named] * len(found)

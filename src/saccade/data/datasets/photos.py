@@ -22,7 +22,7 @@ class NoCaptions(SaccadeError):
 
 @dataclass(frozen=True)
 class Photo:
-    """A line of a data set: a photo, the split it belongs to, what was said of it."""
+    """A line of a data set: a photo, the split it belongs to, its sentences."""
 
     name: str  # the file's name in the folder of photos, and the photo's id
     split: str
@@ -100,5 +100,5 @@ def group_texts(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
 
 
 def first_folder(root: Path, names: Sequence[str]) -> Path:
-    """The first of these folders that is there; the first name where none is, so that the sentence names it."""
+    """The first of these folders that is there; the first name where none is, so that the error names it."""
     return next((root / name for name in names if (root / name).is_dir()), root / names[0])

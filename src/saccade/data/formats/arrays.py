@@ -2,7 +2,7 @@
 
 The names come from the tools themselves: `feat` and `z` (ImageCaptioning.pytorch), `x` and `bbox` (bottom-up attention
 in PyTorch), `features` and `norm_bb` (UNITER), `image_width` (MMF), `img_w` (LXMERT). A grid [row, column, dim] becomes
-one region a cell. Nothing here unpickles: arrays of Python objects are refused, or not looked at.
+one region a cell. Nothing here unpickles: arrays of Python objects are refused, or not read.
 
 `NpzFolder` is a folder with one .npz or .npy file a picture, as ImageCaptioning.pytorch, MMF and UNITER write it:
 `cocobu_att/391895.npz` holds the features, and `cocobu_box/391895.npy` beside it the boxes in pixels. MMF's
@@ -51,11 +51,15 @@ KNOWN = (*FEATURES, *PIXEL_BOXES, *UNIT_BOXES, *WIDTHS, *HEIGHTS, *SCORES)
 MAX_PIXELS_OUTSIDE = 1.0  # by which a detector's box may leave the picture and be clipped
 MAX_SHARE_OUTSIDE = 0.005  # the same where the size is not known
 MAX_ARRAY_BYTES = 1 << 30  # of one picture's array: more is a damaged header, or an attack
+MMF_INFO = "_info.npy"  # MMF: a pickled dictionary
+LMDB_MAGIC = 0xBEEFC0DE  # the fifth word of a database, in the machine's byte order
+RESERVED_KEYS = re.compile(rb"keys|__\w+__")  # lists of keys and notes on the encoding, not pictures
+ARRAY_ENDING = re.compile(r"\.np[yz]$")
 PICKLE = "holds pickled Python objects, which are not read; docs/data/formats.md says how to turn them into arrays"
 
 
 class UnknownSize(SaccadeError):
-    """Boxes in pixels of a picture whose size nobody has told."""
+    """Boxes in pixels of a picture whose size is not known."""
 
 
 class ArrayPictures(RegionSource, ABC):
@@ -73,9 +77,12 @@ class ArrayPictures(RegionSource, ABC):
     def arrays(self, index: int) -> Arrays:
         """The arrays of one picture under names that the tools use."""
 
-    @abstractmethod
     def where(self, index: int) -> str:
-        """The start of a sentence about one picture."""
+        """What an error about one picture begins with."""
+        return f'{self.path}: picture "{self.ids[index]}"'
+
+    def __reduce__(self) -> Any:  # a loader's worker process opens the file itself
+        return type(self), (self.path, self.sizes)
 
     @cached_property
     def dim(self) -> int:
@@ -103,7 +110,8 @@ class ArrayPictures(RegionSource, ABC):
 def regions_of(id: str, arrays: Arrays, where: str, dim: int, size: tuple[int, int] | None = None) -> PictureRegions:
     """One picture from its arrays; `size` is what is known from elsewhere. Raises: SaccadeError if they do not fit."""
     found = _features(arrays, where)
-    features = check_features(found.reshape(-1, found.shape[-1]), dim, _float_type(found), where)
+    dtype = "float16" if found.dtype == np.float16 else "float32"
+    features = check_features(found.reshape(-1, found.shape[-1]), dim, dtype, where)
     width, height = size or (_number(arrays, WIDTHS), _number(arrays, HEIGHTS))
     unit, pixels = _first(arrays, UNIT_BOXES), _first(arrays, PIXEL_BOXES)
     if unit is not None:
@@ -132,12 +140,14 @@ def regions_of(id: str, arrays: Arrays, where: str, dim: int, size: tuple[int, i
 
 
 def read_arrays(content: bytes, where: str) -> Arrays:
-    """The bytes of a .npz, or of a .npy (as the one array `features`); only known names are looked at."""
+    """The bytes of a .npz, or of a .npy (as the one array `features`); only known names are read."""
     try:
         if content[:2] == b"PK":
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 names = [n for n in archive.namelist() if n.removesuffix(".npy") in KNOWN]
-                found = {n.removesuffix(".npy"): read_npy(_member(archive, n), where) for n in names}
+                if any(archive.getinfo(n).file_size > MAX_ARRAY_BYTES for n in names):
+                    raise ValueError("too large")
+                found = {n.removesuffix(".npy"): read_npy(archive.open(n), where) for n in names}
         else:
             found = {"features": read_npy(io.BytesIO(content), where)}
     except SaccadeError:
@@ -153,12 +163,6 @@ def only_array(arrays: Arrays, where: str) -> np.ndarray:
     if found is None:
         raise SaccadeError(f"{where} holds no array that is known")
     return found
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    if archive.getinfo(name).file_size > MAX_ARRAY_BYTES:
-        raise ValueError("too large")
-    return archive.open(name)
 
 
 def read_npy(stream: IO[bytes], where: str) -> np.ndarray:
@@ -217,10 +221,6 @@ def _size_from(pixels: np.ndarray, unit: np.ndarray) -> tuple[int, int]:
     return (width, height) if width and height else (0, 0)
 
 
-def _float_type(array: np.ndarray) -> str:
-    return "float16" if array.dtype == np.float16 else "float32"
-
-
 def _first(arrays: Arrays, names: Sequence[str]) -> np.ndarray | None:
     return next((arrays[name] for name in names if name in arrays), None)
 
@@ -229,9 +229,6 @@ def _number(arrays: Arrays, names: Sequence[str]) -> int:
     found = _first(arrays, names)
     value = float(found.reshape(-1)[0]) if found is not None and found.size == 1 else 0.0
     return int(value) if 1 <= value < 1 << 31 else 0
-
-
-MMF_INFO = "_info.npy"  # MMF: a pickled dictionary
 
 
 class NpzFolder(ArrayPictures):
@@ -296,16 +293,8 @@ def _read_file(path: Path) -> Arrays:
         return read_arrays(path.read_bytes(), str(path))
 
 
-LMDB_MAGIC = 0xBEEFC0DE  # the fifth word of a database, in the machine's byte order
-RESERVED_KEYS = re.compile(rb"keys|__\w+__")  # lists of keys and notes on the encoding, not pictures
-ARRAY_ENDING = re.compile(r"\.np[yz]$")
-
-
 class LmdbPictures(ArrayPictures):
     """The pictures of a database, by key, in the order of the database."""
-
-    def __reduce__(self) -> Any:  # a loader's worker process opens the database itself
-        return type(self), (self.path, self.sizes)
 
     @property
     def _database(self) -> Any:
@@ -333,9 +322,6 @@ class LmdbPictures(ArrayPictures):
         if len(set(ids)) != len(ids):
             raise SaccadeError(f"{self.path}: two keys name the same picture, one with the ending .npz and one without")
         return ids
-
-    def where(self, index: int) -> str:
-        return f'{self.path}: picture "{self.ids[index]}"'
 
     def arrays(self, index: int) -> Arrays:
         key, where = self._keys[index], self.where(index)

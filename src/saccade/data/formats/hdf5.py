@@ -46,12 +46,6 @@ class _Hdf5(ArrayPictures):
     def _file(self) -> Any:
         return _open(self.path)
 
-    def __reduce__(self) -> Any:  # a loader's worker process opens the file itself
-        return type(self), (self.path, self.sizes)
-
-    def where(self, index: int) -> str:
-        return f'{self.path}: picture "{self.ids[index]}"'
-
     def _read(self, dataset: Any, rows: Any, where: str) -> np.ndarray:
         """Some rows of a table of numbers; types that hold Python objects are never read."""
         if dataset.dtype.kind not in "fiu":
@@ -130,13 +124,6 @@ class Hdf5Tables(_Hdf5):
             raise SaccadeError(f"{self.path}: pos_boxes points out of the {rows} rows of the other tables")
         return ends
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @cached_property
-    def _rows(self) -> Sequence[int]:
-        return tuple(self._named[1])
-
     @cached_property
     def ids(self) -> Sequence[str]:
         return tuple(self._named[0])
@@ -172,7 +159,7 @@ class Hdf5Tables(_Hdf5):
         return found
 
     def arrays(self, index: int) -> Arrays:
-        row, where = self._rows[index], self.where(index)
+        row, where = self._named[1][index], self.where(index)
         part: Any = row if self._ends is None else slice(*map(int, self._ends[row]))
         return {name: self._read(t, part, where) for name, t in self._tables.items() if name != "pos_boxes"}
 

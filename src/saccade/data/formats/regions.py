@@ -21,7 +21,7 @@ from jaxtyping import Float32
 
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.data.records import other_names
-from saccade.data.text_files import Entry, as_number, read_json_file, read_lines
+from saccade.data.text_files import Entry, as_number, numbers_text, read_json_file, read_lines
 
 WHOLE_IMAGE = np.array([0.0, 0.0, 1.0, 1.0], dtype=np.float32)  # stands in for boxes that a format threw away
 BOX_ROUNDING = 1e-5  # how far a box may leave 0..1 through float32 rounding and still be clipped, not refused
@@ -49,11 +49,11 @@ def check_boxes(boxes: np.ndarray, where: str) -> Float32[np.ndarray, "region 4"
     if len(boxes) and (boxes.min() < -BOX_ROUNDING or boxes.max() > 1 + BOX_ROUNDING):
         worst = boxes[int(np.argmax(np.maximum(-boxes, boxes - 1).max(axis=1)))]
         raise SaccadeError(
-            f"{where}: the box {_numbers(worst)} leaves 0..1 (boxes are x1, y1, x2, y2 divided by width and height)"
+            f"{where}: the box {numbers_text(worst)} leaves 0..1 (boxes are x1, y1, x2, y2 divided by width and height)"
         )
     backwards = (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
     if backwards.any():
-        raise SaccadeError(f"{where}: the box {_numbers(boxes[int(backwards.argmax())])} ends before it begins")
+        raise SaccadeError(f"{where}: the box {numbers_text(boxes[int(backwards.argmax())])} ends before it begins")
     clipped: np.ndarray = np.clip(boxes, 0.0, 1.0).astype(np.float32)
     return clipped
 
@@ -74,10 +74,6 @@ def check_features(features: np.ndarray, dim: int, dtype: str, where: str) -> np
     if features.dtype == np.float32 and dtype == "float16" and features.flags.carray:  # views of files are not
         return torch.from_numpy(features).to(torch.float16).numpy()  # rounds as NumPy does, four times as quickly
     return features.astype(dtype)
-
-
-def _numbers(box: np.ndarray) -> str:
-    return "(" + ", ".join(f"{float(x):g}" for x in box) + ")"
 
 
 def read_sizes(path: Path | str) -> Sizes:

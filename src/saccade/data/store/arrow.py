@@ -46,7 +46,7 @@ class FeatureStore(RegionSource):
 
     @staticmethod
     def open(folder: Path | str) -> FeatureStore:
-        """Read the manifest; the shards are mapped when a row of theirs is first asked for."""
+        """Read the manifest; the shards are mapped when a row of theirs is first read."""
         return FeatureStore(Path(folder), Manifest.load(Path(folder)))
 
     def __reduce__(self) -> Any:  # a loader's worker process maps the files itself
@@ -106,7 +106,7 @@ class FeatureStore(RegionSource):
             raise SaccadeError(problem)
 
     def problems(self) -> Iterator[str]:
-        """Every fault, one sentence each; nothing if the store is sound."""
+        """Every fault, one text each; nothing if the store is sound."""
         seen: set[str] = set()
         for number, shard in enumerate(self.manifest.shards):
             path = self.folder / shard.file

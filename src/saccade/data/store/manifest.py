@@ -133,7 +133,7 @@ def write_captions(path: Path | str, captions: Iterable[Caption]) -> None:
 
 @dataclass(frozen=True)
 class Broken:
-    """A picture that is not in the store, and the sentence that says why."""
+    """A picture that is not in the store, and why."""
 
     id: str
     path: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from saccade.data import DataConfig
-from saccade.features.region_phrases import PhrasedPictures, open_region_phrases
+from saccade.features.splits import PhrasedPictures, open_region_phrases
 from saccade.models import DenseCap
 from saccade.tasks.base import ClaimDefaults, TaskSpec
 from saccade.tasks.dense_captioning.evaluate import DensePrecision

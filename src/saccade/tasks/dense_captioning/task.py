@@ -12,7 +12,7 @@ from torch import Tensor
 from saccade.batch import PAD
 from saccade.core.errors import SaccadeError
 from saccade.decoding import DecodingConfig
-from saccade.features.region_phrases import PhraseBatch, PhrasedPictures, phrase_batch
+from saccade.features.splits import PhraseBatch, PhrasedPictures, phrase_batch
 from saccade.models import DenseCap
 from saccade.tasks.dense_captioning.evaluate import DensePrecision
 from saccade.tasks.pairs import Read

@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.core.weights import PackageFile, load_weights
-from saccade.vision.backbones.base import Backbone, NormedConvolution, fold, normalise_by
+from saccade.vision.backbones.base import Backbone, NormedConvolution, normalise_by
 
 Padding = Literal["same", "symmetric"]  # TensorFlow's SAME, or ⌊kernel / 2⌋ on every side
 STEM_CHANNELS, HEAD_CHANNELS = 32, 1280
@@ -32,7 +32,7 @@ LAST_AT_STRIDE = (1, 2, 4)  # stages whose output is the last of strides 4, 8 an
 
 
 class Relu6Convolution(NormedConvolution):
-    """Convolution, batch normalisation and, unless told otherwise, a rectifier that ends at 6."""
+    """Convolution, batch normalisation and, where `rectify`, a rectifier that ends at 6."""
 
     def __init__(
         self,
@@ -152,9 +152,6 @@ class StagedNetwork(Backbone):
     @property
     def parts(self) -> tuple[nn.Module, ...]:
         return (self.stem, *self.stages, self.head)
-
-    def fold_normalisation(self) -> None:
-        fold(self)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from saccade.batch import Batch, RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.core.weights import Form
 from saccade.vision.augment import augment_with_boxes
-from saccade.vision.backbones.base import Backbone, check_backbone, load_backbone
+from saccade.vision.backbones.base import Backbone, FoldableNetwork, check_backbone, load_backbone
 from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, clip, geometry, jitter, overlaps, pick
 from saccade.vision.detectors.rpn import (
     TRAINING_NMS_ROUNDS,
@@ -45,7 +45,6 @@ from saccade.vision.detectors.rpn import (
     rpn_loss,
 )
 from saccade.vision.extractors import (
-    FoldableNetwork,
     RegionDescription,
     RegionExtractor,
     for_inference,
@@ -165,9 +164,6 @@ class BottomUpNetwork(FoldableNetwork):
         super().train(mode)
         self.backbone.eval()
         return self
-
-    def fold_normalisation(self) -> None:
-        self.backbone.fold_normalisation()
 
     def maps(self, pixels: UInt8[Tensor, "image height width 3"]) -> DetectorMaps:
         pictures = self.backbone.normalise(pixels).contiguous(memory_format=torch.channels_last)

@@ -32,7 +32,7 @@ from torch.nn import functional
 
 from saccade.batch import Batch, RegionBatch
 from saccade.vision.augment import mirror_boxes
-from saccade.vision.backbones.base import Backbone, NormedConvolution, fold
+from saccade.vision.backbones.base import Backbone, FoldableNetwork, NormedConvolution
 from saccade.vision.boxes import (
     GEOMETRY_DIM,
     UNKNOWN,
@@ -47,7 +47,6 @@ from saccade.vision.boxes import (
     valid,
 )
 from saccade.vision.extractors import (
-    FoldableNetwork,
     RegionDescription,
     RegionExtractor,
     for_inference,
@@ -71,7 +70,7 @@ BRIGHTNESS = 0.1  # how far pictures vary in training
 
 
 class Convolution(NormedConvolution):
-    """Convolution, batch normalisation and, unless told otherwise, a rectifier."""
+    """Convolution, batch normalisation and, where `rectify`, a rectifier."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int = 3, stride: int = 1, rectify: bool = True) -> None:
         super().__init__()
@@ -142,9 +141,6 @@ class WorldBackbone(Backbone):
     @property
     def parts(self) -> tuple[nn.Module, ...]:
         return self.stem, self.fine, self.middle, self.coarse, self.join, self.smooth
-
-    def fold_normalisation(self) -> None:
-        fold(self)
 
 
 @dataclass(frozen=True)
@@ -296,9 +292,6 @@ class WorldNetwork(FoldableNetwork):
         self.classifiers = nn.ModuleDict(
             {name: nn.Linear(config.appearance_dim, len(labels)) for name, labels in config.labels.items() if labels}
         )
-
-    def fold_normalisation(self) -> None:
-        fold(self)
 
     def propose(
         self, maps: WorldMaps
