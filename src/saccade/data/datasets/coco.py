@@ -178,7 +178,7 @@ def coco_mini_splits(root: Path) -> dict[str, tuple[str, ...]]:
 
 
 def read_coco_lines(root: Path) -> Iterator[CocoLine]:
-    yield from read_coco_file(need_file(root, "annotations.jsonl.gz", f"{MINI_FOLDER_HOLDS} were expected"))
+    return read_coco_file(need_file(root, "annotations.jsonl.gz", f"{MINI_FOLDER_HOLDS} were expected"))
 
 
 def read_coco_file(path: Path) -> Iterator[CocoLine]:

@@ -5,6 +5,7 @@ They hold no features: `data=karpathy root=FOLDER` joins `FOLDER/dataset*.json` 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,13 +39,9 @@ class KarpathyImage:
 
     def names(self) -> dict[str, str]:
         """What a feature file may call this picture, by kind of name."""
-        stem = Path(self.filename).stem
-        names = {"filename": self.filename, "filename without ending": stem}
-        if self.cocoid is not None:
-            names["cocoid"] = str(self.cocoid)
-        if self.imgid is not None:
-            names["imgid"] = str(self.imgid)
-        return names
+        names = {"filename": self.filename, "filename without ending": Path(self.filename).stem}
+        numbers = {"cocoid": self.cocoid, "imgid": self.imgid}
+        return names | {kind: str(number) for kind, number in numbers.items() if number is not None}
 
 
 def is_karpathy(path: Path) -> bool:
@@ -98,10 +95,8 @@ def karpathy_photos(
 
 def karpathy_captions(path: Path, images: Sequence[KarpathyImage], known: dict[str, int]) -> Iterator[Caption]:
     """The sentences under the names a feature file uses: filename, its stem, cocoid or imgid, whichever fits best."""
-    hits: dict[str, int] = {}
-    for image in images:
-        for kind, name in image.names().items():
-            hits[kind] = hits.get(kind, 0) + (name in known)
+    hits = Counter({kind: 0 for image in images for kind in image.names()})
+    hits.update(kind for image in images for kind, name in image.names().items() if name in known)
     kind = max(hits, key=lambda k: hits[k], default="filename")
     lost = [i for i in images if i.names().get(kind) not in known]
     if lost:

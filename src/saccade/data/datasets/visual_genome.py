@@ -82,7 +82,8 @@ def read_objects(root: Path, split: str = "all") -> Iterator[BoxedPicture]:
     """From `attributes.json` where it is there (objects with attributes), else from `objects.json`."""
     path = find_file(root, "attributes.json") or need_file(root, "objects.json", EXPECTED)
     key = path.name.partition(".")[0]
-    photos = PhotoFolder(*_photo_folders(root))
+    folders = [root / name for name in PHOTO_FOLDERS if (root / name).is_dir()]
+    photos = PhotoFolder(*(folders or [root / PHOTO_FOLDERS[0]]))
     for image, entry in _pictures(root, path, split):
         things = []
         for thing in entry.entries(key):
@@ -146,8 +147,3 @@ def _entries(path: Path) -> Iterator[Entry]:
         if key:
             raise SaccadeError(f"{path} is a mapping, a list of photos was expected")
         yield Entry.of(item, f"{path}, [{position}]")
-
-
-def _photo_folders(root: Path) -> tuple[Path, ...]:
-    there = tuple(root / name for name in PHOTO_FOLDERS if (root / name).is_dir())
-    return there or (root / PHOTO_FOLDERS[0],)

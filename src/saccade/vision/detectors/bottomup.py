@@ -1,6 +1,6 @@
 """Bottom-Up attention (Anderson, He, Buehler, Teney, Johnson, Gould, Zhang; CVPR 2018): regions that a detector finds.
 
-    maps → proposals (rpn.py) → region vectors → classes and finer boxes → the selection rule (selection.py)
+    maps → proposals (rpn.py) → region vectors → classes and finer boxes → the selection rule (nms.py)
     p(class)     = softmax(W v)                                          v: the region's vector, background included
     p(attribute) = softmax(W₂ relu(W₁ [v; e(class)]))                    e: an embedding of the class
 
