@@ -31,8 +31,7 @@ from saccade.vision import Picture, RegionExtractor
 from saccade.vision.boxes import clip, iou, valid
 from saccade.vision.detectors.bottomup import MIN_CLASS_SCORE, BottomUpExtractor, load_bottomup, refine
 from saccade.vision.detectors.rpn import MIN_PROPOSAL_SIDE, decode
-from saccade.vision.detectors.selection import class_confidence, select
-from saccade.vision.nms import nms
+from saccade.vision.nms import class_confidence, nms, select
 from saccade.vision.pictures import find_pictures, open_picture
 from saccade.vision.roi import centre_points, sample, sample_grid
 

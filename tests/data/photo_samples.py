@@ -1,18 +1,18 @@
-"""Small photo data sets in their official layouts, and ways to spoil them."""
+"""Small photo data sets in their official layouts."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 from PIL import Image
 
-from saccade.core.errors import SaccadeError
+from saccade.core.files import write_json
+from saccade.data.datasets.karpathy import KarpathyImage, Sentence
 
 SENTENCES = (
     "A small dog chases a red ball .",
@@ -180,67 +180,43 @@ def genome_folder(root: Path) -> Path:
     return root
 
 
-ODD: st.SearchStrategy[Any] = st.sampled_from(
-    [
-        None,
-        True,
-        -1,
-        0,
-        3,
-        10**30,
-        1e308,
-        -0.5,
-        "",
-        "x",
-        "é",
-        "\ud800",
-        "a\tb",
-        "../a.jpg",
-        [],
-        [[]],
-        {},
-        {"a": 1},
-        [None],
-    ]
-)
+def write_karpathy(path: Path | str, images: Sequence[KarpathyImage], dataset: str = "saccade") -> None:
+    """Sentence ids are counted through the file, as in the originals."""
+    entries, sentid = [], 0
+    for n, image in enumerate(images):
+        imgid = n if image.imgid is None else image.imgid
+        ids = list(range(sentid, sentid + len(image.sentences)))
+        sentid += len(ids)
+        sentences = [
+            {"tokens": list(s.tokens), "raw": s.raw, "imgid": imgid, "sentid": i}
+            for s, i in zip(image.sentences, ids, strict=True)
+        ]
+        entry: dict[str, Any] = {"filepath": image.filepath, "sentids": ids, "filename": image.filename, "imgid": imgid}
+        entry |= {"split": image.split, "sentences": sentences, "cocoid": image.cocoid}
+        entries.append({key: value for key, value in entry.items() if value is not None})
+    write_json(path, {"images": entries, "dataset": dataset})
 
 
-@st.composite
-def spoiled_values(draw: st.DrawFn, value: Any) -> Any:
-    """`value` with one thing in it replaced by something odd, or left out, or doubled."""
-    copy = json.loads(json.dumps(value))
-    holder: Any = {"": copy}
-    key: Any = ""
-    while isinstance(holder[key], dict | list) and holder[key] and draw(st.integers(0, 5)):
-        holder = holder[key]
-        key = draw(st.sampled_from(list(holder) if isinstance(holder, dict) else list(range(len(holder)))))
-    how = draw(st.sampled_from(["replace", "replace", "drop", "double"]))
-    if how == "replace" or key == "":
-        holder[key] = draw(ODD)
-        return holder[""] if "" in holder and key == "" else copy
-    if how == "drop":
-        del holder[key]
-    elif isinstance(holder, list):
-        holder.append(holder[key])
-    return copy
+def entity_lines(root: Path, *values: Any) -> Path:
+    make_photo(root / "images" / "a.jpg", 8, 8)
+    write(root / "entities.jsonl.gz", "".join(json.dumps(value) + "\n" for value in values))
+    return root
 
 
-@st.composite
-def spoiled_bytes(draw: st.DrawFn, data: bytes) -> bytes:
-    """`data` with some bytes changed, cut out or put in."""
-    for _ in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, len(data)))
-        end = start + draw(st.integers(0, 12))
-        data = data[:start] + draw(st.binary(max_size=8)) + data[end:]
-    return data
+def coco_line_folder(root: Path, line: Any = COCO_LINE, name: str = "annotations.jsonl.gz") -> Path:
+    make_photo(root / "images" / "1.jpg", 8, 6)
+    write(root / name, json.dumps(line) + "\n")
+    return root
 
 
-def read_or_refuse(read: Callable[[], object]) -> None:
-    """Either it can be read, or the fault is a sentence: any other exception fails the test."""
-    try:
-        read()
-    except SaccadeError as error:
-        sentence = str(error)
-        sentence.encode()
-        assert sentence
-        assert "\n" not in sentence
+KARPATHY_IMAGES = [
+    KarpathyImage(f"{name}.jpg", split, tuple(Sentence(f" {text} ") for text in SENTENCES), imgid=n)
+    for n, (name, split) in enumerate({"1": "train", "2": "val", "3": "test"}.items())
+]
+
+
+def karpathy_folder(root: Path) -> Path:
+    write_karpathy(root / "dataset_flickr30k.json", KARPATHY_IMAGES)
+    for image in KARPATHY_IMAGES:
+        make_photo(root / "flickr30k-images" / image.filename)
+    return root

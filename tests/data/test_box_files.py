@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.core.errors import SaccadeError
-from saccade.data.formats.boxes import GivenBoxes, read_boxes
+from saccade.data.formats.regions import GivenBoxes, read_boxes
 
 
 def write(path: Path, value: Any) -> Path:

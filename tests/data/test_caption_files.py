@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from photo_samples import COCO_LINE
+from photo_samples import COCO_LINE, write_karpathy
 
 from saccade.core.errors import SaccadeError
 from saccade.data import Caption, write_captions
-from saccade.data.datasets.karpathy import KarpathyImage, Sentence, write_karpathy
-from saccade.data.text.captions import captions_of
+from saccade.data.datasets.karpathy import KarpathyImage, Sentence
+from saccade.data.formats.captions import captions_of
 
 IDS = ["holiday/a.jpg", "b.jpg"]
 

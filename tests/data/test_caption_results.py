@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from saccade.core.errors import SaccadeError
-from saccade.data.text.captions import pair_captions, read_caption_results
+from saccade.data.formats.captions import pair_captions, read_caption_results
 
 COCO = {
     "info": {"year": 2014},

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from photo_samples import write_karpathy
 from toy_pictures import folder_bytes, make_pictures, write_store
 from typer.testing import CliRunner, Result
 
 from saccade.cli.data import app
 from saccade.core.errors import SaccadeError
 from saccade.data import Caption, DataConfig, FeatureStore, write_captions
-from saccade.data.datasets.karpathy import KarpathyImage, Sentence, write_karpathy
+from saccade.data.datasets.karpathy import KarpathyImage, Sentence
 from saccade.features import open_split
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "bottomup"

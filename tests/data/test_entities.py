@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from copy import deepcopy
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from photo_samples import (
-    ENTITY_LINE,
-    ENTITY_SENTENCES,
-    ENTITY_XML,
-    entities_published,
-    make_photo,
-    read_or_refuse,
-    spoiled_bytes,
-    spoiled_values,
-    write,
-)
+from photo_samples import ENTITY_LINE, ENTITY_XML, entities_published, entity_lines, write
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.entities import EntityPhrase, open_entity_boxes, parse_sentence, read_entities
 
 
-def lines(root: Path, *values: Any) -> Path:
-    make_photo(root / "images" / "a.jpg", 8, 8)
-    write(root / "entities.jsonl.gz", "".join(json.dumps(value) + "\n" for value in values))
-    return root
-
-
 def test_both_layouts_give_the_same_record(tmp_path: Path) -> None:
-    (one,) = read_entities(lines(tmp_path / "lines", ENTITY_LINE), "train")
+    (one,) = read_entities(entity_lines(tmp_path / "lines", ENTITY_LINE), "train")
     (other,) = read_entities(entities_published(tmp_path / "published"), "train")
     assert (one.id, one.width, one.height, one.scene, one.nobox) == ("a.jpg", 40, 30, ("3",), ("4",))
     assert one.sentences == other.sentences
@@ -47,13 +27,13 @@ def test_both_layouts_give_the_same_record(tmp_path: Path) -> None:
 
 
 def test_pixels_count_from_one_and_the_last_is_inside(tmp_path: Path) -> None:
-    (picture,) = read_entities(lines(tmp_path, ENTITY_LINE))
+    (picture,) = read_entities(entity_lines(tmp_path, ENTITY_LINE))
     np.testing.assert_allclose(picture.boxes["1"], [[0, 0, 0.5, 1]])
     np.testing.assert_allclose(picture.boxes["2"], [[0.25, 0.2, 0.5, 0.4], [0.75, 0.2, 1, 0.4]])
 
 
 def test_boxes_are_named_by_what_most_say_with_all_adjectives(tmp_path: Path) -> None:
-    for root in (lines(tmp_path / "lines", ENTITY_LINE), entities_published(tmp_path / "published")):
+    for root in (entity_lines(tmp_path / "lines", ENTITY_LINE), entities_published(tmp_path / "published")):
         (picture,) = open_entity_boxes("train", root)
         assert picture.names == ("dog", "ball", "ball")
         assert picture.attributes == (("small", "brown", "wet"), ("red",), ("red",))
@@ -66,7 +46,7 @@ def test_the_same_box_under_the_same_name_counts_once(tmp_path: Path) -> None:
     line["boxes"]["5"] = line["boxes"]["1"]
     phrase = {"first_word": 0, "n_words": 3, "phrase": "A black dog", "chain": "5", "types": ["animals"]}
     line["sentences"].append({"text": "A black dog .", "phrases": [phrase]})
-    (picture,) = open_entity_boxes("train", lines(tmp_path, line))
+    (picture,) = open_entity_boxes("train", entity_lines(tmp_path, line))
     assert picture.names == ("dog", "ball", "ball")
     assert picture.attributes[0] == ("small", "brown", "wet", "black")
 
@@ -78,7 +58,7 @@ def test_colours_marked_as_clothing_are_clothes_and_pronouns_have_no_name(tmp_pa
         {"first_word": 4, "n_words": 1, "phrase": "it", "chain": "2", "types": ["other"]},
     ]
     line["sentences"] = [{"text": "A man in black it .", "phrases": phrases}]
-    (picture,) = open_entity_boxes("train", lines(tmp_path, line))
+    (picture,) = open_entity_boxes("train", entity_lines(tmp_path, line))
     assert (picture.names, picture.attributes) == (("clothes",), (("black",),))
 
 
@@ -118,12 +98,12 @@ def change(path: list[Any], value: Any) -> dict[str, Any]:
 )
 def test_a_wrong_field_is_named(tmp_path: Path, line: Any, sentence: str) -> None:
     with pytest.raises(SaccadeError, match=r"entities.jsonl.gz") as error:
-        list(read_entities(lines(tmp_path, line)))
+        list(read_entities(entity_lines(tmp_path, line)))
     assert sentence in str(error.value)
 
 
 def test_splits_and_missing_files_are_named(tmp_path: Path) -> None:
-    root = lines(tmp_path / "lines", ENTITY_LINE)
+    root = entity_lines(tmp_path / "lines", ENTITY_LINE)
     with pytest.raises(SaccadeError, match='no split "test"'):
         open_entity_boxes("test", root)
     (root / "images" / "a.jpg").unlink()
@@ -153,23 +133,3 @@ def test_xml_that_declares_entities_or_is_huge_is_refused(tmp_path: Path) -> Non
     path.write_text(ENTITY_XML + " " * (1 << 22))
     with pytest.raises(SaccadeError, match="more than 4 MB"):
         list(read_entities(root, "train"))
-
-
-@settings(max_examples=80, deadline=None)
-@given(st.data())
-def test_spoiled_lines_are_refused_in_a_sentence(data: st.DataObject) -> None:
-    with TemporaryDirectory() as folder:
-        root = lines(Path(folder), data.draw(spoiled_values(ENTITY_LINE)))
-        read_or_refuse(lambda: open_entity_boxes("train", root))
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_spoiled_annotations_are_refused_in_a_sentence(data: st.DataObject) -> None:
-    with TemporaryDirectory() as folder:
-        root = entities_published(Path(folder))
-        if data.draw(st.booleans()):
-            (root / "Annotations" / "a.xml").write_bytes(data.draw(spoiled_bytes(ENTITY_XML.encode())))
-        else:
-            (root / "Sentences" / "a.txt").write_bytes(data.draw(spoiled_bytes(ENTITY_SENTENCES.encode())))
-        read_or_refuse(lambda: open_entity_boxes("train", root))

@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from photo_samples import (
-    SENTENCES,
-    entities_published,
-    make_photo,
-    read_or_refuse,
-    spoiled_bytes,
-    spoiled_values,
-    write,
-)
+from photo_samples import SENTENCES, entities_published, karpathy_folder, make_photo, write
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.entities import open_entity_boxes
-from saccade.data.datasets.flickr30k import open_flickr30k
-from saccade.data.datasets.karpathy import KarpathyImage, Sentence, write_karpathy
-
-IMAGES = [
-    KarpathyImage(f"{name}.jpg", split, tuple(Sentence(f" {text} ") for text in SENTENCES), imgid=n)
-    for n, (name, split) in enumerate({"1": "train", "2": "val", "3": "test"}.items())
-]
-
-
-def karpathy_folder(root: Path) -> Path:
-    write_karpathy(root / "dataset_flickr30k.json", IMAGES)
-    for image in IMAGES:
-        make_photo(root / "flickr30k-images" / image.filename)
-    return root
+from saccade.data.datasets.flickr import open_flickr30k
 
 
 def test_karpathys_splits_with_their_photos(tmp_path: Path) -> None:
@@ -90,16 +65,3 @@ def test_half_a_character_is_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("small dog", "small \\ud800"))
     with pytest.raises(SaccadeError, match="half a character"):
         open_flickr30k("train", root)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_spoiled_files_are_refused_in_a_sentence(data: st.DataObject) -> None:
-    with TemporaryDirectory() as folder:
-        root = karpathy_folder(Path(folder))
-        path = root / "dataset_flickr30k.json"
-        if data.draw(st.booleans()):
-            path.write_text(json.dumps(data.draw(spoiled_values(json.loads(path.read_text())))))
-        else:
-            path.write_bytes(data.draw(spoiled_bytes(path.read_bytes())))
-        read_or_refuse(lambda: open_flickr30k("train+val", root))

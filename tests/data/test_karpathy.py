@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from photo_samples import write_karpathy
 from toy_pictures import make_pictures, write_store
 
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
-from saccade.data.datasets.karpathy import KarpathyImage, Sentence, read_karpathy, write_karpathy
+from saccade.data.datasets.karpathy import KarpathyImage, Sentence, read_karpathy
 from saccade.features import open_split
 
 

@@ -17,8 +17,7 @@ from test_data_cli import GOLDEN, saccade_data
 
 from saccade.core.errors import SaccadeError
 from saccade.data import FeatureStore
-from saccade.data.formats.arrays import ArrayPictures, read_arrays, regions_of
-from saccade.data.formats.npz import NpzFolder
+from saccade.data.formats.arrays import ArrayPictures, NpzFolder, read_arrays, regions_of
 from saccade.data.formats.regions import read_sizes
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from photo_samples import GENOME, genome_folder, read_or_refuse, spoiled_bytes, spoiled_values, write_value
+from photo_samples import genome_folder, write_value
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.visual_genome import open_visual_genome_boxes, read_regions, read_relations
@@ -85,19 +82,3 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     (root / "image_data.json").unlink()
     with pytest.raises(SaccadeError, match=r"image_data.json is missing: Visual Genome is"):
         open_visual_genome_boxes("all", root)
-
-
-@settings(max_examples=80, deadline=None)
-@given(st.data())
-def test_spoiled_files_are_refused_in_a_sentence(data: st.DataObject) -> None:
-    with TemporaryDirectory() as folder:
-        root = genome_folder(Path(folder))
-        name = data.draw(st.sampled_from(sorted(GENOME)))
-        path = root / f"{name}.json"
-        if data.draw(st.booleans()):
-            write_value(path, data.draw(spoiled_values(GENOME[name])))
-        else:
-            path.write_bytes(data.draw(spoiled_bytes(path.read_bytes())))
-        read_or_refuse(lambda: open_visual_genome_boxes("all", root))
-        read_or_refuse(lambda: list(read_regions(root)))
-        read_or_refuse(lambda: list(read_relations(root)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.data.formats.regions import PictureRegions
+from saccade.data.records import PictureRegions
 from saccade.data.store.arrow import StoreWriter
 
 

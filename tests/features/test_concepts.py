@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
 from saccade.data.store.sources import RegionsInMemory
-from saccade.features.concepts import concepts_by_extractor, read_concepts, write_concepts
+from saccade.features.concepts import concepts_by_extractor, read_concepts
 from saccade.vision import RegionDescription, load_extractor
 
 
@@ -70,7 +71,11 @@ def test_features_of_an_unknown_extractor_have_no_names(seen: CaptionedImages) -
 
 def test_a_file_of_concepts_is_read_as_written(tmp_path: Path) -> None:
     path = tmp_path / "concepts.jsonl"
-    write_concepts(path, ["a.jpg", "b.jpg"], [{"dog": 0.91234567}, {"ball": 0.25, "café": 1.0}])
+    lines = [
+        {"image": "a.jpg", "concepts": {"dog": 0.9123}},
+        {"image": "b.jpg", "concepts": {"ball": 0.25, "café": 1.0}},
+    ]
+    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n", encoding="utf-8")
     read = read_concepts(path, ["b.jpg", "missing.jpg", "a.jpg"])
     assert read == [{"café": 1.0, "ball": 0.25}, {}, {"dog": 0.9123}]
     assert list(read[0]) == ["café", "ball"]

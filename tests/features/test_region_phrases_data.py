@@ -14,7 +14,7 @@ from PIL import Image
 from saccade.batch import PictureBatch
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
-from saccade.features.region_phrases import PhrasedBoxes, open_region_phrases, phrase_batch
+from saccade.features.splits import PhrasedBoxes, open_region_phrases, phrase_batch
 from saccade.language import Vocabulary
 
 WORLD = DataConfig(name="world", pictures=20)

@@ -16,8 +16,9 @@ from toy_pictures import make_pictures, write_store
 from saccade.core.errors import SaccadeError
 from saccade.data import Caption, DataConfig, reader, write_captions
 from saccade.data.records import CaptionedPhotos
+from saccade.data.store.sources import first_images
 from saccade.features import open_split, splits
-from saccade.features.splits import extract_photos, first_photos
+from saccade.features.splits import extract_split
 from saccade.vision import RegionExtractor, load_extractor
 
 EXTRACTOR = "grid:world@16"
@@ -49,7 +50,7 @@ def toy_source(photos: CaptionedPhotos) -> str:
 
 
 def test_photos_are_seen_in_their_own_order(photos: CaptionedPhotos) -> None:
-    data = extract_photos(photos, EXTRACTOR)
+    data = extract_split(photos, EXTRACTOR)
     assert tuple(data.images.ids) == NAMES
     assert (data.extractor, data.texts) == (EXTRACTOR, photos.texts)
     assert data.texts_of_image == ((1,), (2,), (0, 3), ())
@@ -60,7 +61,7 @@ def test_photos_are_seen_in_their_own_order(photos: CaptionedPhotos) -> None:
 
 
 def test_what_was_seen_is_not_seen_again(photos: CaptionedPhotos, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = extract_photos(photos, EXTRACTOR).regions.batch(range(4))
+    before = extract_split(photos, EXTRACTOR).regions.batch(range(4))
     extractor = load_extractor(EXTRACTOR)
 
     def refuse(*_: object, **__: object) -> None:
@@ -71,7 +72,7 @@ def test_what_was_seen_is_not_seen_again(photos: CaptionedPhotos, monkeypatch: p
         return extractor
 
     monkeypatch.setattr(splits, "load_extractor", blind)
-    after = extract_photos(photos, EXTRACTOR).regions.batch(range(4))
+    after = extract_split(photos, EXTRACTOR).regions.batch(range(4))
     assert torch.equal(after.features, before.features)
     assert after.ids == NAMES
 
@@ -82,34 +83,34 @@ def test_a_broken_photo_is_named_and_a_repaired_one_seen(photos: CaptionedPhotos
     broken.write_bytes(good[:60])
     for _ in range(2):  # the second time it is in the cache as broken
         with pytest.raises(SaccadeError, match=r"toy/train: .*a\.png.* damaged") as caught:
-            extract_photos(photos, EXTRACTOR)
+            extract_split(photos, EXTRACTOR)
         assert "\n" not in str(caught.value)
     broken.write_bytes(good)
-    data = extract_photos(photos, EXTRACTOR)
+    data = extract_split(photos, EXTRACTOR)
     assert tuple(data.images.ids) == NAMES
     expected = load_extractor(EXTRACTOR).extract([broken]).features
     torch.testing.assert_close(data.regions.batch([1]).features, expected, atol=1e-2, rtol=2e-3)
 
 
 def test_a_photo_that_was_replaced_is_seen_anew(photos: CaptionedPhotos) -> None:
-    before = extract_photos(photos, EXTRACTOR).regions.batch(range(4)).features
+    before = extract_split(photos, EXTRACTOR).regions.batch(range(4)).features
     Image.effect_noise((40, 30), 90).convert("RGB").save(photos.paths[3])
-    after = extract_photos(photos, EXTRACTOR).regions.batch(range(4)).features
+    after = extract_split(photos, EXTRACTOR).regions.batch(range(4)).features
     assert torch.equal(after[:3], before[:3])
     assert not torch.allclose(after[3], before[3], atol=0.1)
 
 
 def test_each_extractor_has_its_own_features(photos: CaptionedPhotos) -> None:
-    assert extract_photos(photos, "grid:world@16/1").regions.batch([0]).features.shape[1] == 1
-    assert extract_photos(photos, "grid:world@16/2").regions.batch([0]).features.shape[1] == 4
+    assert extract_split(photos, "grid:world@16/1").regions.batch([0]).features.shape[1] == 1
+    assert extract_split(photos, "grid:world@16/2").regions.batch([0]).features.shape[1] == 4
 
 
 def test_a_limit_keeps_the_first_photos_and_their_sentences(photos: CaptionedPhotos, toy_source: str) -> None:
-    fewer = first_photos(photos, 2)
+    fewer = first_images(photos, 2)
     assert (fewer.ids, fewer.paths, len(fewer.sizes)) == (NAMES[:2], photos.paths[:2], 2)
     assert fewer.texts == ("a cat", "a cow")
     assert fewer.image_of_text.tolist() == [0, 1]
-    assert first_photos(photos, 99).ids == NAMES
+    assert first_images(photos, 99).ids == NAMES
     for pixels in (None, 16):
         data = open_split(DataConfig(toy_source, limit=3, extractor=EXTRACTOR), "train", pixels)
         assert tuple(data.images.ids) == NAMES[:3]

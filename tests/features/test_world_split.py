@@ -15,7 +15,7 @@ from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig, FeatureStore
 from saccade.data.records import CaptionedDrawings
 from saccade.features import open_split, splits
-from saccade.features.splits import extract_drawings
+from saccade.features.splits import extract_split
 from saccade.vision import load_extractor
 from saccade.world import WorldConfig
 
@@ -44,20 +44,20 @@ def drawings() -> CaptionedDrawings:
 
 
 def test_a_split_is_seen_once_and_kept(extractor: CompanyExtractor, drawings: CaptionedDrawings) -> None:
-    data = extract_drawings(drawings, "world")
+    data = extract_split(drawings, "world")
     assert (tuple(data.images.ids), data.texts, data.extractor) == (drawings.ids, ("a",), "company")
     first = [picture() for picture in drawings.pictures[: splits.BATCH_SIZE]]
     seen, kept = extractor.extract(first), data.regions.batch(range(splits.BATCH_SIZE))
     assert torch.equal(seen.mask, kept.mask)
     torch.testing.assert_close(kept.features, seen.features, atol=4e-3, rtol=1e-3)  # kept in float16
     extractor.extract = None  # type: ignore[assignment,method-assign]  # a second opening must not look again
-    assert len(extract_drawings(drawings, "world").images) == COUNT
+    assert len(extract_split(drawings, "world").images) == COUNT
 
 
 def test_an_interrupted_seeing_goes_on_where_it_was(
     extractor: CompanyExtractor, drawings: CaptionedDrawings, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    straight = extract_drawings(drawings, "world").regions.batch(range(COUNT))
+    straight = extract_split(drawings, "world").regions.batch(range(COUNT))
     extractor.digest = "another"
     extract, seen = extractor.extract, 0
 
@@ -70,10 +70,10 @@ def test_an_interrupted_seeing_goes_on_where_it_was(
 
     monkeypatch.setattr(extractor, "extract", fail_later)
     with pytest.raises(KeyboardInterrupt):
-        extract_drawings(drawings, "world")
+        extract_split(drawings, "world")
     assert sorted(len(FeatureStore.open(folder)) for folder in cache.glob("*/train")) == [seen, COUNT]
     monkeypatch.setattr(extractor, "extract", extract)
-    resumed = extract_drawings(drawings, "world").regions.batch(range(COUNT))
+    resumed = extract_split(drawings, "world").regions.batch(range(COUNT))
     assert resumed.ids == straight.ids
     torch.testing.assert_close(resumed.features, straight.features, atol=4e-3, rtol=1e-3)
 

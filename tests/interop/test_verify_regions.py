@@ -11,7 +11,7 @@ import torch
 from saccade.core.errors import SaccadeError
 from saccade.data.formats.tsv import TsvRow, write_tsv
 from saccade.interop import verify
-from saccade.vision.detectors.selection import class_confidence, select
+from saccade.vision.nms import class_confidence, select
 
 
 def bottomup_failures(folder: Path) -> list[str]:

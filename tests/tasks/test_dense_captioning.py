@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 from saccade.batch import PictureBatch
-from saccade.features.region_phrases import PhrasedBoxes, PhrasedPictures
+from saccade.features.splits import PhrasedBoxes, PhrasedPictures
 from saccade.language import Vocabulary
 from saccade.models import DenseCap, DenseCapConfig, load_model
 from saccade.tasks import find_task

@@ -16,7 +16,7 @@ from saccade.batch import Batch, CaptionState, PictureBatch, RegionBatch, StepOu
 from saccade.core.files import read_json
 from saccade.data.records import CaptionedImages, PhrasedBoxes
 from saccade.decoding import DecodingConfig
-from saccade.features.region_phrases import PhrasedPictures
+from saccade.features.splits import PhrasedPictures
 from saccade.lab.claims.run import load_measured, save_measured
 from saccade.language import Vocabulary, load_parser
 from saccade.models import Captioner, DenseCap, DenseCapConfig, entries, entry

@@ -12,7 +12,7 @@ import torch
 from tiny_detector import CONFIG, boxed, tiny_detector
 
 from saccade.core.errors import SaccadeError
-from saccade.vision import load_extractor, roi_bilinear
+from saccade.vision import load_extractor
 from saccade.vision.detectors.bottomup import (
     BottomUpExtractor,
     bottomup_loss,
@@ -21,6 +21,7 @@ from saccade.vision.detectors.bottomup import (
     open_extractor,
     points_inside,
 )
+from saccade.vision.roi import roi_bilinear
 
 
 @pytest.fixture(scope="module")

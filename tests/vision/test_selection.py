@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.vision.detectors.selection import class_confidence, select
-from saccade.vision.nms import nms
+from saccade.vision.nms import class_confidence, nms, select
 
 
 def made_up(images: int = 3, boxes: int = 40, classes: int = 7, seed: int = 0) -> tuple[Tensor, Tensor]:

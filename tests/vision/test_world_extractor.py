@@ -14,7 +14,6 @@ from PIL import Image
 
 from saccade.core.errors import SaccadeError
 from saccade.vision import load_extractor
-from saccade.vision.backbones.base import fold
 from saccade.vision.boxes import geometry
 from saccade.vision.detectors.world import (
     REGION_ATTRIBUTES,
@@ -110,7 +109,7 @@ def test_folding_changes_no_output(tiny_network: WorldNetwork, rectangles: Any) 
     tiny_network.eval()
     with torch.no_grad():
         before = tiny_network.backbone.maps(pixels)
-        fold(tiny_network)
+        tiny_network.fold_normalisation()
         after = tiny_network.backbone.maps(pixels)
     assert not any(isinstance(part, torch.nn.BatchNorm2d) for part in tiny_network.modules())
     torch.testing.assert_close(after, before, atol=1e-4, rtol=1e-4)

@@ -39,7 +39,7 @@ VERBS = {
         "Data",
         "extract",
         "extract",
-        "See photos and keep their region features, with boxes and original sizes, in a feature store.",
+        "Extract the region features of photos, with boxes and original sizes, into a feature store.",
     ),
     "parse": Verb(
         "Data",

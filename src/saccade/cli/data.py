@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from saccade.cli.faults import report_faults
 from saccade.cli.options import NumberType
 
 if TYPE_CHECKING:
@@ -50,9 +49,9 @@ def info(
         _show_photos(path, found)
         return
     console = Console()
-    for summary in summarise(path):
-        table = Table(title=escape(summary.title), title_justify="left", show_header=False)
-        for name, value in summary.rows:
+    for title, rows in summarise(path):
+        table = Table(title=escape(title), title_justify="left", show_header=False)
+        for name, value in rows:
             table.add_row(escape(name), escape(value))
         console.print(table)
 
@@ -104,9 +103,9 @@ def convert(
     console = Console()
     form = to or (Format.tsv if target.suffix == ".tsv" else Format.store)
     collection = open_collection(source, tuple(split or ()), captions, sizes, ids)
-    with progress_bar(f"writing {target}") as tell:
+    with progress_bar(f"writing {target}") as progress:
         count = write(
-            collection, target, form.value, dtype.value, extractor, one_by_one(tell, len(collection.pictures))
+            collection, target, form.value, dtype.value, extractor, one_by_one(progress, len(collection.pictures))
         )
     already = len(collection.pictures) - count
     console.print(
@@ -151,14 +150,14 @@ def check(
     console = Console()
     with console.status(escape(f"reading {path}")):
         faults = list(islice(problems(path), most + 1))
-    report_faults(console, path, faults, most)
+    _report_faults(console, path, faults, most)
 
 
 def _show_photos(path: Path, data_set: DataSet, most: int = 20, photos: bool = False) -> None:
     """Tables of parts and splits, then the faults; exit code 2 if there is one."""
     from saccade.core.progress import one_by_one, progress_bar
     from saccade.data.survey import parts_of, split_counts
-    from saccade.features.photos import unreadable_photos
+    from saccade.features.extraction import unreadable_photos
 
     console = Console()
     table = Table(title=escape(f"{path} as {data_set.title}"), title_justify="left")
@@ -175,9 +174,9 @@ def _show_photos(path: Path, data_set: DataSet, most: int = 20, photos: bool = F
         console.print(_split_table(counts))
     if photos and not faults:
         paths = [path for split in counts for path in split.paths]
-        with progress_bar("opening photos") as tell:
-            faults += islice(unreadable_photos(paths, one_by_one(tell, len(paths))), most + 1)
-    report_faults(console, path, faults, most)
+        with progress_bar("opening photos") as progress:
+            faults += islice(unreadable_photos(paths, one_by_one(progress, len(paths))), most + 1)
+    _report_faults(console, path, faults, most)
 
 
 def _split_table(counts: list[SplitCounts]) -> Table:
@@ -187,3 +186,14 @@ def _split_table(counts: list[SplitCounts]) -> Table:
         numbers = ("–",) * 3 if split.note else (f"{split.photos:,}", f"{split.captions:,}", boxes)
         table.add_row(split.split, *numbers, escape(split.note))
     return table
+
+
+def _report_faults(console: Console, path: Path, faults: list[str], most: int) -> None:
+    """One fault a line, at most `most` of them, and how many there are; exit code 2 if there is one."""
+    for fault in faults[:most]:
+        console.print(escape(fault), soft_wrap=True)
+    if faults:
+        count = f"more than {most}" if len(faults) > most else str(len(faults))
+        console.print(escape(f"{path}: {count} problem{'s' if len(faults) > 1 else ''}"))
+        raise typer.Exit(2)
+    console.print(escape(f"{path}: no problems"))

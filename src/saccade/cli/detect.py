@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from saccade.cli.options import Device
-from saccade.cli.region_drawings import MANY, ONE, listed_photos, save_drawings, tell_where
+from saccade.cli.photos import SIDE_ALONE, SIDE_ON_SHEET, listed_photos, print_where, save_drawings
 
 if TYPE_CHECKING:
     from saccade.explain.panels.regions import RegionPicture
@@ -82,7 +82,7 @@ def detect(
             surest = NAMED_ON_SHEET if top is None and len(found) > 1 and photo.drawing.labels else top
             console.print(photo.table(surest))
     if out is not None:
-        tell_where(out, len(found), err=as_json)
+        print_where(out, len(found), err=as_json)
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,9 @@ def detect_regions(extractor: RegionExtractor, files: list[Path]) -> list[Detect
             scores = [None if batch.scores is None else batch.scores[i][r].double().numpy() for i, r in enumerate(real)]
         for i, picture in enumerate(pictures):
             width, height = picture.size
-            side = ONE if len(files) == 1 else (MANY if start + i < MAX_SHEET_PHOTOS else 1)  # what no sheet will show
+            side = (
+                SIDE_ALONE if len(files) == 1 else (SIDE_ON_SHEET if start + i < MAX_SHEET_PHOTOS else 1)
+            )  # what no sheet will show
             picture.thumbnail((side, side))
             drawing = RegionPicture(np.asarray(picture), boxes[i], labels[i], scores[i], files[start + i].name)
             found.append(DetectedPhoto(files[start + i], width, height, drawing))

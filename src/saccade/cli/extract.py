@@ -73,7 +73,7 @@ def extract(
     limit: Annotated[int | None, typer.Option(help="Only the first so many pictures, by name.", min=1)] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Try again what an earlier run found broken.")] = False,
 ) -> None:
-    """See photos and keep their region features, with boxes and original sizes, in a feature store.
+    """Extract the region features of photos, with boxes and original sizes, into a feature store.
 
     Stopped, killed or out of disk: give the same command again and it goes on, to the same bytes. Pictures that cannot
     be read are passed over and listed in broken.json in the store. A picture is known by its path inside the folder,
@@ -82,11 +82,11 @@ def extract(
     Example: saccade extract photos/ -o features --regions grid --captions dataset_flickr8k.json
     """
     from saccade.core.progress import progress_bar
-    from saccade.features.photos import extract_photos_at
+    from saccade.features.extraction import extract_photos_at
 
     console = Console()
     try:
-        with progress_bar("seeing") as progress:
+        with progress_bar("extracting") as progress:
             done = extract_photos_at(
                 photos,
                 out,

@@ -62,7 +62,7 @@ def score(
 
     from saccade.core.files import check_writable, write_text
     from saccade.core.progress import progress_bar
-    from saccade.data.text.captions import pair_captions, read_caption_results
+    from saccade.data.formats.captions import pair_captions, read_caption_results
     from saccade.metrics.captions.cider import DocumentFrequencies
     from saccade.metrics.captions.diversity import diversity
     from saccade.metrics.captions.meteor_tables import load_meteor_tables

@@ -78,7 +78,7 @@ def parse(
 
 
 def _lines(file: Path) -> list[str]:
-    from saccade.data.text.lines import read_lines
+    from saccade.data.text_files import read_lines
 
     return [line.strip() for _, line in read_lines(file) if line.strip()]
 

@@ -13,9 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from saccade.cli.faults import report_broken
 from saccade.cli.options import Device, ModelOption, default_model, report_unknown
-from saccade.cli.region_drawings import MANY, ONE, listed_photos, save_drawings, tell_where
+from saccade.cli.photos import SIDE_ALONE, SIDE_ON_SHEET, listed_photos, print_where, report_broken, save_drawings
 from saccade.core.errors import SaccadeError
 from saccade.tasks.captioning.options import (
     MAX_COUNT,
@@ -253,7 +252,7 @@ def densecap(
     done: list[DescribedPhoto] = []
     broken: list[Broken] = []
     with progress_bar("describing") as progress:
-        side = ONE if len(files) == 1 else MANY
+        side = SIDE_ALONE if len(files) == 1 else SIDE_ON_SHEET
         for found in describer.describe_photos(files, top, least, decoding, side):
             if isinstance(found, Broken):
                 broken.append(found)
@@ -268,7 +267,7 @@ def densecap(
         typer.echo(f"the phrases are in {json_file}")
     if out is not None and done:
         save_drawings([photo.drawing for photo in done], out, 0)
-        tell_where(out, len(done))
+        print_where(out, len(done))
     report_broken(broken, len(files))
 
 

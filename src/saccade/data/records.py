@@ -6,7 +6,7 @@ Two protocols say how pictures are read on demand: an `ImageSource` gives batche
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -46,8 +46,24 @@ class ImageSource(Protocol):
     def batch(self, indices: Sequence[int]) -> RegionBatch | PictureBatch: ...
 
 
+def pad_pictures(pictures: Sequence[PictureRegions], dim: int) -> RegionBatch:
+    """Ragged pictures as one padded float32 batch. Copies once: views into a memory map stay untouched."""
+    size = max((len(p.features) for p in pictures), default=0)
+    features = np.zeros((len(pictures), size, dim), dtype=np.float32)
+    boxes = np.zeros((len(pictures), size, 4), dtype=np.float32)
+    mask = np.zeros((len(pictures), size), dtype=bool)
+    for i, picture in enumerate(pictures):
+        count = len(picture.features)
+        features[i, :count] = picture.features
+        boxes[i, :count] = picture.boxes
+        mask[i, :count] = True
+    return RegionBatch(
+        torch.from_numpy(features), torch.from_numpy(mask), torch.from_numpy(boxes), tuple(p.id for p in pictures)
+    )
+
+
 class RegionSource(Protocol):
-    """Region features of many pictures, read on demand."""
+    """Region features of many pictures, read on demand; a class that inherits from it needs `ids`, `dim` and `get`."""
 
     @property
     def ids(self) -> Sequence[str]: ...
@@ -55,11 +71,13 @@ class RegionSource(Protocol):
     @property
     def dim(self) -> int: ...
 
-    def __len__(self) -> int: ...
-
     def get(self, index: int) -> PictureRegions: ...
 
-    def batch(self, indices: Sequence[int]) -> RegionBatch: ...
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def batch(self, indices: Sequence[int]) -> RegionBatch:
+        return pad_pictures([self.get(i) for i in indices], self.dim)
 
 
 @dataclass(frozen=True)
@@ -117,7 +135,7 @@ class CaptionedImages:
 
 @dataclass(frozen=True)
 class CaptionedPhotos:
-    """One split that no network has seen yet: picture files, sentences, and which picture each describes.
+    """One split before extraction: picture files, sentences, and which picture each describes.
 
     `saccade.features.open_split` gives the regions that an extractor finds in them, or their pixels.
     """
@@ -138,7 +156,7 @@ class CaptionedPhotos:
 
 @dataclass(frozen=True)
 class CaptionedDrawings:
-    """One split whose pictures are drawn when asked for, as the world's are; only extractors made for them see them."""
+    """One split whose pictures are drawn on demand, as the world's are; only extractors made for them are applied."""
 
     name: str
     split: str
@@ -160,6 +178,18 @@ class BoxedPicture:
     boxes: Float32[np.ndarray, "thing 4"]  # x1, y1, x2, y2 in 0..1
     names: tuple[str, ...]  # what each box holds: "dog"
     attributes: tuple[tuple[str, ...], ...]  # what it is like: ("brown", "wet"); may be empty
+
+    @classmethod
+    def of(
+        cls,
+        id: str,
+        path: Path,
+        size: tuple[int, int],
+        things: Iterable[tuple[Sequence[float] | np.ndarray, str, tuple[str, ...]]],
+    ) -> BoxedPicture:
+        """From the (width, height) of the original, and (box, name, attributes) of each thing."""
+        boxes, names, attributes = tuple(zip(*things, strict=True)) or ((), (), ())
+        return cls(id, path, *size, np.array(boxes, dtype=np.float32).reshape(-1, 4), names, attributes)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ settings of `DataConfig` named in `OPTIONS`. What it returns is a record of `sac
     phrases    (id, photo or drawing, PhrasedBoxes) of each picture
 
 A task that learns from something else (questions, moments, clicks) adds its own word here and its own record there.
-Readers are named as "module:function" and imported when first asked for, so that one format never needs another's code.
+Readers are named as "module:function" below `saccade.data` and imported when first asked for, so that one format never
+needs another's code.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class DataConfig:
     test_split: str = "test"
     limit: int | None = None  # at most so many pictures of each split
     in_memory: bool = False  # read all regions once and keep them on the training device: quicker, where they fit
-    extractor: str = "grid"  # what sees photos: grid, bottomup …; on the world its own extractor does, or grid:world/7
+    extractor: str = "grid"  # of photos: grid, bottomup …; the world has its own, or grid:world/7
     language: str = "en"  # of the captions, where a data set has several
     seed: int = 0  # the world's
     pictures: int = 2000  # the world's size
@@ -100,7 +101,7 @@ class DataSet:
         return max(self.layouts, key=share)
 
     def missing(self, folder: Path) -> Iterator[str]:
-        """A sentence for each needed part that is not there: what it is, and where it is to be had."""
+        """An error text for each needed part that is not there: what it is, and where it is to be had."""
         for part in self.layout_at(folder):
             if part.needed and not part.found(folder):
                 names = " or ".join(islice(part.names, 2))
@@ -117,7 +118,10 @@ COCO_LICENCE = "annotations CC BY 4.0; each photo under its own Flickr licence (
 
 _FLICKR30K_PHOTOS = Part(("flickr30k-images/", "flickr30k_images/", "images/", "Images/"), "the photos")
 _INSTANCES = ("annotations/instances_*.json", "instances_*.json")
-_DATASETS, _FORMATS = "saccade.data.datasets", "saccade.data.formats"
+_ENTITIES: dict[Annotation, str] = {
+    "boxes": "datasets.entities:open_entity_boxes",
+    "phrases": "datasets.entities:open_entity_phrases",
+}
 
 DATA_SETS = {  # the order in which a path is judged: the first that it fits
     row.name: row
@@ -126,31 +130,27 @@ DATA_SETS = {  # the order in which a path is judged: the first that it fits
             "world",
             "the built-in world",
             "made",
-            {"captions": f"{_DATASETS}.world:open_world", "phrases": f"{_DATASETS}.world:open_world_phrases"},
+            {"captions": "datasets.world:open_world", "phrases": "datasets.world:open_world_phrases"},
         ),
         DataSet(
-            "store",
-            "feature store",
-            "features",
-            {"captions": "saccade.data.store.sources:open_store"},
-            signs=("manifest.json",),
+            "store", "feature store", "features", {"captions": "store.sources:open_store"}, signs=("manifest.json",)
         ),
         DataSet(
             "precomp",
             "precomputed arrays of SCAN and its kin",
             "features",
-            {"captions": f"{_FORMATS}.precomp:open_precomp"},
+            {"captions": "formats.precomp:open_precomp"},
             signs=("*_ims.npy",),
         ),
         DataSet(
             "flickr8k",
             "Flickr8k",
             readers={
-                "captions": f"{_DATASETS}.flickr8k:open_flickr8k",
-                "boxes": f"{_DATASETS}.entities:open_entity_boxes",
-                "phrases": f"{_DATASETS}.entities:open_entity_phrases",
+                "captions": "datasets.flickr:open_flickr8k",
+                "boxes": "datasets.entities:open_entity_boxes",
+                "phrases": "datasets.entities:open_entity_phrases",
             },
-            splits=f"{_DATASETS}.flickr8k:flickr8k_splits",
+            splits="datasets.flickr:flickr8k_splits",
             layouts=(
                 (
                     Part(("images/",), "the photos"),
@@ -183,11 +183,11 @@ DATA_SETS = {  # the order in which a path is judged: the first that it fits
             "flickr30k",
             "Flickr30k",
             readers={
-                "captions": f"{_DATASETS}.flickr30k:open_flickr30k",
-                "boxes": f"{_DATASETS}.entities:open_entity_boxes",
-                "phrases": f"{_DATASETS}.entities:open_entity_phrases",
+                "captions": "datasets.flickr:open_flickr30k",
+                "boxes": "datasets.entities:open_entity_boxes",
+                "phrases": "datasets.entities:open_entity_phrases",
             },
-            splits=f"{_DATASETS}.flickr30k:flickr30k_splits",
+            splits="datasets.flickr:flickr30k_splits",
             layouts=(
                 (
                     _FLICKR30K_PHOTOS,
@@ -210,8 +210,8 @@ DATA_SETS = {  # the order in which a path is judged: the first that it fits
         DataSet(
             "coco",
             "COCO",
-            readers={"captions": f"{_DATASETS}.coco:open_coco", "boxes": f"{_DATASETS}.coco:open_coco_boxes"},
-            splits=f"{_DATASETS}.coco:coco_splits",
+            readers={"captions": "datasets.coco:open_coco", "boxes": "datasets.coco:open_coco_boxes"},
+            splits="datasets.coco:coco_splits",
             layouts=(
                 (
                     Part(("annotations/captions_*.json", "captions_*.json"), "five sentences a photo"),
@@ -240,11 +240,8 @@ DATA_SETS = {  # the order in which a path is judged: the first that it fits
         DataSet(
             "coco_mini",
             "COCO photos, one line each",
-            readers={
-                "captions": f"{_DATASETS}.coco:open_coco_mini",
-                "boxes": f"{_DATASETS}.coco:open_coco_mini_boxes",
-            },
-            splits=f"{_DATASETS}.coco:coco_mini_splits",
+            readers={"captions": "datasets.coco:open_coco_mini", "boxes": "datasets.coco:open_coco_mini_boxes"},
+            splits="datasets.coco:coco_mini_splits",
             layouts=(
                 (
                     Part(("annotations.jsonl.gz", "annotations.jsonl"), "sentences, boxes, sizes, licences"),
@@ -258,8 +255,8 @@ DATA_SETS = {  # the order in which a path is judged: the first that it fits
         DataSet(
             "visual_genome",
             "Visual Genome",
-            readers={"boxes": f"{_DATASETS}.visual_genome:open_visual_genome_boxes"},
-            splits=f"{_DATASETS}.visual_genome:visual_genome_splits",
+            readers={"boxes": "datasets.visual_genome:open_visual_genome_boxes"},
+            splits="datasets.visual_genome:visual_genome_splits",
             layouts=(
                 (
                     Part(("image_data.json*",), "the sizes of the photos"),
@@ -274,18 +271,18 @@ DATA_SETS = {  # the order in which a path is judged: the first that it fits
             home="visualgenome.org",
             licence="annotations CC BY 4.0; the photos are COCO's and YFCC100M's, each under its own licence",
         ),
-        DataSet("hdf5", "HDF5", "features", recognise=f"{_FORMATS}.hdf5:is_hdf5"),
-        DataSet("lmdb", "LMDB", "features", recognise=f"{_FORMATS}.lmdb:is_lmdb"),
-        DataSet("npz", "one file a picture", "features", recognise=f"{_FORMATS}.npz:is_npz_folder"),
+        DataSet("hdf5", "HDF5", "features", recognise="formats.hdf5:is_hdf5"),
+        DataSet("lmdb", "LMDB", "features", recognise="formats.arrays:is_lmdb"),
+        DataSet("npz", "one file a picture", "features", recognise="formats.arrays:is_npz_folder"),
         DataSet(
             "karpathy",
             "Karpathy split file",
             "captions",
-            {"captions": f"{_DATASETS}.karpathy:open_karpathy"},
-            recognise=f"{_DATASETS}.karpathy:is_karpathy",
+            {"captions": "datasets.karpathy:open_karpathy"},
+            recognise="datasets.karpathy:is_karpathy",
             home=KARPATHY_HOME,
         ),
-        DataSet("tsv", "bottom-up-attention TSV", "features", recognise=f"{_FORMATS}.tsv:is_tsv"),
+        DataSet("tsv", "bottom-up-attention TSV", "features", recognise="formats.tsv:is_tsv"),
     )
 }
 
@@ -322,7 +319,10 @@ def recognise(path: Path, kinds: Collection[str] = ("photos", "features", "capti
 
 
 def open_records(config: DataConfig, split: str, annotation: Annotation = "captions") -> Any:
-    """The records of one split, as its reader gives them. Raises: SaccadeError if there is no such data set."""
+    """The records of one split, as its reader gives them with the settings that it asks for.
+
+    Raises: SaccadeError if there is no such data set.
+    """
     known = names_with(annotation)
     if config.name not in DATA_SETS or (annotation == "captions" and config.name not in known):
         raise SaccadeError(
@@ -331,16 +331,12 @@ def open_records(config: DataConfig, split: str, annotation: Annotation = "capti
     row = DATA_SETS[config.name]
     if row.layouts and annotation != "captions":
         need_root(config.root, row.name, ", ".join(part.names[0] for part in row.layouts[0]))
-    return call_reader(row.reader(annotation), split, config)
-
-
-def call_reader(function: Callable[..., Any], split: str, config: DataConfig) -> Any:
-    """The reader with the settings that it asks for."""
+    read = row.reader(annotation)
     options: dict[str, Any] = {name: getattr(config, name) for name in OPTIONS}
-    parameters = inspect.signature(function).parameters.values()
+    parameters = inspect.signature(read).parameters.values()
     if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         options = {k: v for k, v in options.items() if k in {p.name for p in parameters}}
-    return function(split, config.root, **options)
+    return read(split, config.root, **options)
 
 
 def need_root(root: Path | None, name: str, holds: str) -> Path:
@@ -384,7 +380,7 @@ def find_part(folder: Path, names: tuple[str, ...]) -> tuple[Path, ...]:
 
 
 def imported(name: str) -> Callable[..., Any]:
-    """The function that "module:function" names."""
+    """The function that "module:function" names, of a module in `saccade.data`."""
     module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    found: Callable[..., Any] = getattr(importlib.import_module(f"saccade.data.{module}"), function)
     return found

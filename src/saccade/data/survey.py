@@ -29,34 +29,27 @@ KARPATHY_SPLITS = ("train", "restval", "val", "test")
 PART_FILES_SHOWN = 3  # files that a part names; the others are counted
 
 
-@dataclass(frozen=True)
-class Summary:
-    """One table: a title and rows of (name, value)."""
-
-    title: str
-    rows: tuple[tuple[str, str], ...]
+Summary = tuple[str, list[tuple[str, str]]]  # a title, and rows of (name, value)
 
 
-def summarise(path: Path) -> tuple[Summary, ...]:
+def summarise(path: Path) -> list[Summary]:
     """A table per collection: one, or one per split of a precomputed folder."""
     row = what_lies_at(path)
-    if row.name == "store":
-        return (_store_summary(path),)
     if row.name == "precomp":
-        return tuple(_precomp_summary(path, split) for split in precomp_splits(path))
-    if row.name in ARRAYS:
-        return (_arrays_summary(path, row.title),)
-    return (_tsv_summary(path),) if row.name == "tsv" else (_karpathy_summary(path),)
+        splits = precomp_splits(path)
+        return [(f"{path}: precomputed, split {split}", _precomp_summary(path, split)) for split in splits]
+    tables = {"store": _store_summary, "tsv": _tsv_summary, "karpathy": _karpathy_summary}
+    return [(f"{path}: {row.title}", tables.get(row.name, _arrays_summary)(path))]
 
 
 def problems(path: Path) -> Iterator[str]:
-    """One sentence for each fault at `path`; nothing if all is well."""
+    """One text for each fault at `path`; nothing if all is well."""
     checks: dict[str, Callable[[Path], Iterator[str]]] = {
         "store": _store_problems,
         "precomp": _precomp_problems,
         "tsv": _tsv_problems,
         "karpathy": _karpathy_problems,
-        **dict.fromkeys(ARRAYS, _arrays_problems),
+        **dict.fromkeys(ARRAYS, lambda place: _unreadable(open_arrays(place))),
     }
     kind = what_lies_at(path).name
     try:
@@ -126,7 +119,7 @@ def split_counts(data_set: DataSet, folder: Path, faults: list[str]) -> Iterator
             )
 
 
-def _store_summary(path: Path) -> Summary:
+def _store_summary(path: Path) -> list[tuple[str, str]]:
     store = FeatureStore.open(path)
     captions = store.captions()
     splits = Counter(c.split or "(none)" for c in captions)
@@ -142,15 +135,14 @@ def _store_summary(path: Path) -> Summary:
         ("shards", f"{len(files):,}"),
         ("size", _bytes(sum(f.stat().st_size for f in files if f.exists()))),
     ]
-    rows += [(f"metadata: {key}", str(value)) for key, value in store.metadata.items()]
-    return Summary(f"{path}: feature store", tuple(rows))
+    return rows + [(f"metadata: {key}", str(value)) for key, value in store.metadata.items()]
 
 
-def _precomp_summary(path: Path, split: str) -> Summary:
+def _precomp_summary(path: Path, split: str) -> list[tuple[str, str]]:
     data = open_precomp(split, path)
     images = data.images
     assert isinstance(images, PrecompImages)
-    rows = [
+    return [
         ("pictures", f"{len(images):,}" + (f" (each stored {images.step} times)" if images.step > 1 else "")),
         ("regions a picture", f"{images.array.shape[1]}"),
         ("feature width", f"{images.dim:,}"),
@@ -159,44 +151,40 @@ def _precomp_summary(path: Path, split: str) -> Summary:
         ("captions a picture", _spread(len(t) for t in data.texts_of_image)),
         ("size", _bytes(images.path.stat().st_size)),
     ]
-    return Summary(f"{path}: precomputed, split {split}", tuple(rows))
 
 
-def _tsv_summary(path: Path) -> Summary:
+def _tsv_summary(path: Path) -> list[tuple[str, str]]:
     file = BottomUpTsv(path)
-    rows = (
+    return [
         ("pictures", f"{len(file):,}"),
         ("regions a picture", _spread(file.region_counts())),
         ("feature width", f"{file.dim:,}"),
         ("number type", "float32 as base64"),
         ("size", _bytes(path.stat().st_size)),
-    )
-    return Summary(f"{path}: bottom-up-attention TSV", rows)
+    ]
 
 
-def _arrays_summary(path: Path, title: str) -> Summary:
+def _arrays_summary(path: Path) -> list[tuple[str, str]]:
     pictures = open_arrays(path)
     first = pictures.arrays(0)
     files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
-    rows = (
+    return [
         ("pictures", f"{len(pictures):,}, the first is {pictures.ids[0]}"),
         ("feature width", f"{pictures.dim:,}"),
         ("of the first picture", ", ".join(f"{k} {list(v.shape)} {v.dtype}" for k, v in first.items())),
         ("boxes", pictures.boxes),
         ("size", _bytes(sum(f.stat().st_size for f in files))),
-    )
-    return Summary(f"{path}: {title}", rows)
+    ]
 
 
-def _karpathy_summary(path: Path) -> Summary:
+def _karpathy_summary(path: Path) -> list[tuple[str, str]]:
     images = read_karpathy(path)
-    rows = (
+    return [
         ("pictures", f"{len(images):,}"),
         ("splits", _splits(Counter(i.split for i in images), "pictures")),
         ("captions a picture", _spread(len(i.sentences) for i in images)),
         ("size", _bytes(path.stat().st_size)),
-    )
-    return Summary(f"{path}: Karpathy split file", rows)
+    ]
 
 
 def _store_problems(path: Path) -> Iterator[str]:
@@ -227,16 +215,12 @@ def _precomp_problems(path: Path) -> Iterator[str]:
             yield str(error)
 
 
-def _arrays_problems(path: Path) -> Iterator[str]:
-    yield from _unreadable(open_arrays(path))
-
-
 def _unreadable(images: RegionSource) -> Iterator[str]:
     unknown = 0
     for n in range(len(images)):
         try:
             images.get(n)
-        except UnknownSize as error:  # one sentence is enough for what one file mends
+        except UnknownSize as error:  # reported once: one file mends all
             unknown += 1
             if unknown == 1:
                 yield str(error)

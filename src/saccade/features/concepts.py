@@ -1,25 +1,22 @@
-"""What is in a picture, as words with scores: named by the extractor that saw it, or read from another detector's file.
+"""What is in a picture, as words with scores: named by the extractor of its regions, or read from a detector's file.
 
-Stores keep an extractor's region vectors, and an extractor names things from them: pictures are not looked at again.
+Stores keep an extractor's region vectors, and an extractor names things from them: pictures are not opened again.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from saccade.core.errors import SaccadeError
-from saccade.core.files import write_text
 from saccade.core.progress import progress_bar
 from saccade.data.records import CaptionedImages
-from saccade.data.text.json import read_json_lines
+from saccade.data.text_files import read_json_lines
 from saccade.vision import load_extractor
 
-Concepts = Mapping[str, float]  # word → how sure a detector is that it is there
-NAMED_AT_ONCE = 128  # pictures
+NAMING_BATCH = 128  # pictures
 
 
 def concepts_by_extractor(
@@ -33,24 +30,24 @@ def concepts_by_extractor(
         )
     extractor = load_extractor(data.extractor, "cuda" if torch.cuda.is_available() else "cpu")
     found: list[dict[str, float]] = []
-    told: set[str] = set()  # what this extractor tells of a region
-    with progress_bar(f"naming what is in {data.name}/{data.split} ({extractor.name})") as tell:
-        for start in range(0, len(pictures), NAMED_AT_ONCE):
-            part = list(pictures[start : start + NAMED_AT_ONCE])
+    known: set[str] = set()  # attributes that this extractor names
+    with progress_bar(f"naming what is in {data.name}/{data.split} ({extractor.name})") as progress:
+        for start in range(0, len(pictures), NAMING_BATCH):
+            part = list(pictures[start : start + NAMING_BATCH])
             for regions in extractor.recognise(data.regions.batch(part)):
                 named: dict[str, float] = {}
                 for region in regions:
                     for attribute, word in region.labels.items():
-                        told.add(attribute)
+                        known.add(attribute)
                         sure = region.confidence[attribute]
                         if attribute in attributes and sure >= confidence:
                             named[word] = max(sure, named.get(word, 0.0))
                 found.append(dict(sorted(named.items(), key=lambda item: -item[1])))
-            tell(min(start + NAMED_AT_ONCE, len(pictures)), len(pictures))
-    missing = [attribute for attribute in attributes if attribute not in told]
-    if told and len(missing) == len(attributes):
+            progress(min(start + NAMING_BATCH, len(pictures)), len(pictures))
+    missing = [attribute for attribute in attributes if attribute not in known]
+    if known and len(missing) == len(attributes):
         raise SaccadeError(
-            f"the extractor {extractor.name} names no {' and no '.join(missing)} (it names: {', '.join(sorted(told))})"
+            f"the extractor {extractor.name} names no {' and no '.join(missing)} (it names: {', '.join(sorted(known))})"
         )
     return found
 
@@ -61,7 +58,11 @@ def read_concepts(path: Path | str, ids: Sequence[str]) -> list[dict[str, float]
     for number, line in read_json_lines(Path(path)):
         values = line if isinstance(line, dict) else {}
         image, concepts = values.get("image"), values.get("concepts")
-        if not isinstance(image, str) or not isinstance(concepts, dict) or not all(map(_is_score, concepts.values())):
+        if not (
+            isinstance(image, str)
+            and isinstance(concepts, dict)
+            and all(type(score) in (int, float) and 0 <= score <= 1 for score in concepts.values())
+        ):
             raise SaccadeError(
                 f'{path}, line {number}: expected {{"image": ID, "concepts": {{WORD: score between 0 and 1, …}}}}'
             )
@@ -69,18 +70,3 @@ def read_concepts(path: Path | str, ids: Sequence[str]) -> list[dict[str, float]
     if not of_image.keys() & set(ids):
         raise SaccadeError(f"{path} names none of the {len(ids)} pictures, of which the first is {ids[0]!r}")
     return [of_image.get(id, {}) for id in ids]
-
-
-def _is_score(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-
-
-def write_concepts(path: Path | str, ids: Sequence[str], concepts: Sequence[Concepts]) -> None:
-    """The file that `read_concepts` reads."""
-    lines = [
-        json.dumps(
-            {"image": id, "concepts": {word: round(sure, 4) for word, sure in named.items()}}, ensure_ascii=False
-        )
-        for id, named in zip(ids, concepts, strict=True)
-    ]
-    write_text(path, "\n".join(lines) + "\n")

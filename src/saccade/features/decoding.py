@@ -1,7 +1,7 @@
 """Pictures made ready for an extractor, in order and ahead of it: opened, shrunk, their boxes brought to 0..1.
 
 Many files are decoded by several processes, since Python's lock lets threads decode only so many small pictures a
-second. The processes are forks, so they know the extractor's `prepare` without being told, and they leave what they
+second. The processes are forks, so they know the extractor's `prepare` without being sent it, and they leave what they
 prepared in anonymous shared memory: nothing has a name that a kill could leave behind, and a process whose parent is
 gone reads the end of its pipe and ends. Few pictures, pictures in memory, and systems without a safe fork get threads.
 """
@@ -27,15 +27,15 @@ from jaxtyping import Float32, UInt8
 
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import ahead, openers
-from saccade.data.formats.boxes import Unit
+from saccade.data.formats.regions import Unit
 from saccade.data.records import PictureFile
 from saccade.data.store.manifest import Broken, printable
-from saccade.data.text.json import BOX_SLACK
+from saccade.data.text_files import BOX_SLACK
 from saccade.vision import RegionExtractor, open_picture
 from saccade.vision.boxes import as_boxes
 
 MIN_FILES_FOR_PROCESSES = 128  # fewer are decoded sooner than processes are started
-CHUNK = 8  # pictures that a process is asked for at a time …
+CHUNK = 8  # pictures of one request to a process …
 CHUNKS_AHEAD = 3  # … and such requests that wait for each process, so that it never waits for its parent
 SLOT_BYTES = 32 << 20  # for the pictures of a chunk where an extractor keeps their shape; larger ones go by the pipe
 
@@ -131,7 +131,7 @@ class ProcessesAhead:
             for _ in range(min(workers, len(self.chunks))):
                 self.decoders.append(_Decoder(opener, pictures))
             for number in range(CHUNKS_AHEAD * len(self.decoders)):
-                self._ask(number)
+                self._request(number)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -150,14 +150,14 @@ class ProcessesAhead:
             decoder.close()
         self.decoders = []
 
-    def _ask(self, number: int) -> None:
+    def _request(self, number: int) -> None:
         if number < len(self.chunks):
-            self.decoders[number % len(self.decoders)].ask(self.chunks[number])
+            self.decoders[number % len(self.decoders)].request(self.chunks[number])
 
     def _take(self) -> Iterator[Opened | Broken]:
         for number, chunk in enumerate(self.chunks):
             results = self.decoders[number % len(self.decoders)].answer(chunk)
-            self._ask(number + CHUNKS_AHEAD * len(self.decoders))
+            self._request(number + CHUNKS_AHEAD * len(self.decoders))
             yield from results
 
 
@@ -169,7 +169,7 @@ class _Decoder:
         self.slot_bytes = SLOT_BYTES if side is None else CHUNK * side * side * 3
         self.memory = mmap.mmap(-1, self.slot_bytes * CHUNKS_AHEAD)
         self.pictures = pictures
-        self.asked = self.answered = 0
+        self.requested = self.answered = 0
         self.pipe, theirs = Pipe()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C reaches all: the parent decides
         try:
@@ -186,13 +186,13 @@ class _Decoder:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
-    def ask(self, chunk: range) -> None:
+    def request(self, chunk: range) -> None:
         with suppress(BrokenPipeError):  # it died: `answer` says so
-            self.pipe.send((chunk.start, chunk.stop, self._slot(self.asked)))
-        self.asked += 1
+            self.pipe.send((chunk.start, chunk.stop, self._slot(self.requested)))
+        self.requested += 1
 
     def answer(self, chunk: range) -> list[Opened | Broken]:
-        """The pictures of the chunk asked for first, copied out of its slot."""
+        """The pictures of the earliest request, copied out of its slot."""
         try:
             found = self.pipe.recv()
         except (EOFError, ConnectionResetError) as error:
@@ -203,7 +203,7 @@ class _Decoder:
         used, results = found
         block = np.frombuffer(self.memory, np.uint8, used, self._slot(self.answered)).copy()
         self.answered += 1
-        return [_from_slot(one, block) for one in results]
+        return [one.opened(block) if isinstance(one, _InSlot) else one for one in results]
 
     def _slot(self, number: int) -> int:
         return number % CHUNKS_AHEAD * self.slot_bytes
@@ -228,16 +228,13 @@ class _InSlot(NamedTuple):
     height: int
     boxes: np.ndarray | None
 
-
-def _from_slot(one: _InSlot | Opened | Broken, block: UInt8[np.ndarray, " byte"]) -> Opened | Broken:
-    if not isinstance(one, _InSlot):
-        return one
-    pixels = block[one.start : one.start + math.prod(one.shape)].reshape(one.shape)
-    return Opened(one.id, pixels, one.width, one.height, one.boxes)
+    def opened(self, block: UInt8[np.ndarray, " byte"]) -> Opened:
+        pixels = block[self.start : self.start + math.prod(self.shape)].reshape(self.shape)
+        return Opened(self.id, pixels, self.width, self.height, self.boxes)
 
 
 def _serve(opener: Opener, pictures: Sequence[Listed], memory: mmap.mmap, slot_bytes: int, pipe: Connection) -> None:
-    """What a process does: decode the chunks it is asked for until its parent closes the pipe or is gone."""
+    """What a process does: decode the requested chunks until its parent closes the pipe or is gone."""
     torch.set_num_threads(1)  # the threads of the parent were not forked with it
     with suppress(EOFError, OSError):
         while True:

@@ -1,33 +1,49 @@
 """Pictures → feature store: batched, decoded ahead, and going on where it stopped, to the byte.
 
-The pictures are cut into batches by their place in the list, always the same way: a batch is seen whole or, after a
-kill, whole again. What a network computes can depend on the batch in the last digit, so this is what makes the store of
-an interrupted run equal to that of an unbroken one. A broken picture keeps its place and leaves it empty.
+The pictures are cut into batches by their place in the list, always the same way: a batch goes through the network
+whole or, after a kill, whole again. What a network computes can depend on the batch in the last digit, so this is what
+makes the store of an interrupted run equal to that of an unbroken one. A broken picture keeps its place and leaves it
+empty.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, KeysView, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from saccade.batch import RegionBatch
-from saccade.core.errors import SaccadeError
+from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import only_one, sweep_lock
 from saccade.core.threads import ahead, prompt_turns
-from saccade.data.formats.boxes import Unit
+from saccade.data.formats.captions import captions_of
+from saccade.data.formats.regions import GivenBoxes, Unit, read_boxes, read_sizes
 from saccade.data.records import PictureFile, RegionSource
 from saccade.data.store.arrow import FeatureStore, StoreWriter
-from saccade.data.store.manifest import BROKEN, MANIFEST, Broken, Manifest, read_broken, write_broken
+from saccade.data.store.manifest import (
+    BROKEN,
+    CAPTIONS,
+    MANIFEST,
+    Broken,
+    Manifest,
+    printable,
+    read_broken,
+    write_broken,
+    write_captions,
+)
 from saccade.data.store.sources import RegionSubset
+from saccade.data.text_files import read_lines
 from saccade.features.decoding import Listed, Opened, Opener, open_ahead
 from saccade.vision import RegionExtractor
+from saccade.vision.extractors import KINDS, load_extractor
+from saccade.vision.pictures import find_pictures, open_picture
 
 SHARD_ROWS = 512  # pictures a shard: what is held in memory before it is written
 FLUSH_SECONDS = 10.0  # between two writings of an unfinished shard: what a kill may cost …
@@ -39,9 +55,9 @@ class Extraction:
     """A finished store and how it came about."""
 
     store: FeatureStore
-    images: RegionSource  # of the store, the pictures asked for, in the order asked
-    broken: tuple[Broken, ...]  # of the pictures asked for, those that are not in the store
-    written: int  # pictures seen by this run
+    images: RegionSource  # of the store, the given pictures in their order
+    broken: tuple[Broken, ...]  # of the given pictures, those that are not in the store
+    written: int  # pictures extracted by this run
     already: int  # pictures that were there before
     seconds: float
 
@@ -61,12 +77,12 @@ def extract(
     progress: Callable[[int, int], None] | None = None,
     waiting: Callable[[], None] | None = None,
 ) -> Extraction:
-    """See `pictures` (id, file) into the store `folder`, or go on with it.
+    """Extract the regions of `pictures` (id, file) into the store `folder`, or go on with it.
 
-    `boxes`: regions to look at, by id, x1 y1 x2 y2; without them the extractor finds its own. `sizes`: (width, height)
+    `boxes`: regions to describe, by id, x1 y1 x2 y2; without them the extractor finds its own. `sizes`: (width, height)
     of the originals where the files were made smaller. `workers`: processes that decode pictures, or threads where
-    there are few (None: by the number of cores). `retry`: try again what was broken before. `progress` is told how many
-    pictures are settled, and of how many; `waiting` that another process is at work on the folder.
+    there are few (None: by the number of cores). `retry`: try again what was broken before. `progress` gets how many
+    pictures are done, and of how many; `waiting` is called if another process is at work on the folder.
     """
     started, folder = time.perf_counter(), Path(folder)
     if batch_size < 1 or (workers is not None and workers < 1):
@@ -108,7 +124,7 @@ def _extract(
     batches = [pictures[i : i + batch_size] for i in range(0, len(pictures), batch_size)]
     todo = [b for b in batches if any(id not in writer.done and id not in known for id, _ in b)]
     whole = [[one for one in b if one[0] not in known] for b in todo]
-    settled = len(pictures) - sum(id not in writer.done and id not in known for id, _ in pictures)
+    done_count = len(pictures) - sum(id not in writer.done and id not in known for id, _ in pictures)
     broken: list[Broken] = []
     flushed, rest = time.perf_counter(), FLUSH_SECONDS
     opened = open_ahead(opener, [one for b in whole for one in b], workers, batch_size)
@@ -116,7 +132,7 @@ def _extract(
     def collect(batch: Sequence[Listed]) -> list[Opened | Broken]:
         return [next(opened) for _ in batch]
 
-    def look(results: list[Opened | Broken]) -> tuple[list[Opened | Broken], RegionBatch | None]:
+    def extract_batch(results: list[Opened | Broken]) -> tuple[list[Opened | Broken], RegionBatch | None]:
         good = [one for one in results if isinstance(one, Opened)]
         missing = any(one.id not in writer.done for one in good)
         return results, _regions(good, extractor, batch_size) if missing else None
@@ -126,56 +142,56 @@ def _extract(
         prompt_turns(),
         closing(opened),
         closing(ahead(collect, whole, workers=1, most=1)) as collected,
-        closing(ahead(look, collected, workers=1, most=1)) as looked,
+        closing(ahead(extract_batch, collected, workers=1, most=1)) as batches_done,
     ):
         if progress:
-            progress(settled, len(pictures))
-        for results, seen in looked:
+            progress(done_count, len(pictures))
+        for results, regions in batches_done:
             broken += [one for one in results if isinstance(one, Broken)]
-            settled += sum(one.id not in writer.done for one in results)
-            if seen is not None:
-                _append([one for one in results if isinstance(one, Opened)], seen, writer)
+            done_count += sum(one.id not in writer.done for one in results)
+            if regions is not None:
+                _append([one for one in results if isinstance(one, Opened)], regions, writer)
             if time.perf_counter() - flushed > rest:
                 begun = time.perf_counter()
                 writer.flush()
                 flushed = time.perf_counter()
                 rest = max(FLUSH_SECONDS, FLUSH_PATIENCE * (flushed - begun))
             if progress:
-                progress(settled, len(pictures))
+                progress(done_count, len(pictures))
     return broken
 
 
 def _regions(good: Sequence[Opened], extractor: RegionExtractor, batch_size: int) -> RegionBatch:
-    """A batch seen whole, in memory."""
+    """The regions of a whole batch, in memory."""
     given = [one.boxes for one in good if one.boxes is not None]
     try:
-        seen = extractor.extract([one.pixels for one in good], boxes=given or None, batch_size=batch_size)
+        regions = extractor.extract([one.pixels for one in good], boxes=given or None, batch_size=batch_size)
     except torch.OutOfMemoryError as error:
         raise SaccadeError(
             f"{extractor.device} has too little memory for {len(good)} pictures at once: take a smaller batch size"
         ) from error
-    return seen.to("cpu", torch.float32)
+    return regions.to("cpu", torch.float32)
 
 
-def _append(good: Sequence[Opened], seen: RegionBatch, writer: StoreWriter) -> None:
+def _append(good: Sequence[Opened], regions: RegionBatch, writer: StoreWriter) -> None:
     """Write the rows of a batch that are not there yet."""
     rows = [row for row, one in enumerate(good) if one.id not in writer.done]
     if len(rows) < len(good):
-        good, seen = [good[row] for row in rows], seen.select(rows)
-    whole = bool(seen.mask.all())
+        good, regions = [good[row] for row in rows], regions.select(rows)
+    whole = bool(regions.mask.all())
     features, boxes, scores = (
-        None if part is None else (part.flatten(0, 1) if whole else part[seen.mask]).numpy()
-        for part in (seen.features, seen.boxes, seen.scores)
+        None if part is None else (part.flatten(0, 1) if whole else part[regions.mask]).numpy()
+        for part in (regions.features, regions.boxes, regions.scores)
     )
     assert features is not None
     assert boxes is not None
     sizes = [(one.width, one.height) for one in good]
-    writer.append_batch([one.id for one in good], seen.mask.sum(dim=1).tolist(), features, boxes, sizes, scores)
+    writer.append_batch([one.id for one in good], regions.mask.sum(dim=1).tolist(), features, boxes, sizes, scores)
 
 
 def _check_ids(pictures: Sequence[Listed]) -> KeysView[str]:
     if not pictures:
-        raise SaccadeError("there are no pictures to see")
+        raise SaccadeError("there are no pictures to extract")
     first: dict[str, PictureFile] = {}
     for id, source in pictures:
         if id in first:
@@ -235,3 +251,89 @@ def _digest(boxes: Mapping[str, np.ndarray], unit: Unit) -> str:
         digest.update(f"\0{id}\0".encode())
         digest.update(np.asarray(boxes[id], dtype="<f4").tobytes())
     return f"given in {unit}s, {digest.hexdigest()[:16]}"
+
+
+def extract_photos_at(
+    places: Sequence[Path],
+    out: Path,
+    regions: str = "bottomup",
+    *,
+    extractor: str | None = None,
+    device: str = "cpu",
+    captions: Path | None = None,
+    sizes: Path | None = None,
+    limit: int | None = None,
+    **options: Any,
+) -> Extraction:
+    """Extract the photos at `places` into the store `out`, with their sentences beside it, as `saccade extract` does.
+
+    `regions` is the name of an extractor, or a file of boxes for `extractor` (grid, if not given) to describe; files
+    that do not fit the photos are refused before the first photo is opened. `options` are those of `extract`.
+    """
+    pictures = list_pictures(places, limit)
+    ids = [id for id, _ in pictures]
+    from_file = regions.lower().endswith((".json", ".json.gz")) and regions.partition(":")[0] not in KINDS
+    if extractor is not None and not from_file:
+        raise SaccadeError(
+            f"--extractor {extractor} goes with a file of boxes; without one, --regions {extractor} is what to say"
+        )
+    given = read_boxes(Path(regions)).of(ids, Path(regions)) if from_file else GivenBoxes({})
+    known = {**(given.sizes or {}), **({} if sizes is None else read_sizes(sizes))}
+    originals = {id: size for id in ids if (size := known.get(id) or known.get(Path(id).name)) is not None}
+    sentences = () if captions is None else captions_of(captions, ids)
+    found = extract(
+        pictures,
+        load_extractor((extractor or "grid") if from_file else regions, device),
+        out,
+        boxes=given.boxes if from_file else None,
+        unit=given.unit,
+        sizes=originals,
+        **options,
+    )
+    if sentences:
+        write_captions(out / CAPTIONS, [c for c in sentences if c.image in found.store.index])
+    return found
+
+
+def list_pictures(places: Sequence[Path], limit: int | None = None) -> list[tuple[str, Path]]:
+    """(id, path) of the pictures in folders (and the folders in them), of single files, and of lists (.txt), by id.
+
+    The id is the path inside the folder, or as the list has it, with its ending: `1000268201_693b08cb0e.jpg`,
+    `holiday/beach.jpg`. A single file, or an absolute path in a list, is known by its file name.
+    """
+    found: dict[str, Path] = {}
+    for place in places:
+        for id, path in _pictures_at(place):
+            if id in found and found[id].resolve() != path.resolve():
+                raise SaccadeError(
+                    f'two pictures have the name "{id}", {printable(found[id])} and {printable(path)}: '
+                    "give the folder that holds both, or rename one"
+                )
+            found.setdefault(id, path)
+    return sorted(found.items())[:limit]
+
+
+def _pictures_at(place: Path) -> Iterator[tuple[str, Path]]:
+    if place.is_dir():
+        for path in find_pictures(place):
+            yield printable(path.relative_to(place).as_posix()), path
+        return
+    with explain_os_errors(place, "read"):
+        place.stat()
+    if place.suffix.lower() != ".txt":
+        yield printable(place.name), place
+        return
+    for _, line in read_lines(place):
+        if name := line.strip():
+            path = Path(name)
+            yield (path.name if path.is_absolute() else path.as_posix()), place.parent / path
+
+
+def unreadable_photos(paths: Iterable[Path], advance: Callable[[], None] = lambda: None) -> Iterator[str]:
+    """A sentence for each photo that does not open."""
+    for path in dict.fromkeys(paths):
+        try:
+            open_picture(path)
+        except SaccadeError as error:
+            yield str(error)
+        advance()

@@ -1,51 +1,65 @@
-"""A split of a data set as models train on it: regions that an extractor finds, or plain pixels; both are cached."""
+"""A split of a data set as models train on it: regions that an extractor finds, pixels, or boxes with phrases."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
-from saccade.batch import PictureBatch
+from saccade.batch import END, PAD, Batch, PictureBatch, TextBatch
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import atomic_file, cache_folder, only_one
 from saccade.core.progress import progress_bar
-from saccade.data.records import CaptionedDrawings, CaptionedImages, CaptionedPhotos
-from saccade.data.registry import DataConfig, open_records
-from saccade.data.store.arrow import FeatureStore
+from saccade.data.records import (
+    CaptionedDrawings,
+    CaptionedImages,
+    CaptionedPhotos,
+    ImageSource,
+    PhrasedBoxes,
+    PictureFile,
+)
+from saccade.data.registry import DataConfig, names_with, open_records
 from saccade.data.store.sources import first_images, held_in_memory
 from saccade.features.extraction import extract
 from saccade.vision import RegionExtractor, load_extractor
-from saccade.vision.pictures import as_array
+from saccade.vision.pictures import as_array, open_picture
 
-BATCH_SIZE = 64  # pictures seen at once
+BATCH_SIZE = 64  # pictures that go through the network together
+MAX_KEPT_SIDE = 384  # pixels, of a photo whose boxes have phrases
 DECODING_THREADS = 8  # for pixels: Pillow decodes without holding the interpreter
 
 
 def open_split(config: DataConfig, split: str, pixels: int | None = None) -> CaptionedImages:
     """One split of a data set, e.g. `open_split(DataConfig("precomp", Path("data/f30k_precomp")), "test")`.
 
-    Photos are seen by `config.extractor`; with `pixels`, they come as squares of that size for a model that trains its
-    own backbone. The world is seen by its own extractor, or as cells of that extractor's map with `grid:world/7` and
-    the like; an extractor for photos, which the settings name for data sets of photos, does not look at it.
+    Photos become the regions of `config.extractor`; with `pixels`, they come as squares of that size for a model that
+    trains its own backbone. The world's pictures become those of its own extractor, or cells of that extractor's map
+    with `grid:world/7` and the like; extractors for photos, which the settings name for other data, are not used on it.
     """
     data = open_records(config, split)
     if isinstance(data, CaptionedPhotos):
-        photos = data if config.limit is None else first_photos(data, config.limit)
-        return extract_photos(photos, config.extractor) if pixels is None else pixels_of_photos(photos, pixels)
+        photos = data if config.limit is None else first_images(data, config.limit)
+        if pixels is None:
+            return extract_split(photos, config.extractor)
+        with progress_bar(f"decoding {photos.name}/{photos.split}") as progress:
+            source = open_pixels(photos.ids, photos.paths, pixels, progress)
+        return CaptionedImages(photos.name, photos.split, source, photos.texts, photos.image_of_text)
     if pixels is not None:
         raise SaccadeError(
             f"data={config.name} holds features, and a model that sees for itself needs photos: give a data set of "
             "photos and its folder, for one data=flickr8k root=FOLDER"
         )
     if isinstance(data, CaptionedDrawings):
-        data = extract_drawings(data, config.extractor)
+        data = extract_split(data, config.extractor)
     assert isinstance(data, CaptionedImages)
     return data if config.limit is None else first_images(data, config.limit)
 
@@ -56,61 +70,31 @@ def open_in_memory(config: DataConfig, split: str, device: str = "cpu") -> Capti
     return held_in_memory(open_split(config, split), device)
 
 
-def extract_photos(photos: CaptionedPhotos, extractor_name: str) -> CaptionedImages:
-    """The regions that an extractor finds in each photo. What is in the cache is kept, the rest is seen now."""
-    extractor = load_extractor(extractor_name, "cuda" if torch.cuda.is_available() else "cpu")
-    folder = _features_folder(files_digest(photos.paths), extractor)
-    files = list(zip(photos.ids, photos.paths, strict=True))
-    sizes = dict(zip(photos.ids, photos.sizes, strict=True)) if photos.sizes else None
-    with progress_bar(f"seeing {photos.name}/{photos.split} ({extractor.name})") as tell:
-        found = extract(files, extractor, folder, sizes=sizes, batch_size=BATCH_SIZE, retry=True, progress=tell)
+def extract_split(data: CaptionedPhotos | CaptionedDrawings, extractor_name: str) -> CaptionedImages:
+    """The regions that an extractor finds in each picture. What is in the cache is kept, the rest is extracted now.
+
+    Drawings go through the extractor made for them, as `open_split` says, and are not tried again if one is broken.
+    """
+    pictures: Sequence[PictureFile]
+    retry = isinstance(data, CaptionedPhotos)
+    if isinstance(data, CaptionedDrawings):
+        extractor = load_extractor(extractor_name if extractor_name.startswith("grid:world") else "world")
+        folder, pictures, sizes = _features_folder(data.digest, extractor) / data.split, data.pictures, None
+    else:
+        extractor = load_extractor(extractor_name, "cuda" if torch.cuda.is_available() else "cpu")
+        folder, pictures = _features_folder(files_digest(data.paths), extractor), data.paths
+        sizes = dict(zip(data.ids, data.sizes, strict=True)) if data.sizes else None
+    listed: list[tuple[str, PictureFile]] = list(zip(data.ids, pictures, strict=True))
+    with progress_bar(f"extracting {data.name}/{data.split} ({extractor.name})") as progress:
+        found = extract(listed, extractor, folder, sizes=sizes, batch_size=BATCH_SIZE, retry=retry, progress=progress)
     if found.broken:
-        raise SaccadeError(f"{photos.name}/{photos.split}: {found.broken[0].reason}")
-    return CaptionedImages(photos.name, photos.split, found.images, photos.texts, photos.image_of_text, extractor.name)
-
-
-def extract_drawings(data: CaptionedDrawings, extractor_name: str) -> CaptionedImages:
-    """The regions of drawn pictures: what is cached is kept, the rest is seen now; a whole store is only opened."""
-    extractor = load_extractor(extractor_name if extractor_name.startswith("grid:world") else "world")
-    folder = _features_folder(data.digest, extractor) / data.split
-    store: FeatureStore | None = None
-    if (folder / "manifest.json").exists():
-        store = FeatureStore.open(folder)
-    if store is None or tuple(store.ids) != data.ids:
-        with progress_bar("seeing its pictures") as tell:
-            pictures = list(zip(data.ids, data.pictures, strict=True))
-            found = extract(pictures, extractor, folder, batch_size=BATCH_SIZE, progress=tell)
-        if found.broken:
-            raise SaccadeError(f"{folder}: {found.broken[0].reason}")
-        store = found.store
-    return CaptionedImages(data.name, data.split, store, data.texts, data.image_of_text, extractor.name)
+        raise SaccadeError(f"{data.name}/{data.split}: {found.broken[0].reason}")
+    return CaptionedImages(data.name, data.split, found.images, data.texts, data.image_of_text, extractor.name)
 
 
 def _features_folder(digest: str, extractor: RegionExtractor) -> Path:
     """Where features are kept: named for the pictures and for the extractor's weights."""
     return cache_folder() / "features" / hashlib.sha256(f"{digest} {extractor.digest}".encode()).hexdigest()[:16]
-
-
-def first_photos(photos: CaptionedPhotos, limit: int) -> CaptionedPhotos:
-    """At most `limit` photos, with their sentences."""
-    if limit < 1:
-        raise SaccadeError(f"a limit of {limit} pictures leaves nothing to read")
-    kept = np.flatnonzero(photos.image_of_text < limit)
-    return replace(
-        photos,
-        ids=photos.ids[:limit],
-        paths=photos.paths[:limit],
-        sizes=photos.sizes[:limit],
-        texts=tuple(photos.texts[i] for i in kept),
-        image_of_text=photos.image_of_text[kept],
-    )
-
-
-def pixels_of_photos(photos: CaptionedPhotos, size: int) -> CaptionedImages:
-    """The photos as squares of `size` pixels, for a model that trains its own backbone."""
-    with progress_bar(f"decoding {photos.name}/{photos.split}") as tell:
-        source = open_pixels(photos.ids, photos.paths, size, tell)
-    return CaptionedImages(photos.name, photos.split, source, photos.texts, photos.image_of_text)
 
 
 class PixelSource:
@@ -159,10 +143,113 @@ def _decode(paths: Sequence[Path], size: int, file: Path, progress: Callable[[in
 
 
 def files_digest(paths: Sequence[Path]) -> str:
-    """Of the files as they are now: a photo that was replaced is seen again."""
+    """Of the files as they are now: the features of a photo that was replaced are extracted again."""
     digest = hashlib.sha256()
     for path in paths:
         with explain_os_errors(path, "read"):
             facts = path.stat()
         digest.update(f"\0{path.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}".encode())
     return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class PhrasedPictures:
+    """One split: pictures as pixels, and what is said of their parts."""
+
+    name: str
+    split: str
+    images: ImageSource
+    regions: tuple[PhrasedBoxes, ...]
+    extractor: str | None = None  # none has been applied
+
+    def __post_init__(self) -> None:
+        if len(self.images) != len(self.regions):
+            raise SaccadeError(
+                f"{self.name}/{self.split}: {len(self.images)} pictures, {len(self.regions)} lists of boxes"
+            )
+
+    @property
+    def texts(self) -> list[str]:
+        return [phrase for picture in self.regions for phrases in picture.phrases for phrase in phrases]
+
+    def pixels(self, indices: Sequence[int]) -> PictureBatch:
+        pictures = self.images.batch(indices)
+        assert isinstance(pictures, PictureBatch)
+        return pictures
+
+
+@dataclass(frozen=True)
+class PhraseBatch(Batch):
+    """Pictures with their boxes, padded, and the ids of one phrase or more of each box."""
+
+    pictures: PictureBatch
+    boxes: Float[Tensor, "image thing 4"]
+    real: Bool[Tensor, "image thing"]
+    phrases: Int[Tensor, "image thing phrase word"]  # <start> … <end>, then <pad>
+    counts: Int[Tensor, "image thing"]  # how many phrases a box has
+
+
+def phrase_batch(
+    pictures: PictureBatch, regions: Sequence[PhrasedBoxes], read: Callable[[Sequence[str]], TextBatch], longest: int
+) -> PhraseBatch:
+    """Pad; `read` makes ids of phrases, of which `longest` words are kept."""
+    things = max((len(r.boxes) for r in regions), default=0) or 1
+    most = max((len(phrases) for r in regions for phrases in r.phrases), default=0) or 1
+    boxes, real = torch.zeros(len(regions), things, 4), torch.zeros(len(regions), things, dtype=torch.bool)
+    counts = torch.zeros(len(regions), things, dtype=torch.long)
+    places = [
+        (i, t, p) for i, r in enumerate(regions) for t, phrases in enumerate(r.phrases) for p in range(len(phrases))
+    ]
+    texts = [phrase for r in regions for phrases in r.phrases for phrase in phrases]
+    tokens = read(texts).tokens if texts else torch.zeros(0, 2, dtype=torch.long)
+    kept = tokens[:, : longest + 2].clone()  # <start>, at most `longest` words, <end>
+    if tokens.shape[1] > longest + 2:
+        kept[tokens[:, longest + 2] != PAD, -1] = END
+    words = torch.zeros(len(regions), things, most, kept.shape[1], dtype=torch.long)
+    if places:
+        words[tuple(torch.tensor(places).T)] = kept
+    for i, found in enumerate(regions):
+        count = len(found.boxes)
+        boxes[i, :count] = torch.from_numpy(found.boxes)
+        real[i, :count] = True
+        counts[i, :count] = torch.tensor([len(phrases) for phrases in found.phrases], dtype=torch.long)
+    return PhraseBatch(pictures, boxes, real, words, counts)
+
+
+def open_region_phrases(config: DataConfig, split: str) -> PhrasedPictures:
+    """One split of a data set whose boxes have phrases, its pictures as squares.
+
+    Photos are kept as squares as wide as the first of them is long, but no wider than `MAX_KEPT_SIDE`: a model
+    stretches them to its own size.
+    """
+    if config.name not in names_with("phrases"):
+        known = ", ".join(names_with("phrases"))
+        raise SaccadeError(f"data={config.name} has no boxes with phrases: a dense captioner learns from {known}")
+    if config.limit is not None and config.limit < 1:
+        raise SaccadeError(f"a limit of {config.limit} pictures leaves nothing to read")
+    found: list[tuple[str, PictureFile, PhrasedBoxes]]
+    found = list(islice(open_records(config, split, "phrases"), config.limit))
+    if not found:
+        raise SaccadeError(f'{config.root or config.name} has no boxes with phrases of the split "{split}"')
+    ids, regions = tuple(id for id, _, _ in found), tuple(boxes for _, _, boxes in found)
+    paths = [picture for _, picture, _ in found if isinstance(picture, Path)]
+    if not paths:
+        drawings = [picture for _, picture, _ in found if not isinstance(picture, Path)]
+        return PhrasedPictures(config.name, split, DrawnPixels(ids, drawings), regions)
+    size = min(MAX_KEPT_SIDE, max(open_picture(paths[0]).size))
+    with progress_bar(f"decoding {config.name}/{split}") as progress:
+        return PhrasedPictures(config.name, split, open_pixels(ids, paths, size, progress), regions)
+
+
+class DrawnPixels:
+    """An ImageSource of pictures that are drawn when asked for."""
+
+    def __init__(self, ids: Sequence[str], pictures: Sequence[Callable[[], np.ndarray]]) -> None:
+        self.ids, self.pictures = ids, pictures
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def batch(self, indices: Sequence[int]) -> PictureBatch:
+        pixels = np.stack([self.pictures[i]() for i in indices])
+        return PictureBatch(torch.from_numpy(pixels), tuple(self.ids[i] for i in indices))

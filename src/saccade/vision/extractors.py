@@ -34,7 +34,7 @@ from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.core.files import read_json, sha256, write_json
 from saccade.core.threads import ahead, openers
 from saccade.core.weights import Form, read_weights, write_weights
-from saccade.vision.backbones.base import Backbone
+from saccade.vision.backbones.base import Backbone, FoldableNetwork
 from saccade.vision.boxes import WHOLE, as_boxes, pick
 from saccade.vision.pictures import Picture, as_array, ids_of, name_of
 
@@ -318,10 +318,3 @@ def read_detector_weights(network: FoldableNetwork, folder: Path) -> str:
     except RuntimeError as error:
         raise SaccadeError(f"{path} does not fit the network that {CONFIG} describes") from error
     return sha256(path)
-
-
-class FoldableNetwork(nn.Module, ABC):
-    """A network whose normalisations, as they are in eval mode, can become part of its convolutions."""
-
-    @abstractmethod
-    def fold_normalisation(self) -> None: ...

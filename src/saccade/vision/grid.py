@@ -139,7 +139,9 @@ class GridExtractor(RegionExtractor):
 
     def __init__(self, network: GridNetwork) -> None:
         self.name = network.name
-        self.digest = _digest(network)  # before folding, which rounds
+        level = network.config.level % len(network.backbone.channels)
+        settings = [type(network.backbone).__name__, network.size, level, list(network.config.cells)]
+        self.digest = network_digest(network.backbone, json.dumps(settings))  # before folding, which rounds
         self.dim = network.dim
         self.picture_size = network.size
         network.backbone.fold_normalisation()
@@ -182,9 +184,3 @@ def cell_boxes(rows: int, columns: int, cells: int = 0) -> Float[Tensor, "cell 4
         return [(i * side // n / side, -(-(i + 1) * side // n) / side) for i in range(n)]
 
     return torch.tensor([(x1, y1, x2, y2) for y1, y2 in windows(rows) for x1, x2 in windows(columns)])
-
-
-def _digest(network: GridNetwork) -> str:
-    level = network.config.level % len(network.backbone.channels)
-    settings = [type(network.backbone).__name__, network.size, level, list(network.config.cells)]
-    return network_digest(network.backbone, json.dumps(settings))

@@ -15,15 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.karpathy import KarpathyImage, karpathy_photos, read_karpathy
 from saccade.data.datasets.photos import Photo, PhotoFolder, captioned_photos
 from saccade.data.records import BoxedPicture, CaptionedPhotos
 from saccade.data.registry import chosen_splits, need_root
-from saccade.data.text.json import Entry, pixel_box, read_items, read_json_lines
-from saccade.data.text.lines import find_file, need_file
+from saccade.data.text_files import Entry, find_file, need_file, pixel_box, read_items, read_json_lines
 
 FOLDER_HOLDS = "annotations/captions_train2017.json … or dataset_coco.json, and the photos in images/train2017/ …"
 MINI_FOLDER_HOLDS = "annotations.jsonl.gz and images/"
@@ -35,7 +32,12 @@ def open_coco(split: str, root: Path | None) -> CaptionedPhotos:
     karpathy = find_file(folder, "dataset_coco.json")
     if karpathy is not None:
         photos = PhotoFolder(*_photo_folders(folder))
-        return karpathy_photos("coco", split, karpathy, photos, lambda image: _file_name(image, photos))
+
+        def file_name(image: KarpathyImage) -> str:  # the file has the names of 2014, COCO_val2014_000000391895.jpg …
+            short = image.filename.rsplit("_", 1)[-1]  # … and the folders of 2017 only the number
+            return short if image.filename not in photos.names and short in photos.names else image.filename
+
+        return karpathy_photos("coco", split, karpathy, photos, file_name)
     files = annotation_files(folder, "captions")
     if not files:
         raise SaccadeError(f"{folder} has no captions: COCO is {FOLDER_HOLDS}")
@@ -88,17 +90,8 @@ def boxed_things(
     name: str, path: Path, width: int, height: int, things: Iterable[tuple[str, tuple[float, ...], str]]
 ) -> BoxedPicture:
     """A picture from (name, [x, y, width, height] in pixels, where it stands in a file) of each thing."""
-    things = list(things)
-    corners = [pixel_box((x, y, x + w, y + h), width, height, where) for _, (x, y, w, h), where in things]
-    return BoxedPicture(
-        id=name,
-        path=path,
-        width=width,
-        height=height,
-        boxes=np.array(corners, dtype=np.float32).reshape(-1, 4),
-        names=tuple(thing for thing, _, _ in things),
-        attributes=((),) * len(things),
-    )
+    boxes = ((thing, pixel_box((x, y, x + w, y + h), width, height, where)) for thing, (x, y, w, h), where in things)
+    return BoxedPicture.of(name, path, (width, height), ((box, thing, ()) for thing, box in boxes))
 
 
 def read_captions_file(path: Path, split: str) -> list[Photo]:
@@ -151,12 +144,6 @@ def _photo_folders(root: Path) -> tuple[Path, ...]:
     return tuple(years) or (root / "images",)
 
 
-def _file_name(image: KarpathyImage, photos: PhotoFolder) -> str:
-    """Karpathy's file has the names of 2014 (COCO_val2014_000000391895.jpg); the folders of 2017 only the number."""
-    short = image.filename.rsplit("_", 1)[-1]
-    return short if image.filename not in photos.names and short in photos.names else image.filename
-
-
 @dataclass(frozen=True)
 class CocoLine:
     """One line: a photo, its sentences, its things as (category, [x, y, width, height], where it stands)."""
@@ -191,7 +178,7 @@ def coco_mini_splits(root: Path) -> dict[str, tuple[str, ...]]:
 
 
 def read_coco_lines(root: Path) -> Iterator[CocoLine]:
-    yield from read_coco_file(need_file(root, "annotations.jsonl.gz", f"{MINI_FOLDER_HOLDS} were expected"))
+    return read_coco_file(need_file(root, "annotations.jsonl.gz", f"{MINI_FOLDER_HOLDS} were expected"))
 
 
 def read_coco_file(path: Path) -> Iterator[CocoLine]:

@@ -22,8 +22,7 @@ from saccade.core.files import read_text
 from saccade.data.datasets.photos import PhotoFolder, first_folder, has_words
 from saccade.data.records import BoxedPicture, PhrasedBoxes
 from saccade.data.registry import chosen_splits
-from saccade.data.text.json import Entry, as_number, pixel_box, read_json_lines
-from saccade.data.text.lines import find_file, read_lines
+from saccade.data.text_files import Entry, as_number, find_file, pixel_box, read_json_lines, read_lines
 from saccade.language.phrases import NounPhrase, chain_name, read_phrase
 
 FOLDER_HOLDS = "entities.jsonl.gz, or as published Annotations/ and Sentences/"
@@ -101,15 +100,8 @@ def boxed_picture(picture: EntityPicture, path: Path) -> BoxedPicture:
         if named is not None and named.name is not None:
             for box in boxes.tolist():
                 things.setdefault((tuple(box), named.name), {}).update(dict.fromkeys(named.attributes))
-    return BoxedPicture(
-        id=picture.id,
-        path=path,
-        width=picture.width,
-        height=picture.height,
-        boxes=np.array([box for box, _ in things], dtype=np.float32).reshape(-1, 4),
-        names=tuple(name for _, name in things),
-        attributes=tuple(tuple(attributes) for attributes in things.values()),
-    )
+    named_boxes = ((box, name, tuple(attributes)) for (box, name), attributes in things.items())
+    return BoxedPicture.of(picture.id, path, (picture.width, picture.height), named_boxes)
 
 
 def open_entity_phrases(split: str, root: Path) -> Iterator[tuple[str, Path, PhrasedBoxes]]:
@@ -125,8 +117,8 @@ def phrased_boxes(picture: EntityPicture) -> PhrasedBoxes:
     boxes: list[np.ndarray] = []
     phrases: list[tuple[str, ...]] = []
     for chain, found in picture.boxes.items():
-        said = dict.fromkeys(" ".join(phrase.words).lower() for phrase in picture.phrases(chain))
-        named = tuple(phrase for phrase in said if has_words(phrase))
+        texts = dict.fromkeys(" ".join(phrase.words).lower() for phrase in picture.phrases(chain))
+        named = tuple(text for text in texts if has_words(text))
         if named:
             boxes += list(found)
             phrases += [named] * len(found)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError
-from saccade.data.text.lines import find_file, need_file, read_table
+from saccade.data.text_files import find_file, need_file, read_table
 
 EXPERTS = "ExpertAnnotations.tsv.gz"
 CROWD = "CrowdFlowerAnnotations.tsv.gz"
@@ -48,17 +48,14 @@ def read_judgements(folder: Path, others: Sequence[Path] = ()) -> list[Judgement
     files = {kind: find_file(folder, name) for kind, name in (("experts", EXPERTS), ("crowd", CROWD))}
     if not any(files.values()):
         raise SaccadeError(f"{folder} holds no judgements: {EXPERTS} or {CROWD} was expected")
-    captions: dict[str, dict[str, str]] = {}
+    captions: dict[str, dict[str, str]] = {}  # photo → number → sentence
     for place in (folder, *others):
-        _read_captions(place, captions)
-    return [_read(kind, path, captions) for kind, path in files.items() if path is not None]
-
-
-def _read_captions(folder: Path, captions: dict[str, dict[str, str]]) -> None:
-    """Photo → number → sentence."""
-    path = need_file(folder, "captions.tsv.gz", "the judgements name captions by photo and number, and this holds them")
-    for _, (image, number, text) in read_table(path, ("image", "n", "caption")):
-        captions.setdefault(image, {}).setdefault(number, text)
+        path = need_file(
+            place, "captions.tsv.gz", "the judgements name captions by photo and number, and this holds them"
+        )
+        for _, (image, number, text) in read_table(path, ("image", "n", "caption")):
+            captions.setdefault(image, {}).setdefault(number, text)
+    return [_read(kind, file, captions) for kind, file in files.items() if file is not None]
 
 
 def _read(kind: str, path: Path, captions: dict[str, dict[str, str]]) -> Judgements:

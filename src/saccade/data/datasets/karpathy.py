@@ -5,20 +5,19 @@ They hold no features: `data=karpathy root=FOLDER` joins `FOLDER/dataset*.json` 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from saccade.core.errors import SaccadeError, did_you_mean
-from saccade.core.files import write_json
 from saccade.data.datasets.photos import Photo, PhotoFolder, captioned_photos
 from saccade.data.records import Caption, CaptionedImages, CaptionedPhotos
 from saccade.data.registry import need_root
 from saccade.data.store.arrow import FeatureStore
 from saccade.data.store.sources import join_captions
-from saccade.data.text.json import read_json_file
-from saccade.data.text.lines import first_bytes
+from saccade.data.text_files import first_bytes, read_json_file
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,9 @@ class KarpathyImage:
 
     def names(self) -> dict[str, str]:
         """What a feature file may call this picture, by kind of name."""
-        stem = Path(self.filename).stem
-        names = {"filename": self.filename, "filename without ending": stem}
-        if self.cocoid is not None:
-            names["cocoid"] = str(self.cocoid)
-        if self.imgid is not None:
-            names["imgid"] = str(self.imgid)
-        return names
+        names = {"filename": self.filename, "filename without ending": Path(self.filename).stem}
+        numbers = {"cocoid": self.cocoid, "imgid": self.imgid}
+        return names | {kind: str(number) for kind, number in numbers.items() if number is not None}
 
 
 def is_karpathy(path: Path) -> bool:
@@ -59,23 +54,6 @@ def read_karpathy(path: Path | str) -> tuple[KarpathyImage, ...]:
     if not isinstance(values, dict) or not isinstance(values.get("images"), list):
         raise SaccadeError(f'{path} is not a Karpathy file: a mapping with the list "images" was expected')
     return tuple(_image(entry, f"{path}, images[{n}]") for n, entry in enumerate(values["images"]))
-
-
-def write_karpathy(path: Path | str, images: Sequence[KarpathyImage], dataset: str = "saccade") -> None:
-    """Sentence ids are counted through the file, as in the originals."""
-    entries, sentid = [], 0
-    for n, image in enumerate(images):
-        imgid = n if image.imgid is None else image.imgid
-        ids = list(range(sentid, sentid + len(image.sentences)))
-        sentid += len(ids)
-        sentences = [
-            {"tokens": list(s.tokens), "raw": s.raw, "imgid": imgid, "sentid": i}
-            for s, i in zip(image.sentences, ids, strict=True)
-        ]
-        entry: dict[str, Any] = {"filepath": image.filepath, "sentids": ids, "filename": image.filename, "imgid": imgid}
-        entry |= {"split": image.split, "sentences": sentences, "cocoid": image.cocoid}
-        entries.append({key: value for key, value in entry.items() if value is not None})
-    write_json(path, {"images": entries, "dataset": dataset})
 
 
 def open_karpathy(split: str, root: Path | None) -> CaptionedImages:
@@ -117,10 +95,8 @@ def karpathy_photos(
 
 def karpathy_captions(path: Path, images: Sequence[KarpathyImage], known: dict[str, int]) -> Iterator[Caption]:
     """The sentences under the names a feature file uses: filename, its stem, cocoid or imgid, whichever fits best."""
-    hits: dict[str, int] = {}
-    for image in images:
-        for kind, name in image.names().items():
-            hits[kind] = hits.get(kind, 0) + (name in known)
+    hits = Counter({kind: 0 for image in images for kind in image.names()})
+    hits.update(kind for image in images for kind, name in image.names().items() if name in known)
     kind = max(hits, key=lambda k: hits[k], default="filename")
     lost = [i for i in images if i.names().get(kind) not in known]
     if lost:

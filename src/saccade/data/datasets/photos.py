@@ -13,7 +13,7 @@ import numpy as np
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.data.records import CaptionedPhotos
 from saccade.data.registry import chosen_splits
-from saccade.data.text.json import as_text
+from saccade.data.text_files import as_text
 
 
 class NoCaptions(SaccadeError):
@@ -22,11 +22,11 @@ class NoCaptions(SaccadeError):
 
 @dataclass(frozen=True)
 class Photo:
-    """A line of a data set: a photo, the split it belongs to, what was said of it."""
+    """A line of a data set: a photo, the split it belongs to, its sentences."""
 
     name: str  # the file's name in the folder of photos, and the photo's id
     split: str
-    texts: tuple[str, ...]
+    texts: tuple[str, ...] = ()
     size: tuple[int, int] | None = None  # (width, height) of the original, where the file was made smaller
 
 
@@ -100,5 +100,5 @@ def group_texts(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
 
 
 def first_folder(root: Path, names: Sequence[str]) -> Path:
-    """The first of these folders that is there; the first name where none is, so that the sentence names it."""
+    """The first of these folders that is there; the first name where none is, so that the error names it."""
     return next((root / name for name in names if (root / name).is_dir()), root / names[0])

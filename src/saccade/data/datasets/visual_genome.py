@@ -17,8 +17,7 @@ from saccade.core.errors import SaccadeError
 from saccade.data.datasets.photos import PhotoFolder
 from saccade.data.records import BoxedPicture
 from saccade.data.registry import chosen_splits
-from saccade.data.text.json import Entry, read_items
-from saccade.data.text.lines import find_file, need_file
+from saccade.data.text_files import Entry, find_file, need_file, read_items
 
 EXPECTED = (
     "Visual Genome is image_data.json, objects.json or attributes.json, and the photos in VG_100K/ and VG_100K_2/"
@@ -83,26 +82,18 @@ def read_objects(root: Path, split: str = "all") -> Iterator[BoxedPicture]:
     """From `attributes.json` where it is there (objects with attributes), else from `objects.json`."""
     path = find_file(root, "attributes.json") or need_file(root, "objects.json", EXPECTED)
     key = path.name.partition(".")[0]
-    photos = PhotoFolder(*_photo_folders(root))
+    folders = [root / name for name in PHOTO_FOLDERS if (root / name).is_dir()]
+    photos = PhotoFolder(*(folders or [root / PHOTO_FOLDERS[0]]))
     for image, entry in _pictures(root, path, split):
-        boxes, names, attributes = [], [], []
+        things = []
         for thing in entry.entries(key):
             box = _box(thing, image)
-            called = next((name.strip().lower() for name in thing.texts("names") if name.strip()), None)
-            if box is not None and called is not None:
-                said = thing.texts("attributes") if "attributes" in thing else ()
-                boxes.append(box)
-                names.append(called)
-                attributes.append(tuple(dict.fromkeys(word.strip().lower() for word in said if word.strip())))
-        yield BoxedPicture(
-            id=str(image.id),
-            path=photos.path(f"{image.id}.jpg", path),
-            width=image.width,
-            height=image.height,
-            boxes=np.array(boxes, dtype=np.float32).reshape(-1, 4),
-            names=tuple(names),
-            attributes=tuple(attributes),
-        )
+            name = next((name.strip().lower() for name in thing.texts("names") if name.strip()), None)
+            if box is not None and name is not None:
+                words = thing.texts("attributes") if "attributes" in thing else ()
+                things.append((box, name, tuple(dict.fromkeys(word.strip().lower() for word in words if word.strip()))))
+        photo = photos.path(f"{image.id}.jpg", path)
+        yield BoxedPicture.of(str(image.id), photo, (image.width, image.height), things)
 
 
 def read_regions(root: Path, split: str = "all") -> Iterator[tuple[VisualGenomeImage, tuple[DescribedRegion, ...]]]:
@@ -156,8 +147,3 @@ def _entries(path: Path) -> Iterator[Entry]:
         if key:
             raise SaccadeError(f"{path} is a mapping, a list of photos was expected")
         yield Entry.of(item, f"{path}, [{position}]")
-
-
-def _photo_folders(root: Path) -> tuple[Path, ...]:
-    there = tuple(root / name for name in PHOTO_FOLDERS if (root / name).is_dir())
-    return there or (root / PHOTO_FOLDERS[0],)

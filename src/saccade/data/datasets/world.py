@@ -18,7 +18,7 @@ from saccade.world import Split, WorldConfig, make_world
 from saccade.world.captions import region_phrases
 from saccade.world.store import SPLITS
 
-MIN_PHRASED_SIDE = 0.02  # of the picture: what can hardly be seen is not asked for
+MIN_PHRASED_SIDE = 0.02  # of the picture: smaller things are left out
 
 
 def open_world(split: str, root: Path | None = None, seed: int = 0, pictures: int = 2000) -> CaptionedDrawings:
@@ -45,8 +45,8 @@ def open_world_phrases(
     _, part = _open_part(split, root, seed, pictures)
     for i, id in enumerate(part.ids):
         scene, boxes = part.scene(i), part.boxes(i)
-        seen = [n for n, box in enumerate(boxes) if min(box[2] - box[0], box[3] - box[1]) > MIN_PHRASED_SIDE]
-        yield id, partial(part.image, i), PhrasedBoxes(boxes[seen], tuple(region_phrases(scene, n) for n in seen))
+        visible = [n for n, box in enumerate(boxes) if min(box[2] - box[0], box[3] - box[1]) > MIN_PHRASED_SIDE]
+        yield id, partial(part.image, i), PhrasedBoxes(boxes[visible], tuple(region_phrases(scene, n) for n in visible))
 
 
 def _open_part(split: str, root: Path | None, seed: int, pictures: int) -> tuple[WorldConfig, Split]:
@@ -57,6 +57,6 @@ def _open_part(split: str, root: Path | None, seed: int, pictures: int) -> tuple
     if pictures < 1:
         raise SaccadeError(f"a world of {pictures} pictures is empty: give pictures=2000 or so")
     config = WorldConfig(pictures=pictures, seed=seed)
-    with progress_bar("making the world") as tell:
-        world = make_world(config, root, progress=tell)
+    with progress_bar("making the world") as progress:
+        world = make_world(config, root, progress=progress)
     return config, world.split(split)

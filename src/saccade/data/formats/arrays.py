@@ -2,35 +2,42 @@
 
 The names come from the tools themselves: `feat` and `z` (ImageCaptioning.pytorch), `x` and `bbox` (bottom-up attention
 in PyTorch), `features` and `norm_bb` (UNITER), `image_width` (MMF), `img_w` (LXMERT). A grid [row, column, dim] becomes
-one region a cell. Nothing here unpickles: arrays of Python objects are refused, or not looked at.
+one region a cell. Nothing here unpickles: arrays of Python objects are refused, or not read.
+
+`NpzFolder` is a folder with one .npz or .npy file a picture, as ImageCaptioning.pytorch, MMF and UNITER write it:
+`cocobu_att/391895.npz` holds the features, and `cocobu_box/391895.npy` beside it the boxes in pixels. MMF's
+`391895_info.npy` is a pickle and is passed over, and with it the boxes. Pictures in subfolders have them in their id.
+
+`LmdbPictures` is a database whose values are the bytes of a .npz or .npy: ImageCaptioning.pytorch's, and UNITER's
+compressed. MMF, ViLBERT and VOLTA keep pickled dictionaries instead, which are refused.
 """
 
 from __future__ import annotations
 
 import io
 import math
+import re
+import struct
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from jaxtyping import Float32
 
-from saccade.batch import RegionBatch
-from saccade.core.errors import SaccadeError
+from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.data.formats.regions import (
     NO_SIZES,
     WHOLE_IMAGE,
     Sizes,
     check_boxes,
     check_features,
-    pad_pictures,
     position,
 )
-from saccade.data.records import PictureRegions
+from saccade.data.records import PictureRegions, RegionSource
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -44,14 +51,18 @@ KNOWN = (*FEATURES, *PIXEL_BOXES, *UNIT_BOXES, *WIDTHS, *HEIGHTS, *SCORES)
 MAX_PIXELS_OUTSIDE = 1.0  # by which a detector's box may leave the picture and be clipped
 MAX_SHARE_OUTSIDE = 0.005  # the same where the size is not known
 MAX_ARRAY_BYTES = 1 << 30  # of one picture's array: more is a damaged header, or an attack
+MMF_INFO = "_info.npy"  # MMF: a pickled dictionary
+LMDB_MAGIC = 0xBEEFC0DE  # the fifth word of a database, in the machine's byte order
+RESERVED_KEYS = re.compile(rb"keys|__\w+__")  # lists of keys and notes on the encoding, not pictures
+ARRAY_ENDING = re.compile(r"\.np[yz]$")
 PICKLE = "holds pickled Python objects, which are not read; docs/data/formats.md says how to turn them into arrays"
 
 
 class UnknownSize(SaccadeError):
-    """Boxes in pixels of a picture whose size nobody has told."""
+    """Boxes in pixels of a picture whose size is not known."""
 
 
-class ArrayPictures(ABC):
+class ArrayPictures(RegionSource, ABC):
     """Another tool's feature file as a RegionSource: a subclass knows the ids and reads one picture's arrays."""
 
     def __init__(self, path: Path | str, sizes: Sizes = NO_SIZES) -> None:
@@ -66,12 +77,12 @@ class ArrayPictures(ABC):
     def arrays(self, index: int) -> Arrays:
         """The arrays of one picture under names that the tools use."""
 
-    @abstractmethod
     def where(self, index: int) -> str:
-        """The start of a sentence about one picture."""
+        """What an error about one picture begins with."""
+        return f'{self.path}: picture "{self.ids[index]}"'
 
-    def __len__(self) -> int:
-        return len(self.ids)
+    def __reduce__(self) -> Any:  # a loader's worker process opens the file itself
+        return type(self), (self.path, self.sizes)
 
     @cached_property
     def dim(self) -> int:
@@ -95,14 +106,12 @@ class ArrayPictures(ABC):
         id, where = self.ids[index], self.where(index)
         return regions_of(id, self.arrays(index), where, self.dim, self.sizes.get(id))
 
-    def batch(self, indices: Sequence[int]) -> RegionBatch:
-        return pad_pictures([self.get(i) for i in indices], self.dim)
-
 
 def regions_of(id: str, arrays: Arrays, where: str, dim: int, size: tuple[int, int] | None = None) -> PictureRegions:
     """One picture from its arrays; `size` is what is known from elsewhere. Raises: SaccadeError if they do not fit."""
     found = _features(arrays, where)
-    features = check_features(found.reshape(-1, found.shape[-1]), dim, _float_type(found), where)
+    dtype = "float16" if found.dtype == np.float16 else "float32"
+    features = check_features(found.reshape(-1, found.shape[-1]), dim, dtype, where)
     width, height = size or (_number(arrays, WIDTHS), _number(arrays, HEIGHTS))
     unit, pixels = _first(arrays, UNIT_BOXES), _first(arrays, PIXEL_BOXES)
     if unit is not None:
@@ -131,12 +140,14 @@ def regions_of(id: str, arrays: Arrays, where: str, dim: int, size: tuple[int, i
 
 
 def read_arrays(content: bytes, where: str) -> Arrays:
-    """The bytes of a .npz, or of a .npy (as the one array `features`); only known names are looked at."""
+    """The bytes of a .npz, or of a .npy (as the one array `features`); only known names are read."""
     try:
         if content[:2] == b"PK":
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 names = [n for n in archive.namelist() if n.removesuffix(".npy") in KNOWN]
-                found = {n.removesuffix(".npy"): read_npy(_member(archive, n), where) for n in names}
+                if any(archive.getinfo(n).file_size > MAX_ARRAY_BYTES for n in names):
+                    raise ValueError("too large")
+                found = {n.removesuffix(".npy"): read_npy(archive.open(n), where) for n in names}
         else:
             found = {"features": read_npy(io.BytesIO(content), where)}
     except SaccadeError:
@@ -152,12 +163,6 @@ def only_array(arrays: Arrays, where: str) -> np.ndarray:
     if found is None:
         raise SaccadeError(f"{where} holds no array that is known")
     return found
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    if archive.getinfo(name).file_size > MAX_ARRAY_BYTES:
-        raise ValueError("too large")
-    return archive.open(name)
 
 
 def read_npy(stream: IO[bytes], where: str) -> np.ndarray:
@@ -216,10 +221,6 @@ def _size_from(pixels: np.ndarray, unit: np.ndarray) -> tuple[int, int]:
     return (width, height) if width and height else (0, 0)
 
 
-def _float_type(array: np.ndarray) -> str:
-    return "float16" if array.dtype == np.float16 else "float32"
-
-
 def _first(arrays: Arrays, names: Sequence[str]) -> np.ndarray | None:
     return next((arrays[name] for name in names if name in arrays), None)
 
@@ -228,3 +229,160 @@ def _number(arrays: Arrays, names: Sequence[str]) -> int:
     found = _first(arrays, names)
     value = float(found.reshape(-1)[0]) if found is not None and found.size == 1 else 0.0
     return int(value) if 1 <= value < 1 << 31 else 0
+
+
+class NpzFolder(ArrayPictures):
+    """The pictures of a folder, by file name without ending, in alphabetical order."""
+
+    def __init__(self, path: Path | str, sizes: Sizes = NO_SIZES) -> None:
+        super().__init__(path, sizes)
+        beside = boxes_beside(self.path)
+        self.box_folder = beside if beside is not None and beside.is_dir() else None
+
+    @cached_property
+    def _files(self) -> dict[str, Path]:
+        with explain_os_errors(self.path, "read"):
+            found = sorted(p for p in self.path.rglob("*.np[yz]") if not p.name.endswith(MMF_INFO))
+        files: dict[str, Path] = {}
+        for path in found:
+            id = path.relative_to(self.path).with_suffix("").as_posix()
+            if id in files:
+                raise SaccadeError(f"{files[id]} and {path.name} are the same picture: keep one of them")
+            files[id] = path
+        if not files:
+            raise SaccadeError(f"{self.path} holds no .npz or .npy files, one a picture was expected")
+        return files
+
+    @cached_property
+    def ids(self) -> Sequence[str]:
+        return tuple(self._files)
+
+    @cached_property
+    def boxes(self) -> str:
+        if self.box_folder is None and (pickles := sum(1 for _ in self.path.rglob(f"*{MMF_INFO}"))):
+            return f"missing: they lie in {pickles:,} pickled *{MMF_INFO} files, which are not read"
+        return super().boxes
+
+    def where(self, index: int) -> str:
+        return str(self._files[self.ids[index]])
+
+    def arrays(self, index: int) -> Arrays:
+        path = self._files[self.ids[index]]
+        arrays = dict(_read_file(path))
+        if self.box_folder is not None:
+            boxes = self.box_folder / f"{self.ids[index]}.npy"
+            if not boxes.exists():
+                raise SaccadeError(f"{boxes} is missing: {path} has no boxes")
+            arrays["bbox"] = only_array(_read_file(boxes), str(boxes))
+        return arrays
+
+
+def boxes_beside(path: Path) -> Path | None:
+    """Where ImageCaptioning.pytorch puts the boxes of `path`: cocobu_att → cocobu_box, x_att.lmdb → x_box.lmdb."""
+    stem, dot, ending = path.name.partition(".")
+    return path.with_name(f"{stem.removesuffix('_att')}_box{dot}{ending}") if stem.endswith("_att") else None
+
+
+def is_npz_folder(path: Path) -> bool:
+    """Whether a folder holds .npz or .npy files, at any depth; looks no further than the first."""
+    return path.is_dir() and any(True for _ in path.rglob("*.np[yz]"))
+
+
+def _read_file(path: Path) -> Arrays:
+    with explain_os_errors(path, "read"):
+        return read_arrays(path.read_bytes(), str(path))
+
+
+class LmdbPictures(ArrayPictures):
+    """The pictures of a database, by key, in the order of the database."""
+
+    @property
+    def _database(self) -> Any:
+        return _open_lmdb(self.path.resolve())
+
+    @cached_property
+    def _box_path(self) -> Path | None:
+        beside = boxes_beside(self.path)
+        return beside.resolve() if beside is not None and beside.exists() else None
+
+    @cached_property
+    def _keys(self) -> tuple[bytes, ...]:
+        with self._database.begin() as transaction, transaction.cursor() as cursor:
+            keys = tuple(key for key in map(bytes, cursor.iternext(values=False)) if not RESERVED_KEYS.fullmatch(key))
+        if not keys:
+            raise SaccadeError(f"{self.path} is empty: one key a picture was expected")
+        return keys
+
+    @cached_property
+    def ids(self) -> Sequence[str]:
+        try:
+            ids = tuple(ARRAY_ENDING.sub("", key.decode("utf-8")) for key in self._keys)
+        except UnicodeDecodeError as error:
+            raise SaccadeError(f"{self.path}: a key is not UTF-8 text, a picture's id was expected") from error
+        if len(set(ids)) != len(ids):
+            raise SaccadeError(f"{self.path}: two keys name the same picture, one with the ending .npz and one without")
+        return ids
+
+    def arrays(self, index: int) -> Arrays:
+        key, where = self._keys[index], self.where(index)
+        arrays = dict(_value(self._database, key, where))
+        if self._box_path is not None:
+            boxes = _value(_open_lmdb(self._box_path), key, f"the boxes of {where}")
+            arrays["bbox"] = only_array(boxes, where)
+        return arrays
+
+
+def is_lmdb(path: Path) -> bool:
+    """A folder with data.mdb, or a file that begins as one."""
+    file = path / "data.mdb" if path.is_dir() else path
+    return file.is_file() and _lmdb_head(file, 0)[:1] == (LMDB_MAGIC,)
+
+
+def _lmdb_head(file: Path, offset: int) -> tuple[int, ...]:
+    """(magic, page size, last page, transaction) of one of the two heads that a database has; () if it has none."""
+    with explain_os_errors(file, "read"), file.open("rb") as stream:
+        stream.seek(offset)
+        head = stream.read(152)
+    if len(head) < 152:
+        return ()
+    return (
+        struct.unpack_from("=I", head, 16) + struct.unpack_from("=I", head, 40) + struct.unpack_from("=QQ", head, 136)
+    )
+
+
+def _is_whole_lmdb(file: Path) -> bool:
+    """Whether all pages are there. LMDB does not look, and the process would die at the first that is not."""
+    first = _lmdb_head(file, 0)
+    if first[:1] != (LMDB_MAGIC,):
+        return False
+    heads = [head for head in (first, _lmdb_head(file, first[1])) if head[:1] == (LMDB_MAGIC,)]
+    _, page, last, _ = max(heads, key=lambda head: head[3])
+    return file.stat().st_size >= page * (last + 1)
+
+
+def _value(database: Any, key: bytes, where: str) -> Arrays:
+    with database.begin() as transaction:
+        value = transaction.get(key)
+    if value is None:
+        raise SaccadeError(f"{where} is missing")
+    if value[:1] == b"\x80":  # the first byte of every pickle since 2003, and of no array file
+        raise SaccadeError(f"{where} {PICKLE}")
+    return read_arrays(value, where)
+
+
+@lru_cache(maxsize=8)
+def _open_lmdb(path: Path) -> Any:
+    """A process may open a database only once, so all sources share it."""
+    try:
+        import lmdb
+    except ImportError:
+        raise SaccadeError(f'{path}: LMDB files need lmdb: pip install "saccade[formats]"') from None
+    file = path / "data.mdb" if path.is_dir() else path
+    if not file.exists():
+        raise SaccadeError(f"{file} does not exist")
+    if not _is_whole_lmdb(file):
+        raise SaccadeError(f"{path} is cut short or is not an LMDB database")
+    try:
+        return lmdb.open(str(path), subdir=path.is_dir(), readonly=True, lock=False, readahead=False, create=False)
+    except lmdb.Error as error:
+        raise SaccadeError(f"{path} cannot be opened as an LMDB database: {error}") from error

@@ -9,10 +9,8 @@ from typing import Any, Literal
 
 from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
 from saccade.data.datasets.karpathy import karpathy_captions, read_karpathy
-from saccade.data.formats.arrays import ArrayPictures
+from saccade.data.formats.arrays import ArrayPictures, LmdbPictures, NpzFolder
 from saccade.data.formats.hdf5 import open_hdf5
-from saccade.data.formats.lmdb import LmdbPictures
-from saccade.data.formats.npz import NpzFolder
 from saccade.data.formats.precomp import PrecompImages, open_precomp, precomp_splits, write_precomp
 from saccade.data.formats.regions import find_sizes, read_sizes
 from saccade.data.formats.tsv import BottomUpTsv, TsvRow, write_tsv

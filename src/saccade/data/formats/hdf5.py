@@ -18,10 +18,9 @@ import numpy as np
 
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import read_json, read_text
-from saccade.data.formats.arrays import KNOWN, PIXEL_BOXES, SCORES, UNIT_BOXES, ArrayPictures, Arrays
-from saccade.data.formats.npz import boxes_beside
+from saccade.data.formats.arrays import KNOWN, PIXEL_BOXES, SCORES, UNIT_BOXES, ArrayPictures, Arrays, boxes_beside
 from saccade.data.formats.regions import NO_SIZES, Sizes
-from saccade.data.text.lines import first_bytes
+from saccade.data.text_files import first_bytes
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 TABLES = ("image_features", "features")
@@ -46,12 +45,6 @@ class _Hdf5(ArrayPictures):
     @cached_property
     def _file(self) -> Any:
         return _open(self.path)
-
-    def __reduce__(self) -> Any:  # a loader's worker process opens the file itself
-        return type(self), (self.path, self.sizes)
-
-    def where(self, index: int) -> str:
-        return f'{self.path}: picture "{self.ids[index]}"'
 
     def _read(self, dataset: Any, rows: Any, where: str) -> np.ndarray:
         """Some rows of a table of numbers; types that hold Python objects are never read."""
@@ -131,13 +124,6 @@ class Hdf5Tables(_Hdf5):
             raise SaccadeError(f"{self.path}: pos_boxes points out of the {rows} rows of the other tables")
         return ends
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @cached_property
-    def _rows(self) -> Sequence[int]:
-        return tuple(self._named[1])
-
     @cached_property
     def ids(self) -> Sequence[str]:
         return tuple(self._named[0])
@@ -173,7 +159,7 @@ class Hdf5Tables(_Hdf5):
         return found
 
     def arrays(self, index: int) -> Arrays:
-        row, where = self._rows[index], self.where(index)
+        row, where = self._named[1][index], self.where(index)
         part: Any = row if self._ends is None else slice(*map(int, self._ends[row]))
         return {name: self._read(t, part, where) for name, t in self._tables.items() if name != "pos_boxes"}
 

@@ -14,21 +14,19 @@ from typing import BinaryIO
 
 import numpy as np
 
-from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
 from saccade.core.files import atomic_file, read_text
 from saccade.data.formats.regions import (
     WHOLE_IMAGE,
     check_boxes,
     check_features,
-    pad_pictures,
     position,
 )
-from saccade.data.records import CaptionedImages, PictureRegions
+from saccade.data.records import CaptionedImages, PictureRegions, RegionSource
 from saccade.data.registry import need_root
 
 
-class PrecompImages:
+class PrecompImages(RegionSource):
     """The pictures of one split, as a RegionSource. `step` is how often the array repeats each picture."""
 
     def __init__(self, folder: Path, split: str, step: int = 1) -> None:
@@ -76,9 +74,6 @@ class PrecompImages:
             boxes = check_boxes(self._boxes[row], f"{self.folder / f'{self.split}_boxes.npy'}: picture {row}")
         width, height = (0, 0) if self._sizes is None else self._sizes[row].tolist()
         return PictureRegions(self.ids[index], features, boxes, width, height)
-
-    def batch(self, indices: Sequence[int]) -> RegionBatch:
-        return pad_pictures([self.get(i) for i in indices], self.dim)
 
     def _beside(self, name: str, shape: tuple[int, ...]) -> np.ndarray | None:
         path = self.folder / f"{self.split}_{name}.npy"

@@ -1,24 +1,27 @@
-"""What every feature format shares: regions checked and padded, and the sizes of the originals.
+"""What every feature format shares: regions checked and padded; sizes of the originals and boxes from files.
 
 Feature files with boxes in pixels often do not say how large the pictures were: `read_sizes` takes it from elsewhere.
+
+`read_boxes` reads regions that somebody else found, for an extractor to describe: {"unit": "pixel", "photo.jpg":
+[[x1, y1, x2, y2], …], …}, where "unit" may be left out or be "fraction" (of width and height, 0..1); or an annotation
+file in the style of COCO, with "images" and "annotations".
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float32
 
-from saccade.batch import RegionBatch
-from saccade.core.errors import SaccadeError
-from saccade.data.records import PictureRegions
-from saccade.data.text.json import read_json_file
-from saccade.data.text.lines import read_lines
+from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.data.records import other_names
+from saccade.data.text_files import Entry, as_number, numbers_text, read_json_file, read_lines
 
 WHOLE_IMAGE = np.array([0.0, 0.0, 1.0, 1.0], dtype=np.float32)  # stands in for boxes that a format threw away
 BOX_ROUNDING = 1e-5  # how far a box may leave 0..1 through float32 rounding and still be clipped, not refused
@@ -27,22 +30,6 @@ Sizes = Mapping[str, tuple[int, int]]  # (width, height) by picture id
 NO_SIZES: Sizes = {}
 NAME_KEYS = ("image", "id", "image_id", "cocoid", "filename", "file_name", "file_path")
 SIZE_FILES = ("sizes.tsv", "sizes.json")  # beside a feature file
-
-
-def pad_pictures(pictures: Sequence[PictureRegions], dim: int) -> RegionBatch:
-    """Ragged pictures as one padded float32 batch. Copies once: views into a memory map stay untouched."""
-    size = max((len(p.features) for p in pictures), default=0)
-    features = np.zeros((len(pictures), size, dim), dtype=np.float32)
-    boxes = np.zeros((len(pictures), size, 4), dtype=np.float32)
-    mask = np.zeros((len(pictures), size), dtype=bool)
-    for i, picture in enumerate(pictures):
-        count = len(picture.features)
-        features[i, :count] = picture.features
-        boxes[i, :count] = picture.boxes
-        mask[i, :count] = True
-    return RegionBatch(
-        torch.from_numpy(features), torch.from_numpy(mask), torch.from_numpy(boxes), tuple(p.id for p in pictures)
-    )
 
 
 def position(index: int, count: int, where: object) -> int:
@@ -62,11 +49,11 @@ def check_boxes(boxes: np.ndarray, where: str) -> Float32[np.ndarray, "region 4"
     if len(boxes) and (boxes.min() < -BOX_ROUNDING or boxes.max() > 1 + BOX_ROUNDING):
         worst = boxes[int(np.argmax(np.maximum(-boxes, boxes - 1).max(axis=1)))]
         raise SaccadeError(
-            f"{where}: the box {_numbers(worst)} leaves 0..1 (boxes are x1, y1, x2, y2 divided by width and height)"
+            f"{where}: the box {numbers_text(worst)} leaves 0..1 (boxes are x1, y1, x2, y2 divided by width and height)"
         )
     backwards = (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
     if backwards.any():
-        raise SaccadeError(f"{where}: the box {_numbers(boxes[int(backwards.argmax())])} ends before it begins")
+        raise SaccadeError(f"{where}: the box {numbers_text(boxes[int(backwards.argmax())])} ends before it begins")
     clipped: np.ndarray = np.clip(boxes, 0.0, 1.0).astype(np.float32)
     return clipped
 
@@ -87,10 +74,6 @@ def check_features(features: np.ndarray, dim: int, dtype: str, where: str) -> np
     if features.dtype == np.float32 and dtype == "float16" and features.flags.carray:  # views of files are not
         return torch.from_numpy(features).to(torch.float16).numpy()  # rounds as NumPy does, four times as quickly
     return features.astype(dtype)
-
-
-def _numbers(box: np.ndarray) -> str:
-    return "(" + ", ".join(f"{float(x):g}" for x in box) + ")"
 
 
 def read_sizes(path: Path | str) -> Sizes:
@@ -144,3 +127,79 @@ def _whole(entry: Mapping[str, Any], key: str, where: str) -> int:
     if not text.isdecimal() or len(text) > 9 or not int(text):
         raise SaccadeError(f"{where}: {key} is {entry.get(key)!r}, a number of pixels was expected")
     return int(text)
+
+
+Unit = Literal["fraction", "pixel"]
+UNITS: tuple[Unit, ...] = ("pixel", "fraction")
+
+
+@dataclass(frozen=True)
+class GivenBoxes:
+    """Boxes x1 y1 x2 y2 by the picture's name; `sizes` are the originals' (width, height), where the file has them."""
+
+    boxes: dict[str, np.ndarray]
+    unit: Unit = "pixel"
+    sizes: dict[str, tuple[int, int]] | None = None
+
+    def of(self, ids: Iterable[str], path: Path) -> GivenBoxes:
+        """Under the ids of these pictures, where it has them; it must have one. What it has of others stays."""
+        ids = list(ids)
+        names = other_names(ids)
+        if not any(name in names for name in self.boxes):
+            there = f'it names "{next(iter(self.boxes))}"' if self.boxes else "it is empty"
+            raise SaccadeError(
+                f'{path} has boxes for none of the {len(ids)} pictures: {there}, the first is "{ids[0]}"'
+            )
+        sizes = {names.get(name, name): size for name, size in (self.sizes or {}).items()}
+        return replace(self, boxes={names.get(name, name): found for name, found in self.boxes.items()}, sizes=sizes)
+
+
+def read_boxes(path: Path) -> GivenBoxes:
+    values = read_json_file(path)
+    if not isinstance(values, dict):
+        raise SaccadeError(
+            f'{path} must hold {{"photo.jpg": [[x1, y1, x2, y2], …], …}} or annotations as COCO has them'
+        )
+    if "images" in values and "annotations" in values:
+        return _read_coco(Entry(values, str(path)))
+    unit = values.pop("unit", "pixel")
+    if unit not in UNITS:
+        near = did_you_mean(unit, UNITS) if isinstance(unit, str) else ""
+        raise SaccadeError(f'{path}: "unit" is {unit!r}, "pixel" or "fraction" was expected{near}')
+    return GivenBoxes({name: _boxes(rows, f'{path}, "{name}"') for name, rows in values.items()}, unit)
+
+
+def _boxes(rows: Any, where: str) -> np.ndarray:
+    if not isinstance(rows, list):
+        raise SaccadeError(f"{where}: a list of boxes [x1, y1, x2, y2] was expected")
+    return np.array([_four(row, f"{where}, box {n}") for n, row in enumerate(rows)], np.float32).reshape(-1, 4)
+
+
+def _four(row: Any, where: str) -> list[float]:
+    if not isinstance(row, list) or len(row) != 4:
+        raise SaccadeError(f"{where}: four numbers were expected, not {str(row)[:60]}")
+    x1, y1, x2, y2 = (as_number(value, where) for value in row)
+    if x2 <= x1 or y2 <= y1:
+        raise SaccadeError(f"{where}: [{x1:g}, {y1:g}, {x2:g}, {y2:g}] is empty, x1 < x2 and y1 < y2 were expected")
+    return [x1, y1, x2, y2]
+
+
+def _read_coco(file: Entry) -> GivenBoxes:
+    """`bbox` is x, y, width, height; crowds are no single thing and are left out."""
+    names: dict[int, str] = {}
+    sizes: dict[str, tuple[int, int]] = {}
+    for image in file.entries("images"):
+        name = names[image.whole("id")] = image.text("file_name")
+        if "width" in image and "height" in image:
+            sizes[name] = image.whole("width", least=1), image.whole("height", least=1)
+    boxes: dict[str, list[list[float]]] = {}
+    for annotation in file.entries("annotations"):
+        if annotation.values.get("iscrowd") or "bbox" not in annotation:
+            continue
+        owner = annotation.whole("image_id")
+        if owner not in names:
+            raise SaccadeError(f'{annotation.where}: no picture has the id {owner} that "image_id" names')
+        x, y, width, height = annotation.numbers("bbox", ("x", "y", "width", "height"))
+        corners = [x, y, x + width, y + height]
+        boxes.setdefault(names[owner], []).append(_four(corners, f"{annotation.where}.bbox"))
+    return GivenBoxes({name: np.array(rows, np.float32) for name, rows in boxes.items()}, "pixel", sizes)

@@ -18,12 +18,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32
 
-from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import atomic_file
-from saccade.data.formats.regions import check_boxes, pad_pictures, position
-from saccade.data.records import PictureRegions
-from saccade.data.text.lines import first_bytes
+from saccade.data.formats.regions import check_boxes, position
+from saccade.data.records import PictureRegions, RegionSource
+from saccade.data.text_files import first_bytes
 
 COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 # LXMERT: img_id, img_h, img_w, objects_id, objects_conf, attrs_id, attrs_conf, num_boxes, boxes, features
@@ -72,7 +71,7 @@ class TsvRow:
         return head + _encode(self.boxes) + b"\t" + _encode(self.features) + b"\r\n"
 
 
-class BottomUpTsv:
+class BottomUpTsv(RegionSource):
     """A TSV file as a RegionSource. Opening it looks at the first line; the line index is made when first needed."""
 
     def __init__(self, path: Path | str) -> None:
@@ -88,9 +87,6 @@ class BottomUpTsv:
 
     def region_counts(self) -> np.ndarray:
         return self._index[2]
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
     def rows(self) -> Iterator[TsvRow]:
         """Every line in order, one in memory at a time."""
@@ -116,9 +112,6 @@ class BottomUpTsv:
     def __iter__(self) -> Iterator[PictureRegions]:
         for number, row in enumerate(self.rows(), start=1):
             yield row.picture(f"{self.path}, line {number}")
-
-    def batch(self, indices: Sequence[int]) -> RegionBatch:
-        return pad_pictures([self.get(i) for i in indices], self.dim)
 
     @cached_property
     def _index(self) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:

@@ -26,17 +26,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # declares no exports, hence the first line
 
-from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import atomic_file, sha256
-from saccade.data.formats.regions import check_boxes, check_features, pad_pictures, position
-from saccade.data.records import Caption, PictureRegions
+from saccade.data.formats.regions import check_boxes, check_features, position
+from saccade.data.records import Caption, PictureRegions, RegionSource
 from saccade.data.store.manifest import CAPTIONS, DTYPES, MANIFEST, Manifest, Shard, read_captions, schema
 
 BATCH_ROWS = 64  # rows per Arrow record batch; fixed, so that equal rows give equal bytes
 
 
-class FeatureStore:
+class FeatureStore(RegionSource):
     """A RegionSource over a store folder: `FeatureStore.open("features")`."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -47,7 +46,7 @@ class FeatureStore:
 
     @staticmethod
     def open(folder: Path | str) -> FeatureStore:
-        """Read the manifest; the shards are mapped when a row of theirs is first asked for."""
+        """Read the manifest; the shards are mapped when a row of theirs is first read."""
         return FeatureStore(Path(folder), Manifest.load(Path(folder)))
 
     def __reduce__(self) -> Any:  # a loader's worker process maps the files itself
@@ -91,9 +90,6 @@ class FeatureStore:
     def __iter__(self) -> Iterator[PictureRegions]:
         return (self.get(i) for i in range(len(self)))
 
-    def batch(self, indices: Sequence[int]) -> RegionBatch:
-        return pad_pictures([self.get(i) for i in indices], self.dim)
-
     def region_counts(self) -> np.ndarray:
         """How many regions each picture has; read from the offsets, no feature is touched."""
         counts = [self._shard(n).region_counts() for n in range(len(self.manifest.shards))]
@@ -110,7 +106,7 @@ class FeatureStore:
             raise SaccadeError(problem)
 
     def problems(self) -> Iterator[str]:
-        """Every fault, one sentence each; nothing if the store is sound."""
+        """Every fault, one text each; nothing if the store is sound."""
         seen: set[str] = set()
         for number, shard in enumerate(self.manifest.shards):
             path = self.folder / shard.file

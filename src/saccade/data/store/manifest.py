@@ -19,7 +19,7 @@ from saccade.core.config import to_dict
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, write_json, write_text
 from saccade.data.records import Caption
-from saccade.data.text.json import read_json_lines
+from saccade.data.text_files import Entry, read_json_lines
 
 MANIFEST, CAPTIONS, BROKEN = "manifest.json", "captions.jsonl", "broken.json"
 FORMAT, VERSION = "saccade-features", 1
@@ -64,15 +64,20 @@ class Manifest:
             raise SaccadeError(f'{path} is not the manifest of a feature store ("format": "{FORMAT}" was expected)')
         if values.get("version") != VERSION:
             raise SaccadeError(f"{path}: format version {values.get('version')!r}, this Saccade reads {VERSION}")
+        if values.get("dtype") not in DTYPES:
+            raise SaccadeError(f'{path}: "dtype" is {values.get("dtype")!r}, float32 or float16 was expected')
+        metadata, shards = values.get("metadata", {}), values.get("shards")
+        for key, value, kind, name in (("metadata", metadata, dict, "a mapping"), ("shards", shards, list, "a list")):
+            if not isinstance(value, kind):
+                raise SaccadeError(f'{path}: "{key}" is {value!r}, {name} was expected')
+        entry = Entry(values, str(path))
         manifest = Manifest(
-            dim=_count(values, "dim", path),
-            dtype=str(_field(values, "dtype", path, values.get("dtype") in DTYPES, "float32 or float16")),
-            extractor=_field(values, "extractor", path, isinstance(values.get("extractor"), str | None), "text"),
-            metadata=_field(values, "metadata", path, isinstance(values.get("metadata", {}), dict), "a mapping") or {},
-            shard_rows=_count(values, "shard_rows", path),
-            shards=tuple(
-                _shard(s, path) for s in _field(values, "shards", path, type(values.get("shards")) is list, "a list")
-            ),
+            dim=entry.whole("dim", 1),
+            dtype=values["dtype"],
+            extractor=entry.text("extractor") if "extractor" in entry else None,
+            metadata=metadata,
+            shard_rows=entry.whole("shard_rows", 1),
+            shards=tuple(_shard(shard, path) for shard in shards or ()),
         )
         if values.get("count") != manifest.count:
             raise SaccadeError(f"{path}: count is {values.get('count')!r}, but the shards hold {manifest.count} rows")
@@ -94,27 +99,14 @@ def schema(dtype: str) -> pa.Schema:
     )
 
 
-def _field(values: dict[str, Any], key: str, path: Path, right: bool, expected: str) -> Any:
-    if not right:
-        raise SaccadeError(f'{path}: "{key}" is {values.get(key)!r}, {expected} was expected')
-    return values.get(key)
-
-
-def _count(values: dict[str, Any], key: str, path: Path) -> int:
-    value = values.get(key)
-    right = type(value) is int and value >= 1
-    return int(_field(values, key, path, right, "a whole number of at least 1"))
-
-
 def _shard(values: Any, path: Path) -> Shard:
     if not isinstance(values, dict):
         raise SaccadeError(f"{path}: a shard is {values!r}, a mapping with file, rows and sha256 was expected")
-    file, digest = values.get("file"), values.get("sha256")
-    if not isinstance(file, str) or not isinstance(digest, str):
-        raise SaccadeError(f"{path}: a shard needs file, rows and sha256, not {values!r}")
-    if Path(file).name != file or not file.startswith("shard-"):  # a manifest never reaches out of its folder
-        raise SaccadeError(f'{path}: the shard file "{file}" must be a name like shard-00000.arrow')
-    return Shard(file, _count(values, "rows", path), digest)
+    entry = Entry(values, str(path))
+    shard = Shard(entry.text("file"), entry.whole("rows", 1), entry.text("sha256"))
+    if Path(shard.file).name != shard.file or not shard.file.startswith("shard-"):  # never reach out of the folder
+        raise SaccadeError(f'{path}: the shard file "{shard.file}" must be a name like shard-00000.arrow')
+    return shard
 
 
 def read_captions(path: Path | str) -> tuple[Caption, ...]:
@@ -141,7 +133,7 @@ def write_captions(path: Path | str, captions: Iterable[Caption]) -> None:
 
 @dataclass(frozen=True)
 class Broken:
-    """A picture that is not in the store, and the sentence that says why."""
+    """A picture that is not in the store, and why."""
 
     id: str
     path: str

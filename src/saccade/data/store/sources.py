@@ -11,22 +11,24 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from saccade.batch import RegionBatch, stack
 from saccade.core.errors import SaccadeError
-from saccade.data.formats.regions import pad_pictures
-from saccade.data.records import Caption, CaptionedImages, PictureRegions, RegionSource
+from saccade.data.records import Caption, CaptionedImages, CaptionedPhotos, PictureRegions, RegionSource
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.store.arrow import FeatureStore
 from saccade.data.store.manifest import CAPTIONS, MANIFEST
 
+Split = TypeVar("Split", CaptionedImages, CaptionedPhotos)
+
 READ_AT_ONCE = 256  # pictures, when a whole source is read into memory
 
 
-class RegionSubset:
+class RegionSubset(RegionSource):
     """The pictures of `source` at `positions`, in that order; nothing is copied."""
 
     def __init__(self, source: RegionSource, positions: Sequence[int]) -> None:
@@ -41,9 +43,6 @@ class RegionSubset:
     def dim(self) -> int:
         return self.source.dim
 
-    def __len__(self) -> int:
-        return len(self.positions)
-
     def get(self, index: int) -> PictureRegions:
         return self.source.get(self.positions[index])
 
@@ -51,7 +50,7 @@ class RegionSubset:
         return self.source.batch([self.positions[i] for i in indices])
 
 
-class ChainedRegions:
+class ChainedRegions(RegionSource):
     """Several sources of one dim, one after the other."""
 
     def __init__(self, sources: Sequence[RegionSource]) -> None:
@@ -69,15 +68,9 @@ class ChainedRegions:
     def dim(self) -> int:
         return self.sources[0].dim
 
-    def __len__(self) -> int:
-        return self._ends[-1]
-
     def get(self, index: int) -> PictureRegions:
         number = bisect_right(self._ends, index)
         return self.sources[number].get(index - (self._ends[number - 1] if number else 0))
-
-    def batch(self, indices: Sequence[int]) -> RegionBatch:
-        return pad_pictures([self.get(i) for i in indices], self.dim)
 
 
 class RegionsInMemory:
@@ -114,19 +107,17 @@ def held_in_memory(data: CaptionedImages, device: torch.device | str = "cpu") ->
     return replace(data, images=RegionsInMemory(data.regions, device))
 
 
-def first_images(data: CaptionedImages, count: int) -> CaptionedImages:
+def first_images(data: Split, count: int) -> Split:
     """The first `count` pictures of a split, with their sentences."""
     if count < 1:
         raise SaccadeError(f"a limit of {count} pictures leaves nothing to read")
-    if count >= len(data.images):
-        return data
     kept = np.flatnonzero(data.image_of_text < count)
-    return replace(
-        data,
-        images=RegionSubset(data.regions, range(count)),
-        texts=tuple(data.texts[i] for i in kept),
-        image_of_text=data.image_of_text[kept],
-    )
+    fewer: dict[str, Any] = {"texts": tuple(data.texts[i] for i in kept), "image_of_text": data.image_of_text[kept]}
+    if isinstance(data, CaptionedPhotos):
+        fewer |= {"ids": data.ids[:count], "paths": data.paths[:count], "sizes": data.sizes[:count]}
+    elif count < len(data.images):
+        fewer["images"] = RegionSubset(data.regions, range(count))
+    return replace(data, **fewer)
 
 
 def open_store(split: str, root: Path | None) -> CaptionedImages:

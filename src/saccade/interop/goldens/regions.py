@@ -29,8 +29,7 @@ from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import Case, Difference, Golden, difference
 from saccade.models.densecap import DenseCapConfig
 from saccade.vision.detectors.rpn import anchor_boxes, decode
-from saccade.vision.detectors.selection import class_confidence, select
-from saccade.vision.nms import best, nms
+from saccade.vision.nms import best, class_confidence, nms, select
 from saccade.vision.roi import densecap_boxes, densecap_points, densecap_theta, roi_bilinear, sample
 
 LIMITS = ((10, 100), (36, 36))  # the fewest and the most regions: the two that were released

@@ -212,7 +212,7 @@ class Captioned:
 def sort_places(places: Sequence[Path]) -> tuple[list[Photo], list[FeatureStore]]:
     """Photos of files, folders and lists; and feature stores, which are folders with a manifest."""
     from saccade.data import FeatureStore
-    from saccade.features.photos import list_pictures
+    from saccade.features.extraction import list_pictures
 
     stored = [place for place in places if (place / "manifest.json").is_file()]
     others = [place for place in places if place not in stored]

@@ -13,7 +13,7 @@ import torch
 
 from saccade.batch import PictureBatch
 from saccade.decoding import DecodingConfig, decode
-from saccade.features.region_phrases import PhrasedPictures, open_region_phrases
+from saccade.features.splits import PhrasedPictures, open_region_phrases
 from saccade.language import tokenise
 from saccade.metrics.dense_captioning import Phrased, dense_captioning_map
 from saccade.models import DenseCap, load_model

@@ -13,7 +13,7 @@ from saccade.batch import PAD
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
 from saccade.decoding import DecodingConfig
-from saccade.features.region_phrases import PhraseBatch, PhrasedPictures, open_region_phrases, phrase_batch
+from saccade.features.splits import PhraseBatch, PhrasedPictures, open_region_phrases, phrase_batch
 from saccade.models import DenseCap
 from saccade.tasks.base import ClaimDefaults, TaskSpec
 from saccade.tasks.dense_captioning import EvalOptions

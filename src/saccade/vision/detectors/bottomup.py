@@ -1,6 +1,6 @@
 """Bottom-Up attention (Anderson, He, Buehler, Teney, Johnson, Gould, Zhang; CVPR 2018): regions that a detector finds.
 
-    maps → proposals (rpn.py) → region vectors → classes and finer boxes → the selection rule (selection.py)
+    maps → proposals (rpn.py) → region vectors → classes and finer boxes → the selection rule (nms.py)
     p(class)     = softmax(W v)                                          v: the region's vector, background included
     p(attribute) = softmax(W₂ relu(W₁ [v; e(class)]))                    e: an embedding of the class
 
@@ -32,7 +32,7 @@ from saccade.batch import Batch, RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.core.weights import Form
 from saccade.vision.augment import augment_with_boxes
-from saccade.vision.backbones.base import Backbone, check_backbone, load_backbone
+from saccade.vision.backbones.base import Backbone, FoldableNetwork, check_backbone, load_backbone
 from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, clip, geometry, jitter, overlaps, pick
 from saccade.vision.detectors.rpn import (
     TRAINING_NMS_ROUNDS,
@@ -44,9 +44,7 @@ from saccade.vision.detectors.rpn import (
     propose,
     rpn_loss,
 )
-from saccade.vision.detectors.selection import class_confidence, select
 from saccade.vision.extractors import (
-    FoldableNetwork,
     RegionDescription,
     RegionExtractor,
     for_inference,
@@ -58,6 +56,7 @@ from saccade.vision.extractors import (
     with_whole_picture,
     write_detector,
 )
+from saccade.vision.nms import class_confidence, select
 from saccade.vision.roi import centre_points, sample
 
 SHIPPED = Path(__file__).parents[1] / "weights" / "bottomup"
@@ -165,9 +164,6 @@ class BottomUpNetwork(FoldableNetwork):
         super().train(mode)
         self.backbone.eval()
         return self
-
-    def fold_normalisation(self) -> None:
-        self.backbone.fold_normalisation()
 
     def maps(self, pixels: UInt8[Tensor, "image height width 3"]) -> DetectorMaps:
         pictures = self.backbone.normalise(pixels).contiguous(memory_format=torch.channels_last)

@@ -28,7 +28,6 @@ from torch import Tensor
 
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
-from saccade.core.files import read_json
 from saccade.vision.backbones.base import IMAGENET_MEAN, IMAGENET_STD
 from saccade.vision.backbones.hf import (
     PROCESSORS,
@@ -37,6 +36,7 @@ from saccade.vision.backbones.hf import (
     load_whole,
     processor_file,
     quietly,
+    read_processor,
 )
 from saccade.vision.boxes import WHOLE, clip, pick, valid
 from saccade.vision.extractors import RegionDescription, RegionExtractor, network_digest, split_count
@@ -128,14 +128,8 @@ class PictureForm:
 
 def read_form(path: Path) -> PictureForm:
     """The form in a `preprocessor_config.json`. Raises: SaccadeError if a field is not what it should be."""
-    values = read_json(path)
-    if isinstance(values, dict) and isinstance(values.get("image_processor"), dict):
-        values = values["image_processor"]  # as newer releases write it
-    if not isinstance(values, dict):
-        raise SaccadeError(f"{path} must hold an object with size, image_mean and image_std")
-    sides: dict[str, Any] = {}
-    if values.get("do_resize", True):
-        sides = _sides(values.get("size"), values.get("max_size"), path)
+    values = read_processor(path)
+    sides = _sides(values.get("size"), values.get("max_size"), path) if values.get("do_resize", True) else {}
     resample = values.get("resample", Image.Resampling.BILINEAR.value)
     if resample not in [r.value for r in Image.Resampling]:
         raise SaccadeError(f"{path}: resample is {resample!r}, a number from 0 to 5 was expected")

@@ -1,26 +1,31 @@
-"""JSON from somebody else: whole files, one value a line, and lists of gigabytes item by item; fields by their types.
+"""Text files of data sets, plain or gzipped: lines, tables, and JSON, whole, by lines or item by item.
 
-An `Entry` is a mapping that is asked for its fields: each comes in the type expected, or an error names it. Of a file
-read by `read_items` (the lists of COCO and Visual Genome) only the text around one item is in memory.
+A fault names the file and the line or field. An `Entry` is a JSON mapping whose fields come in the type expected. Of a
+file read by `read_items` (the lists of COCO and Visual Genome, gigabytes) only the text around one item is in memory.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import math
 import re
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NoReturn, cast
 
 import numpy as np
 from jaxtyping import Float32
 
-from saccade.core.errors import SaccadeError
-from saccade.data.text.lines import open_text, read_lines
+from saccade.core.errors import SaccadeError, explain_os_errors
 
 CHUNK = 1 << 20  # characters read at a time
+MAX_LINE_BYTES = 1 << 26  # a gzipped bomb stops here
 MAX_ITEM_CHARACTERS = 1 << 26
 BOX_SLACK = 2.0  # so many pixels outside the picture are somebody's rounding
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -104,15 +109,15 @@ def pixel_box(
     """
     x1, y1, x2, y2 = corners
     if min(x1, y1) < -BOX_SLACK or x2 > width + BOX_SLACK or y2 > height + BOX_SLACK:
-        raise SaccadeError(f"{where}: the box {_numbers(corners)} leaves the picture of {width} × {height} pixels")
+        raise SaccadeError(f"{where}: the box {numbers_text(corners)} leaves the picture of {width} × {height} pixels")
     if x2 < x1 or y2 < y1:
-        raise SaccadeError(f"{where}: the box {_numbers(corners)} ends before it begins")
+        raise SaccadeError(f"{where}: the box {numbers_text(corners)} ends before it begins")
     box = np.array([x1 / width, y1 / height, x2 / width, y2 / height], dtype=np.float32)
     return np.clip(box, 0.0, 1.0)
 
 
-def _numbers(values: tuple[float, ...]) -> str:
-    return "(" + ", ".join(f"{value:g}" for value in values) + ")"
+def numbers_text(values: Iterable[float]) -> str:
+    return "(" + ", ".join(f"{float(value):g}" for value in values) + ")"
 
 
 def _short(value: Any) -> str:
@@ -142,16 +147,16 @@ def read_json_file(path: Path) -> Any:
 
 def parse_json(text: str, where: str) -> Any:
     """A JSON value. Raises: SaccadeError if it is none, or holds NaN, endless digits or endless nesting."""
-
-    def refuse(constant: str) -> NoReturn:
-        raise SaccadeError(f"{where}: {constant} is not a number")
-
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=partial(_refuse_constant, where))
     except json.JSONDecodeError as error:
         raise SaccadeError(f"{where}: not valid JSON ({error.msg})") from error
     except (ValueError, RecursionError) as error:
         raise SaccadeError(f"{where}: not usable JSON ({str(error).splitlines()[0]})") from error
+
+
+def _refuse_constant(where: str, constant: str) -> NoReturn:
+    raise SaccadeError(f"{where}: {constant} is not a number")
 
 
 def read_items(path: Path) -> Iterator[tuple[str, int, Any]]:
@@ -167,7 +172,7 @@ class _Reader:
     def __init__(self, file: IO[str], path: Path) -> None:
         self.file, self.path = file, path
         self.text, self.place, self.ended = "", 0, False
-        self.decoder = json.JSONDecoder(parse_constant=self._refuse_constant)
+        self.decoder = json.JSONDecoder(parse_constant=partial(_refuse_constant, str(path)))
 
     def items(self) -> Iterator[tuple[str, int, Any]]:
         first = self._next()
@@ -189,12 +194,12 @@ class _Reader:
             key = self._value("a key")
             if not isinstance(key, str):
                 raise SaccadeError(f"{self.path}: a key is {type(key).__name__}, text was expected")
-            self._expect(":", f"after {key[:40]!r}")
+            self._take(":", f"after {key[:40]!r}")
             if self._next() == "[":
                 yield from self._list(key)
             else:
                 yield key, 0, self._value(key)
-            if self._separator("}", key):
+            if self._take(",}", key) == "}":
                 return
 
     def _list(self, key: str) -> Iterator[tuple[str, int, Any]]:
@@ -206,22 +211,19 @@ class _Reader:
         while True:
             where = f"{key}[{position}]"
             yield key, position, self._value(where)
-            if self._separator("]", where):
+            if self._take(",]", where) == "]":
                 return
             position += 1
 
-    def _separator(self, end: str, where: str) -> bool:
+    def _take(self, marks: str, where: str) -> str:
+        """The next mark, which must be one of these."""
         found = self._next()
-        if found not in (",", end) or not found:
-            self._cut_short(where) if not found else self._broken(where, f'"," or "{end}" was expected')
+        if not found:
+            raise SaccadeError(f"{self.path} ends in the middle, after {where}: copy it again")
+        if found not in marks:
+            self._broken(where, " or ".join(f'"{mark}"' for mark in marks) + " was expected")
         self.place += 1
-        return found == end
-
-    def _expect(self, mark: str, where: str) -> None:
-        found = self._next()
-        if found != mark:
-            self._cut_short(where) if not found else self._broken(where, f'"{mark}" was expected')
-        self.place += 1
+        return found
 
     def _value(self, where: str) -> Any:
         """The value at this place. Text that ends too soon may go on in the next chunk, so it is tried again."""
@@ -260,11 +262,70 @@ class _Reader:
         self.ended = not chunk
         self.text, self.place = self.text[self.place :] + chunk, 0
 
-    def _refuse_constant(self, constant: str) -> NoReturn:
-        raise SaccadeError(f"{self.path}: {constant} is not a number")
-
     def _broken(self, where: str, what: str) -> NoReturn:
         raise SaccadeError(f"{self.path}, {where}: not valid JSON ({what})")
 
-    def _cut_short(self, where: str) -> NoReturn:
-        raise SaccadeError(f"{self.path} ends in the middle, after {where}: copy it again")
+
+def find_file(folder: Path, *names: str) -> Path | None:
+    """The first of these files that is there; each may also be there gzipped (or, named `.gz`, unpacked)."""
+    for name in names:
+        for each in (name, name.removesuffix(".gz") if name.endswith(".gz") else f"{name}.gz"):
+            if (folder / each).is_file():
+                return folder / each
+    return None
+
+
+def need_file(folder: Path, name: str, why: str) -> Path:
+    """The file, plain or gzipped. Raises: SaccadeError if it is missing, which goes on with `why`."""
+    path = find_file(folder, name)
+    if path is None:
+        raise SaccadeError(f"{folder / name} is missing: {why}")
+    return path
+
+
+def first_bytes(path: Path, count: int = 4096) -> bytes:
+    with explain_os_errors(path, "read"), path.open("rb") as file:
+        return file.read(count)
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[IO[str]]:
+    """A UTF-8 file, `.gz` unpacked. Raises: SaccadeError if it cannot be read, is not UTF-8 or is cut short."""
+    with explain_os_errors(path, "read"):
+        try:
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+                yield io.TextIOWrapper(cast(IO[bytes], file), encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise SaccadeError(f"{path} is not UTF-8 text") from error
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise SaccadeError(f"{path} is not a whole gzip file: copy it again") from error
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """(number from 1, text) of each line of a UTF-8 file; `.gz` is unpacked. Only a line feed ends a line."""
+    number = 0
+    with explain_os_errors(path, "read"):
+        try:
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+                while line := file.readline(MAX_LINE_BYTES):
+                    number += 1
+                    if len(line) == MAX_LINE_BYTES:
+                        raise SaccadeError(f"{path}, line {number} is longer than {MAX_LINE_BYTES >> 20} MB")
+                    yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise SaccadeError(f"{path}, line {number} is not UTF-8 text") from error
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise SaccadeError(f"{path} is not a whole gzip file (after line {number}): copy it again") from error
+
+
+def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """(line, fields) of a tab-separated file whose first line names its columns. Quotation marks mean themselves."""
+    rows = read_lines(path)
+    _, header = next(rows, (1, ""))
+    if header.split("\t") != list(columns):
+        raise SaccadeError(f"{path}, line 1: the columns are {header[:200]!r}, {'<TAB>'.join(columns)} was expected")
+    for number, line in rows:
+        fields = line.split("\t")
+        if len(fields) != len(columns):
+            raise SaccadeError(f"{path}, line {number}: {len(fields)} columns, {len(columns)} were expected")
+        yield number, fields

@@ -1,4 +1,4 @@
-"""What commands share that draw regions on photos: which photos, how large, and one picture or a sheet of them."""
+"""What commands that take photos share: which photos, drawing their regions, and what could not be read."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from saccade.data.store.manifest import Broken
     from saccade.explain.panels.regions import RegionPicture
 
-ONE, MANY = 2400, 800  # the longer side of a photo kept for its drawing: on its own, on a sheet
+SIDE_ALONE, SIDE_ON_SHEET = 2400, 800  # the longer side of a photo kept for its drawing, in pixels
+BROKEN_SHOWN = 10
 
 
 def listed_photos(photos: Sequence[Path]) -> list[Path]:
-    """Photos, and those in folders; one that is missing is told before a network is loaded."""
+    """Photos, and those in folders; one that is missing is named before a network is loaded."""
     from saccade.core.errors import explain_os_errors
     from saccade.vision import find_pictures
 
@@ -36,9 +38,21 @@ def save_drawings(drawings: Sequence[RegionPicture], out: Path, top: int | None)
         save_sheet(list(drawings[:MAX_SHEET_PHOTOS]), out, top)
 
 
-def tell_where(out: Path, count: int, err: bool = False) -> None:
+def print_where(out: Path, count: int, err: bool = False) -> None:
     """Where the picture is, and whether it shows all photos."""
     from saccade.explain.panels.regions import MAX_SHEET_PHOTOS
 
     some = f" (the first {MAX_SHEET_PHOTOS} of {count} photos)" if count > MAX_SHEET_PHOTOS else ""
     typer.echo(f"the picture is in {out}{some}", err=err)
+
+
+def report_broken(broken: Sequence[Broken], total: int) -> None:
+    """What could not be read, one line each, and the exit code that says so."""
+    for one in broken[:BROKEN_SHOWN]:
+        typer.echo(f"error: {one.reason}", err=True)
+    if len(broken) > BROKEN_SHOWN:
+        typer.echo(f"error: and {len(broken) - BROKEN_SHOWN:,} more", err=True)
+    if broken:
+        if total > 1:
+            typer.echo(f"{len(broken):,} of {total:,} pictures could not be read", err=True)
+        raise typer.Exit(2)

@@ -1,49 +1,40 @@
-"""Flickr8k (Hodosh, Young, Hockenmaier 2013): 8,000 photos with five sentences each, in two layouts.
+"""Flickr8k (Hodosh, Young, Hockenmaier 2013) and Flickr30k (Young et al. 2014): photos with five sentences each.
 
-As tables: `images/`, `images.tsv.gz` (photo, split, original size), `captions.tsv.gz`, and where Multi30k's sentences
-lie beside them, other languages. As published: `Flicker8k_Dataset/` and `Flickr8k.token.txt` with lists of photos.
+Flickr8k as tables: `images/`, `images.tsv.gz` (photo, split, original size), `captions.tsv.gz`, and where Multi30k's
+sentences lie beside them, other languages. As published: `Flicker8k_Dataset/` and `Flickr8k.token.txt` with lists of
+photos. Flickr30k: `flickr30k-images/`, and the sentences and splits either in Karpathy's `dataset_flickr30k.json`, or
+in `results_20130124.token` with the lists train.txt, val.txt and test.txt of Flickr30k Entities.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError, did_you_mean
-from saccade.data.datasets.photos import (
-    NoCaptions,
-    Photo,
-    PhotoFolder,
-    captioned_photos,
-    first_folder,
-    group_texts,
-)
+from saccade.data.datasets.karpathy import karpathy_photos
+from saccade.data.datasets.photos import NoCaptions, Photo, PhotoFolder, captioned_photos, first_folder, group_texts
 from saccade.data.records import CaptionedPhotos
 from saccade.data.registry import chosen_splits, need_root
-from saccade.data.text.lines import find_file, need_file, read_lines, read_table
+from saccade.data.text_files import find_file, need_file, read_lines, read_table
 
 FOLDER_HOLDS = (
     "images/, images.tsv.gz and captions.tsv.gz, or as published Flicker8k_Dataset/ and Flickr8k_text/ "
     "(see docs/data/photos.md)"
 )
 EXPECTED = f"a Flickr8k folder holds {FOLDER_HOLDS}"
+FLICKR30K_HOLDS = (
+    "flickr30k-images/ and dataset_flickr30k.json, or results_20130124.token with train.txt, val.txt and test.txt"
+)
 PHOTO_FOLDERS = ("Flicker8k_Dataset", "Flickr8k_Dataset", "images", "Images")
+FLICKR30K_PHOTO_FOLDERS = ("flickr30k-images", "flickr30k_images", "images", "Images")
+FLICKR30K_SPLITS = ("train", "val", "test")
 LISTS = {"train": "Flickr_8k.trainImages.txt", "dev": "Flickr_8k.devImages.txt", "test": "Flickr_8k.testImages.txt"}
 LOST = frozenset({"2258277193_586949ec62.jpg"})  # in the published list of training photos, but never published
 TRANSLATIONS = "multi30k_en_de_fr_cs.tsv.gz"
 GERMAN = "multi30k_task2_german_5caps.tsv.gz"
 LANGUAGES = ("en", "de", "de1", "fr", "cs")
-
-
-@dataclass(frozen=True)
-class TablePhoto:
-    """A row of `images.tsv.gz`."""
-
-    name: str
-    split: str
-    width: int
-    height: int
 
 
 def open_flickr8k(split: str, root: Path | None, language: str = "en") -> CaptionedPhotos:
@@ -67,16 +58,16 @@ def open_flickr8k(split: str, root: Path | None, language: str = "en") -> Captio
     return _open_published(folder, split)
 
 
-def read_photo_table(folder: Path) -> tuple[TablePhoto, ...]:
+def read_photo_table(folder: Path) -> tuple[Photo, ...]:
     """`images.tsv.gz`: every photo, its split, the size of its original."""
     path = need_file(folder, "images.tsv.gz", EXPECTED)
-    photos: dict[str, TablePhoto] = {}
+    photos: dict[str, Photo] = {}
     for line, (name, split, width, height) in read_table(path, ("image", "split", "orig_width", "orig_height")):
         if not all(side.isascii() and side.isdecimal() and 0 < int(side[:9]) < 10**6 for side in (width, height)):
             raise SaccadeError(f"{path}, line {line}: the size is {width!r} × {height!r}, whole numbers were expected")
         if name in photos:
             raise SaccadeError(f"{path}, line {line}: {name} occurs a second time")
-        photos[name] = TablePhoto(name, split, int(width), int(height))
+        photos[name] = Photo(name, split, (), (int(width), int(height)))
     return tuple(photos.values())
 
 
@@ -91,8 +82,13 @@ def flickr8k_splits(folder: Path) -> dict[str, tuple[str, ...]]:
 
 def _open_tables(folder: Path, split: str, language: str) -> CaptionedPhotos:
     table = read_photo_table(folder)
-    path, pairs = _sentences(folder, language)
-    texts = group_texts((name, text) for _, name, text in _known(path, pairs, {photo.name for photo in table}))
+    path, found = _sentences(folder, language)
+    names = {photo.name for photo in table}
+    rows = list(found)
+    for line, name, _ in rows:
+        if name not in names:
+            raise SaccadeError(f"{path}, line {line}: the photo {name[:80]!r} is not in images.tsv.gz")
+    texts = group_texts((name, text) for _, name, text in rows)
     wanted = chosen_splits(split, {photo.split for photo in table}, folder / "images.tsv.gz")
     spoken = sorted({photo.split for photo in table if photo.name in texts})
     for part in sorted(wanted.difference(spoken)):
@@ -101,9 +97,7 @@ def _open_tables(folder: Path, split: str, language: str) -> CaptionedPhotos:
             + (f", or another split (there are captions of: {', '.join(spoken)})" if spoken else "")
         )
     photos = [
-        Photo(photo.name, photo.split, texts.get(photo.name, ()), (photo.width, photo.height))
-        for photo in table
-        if language == "en" or photo.name in texts
+        replace(photo, texts=texts.get(photo.name, ())) for photo in table if language == "en" or photo.name in texts
     ]
     return captioned_photos("flickr8k", split, photos, PhotoFolder(folder / "images"), path)
 
@@ -120,13 +114,6 @@ def _sentences(folder: Path, language: str) -> tuple[Path, Iterator[tuple[int, s
     columns = ("multi30k_split", "image", "en", "de", "fr", "cs")
     column = columns.index(language[:2])
     return path, ((n, row[1], row[column]) for n, row in read_table(path, columns))
-
-
-def _known(path: Path, rows: Iterator[tuple[int, str, str]], names: set[str]) -> Iterator[tuple[int, str, str]]:
-    for line, name, text in rows:
-        if name not in names:
-            raise SaccadeError(f"{path}, line {line}: the photo {name[:80]!r} is not in images.tsv.gz")
-        yield line, name, text
 
 
 def _open_published(folder: Path, split: str) -> CaptionedPhotos:
@@ -162,3 +149,32 @@ def read_tokens(path: Path) -> Iterator[tuple[str, str]]:
         if not tab or not hash_sign or not name or not position.strip().isdecimal():
             raise SaccadeError(f"{path}, line {number}: photo.jpg#0<TAB>sentence was expected")
         yield name.removesuffix(".1"), text.strip()  # one photo of the published list is called ….jpg.1
+
+
+def open_flickr30k(split: str, root: Path | None) -> CaptionedPhotos:
+    """One split (train, val or dev, test), or a sum of them."""
+    folder = need_root(root, "flickr30k", FLICKR30K_HOLDS)
+    photos = PhotoFolder(first_folder(folder, FLICKR30K_PHOTO_FOLDERS))
+    karpathy = find_file(folder, "dataset_flickr30k.json", "dataset.json")
+    if karpathy is not None:
+        return karpathy_photos("flickr30k", split, karpathy, photos)
+    path = find_file(folder, "results_20130124.token", "results.token")
+    if path is None:
+        raise SaccadeError(f"{folder} has no sentences: Flickr30k is {FLICKR30K_HOLDS}")
+    texts = group_texts(read_tokens(path))
+    entries = []
+    for part in FLICKR30K_SPLITS:
+        listed = find_file(folder, f"{part}.txt")
+        if listed is not None:
+            names = (line.strip() for _, line in read_lines(listed))
+            found = [name if name.endswith(".jpg") else f"{name}.jpg" for name in names if name]
+            entries += [Photo(name, part, texts.get(name, ())) for name in dict.fromkeys(found)]
+    if not entries:
+        raise SaccadeError(f"{folder / 'train.txt'} is missing: train.txt, val.txt and test.txt name the splits")
+    return captioned_photos("flickr30k", split, entries, photos, path)
+
+
+def flickr30k_splits(folder: Path) -> dict[str, tuple[str, ...]]:
+    """The splits of a folder by what they hold; boxes are Entities'."""
+    boxed = (folder / "Annotations").is_dir() and (folder / "train.txt").is_file()
+    return {"captions": FLICKR30K_SPLITS, **({"boxes": FLICKR30K_SPLITS} if boxed else {})}

@@ -19,12 +19,11 @@ from typing import Any
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.coco import read_captions_file, read_coco_file
-from saccade.data.datasets.flickr8k import read_tokens
+from saccade.data.datasets.flickr import read_tokens
 from saccade.data.datasets.karpathy import read_karpathy
 from saccade.data.records import Caption, other_names
 from saccade.data.store.manifest import read_captions
-from saccade.data.text.json import Entry, read_items, read_json_file, read_json_lines
-from saccade.data.text.lines import read_table
+from saccade.data.text_files import Entry, read_items, read_json_file, read_json_lines, read_table
 
 
 def captions_of(path: Path, ids: Iterable[str]) -> tuple[Caption, ...]:
@@ -48,12 +47,14 @@ def captions_of(path: Path, ids: Iterable[str]) -> tuple[Caption, ...]:
 
 def _read_captions(path: Path) -> Iterator[Caption]:
     kind = _ending(path)
-    if kind == "jsonl" and _has_lists(path):
+    first = next(read_json_lines(path), (0, None))[1] if kind == "jsonl" else None
+    whole = read_json_file(path) if kind == "json" else None
+    if isinstance(first, dict) and "captions" in first:  # a line holds all sentences of a photo, as coco_mini's do
         photos = (line.photo for line in read_coco_file(path))
         yield from (Caption(photo.name, text, photo.split) for photo in photos for text in photo.texts)
     elif kind == "jsonl":
         yield from read_captions(path)
-    elif kind == "json" and _is_coco(path):
+    elif isinstance(whole, dict) and "annotations" in whole:
         yield from (Caption(photo.name, text) for photo in read_captions_file(path, "") for text in photo.texts)
     elif kind == "json":
         images = read_karpathy(path)
@@ -66,17 +67,6 @@ def _read_captions(path: Path) -> Iterator[Caption]:
 
 def _ending(path: Path) -> str:
     return path.name.removesuffix(".gz").rpartition(".")[2]
-
-
-def _has_lists(path: Path) -> bool:
-    """Whether a line holds all sentences of a photo, as coco_mini's do; the first tells."""
-    first = next(read_json_lines(path), (0, None))[1]
-    return isinstance(first, dict) and "captions" in first
-
-
-def _is_coco(path: Path) -> bool:
-    values = read_json_file(path)
-    return isinstance(values, dict) and "annotations" in values
 
 
 @dataclass
@@ -109,21 +99,20 @@ def read_caption_results(path: Path) -> CaptionsOfPictures:
 def pair_captions(candidates: CaptionsOfPictures, references: CaptionsOfPictures) -> dict[str, tuple[str, list[str]]]:
     """For each picture that was captioned its caption and what people said."""
     paired: dict[str, tuple[str, list[str]]] = {}
-    for image, said in candidates.texts.items():
-        if len(said) > 1:
-            raise SaccadeError(f'{candidates.path} has {len(said)} captions of the picture "{image}", one was expected')
-        wanted = references.of(image) or references.of(_other_name(image, candidates.names))
+    for image, texts in candidates.texts.items():
+        if len(texts) > 1:
+            raise SaccadeError(
+                f'{candidates.path} has {len(texts)} captions of the picture "{image}", one was expected'
+            )
+        other = next((name for name, id in candidates.names.items() if id == image), image)
+        wanted = references.of(image) or references.of(other)
         if wanted is None:
             raise SaccadeError(
                 f'{references.path} has no captions of the picture "{image}" of {candidates.path} '
                 f'(it has those of "{next(iter(references.texts))}", for one)'
             )
-        paired[image] = said[0], wanted
+        paired[image] = texts[0], wanted
     return paired
-
-
-def _other_name(image: str, names: dict[str, str]) -> str:
-    return next((name for name, id in names.items() if id == image), image)
 
 
 def _sentences(path: Path, names: dict[str, str]) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from saccade.core.errors import SaccadeError
 from saccade.data.records import other_names
-from saccade.features.photos import list_pictures
+from saccade.features.extraction import list_pictures
 
 
 def photo(path: Path) -> Path:
