@@ -27,12 +27,10 @@ from saccade.lab.claims.run import fill_caches, is_finished, train_and_measure
 from saccade.lab.workers import Ended, run_jobs
 from saccade.metrics import (
     CAPTION_METRICS,
-    MeteorTables,
     caption_scores,
-    find_meteor_tables,
     mean_and_spread,
-    read_meteor_tables,
 )
+from saccade.metrics.captions.meteor_tables import MeteorTables, find_meteor_tables, read_meteor_tables
 from saccade.tasks.captioning.evaluate import references_of
 from saccade.tasks.captioning.self_critical import RewardConfig
 

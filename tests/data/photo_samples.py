@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from saccade.core.files import write_json
-from saccade.data.datasets.karpathy import KarpathyImage, Sentence
+from saccade.data.datasets.karpathy import KarpathyImage, KarpathySentence
 
 SENTENCES = (
     "A small dog chases a red ball .",
@@ -210,7 +210,7 @@ def coco_line_folder(root: Path, line: Any = COCO_LINE, name: str = "annotations
 
 
 KARPATHY_IMAGES = [
-    KarpathyImage(f"{name}.jpg", split, tuple(Sentence(f" {text} ") for text in SENTENCES), imgid=n)
+    KarpathyImage(f"{name}.jpg", split, tuple(KarpathySentence(f" {text} ") for text in SENTENCES), imgid=n)
     for n, (name, split) in enumerate({"1": "train", "2": "val", "3": "test"}.items())
 ]
 

@@ -10,7 +10,7 @@ from photo_samples import COCO_LINE, write_karpathy
 
 from saccade.core.errors import SaccadeError
 from saccade.data import Caption, write_captions
-from saccade.data.datasets.karpathy import KarpathyImage, Sentence
+from saccade.data.datasets.karpathy import KarpathyImage, KarpathySentence
 from saccade.data.formats.captions import captions_of
 
 IDS = ["holiday/a.jpg", "b.jpg"]
@@ -18,7 +18,7 @@ IDS = ["holiday/a.jpg", "b.jpg"]
 
 def test_every_kind_gives_the_sentences_of_the_pictures_that_are_there(tmp_path: Path) -> None:
     write_captions(tmp_path / "captions.jsonl", [Caption(n, f"a {n}", "train") for n in ("a.jpg", "b.jpg", "z.jpg")])
-    images = [KarpathyImage(n, "train", (Sentence(f"a {n}"),)) for n in ("a.jpg", "b.jpg", "z.jpg")]
+    images = [KarpathyImage(n, "train", (KarpathySentence(f"a {n}"),)) for n in ("a.jpg", "b.jpg", "z.jpg")]
     write_karpathy(tmp_path / "dataset.json", images)
     expected = (Caption("holiday/a.jpg", "a a.jpg", "train"), Caption("b.jpg", "a b.jpg", "train"))
     assert captions_of(tmp_path / "captions.jsonl", IDS) == expected

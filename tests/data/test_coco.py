@@ -25,7 +25,7 @@ from photo_samples import (
 import saccade.data.text_files
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.coco import open_coco, open_coco_boxes, open_coco_mini, open_coco_mini_boxes
-from saccade.data.datasets.karpathy import KarpathyImage, Sentence
+from saccade.data.datasets.karpathy import KarpathyImage, KarpathySentence
 from saccade.data.text_files import read_items
 
 
@@ -49,7 +49,7 @@ def test_boxes_without_crowds_and_without_empty_ones(tmp_path: Path) -> None:
 
 
 def test_karpathys_splits_find_photos_of_either_year(tmp_path: Path) -> None:
-    said = (Sentence("A dog."),)
+    said = (KarpathySentence("A dog."),)
     images = [
         KarpathyImage("COCO_train2014_000000000007.jpg", "train", said, cocoid=7, filepath="train2014"),
         KarpathyImage("COCO_val2014_000000000008.jpg", "restval", said, cocoid=8, filepath="val2014"),

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from saccade.cli.data import app
 from saccade.core.errors import SaccadeError
 from saccade.data import Caption, DataConfig, FeatureStore, write_captions
-from saccade.data.datasets.karpathy import KarpathyImage, Sentence
+from saccade.data.datasets.karpathy import KarpathyImage, KarpathySentence
 from saccade.features import open_split
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "bottomup"
@@ -36,7 +36,9 @@ def store(tmp_path: Path) -> Path:
 
 
 def karpathy(path: Path, names: list[str]) -> Path:
-    images = [KarpathyImage(n + ".jpg", "test", (Sentence(f"a {n}"), Sentence(f"the {n}"))) for n in names]
+    images = [
+        KarpathyImage(n + ".jpg", "test", (KarpathySentence(f"a {n}"), KarpathySentence(f"the {n}"))) for n in names
+    ]
     write_karpathy(path, images)
     return path
 
@@ -196,7 +198,9 @@ def test_check_names_bad_rows_of_every_format(tmp_path: Path) -> None:
     for words in ("line 1: the features column is not valid base64", "line 4: the picture", "2 problems"):
         assert words in result.output
 
-    write_karpathy(tmp_path / "d.json", [KarpathyImage("a", "train", ()), KarpathyImage("a", "dev", (Sentence(""),))])
+    write_karpathy(
+        tmp_path / "d.json", [KarpathyImage("a", "train", ()), KarpathyImage("a", "dev", (KarpathySentence(""),))]
+    )
     result = saccade_data("check", tmp_path / "d.json")
     for words in ("no sentences", "empty sentence", 'split "dev"', "second time", "4 problems"):
         assert words in result.output

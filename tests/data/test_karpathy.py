@@ -12,7 +12,7 @@ from toy_pictures import make_pictures, write_store
 
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
-from saccade.data.datasets.karpathy import KarpathyImage, Sentence, read_karpathy
+from saccade.data.datasets.karpathy import KarpathyImage, KarpathySentence, read_karpathy
 from saccade.features import open_split
 
 
@@ -22,7 +22,9 @@ def images(count: int = 6, **extra: Any) -> list[KarpathyImage]:
         KarpathyImage(
             filename=f"picture-{i}.jpg",
             split=splits[i % 4],
-            sentences=tuple(Sentence(f"A bear, no. {n}.", ("a", "bear", "no", str(n))) for n in range(1 + i % 2)),
+            sentences=tuple(
+                KarpathySentence(f"A bear, no. {n}.", ("a", "bear", "no", str(n))) for n in range(1 + i % 2)
+            ),
             imgid=i,
             **extra,
         )
@@ -59,7 +61,7 @@ def test_splits_add_up_and_dev_means_val(tmp_path: Path) -> None:
 def test_pictures_are_found_under_the_name_the_features_use(tmp_path: Path) -> None:
     store = [type(p)(str(i * 10), p.features, p.boxes) for i, p in enumerate(make_pictures(6))]
     write_store(tmp_path / "features", store)
-    entries = [KarpathyImage(f"x{i}.jpg", "test", (Sentence("a"),), imgid=i, cocoid=i * 10) for i in range(6)]
+    entries = [KarpathyImage(f"x{i}.jpg", "test", (KarpathySentence("a"),), imgid=i, cocoid=i * 10) for i in range(6)]
     write_karpathy(tmp_path / "dataset_coco.json", entries)
     data = open_split(DataConfig("karpathy", tmp_path), "test")
     assert data.images.ids == ("0", "10", "20", "30", "40", "50")  # by cocoid, though imgid 0 exists too

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from saccade.core.errors import SaccadeError
-from saccade.explain import Explanation, Found, Query, Report, Results, Row, Stage, Twin, Value
+from saccade.explain import Explanation, Found, Query, Report, ReportRow, ReportStage, Results, Twin, Value
 
 Make = Callable[..., Explanation]
 NASTY = "<script>alert(1)</script>"
@@ -21,9 +21,9 @@ def make_report(make: Make, queries: int = 10) -> Report:
     results = Results(
         groups=(("sentence to picture", ("R@1", "R@5")),),
         rows=(
-            Row("SCAN", (Value(80.04, 1.26), Value(90))),
-            Row("pooled", (Value(40), Value(95)), "baseline"),
-            Row("chance", (Value(99), None), "chance"),
+            ReportRow("SCAN", (Value(80.04, 1.26), Value(90))),
+            ReportRow("pooled", (Value(40), Value(95)), "baseline"),
+            ReportRow("chance", (Value(99), None), "chance"),
         ),
         note=NASTY,
     )
@@ -38,7 +38,7 @@ def make_report(make: Make, queries: int = 10) -> Report:
         title="A report",
         lead=NASTY,
         highlights=(("80 %", NASTY),),
-        stages=(Stage("world", 12.34), Stage("train", 75.0, "8 epochs")),
+        stages=(ReportStage("world", 12.34), ReportStage("train", 75.0, "8 epochs")),
         results=results,
         queries=tuple(
             Query(f"{NASTY} {i}", found if i else missed, 3 if i else 17, make(seed=i)) for i in range(queries)
@@ -94,6 +94,6 @@ def test_empty_sections_are_left_out() -> None:
 
 def test_bad_tables_and_names_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SaccadeError, match='"SCAN" need 2 values, not 1'):
-        Results((("group", ("R@1", "R@5")),), (Row("SCAN", (Value(1),)),))
+        Results((("group", ("R@1", "R@5")),), (ReportRow("SCAN", (Value(1),)),))
     with pytest.raises(SaccadeError, match=r"saved as \.html"):
         Report("t", "l").save(tmp_path / "report.pdf")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from saccade.data import DataConfig
-from saccade.lab.leaderboard.board import Board, Row, group_runs, measure_board
+from saccade.lab.leaderboard.board import Board, BoardRow, group_runs, measure_board
 from saccade.lab.leaderboard.page import best_cells, board_figures, board_page, draw_board
 from saccade.metrics import chance, recall
 from saccade.models import Matcher, load_model
@@ -43,7 +43,7 @@ def tables(runs: list[str], split: SplitForModels) -> tuple[list[np.ndarray], np
     return [similarity_table(model, data) for model in models], data.image_of_text
 
 
-def row(board: Board, system: str, variant: str) -> Row:
+def row(board: Board, system: str, variant: str) -> BoardRow:
     return next(row for row in board.rows if (row.system, row.variant) == (system, variant))
 
 
@@ -109,7 +109,7 @@ def test_the_page_names_its_command_and_marks_the_best(board: Board) -> None:
 def test_ties_are_best_together() -> None:
     metrics = list(MatchingBenchmark.figures)
     same = tuple(dict.fromkeys(metrics, 1.0) for _ in range(2))
-    rows = [Row("a", "", "single", (), same, {}) for _ in range(2)]
+    rows = [BoardRow("a", "", "single", (), same, {}) for _ in range(2)]
     assert best_cells(rows, metrics) == {(i, j) for i in range(2) for j in range(len(metrics))}
     assert best_cells([], metrics) == set()
 

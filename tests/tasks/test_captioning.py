@@ -139,7 +139,7 @@ def test_rewards_rise(data: tuple[CaptionedImages, CaptionedImages], tmp_path: P
     """Self-critical lessons after a few of cross-entropy: what is sampled earns more than before."""
     task, model = task_and_model(data)
     start = train(task, model, tmp_path / "words", steps=60)
-    rewarding, _ = task_and_model(data, reward=RewardConfig(after=0, samples=4, baseline="samples"))
+    rewarding, _ = task_and_model(data, reward=RewardConfig(after=0, num_samples=4, baseline="samples"))
     batch = rewarding.batch(list(range(60)))
 
     def earned(of: Captioner) -> float:
@@ -162,7 +162,7 @@ def test_a_greedy_baseline_is_of_the_model_at_rest(data: tuple[CaptionedImages, 
 
 def test_what_was_said_is_judged_as_it_was_drawn(data: tuple[CaptionedImages, CaptionedImages]) -> None:
     """The loss says the drawn captions again: their log-probabilities are those that they were drawn by."""
-    reward = RewardConfig(after=0, samples=3, baseline="samples")
+    reward = RewardConfig(after=0, num_samples=3, baseline="samples")
     task, model = task_and_model(data, reward=reward)
     batch = task.batch([0, 1])
     torch.manual_seed(0)
@@ -222,7 +222,7 @@ def test_unknown_words_earn_nothing(data: tuple[CaptionedImages, CaptionedImages
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"longest": 0}, "longest must be at least 1 word"),
+        ({"max_words": 0}, "max_words must be at least 1 word"),
         ({"label_smoothing": 1.0}, "label_smoothing must be at least 0 and less than 1"),
         ({"scheduled_sampling": 1.5}, "scheduled_sampling is a chance between 0 and 1"),
         ({"eval_batch": 0}, "must be at least 1"),
@@ -237,8 +237,8 @@ def test_settings_that_make_no_sense_are_refused(given: dict[str, Any], sentence
     ("given", "sentence"),
     [
         ({"after": -1}, "reward.after counts steps"),
-        ({"samples": 0}, "reward.samples must be at least 1"),
-        ({"baseline": "samples"}, "give reward.samples=5"),
+        ({"num_samples": 0}, "reward.num_samples must be at least 1"),
+        ({"baseline": "samples"}, "give reward.num_samples=5"),
         ({"after": 0, "cider": 0.0}, "a reward needs reward.cider or reward.bleu"),
     ],
 )

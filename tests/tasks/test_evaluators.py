@@ -57,7 +57,7 @@ def data(toy_images: RegionBatch) -> CaptionedImages:
 
 
 def measured(model: Captioner, data: CaptionedImages, folder: Path) -> Any:
-    task = CaptioningConfig(longest=6, decoding=DecodingConfig(max_length=5))
+    task = CaptioningConfig(max_words=6, decoding=DecodingConfig(max_length=5))
     kept = CaptionScores().measure(model, data, task, folder, False)
     save_measured(folder, CaptionScores(), {"run": "toy"}, {"test": kept})
     found = load_measured(folder, CaptionScores())

@@ -63,7 +63,7 @@ def parts(vocabulary: Vocabulary, settings: dict[str, Any], **own: Any) -> tuple
     torch.manual_seed(0)
     model = Unsupervised(UnsupervisedConfig(**{"region_dim": 4, "dim": 16, **own}), vocabulary)
     data = split()
-    return model, UnpairedCaptioningTask(data, data, model.read, UnpairedCaptioningConfig(longest=6, **settings))
+    return model, UnpairedCaptioningTask(data, data, model.read, UnpairedCaptioningConfig(max_words=6, **settings))
 
 
 def test_pictures_and_sentences_of_a_batch_are_strangers(vocabulary: Vocabulary, concepts: str) -> None:
@@ -136,7 +136,7 @@ def test_a_resumed_game_ends_as_an_unbroken_one(vocabulary: Vocabulary, concepts
         ({"share": 1.5}, "share must be between 0 and 1"),
         ({"pseudo_steps": -1}, "pseudo_steps must be zero or more"),
         ({"concepts": "none", "concept_steps": 5}, "concepts=none gives them none"),
-        ({"longest": 0}, "longest must be at least 1"),
+        ({"max_words": 0}, "max_words must be at least 1"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], sentence: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from saccade.language import tokenise
-from saccade.world import Caption, Phrase, Relation, Scene
+from saccade.world import Phrase, Scene, SceneCaption, SceneRelation
 from saccade.world.grammar import COLOUR_WORDS, MATERIAL_WORDS, NOUNS, PASSIVES, PREPOSITIONS, SIZE_WORDS, VERBS, plural
 
 
@@ -36,7 +36,7 @@ def said(words: list[str]) -> dict[str, str]:
     return found
 
 
-def check_phrases(caption: Caption, scene: Scene) -> None:
+def check_phrases(caption: SceneCaption, scene: Scene) -> None:
     """Every attribute said in a phrase is an attribute of its things; counts are right."""
     words = tokenise(caption.text)
     covered = set()
@@ -58,7 +58,7 @@ def check_phrases(caption: Caption, scene: Scene) -> None:
             assert at in covered, (caption.text, word)
 
 
-def relations_read(caption: Caption) -> list[Relation]:
+def relations_read(caption: SceneCaption) -> list[SceneRelation]:
     """Relations between neighbouring phrases, found by the words between them."""
     words = tokenise(caption.text)
     nouns = [p for p in caption.phrases if set(words[p.start : p.end]) & set(KIND_OF)]
@@ -66,20 +66,20 @@ def relations_read(caption: Caption) -> list[Relation]:
     first = words[: nouns[0].start] if nouns else []
     fronted = _predicate(first, ACTIVE)
     if fronted and len(nouns) == 2:
-        return [Relation(nouns[1].things[0], fronted, nouns[0].things[0])]
+        return [SceneRelation(nouns[1].things[0], fronted, nouns[0].things[0])]
     head: Phrase | None = None
     for a, b in itertools.pairwise(nouns):
         between = words[a.end : b.start]
         passive, active = _predicate(between, PASSIVE), _predicate(between, ACTIVE)
         if passive:
-            found.append(Relation(b.things[0], passive, a.things[0]))
+            found.append(SceneRelation(b.things[0], passive, a.things[0]))
             continue
         if not active:
             head = None
             continue
         conjoined = between[0] == "and" and head is not None  # "A is left of B and chases C": A chases
         subject = head if conjoined and head is not None else a
-        found.append(Relation(subject.things[0], active, b.things[0]))
+        found.append(SceneRelation(subject.things[0], active, b.things[0]))
         if not conjoined and between[0] not in ("that", "which", ","):
             head = a
     return found

@@ -1,7 +1,7 @@
 """Text files of data sets, plain or gzipped: lines, tables, and JSON, whole, by lines or item by item.
 
-A fault names the file and the line or field. An `Entry` is a JSON mapping whose fields come in the type expected. Of a
-file read by `read_items` (the lists of COCO and Visual Genome, gigabytes) only the text around one item is in memory.
+A fault names the file and the line or field. A `JsonEntry` is a JSON mapping whose fields come in the type expected. Of
+a file read by `read_items` (the lists of COCO and Visual Genome, gigabytes) only the text around one item is in memory.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 
 
 @dataclass(frozen=True)
-class Entry:
+class JsonEntry:
     """`where` says in sentences which file and which place in it: "annotations.json, images[3]"."""
 
     values: dict[str, Any]
     where: str
 
     @classmethod
-    def of(cls, value: Any, where: str) -> Entry:
+    def of(cls, value: Any, where: str) -> JsonEntry:
         if not isinstance(value, dict):
             raise SaccadeError(f"{where} is {_short(value)}, a mapping was expected")
         return cls(value, where)
@@ -76,11 +76,11 @@ class Entry:
     def texts(self, key: str) -> tuple[str, ...]:
         return tuple(as_text(v, f"{self.where}: {key}[{n}]") for n, v in enumerate(self.list(key)))
 
-    def entries(self, key: str) -> Iterator[Entry]:
-        return (Entry.of(v, f"{self.where}.{key}[{n}]") for n, v in enumerate(self.list(key)))
+    def entries(self, key: str) -> Iterator[JsonEntry]:
+        return (JsonEntry.of(v, f"{self.where}.{key}[{n}]") for n, v in enumerate(self.list(key)))
 
-    def entry(self, key: str) -> Entry:
-        return Entry.of(self.values.get(key), f"{self.where}.{key}")
+    def entry(self, key: str) -> JsonEntry:
+        return JsonEntry.of(self.values.get(key), f"{self.where}.{key}")
 
     def _refuse(self, key: str, expected: str) -> NoReturn:
         raise SaccadeError(f'{self.where}: "{key}" is {_short(self.values.get(key))}, {expected} was expected')

@@ -2,7 +2,7 @@
 
 from saccade.explain.explanation import Explanation
 from saccade.explain.html.figure import save_explanation, write_gallery
-from saccade.explain.html.report import Found, Query, Report, Results, Row, Stage, Twin, Value
+from saccade.explain.html.report import Found, Query, Report, ReportRow, ReportStage, Results, Twin, Value
 from saccade.explain.panels.compose import draw_explanation
 
 __all__ = [
@@ -11,8 +11,8 @@ __all__ = [
     "Query",
     "Report",
     "Results",
-    "Row",
-    "Stage",
+    "ReportRow",
+    "ReportStage",
     "Twin",
     "Value",
     "draw_explanation",

@@ -72,7 +72,7 @@ def unless(option: str) -> Term:
 
 
 @dataclass(frozen=True)
-class Row:
+class WeightRow:
     """Where an official weight goes. In names, `*` stands for the same text on both sides."""
 
     ours: str
@@ -84,22 +84,22 @@ class Row:
     reason: str = ""  # why it goes nowhere
 
 
-Table = Mapping[str, Row | tuple[Row, ...]]
+Table = Mapping[str, WeightRow | tuple[WeightRow, ...]]
 
 
-def to(ours: str, *steps: Step, **how: Any) -> Row:
-    """A place that is this weight's alone; `how` are fields of `Row`."""
-    return Row(ours, steps, **how)
+def to(ours: str, *steps: Step, **how: Any) -> WeightRow:
+    """A place that is this weight's alone; `how` are fields of `WeightRow`."""
+    return WeightRow(ours, steps, **how)
 
 
-def add_to(ours: str, *steps: Step) -> Row:
+def add_to(ours: str, *steps: Step) -> WeightRow:
     """A place that holds a sum of several."""
-    return Row(ours, steps, shared=True)
+    return WeightRow(ours, steps, shared=True)
 
 
-def ignored(reason: str) -> Row:
+def ignored(reason: str) -> WeightRow:
     """It may be in a file or not, and goes nowhere."""
-    return Row("", reason=reason)
+    return WeightRow("", reason=reason)
 
 
 def transposed(value: Tensor) -> Tensor:
@@ -142,8 +142,8 @@ class WeightMap:
         self.model, self.words = model, words
         self.known = {key: row if isinstance(row, tuple) else (row,) for key, row in table.items()}
         self.places = model.state_dict()
-        self.rows: dict[str, list[Row]] = {}
-        taken: dict[str, Row] = {}
+        self.rows: dict[str, list[WeightRow]] = {}
+        taken: dict[str, WeightRow] = {}
         for key, row in ((key, row) for key, given in self.known.items() for row in given if row.ours):
             for ours in self.places:
                 if (found := pattern(row.ours).fullmatch(ours)) is None:

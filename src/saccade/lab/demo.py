@@ -20,7 +20,18 @@ from saccade.core.errors import SaccadeError
 from saccade.core.files import write_json
 from saccade.core.progress import progress_bar
 from saccade.data import CaptionedImages, DataConfig
-from saccade.explain import Explanation, Found, Query, Report, Results, Row, Stage, Twin, Value, save_explanation
+from saccade.explain import (
+    Explanation,
+    Found,
+    Query,
+    Report,
+    ReportRow,
+    ReportStage,
+    Results,
+    Twin,
+    Value,
+    save_explanation,
+)
 from saccade.features import open_split
 from saccade.lab.workers import Ended, cores, run_jobs
 from saccade.language import tokenise
@@ -40,7 +51,7 @@ class Clock:
 
     def __init__(self, console: Console, total: int) -> None:
         self.console, self.total = console, total
-        self.stages: list[Stage] = []
+        self.stages: list[ReportStage] = []
 
     @contextmanager
     def stage(self, name: str, detail: str) -> Iterator[None]:
@@ -48,7 +59,7 @@ class Clock:
         self.console.print(f"[bold]{at}  {name}[/bold]  {detail}", highlight=False)
         start = time.perf_counter()
         yield
-        self.stages.append(Stage(name, time.perf_counter() - start, detail))
+        self.stages.append(ReportStage(name, time.perf_counter() - start, detail))
         self.console.print(f"     {self.stages[-1].seconds:.1f} s", highlight=False)
 
 
@@ -177,7 +188,7 @@ def write_report(
     world: World,
     splits: Mapping[str, CaptionedImages],
     trained: Sequence[Trained],
-    stages: Sequence[Stage],
+    stages: Sequence[ReportStage],
     seed: int,
 ) -> Written:
     """Write report.html, the strips of its searches, and the pictures its commands name."""
@@ -233,7 +244,7 @@ def _results(
         return (*(Value(one[key]) for one in figures for key in keys), Value(apart))
 
     rows = [
-        Row(
+        ReportRow(
             one.label,
             values([recall(one.tables[name], splits[name].image_of_text) for name in SETS], preferred[one.label]),
             "baseline" if number else "model",
@@ -241,14 +252,14 @@ def _results(
         for number, one in enumerate(trained)
     ]
     expected = [chance(splits[name].image_of_text, len(splits[name].images)) for name in SETS]
-    rows.append(Row("Chance", values(expected, 50.0), "chance"))
+    rows.append(ReportRow("Chance", values(expected, 50.0), "chance"))
     note = (
         "Recall at K in per cent: how often the right one is among the first K. "
         + " ".join(
             f"{SETS[name].capitalize()}: {len(splits[name].images):,} pictures, {len(splits[name].texts):,} sentences."
             for name in SETS
         )
-        + " Told apart: how often a sentence scores its own picture above the twin. One training run each."
+        + " Twins separated: how often a sentence scores its own picture above the twin. One training run each."
     )
     return Results((*groups, ("told", ("apart",))), tuple(rows), note)
 

@@ -3,11 +3,11 @@
 A list may be the boxes of a picture, or those of one class in one picture. Published codes loop over boxes within a
 loop over lists. Here the rule is a fixed point instead: a box stays if no better box that itself stays clashes with it.
 Start with all boxes and apply this to all of them until nothing changes. Each round settles every box whose better ones
-are settled, so the rounds end; and as a box depends on better ones alone, there is one end only: what the loop finds.
+are decided, so the rounds end; and as a box depends on better ones alone, there is one end only: what the loop finds.
 
 Boxes are taken in blocks, best first: rounds within a block, then what stays of it removes from the rest at once. Boxes
 that are gone are never compared with the rest, and where only the best few are wanted the last blocks are skipped. On a
-GPU one block is as fast as many, and whether all is settled is checked only now and then, as each check waits for it.
+GPU one block is as fast as many, and whether all is decided is checked only now and then, as each check waits for it.
 
 `class_confidence` and `select` are the rule of Bottom-Up attention (Anderson et al., 2018) for which of a detector's
 boxes become regions. Every class suppresses overlapping boxes by its own scores. A box is worth the best score among
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from saccade.vision.boxes import overlap_more
 
-CPU_BLOCK_BOXES = 64  # settled together
+CPU_BLOCK_BOXES = 64  # decided together
 GPU_BLOCK_BOXES = 2048  # fewer and larger steps are faster there
 ROUNDS_PER_CHECK = 4  # on a GPU: each check whether anything still changes waits for it
 MAX_GPU_PAIRS = 2**24  # of boxes held at a time: 64 MB in float32

@@ -169,14 +169,43 @@ def roi_max(
 ) -> Float[Tensor, "region channel size size"]:
     """The largest value in each of size × size bins of a box that is first rounded to whole cells (Fast R-CNN).
 
-    Rounding has no gradient, so none reaches the box.
+    Rounding has no gradient, so none reaches the box. A bin's maximum over 2ᵏ cells or a few more is that of two
+    overlapping windows of 2ᵏ (on each axis): the maxima of all windows are taken once, the bins only look them up.
     """
     rows, columns = maps.shape[-2:]
     corners = (boxes.detach() * boxes.new_tensor([columns, rows, columns, rows])).round().long()
-    low = torch.minimum(corners[:, :2].clamp(min=0), corners.new_tensor([columns - 1, rows - 1]))
-    high = torch.maximum(torch.minimum(corners[:, 2:], corners.new_tensor([columns, rows])), low + 1)
-    found = [
-        functional.adaptive_max_pool2d(maps[image, :, y1:y2, x1:x2], size)
-        for image, (x1, y1), (x2, y2) in zip(image_index.tolist(), low.tolist(), high.tolist(), strict=True)
-    ]
-    return torch.stack(found) if found else maps.new_zeros(0, maps.shape[1], size, size)
+    across, down = (_bins(corners[:, i], corners[:, i + 2], (columns, rows)[i], size) for i in (0, 1))
+    longest = [int((high - low).max()) if len(boxes) else 1 for low, high in (down, across)]
+    tall, wide = (length.bit_length() for length in longest)
+    sizes = [(1 << i, 1 << j) for i in range(tall) for j in range(wide)]
+    windows = torch.stack([_window_maxima(maps, *both).permute(0, 2, 3, 1) for both in sizes])
+    (top, bottom, i), (left, right, j) = (_two_windows(low, high) for low, high in (down, across))
+    level = i[:, :, None] * wide + j[:, None, :]
+    image = image_index[:, None, None].expand_as(level)
+    looked_up = [windows[level, image, y[:, :, None], x[:, None, :]] for y in (top, bottom) for x in (left, right)]
+    return torch.stack(looked_up).amax(dim=0).permute(0, 3, 1, 2)
+
+
+def _bins(
+    low: Int[Tensor, " region"], high: Int[Tensor, " region"], cells: int, size: int
+) -> tuple[Int[Tensor, "region size"], Int[Tensor, "region size"]]:
+    """Where each bin of a stretch of cells begins and ends (exclusive); they overlap where cells do not divide."""
+    low = low.clamp(0, cells - 1)
+    length = (high.clamp(max=cells) - low).clamp(min=1)
+    step = torch.arange(size, device=low.device)
+    begin = low[:, None] + length[:, None] * step // size
+    return begin, low[:, None] - (-length[:, None] * (step + 1) // size)
+
+
+def _two_windows(
+    low: Int[Tensor, "region size"], high: Int[Tensor, "region size"]
+) -> tuple[Int[Tensor, "region size"], Int[Tensor, "region size"], Int[Tensor, "region size"]]:
+    """Two windows of 2ᵏ cells that together are the bin: where they begin, and k."""
+    k = (high - low).float().log2().floor().long()
+    return low, high - 2**k, k
+
+
+def _window_maxima(maps: Float[Tensor, "image channel row column"], tall: int, wide: int) -> Tensor:
+    """The maximum of the window that begins at each cell; cells off the map count for nothing."""
+    padded = functional.pad(maps, (0, wide - 1, 0, tall - 1), value=-torch.inf)
+    return functional.max_pool2d(padded, (tall, wide), stride=1)

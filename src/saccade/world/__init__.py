@@ -2,13 +2,13 @@
 
 from saccade.world.make import make_world
 from saccade.world.render import render
-from saccade.world.scene import Caption, Phrase, Relation, Scene, Thing
+from saccade.world.scene import Phrase, Scene, SceneCaption, SceneRelation, Thing
 from saccade.world.store import Split, World, WorldConfig, open_world
 
 __all__ = [
-    "Caption",
+    "SceneCaption",
     "Phrase",
-    "Relation",
+    "SceneRelation",
     "Scene",
     "Split",
     "Thing",

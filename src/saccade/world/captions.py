@@ -25,7 +25,7 @@ from saccade.world.sample import (
     relate,
     sample_scene,
 )
-from saccade.world.scene import Caption, Relation, Scene, Thing
+from saccade.world.scene import Scene, SceneCaption, SceneRelation, Thing
 
 SWAPS = (("colour",), ("material",), ("size",), ("kind",), ("kind", "colour", "size", "material"))
 
@@ -46,7 +46,7 @@ class Focus:
     only: bool = False  # say just these of the two, whatever else would distinguish them
 
 
-def caption_scene(scene: Scene, dice: Dice, count: int, given: Sequence[Caption] = ()) -> tuple[Caption, ...]:
+def caption_scene(scene: Scene, dice: Dice, count: int, given: Sequence[SceneCaption] = ()) -> tuple[SceneCaption, ...]:
     """`count` different captions, all true, after those already `given`."""
     captions = list(given[:count])
     texts = {c.text for c in captions}
@@ -64,8 +64,8 @@ def caption_scene(scene: Scene, dice: Dice, count: int, given: Sequence[Caption]
     return tuple(captions)
 
 
-def caption_of(sentence: grammar.Sentence, distractor: str | None) -> Caption:
-    return Caption(sentence.text, tuple(sentence.phrases), distractor, sentence.relations)
+def caption_of(sentence: grammar.Sentence, distractor: str | None) -> SceneCaption:
+    return SceneCaption(sentence.text, tuple(sentence.phrases), distractor, sentence.relations)
 
 
 def draw_plan(scene: Scene, dice: Dice, focus: Focus | None = None) -> grammar.Plan:
@@ -108,7 +108,7 @@ def draw_plan(scene: Scene, dice: Dice, focus: Focus | None = None) -> grammar.P
 
 def _drawn_relations(
     scene: Scene, dice: Dice, focus: Focus | None, allowed: Sequence[str], count: int
-) -> list[Relation]:
+) -> list[SceneRelation]:
     """One to three relations that hang together; with a focus, the first ties the two or the chain meets both."""
     count = count or dice.weighted((1, 2, 3), (6, 4, 1.5))
     first = [r for r in scene.relations if r.predicate in allowed]
@@ -134,7 +134,7 @@ def _drawn_relations(
     return chosen
 
 
-def _weighted_relation(relations: Sequence[Relation], dice: Dice) -> Relation:
+def _weighted_relation(relations: Sequence[SceneRelation], dice: Dice) -> SceneRelation:
     """First which predicate, then which of its relations: the many "left of" must not drown the few "riding"."""
     predicates = list(dict.fromkeys(r.predicate for r in relations))
     predicate = dice.weighted(predicates, [_PREDICATE_WEIGHTS[p] for p in predicates])
@@ -200,7 +200,7 @@ def rebind(things: Sequence[Thing], i: int, j: int, attributes: Sequence[str]) -
 
 
 def _distractor(
-    plan: grammar.Plan, sentence: grammar.Sentence, scene: Scene, relations: frozenset[Relation], dice: Dice
+    plan: grammar.Plan, sentence: grammar.Sentence, scene: Scene, relations: frozenset[SceneRelation], dice: Dice
 ) -> str | None:
     """The same words bound otherwise, false of the scene yet possible in the world."""
     single = [m.things[0] for m in plan.mentions if len(m.things) == 1]
@@ -243,7 +243,7 @@ def _believable(plan: grammar.Plan, things: Sequence[Thing]) -> bool:
 SWAP_WEIGHTS = (4, 2, 2, 3, 4)  # of captions.SWAPS
 
 
-def acts_of(scene: Scene) -> tuple[Relation, ...]:
+def acts_of(scene: Scene) -> tuple[SceneRelation, ...]:
     """The relations that put things where they are, without those that follow from them."""
     implied = {(r.subject, r.object) for r in scene.relations if r.predicate == "riding"}
     implied |= {(r.object, r.subject) for r in scene.relations if r.predicate == "wearing"}
@@ -256,7 +256,7 @@ def acts_of(scene: Scene) -> tuple[Relation, ...]:
 
 def twin_pair(
     dice: Dice, names: tuple[str, str], captions: int, hidden: float
-) -> tuple[tuple[Scene, tuple[Caption, ...]], tuple[Scene, tuple[Caption, ...]]]:
+) -> tuple[tuple[Scene, tuple[SceneCaption, ...]], tuple[Scene, tuple[SceneCaption, ...]]]:
     """Two scenes, each with `captions` sentences true of it and false of the other, the same words in both."""
     while True:
         scene = sample_scene(dice, names[0], Wish(least=2, most=6, hidden=hidden))
@@ -293,7 +293,7 @@ def make_twin(scene: Scene, dice: Dice, name: str, hidden: float) -> tuple[Scene
     return None
 
 
-def _suits(act: Relation, things: Sequence[Thing]) -> bool:
+def _suits(act: SceneRelation, things: Sequence[Thing]) -> bool:
     a, b = things[act.subject], things[act.object]
     first, second = ACT_SIZES[act.predicate]
     if act.predicate in ("inside", "wearing") and a.size == b.size:
@@ -303,10 +303,12 @@ def _suits(act: Relation, things: Sequence[Thing]) -> bool:
     return possible(a.kind, act.predicate, b.kind) and a.size in first and b.size in second
 
 
-def _paired_captions(scene: Scene, twin: Scene, focus: Focus, dice: Dice, count: int) -> list[tuple[Caption, Caption]]:
+def _paired_captions(
+    scene: Scene, twin: Scene, focus: Focus, dice: Dice, count: int
+) -> list[tuple[SceneCaption, SceneCaption]]:
     """Plans that read differently on the two scenes, in the same words, each true of its own scene only."""
     here, there = frozenset(scene.relations), frozenset(twin.relations)
-    pairs: list[tuple[Caption, Caption]] = []
+    pairs: list[tuple[SceneCaption, SceneCaption]] = []
     texts: set[str] = set()
     for attempt in range(30 * count):
         if len(pairs) == count or (attempt > 10 * count and not pairs):
@@ -370,7 +372,7 @@ def _noun_phrase(thing: Thing, speaker: int, dice: Dice, *chances: tuple[str, fl
     return " ".join([grammar.article(words[0]), *words])
 
 
-def _tie(relation: Relation, thing: int, speaker: int) -> str:
+def _tie(relation: SceneRelation, thing: int, speaker: int) -> str:
     """The relation as it follows the thing's noun: "left of", "chasing", or "chased by" where the thing suffers it."""
     if relation.subject != thing:
         return grammar.word_for(relation.predicate, grammar.PASSIVES[relation.predicate], speaker)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from saccade.world.dice import Dice
-from saccade.world.scene import Phrase, Relation, Scene, Thing
+from saccade.world.scene import Phrase, Scene, SceneRelation, Thing
 
 
 def _synonyms(text: str) -> dict[str, tuple[str, ...]]:
@@ -134,7 +134,7 @@ class Meaning:
     entities: tuple[Entity, ...] = ()
     claims: tuple[tuple[int, str, int], ...] = ()
 
-    def holds(self, things: Sequence[Thing], relations: frozenset[Relation]) -> bool:
+    def holds(self, things: Sequence[Thing], relations: frozenset[SceneRelation]) -> bool:
         """Search for distinct things that make every claim true."""
         options = [[i for i, thing in enumerate(things) if entity.fits(thing)] for entity in self.entities]
         for entity, fitting in zip(self.entities, options, strict=True):
@@ -155,7 +155,7 @@ class Meaning:
                     continue
                 chosen.append(i)
                 sound = all(
-                    Relation(chosen[s], p, chosen[o]) in relations for s, p, o in self.claims if max(s, o) == at
+                    SceneRelation(chosen[s], p, chosen[o]) in relations for s, p, o in self.claims if max(s, o) == at
                 )
                 if sound and search(at + 1):
                     chosen.pop()
@@ -196,7 +196,7 @@ class Sentence:
     words: list[str] = field(default_factory=list)
     phrases: list[Phrase] = field(default_factory=list)
     meaning: Meaning = field(default_factory=Meaning)
-    relations: tuple[Relation, ...] = ()
+    relations: tuple[SceneRelation, ...] = ()
 
     @property
     def text(self) -> str:
@@ -231,7 +231,7 @@ class _Writer:
             self.add(setting)
         self.out.meaning = self._meaning()
         first = [m.things[0] if m.things else 0 for m in plan.mentions]
-        self.out.relations = tuple(Relation(first[s], p, first[o]) for s, p, o in plan.claims)
+        self.out.relations = tuple(SceneRelation(first[s], p, first[o]) for s, p, o in plan.claims)
         return self.out
 
     def add(self, text: str) -> None:

@@ -22,12 +22,12 @@ from saccade.world.captions import caption_scene, twin_pair
 from saccade.world.dice import Dice
 from saccade.world.render import render
 from saccade.world.sample import Wish, sample_scene
-from saccade.world.scene import Caption, Scene
-from saccade.world.store import GENERATOR, SPLITS, Row, RowWriter, World, WorldConfig, open_world
+from saccade.world.scene import Scene, SceneCaption
+from saccade.world.store import GENERATOR, SPLITS, RowWriter, SceneRow, World, WorldConfig, open_world
 
 CHUNK = 32  # pictures (about) that one worker makes at a time, and one record batch on disk
 
-Captioned = tuple[Scene, tuple[Caption, ...]]
+Captioned = tuple[Scene, tuple[SceneCaption, ...]]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _orders(config: WorldConfig, split: str) -> list[Order]:
     return [Order(config, split, n, min(n + CHUNK, groups)) for n in range(0, groups, CHUNK)]
 
 
-def _fulfil(orders: list[Order], workers: int | None) -> Iterator[list[Row]]:
+def _fulfil(orders: list[Order], workers: int | None) -> Iterator[list[SceneRow]]:
     """The orders' rows, in order. Every group has a seed of its own, so the workers' number changes nothing."""
     count = min(workers or cores(), len(orders))
     if count <= 1:
@@ -94,7 +94,7 @@ def _fulfil(orders: list[Order], workers: int | None) -> Iterator[list[Row]]:
     context = multiprocessing.get_context("fork" if sys.platform.startswith("linux") else "spawn")
     pool = ProcessPoolExecutor(count, mp_context=context)
     try:
-        waiting: list[Future[list[Row]]] = []
+        waiting: list[Future[list[SceneRow]]] = []
         for order in orders:
             waiting.append(pool.submit(make_rows, order))
             if len(waiting) > 3 * count:  # enough ahead to keep all busy, little enough to keep in memory
@@ -107,9 +107,9 @@ def _fulfil(orders: list[Order], workers: int | None) -> Iterator[list[Row]]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def make_rows(order: Order) -> list[Row]:
+def make_rows(order: Order) -> list[SceneRow]:
     """Draw, word and paint the groups of one order."""
-    rows: list[Row] = []
+    rows: list[SceneRow] = []
     pairs = _pairs(order.config, order.split)
     for group in range(order.start, order.stop):
         first = group * 2 if group < pairs else group + pairs
@@ -119,7 +119,7 @@ def make_rows(order: Order) -> list[Row]:
             for n, mask in enumerate(picture.masks):
                 owners[mask] = n + 1
             rows.append(
-                Row(
+                SceneRow(
                     id=scene.id,
                     group=group,
                     scene=json.dumps(scene.to_json(), separators=(",", ":")),

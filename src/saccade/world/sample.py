@@ -22,7 +22,7 @@ from saccade.world.catalogue import (
     possible,
 )
 from saccade.world.dice import Dice, seed_of
-from saccade.world.scene import Relation, Scene, Thing
+from saccade.world.scene import Scene, SceneRelation, Thing
 
 Box = tuple[float, float, float, float]
 
@@ -51,7 +51,7 @@ def box_of(thing: Thing) -> Box:
     return thing.x - half, thing.y - thing.height, thing.x + half, thing.y
 
 
-def arrange(things: Sequence[Thing], acts: Sequence[Relation]) -> tuple[Thing, ...]:
+def arrange(things: Sequence[Thing], acts: Sequence[SceneRelation]) -> tuple[Thing, ...]:
     """Put every thing where its act wants it. Things that stand by themselves keep their x and depth."""
     placed = [_stand(t, t.x, t.depth) for t in things]
     for act in acts:
@@ -98,7 +98,7 @@ def _lift(thing: Thing, base: Thing, x: float, y: float, nearer: float) -> Thing
     return replace(thing, x=round(x, 4), y=round(y, 4), depth=round(base.depth + nearer, 4), height=height)
 
 
-def fits(things: Sequence[Thing], acts: Sequence[Relation], hidden: float) -> bool:
+def fits(things: Sequence[Thing], acts: Sequence[SceneRelation], hidden: float) -> bool:
     """Whether all things are in the picture and none is hidden by more than `hidden` of its box."""
     boxes = [box_of(t) for t in things]
     if any(b[0] < 0.015 or b[2] > 0.985 or b[1] < 0.02 or b[3] > 0.985 for b in boxes):
@@ -124,17 +124,17 @@ def overlap(a: Box, b: Box) -> float:
     return wide * high if wide > 0 and high > 0 else 0.0
 
 
-def relate(things: Sequence[Thing], acts: Sequence[Relation]) -> tuple[Relation, ...]:
+def relate(things: Sequence[Thing], acts: Sequence[SceneRelation]) -> tuple[SceneRelation, ...]:
     """Every relation that holds: the acts, what they imply, and what follows from where things are."""
     found = list(acts)
     joined = {frozenset((a.subject, a.object)) for a in acts if a.predicate in ATTACHED}
     for act in acts:
         if act.predicate == "on":
-            found.append(Relation(act.object, "under", act.subject))
+            found.append(SceneRelation(act.object, "under", act.subject))
         elif act.predicate == "riding":
-            found += [Relation(act.subject, "on", act.object), Relation(act.object, "under", act.subject)]
+            found += [SceneRelation(act.subject, "on", act.object), SceneRelation(act.object, "under", act.subject)]
         elif act.predicate == "wearing":
-            found += [Relation(act.object, "on", act.subject), Relation(act.subject, "under", act.object)]
+            found += [SceneRelation(act.object, "on", act.subject), SceneRelation(act.subject, "under", act.object)]
     # A held or worn thing is where its bearer is: only things with a place of their own are in front or behind.
     lifted = {a.subject for a in acts if a.predicate in ("on", "inside", "riding")}
     lifted |= {a.object for a in acts if a.predicate in ("holding", "wearing")}
@@ -144,15 +144,15 @@ def relate(things: Sequence[Thing], acts: Sequence[Relation]) -> tuple[Relation,
                 continue
             across = b.x - a.x
             if across >= BESIDE:
-                found += [Relation(i, "left of", j), Relation(j, "right of", i)]
+                found += [SceneRelation(i, "left of", j), SceneRelation(j, "right of", i)]
             if i in lifted or j in lifted:
                 continue
             if b.depth - a.depth >= APART and abs(across) <= LANE:
-                found += [Relation(i, "in front of", j), Relation(j, "behind", i)]
+                found += [SceneRelation(i, "in front of", j), SceneRelation(j, "behind", i)]
             if abs(across) <= NEAR and abs(b.depth - a.depth) <= SAME_DEPTH:
-                found.append(Relation(i, "next to", j))
+                found.append(SceneRelation(i, "next to", j))
                 if "creature" in KINDS[a.kind].roles and across * a.facing > 0:
-                    found.append(Relation(i, "looking at", j))
+                    found.append(SceneRelation(i, "looking at", j))
     return tuple(dict.fromkeys(found))
 
 
@@ -180,7 +180,7 @@ def held_out_acts() -> tuple[tuple[str, str, str], ...]:
     return tuple((a, p, b) for p in HELD_OUT_ACTS for a in KINDS for b in KINDS if held_out_act(a, p, b))
 
 
-def is_novel(things: Sequence[Thing], relations: Iterable[Relation]) -> bool:
+def is_novel(things: Sequence[Thing], relations: Iterable[SceneRelation]) -> bool:
     """Whether a scene shows any held-out composition."""
     return any((t.colour, t.kind) in HELD_OUT_COLOURS for t in things) or any(
         held_out_act(things[r.subject].kind, r.predicate, things[r.object].kind)
@@ -239,10 +239,10 @@ def sample_scene(dice: Dice, name: str, wish: Wish | None = None) -> Scene:
         count = max(count - 1, wish.least, 1) if count else 0
 
 
-def _cast(dice: Dice, count: int, novel: bool) -> tuple[list[Thing], list[Relation]]:
+def _cast(dice: Dice, count: int, novel: bool) -> tuple[list[Thing], list[SceneRelation]]:
     """Who is in the scene, and what they do to each other."""
     things: list[Thing] = []
-    acts: list[Relation] = []
+    acts: list[SceneRelation] = []
     if novel and count > 1 and dice.chance(0.5):
         subject, predicate, thing = dice.pick(held_out_acts())
         _add_act(dice, things, acts, predicate, subject, thing)
@@ -283,7 +283,7 @@ def _objects(subject: str, predicate: str) -> tuple[str, ...]:
 
 
 def _add_act(
-    dice: Dice, things: list[Thing], acts: list[Relation], predicate: str, subject: str = "", thing: str = ""
+    dice: Dice, things: list[Thing], acts: list[SceneRelation], predicate: str, subject: str = "", thing: str = ""
 ) -> None:
     """Two things and what the first does to the second, with sizes that make it visible."""
     subject = subject or dice.pick(_subjects(predicate))
@@ -299,10 +299,10 @@ def _add_act(
         b = replace(b, size="small" if a.size == "medium" else "medium")
     at = len(things)
     things += [a, b]
-    acts.append(Relation(at, predicate, at + 1))
+    acts.append(SceneRelation(at, predicate, at + 1))
 
 
-def _place(dice: Dice, things: list[Thing], acts: list[Relation], hidden: float) -> tuple[Thing, ...] | None:
+def _place(dice: Dice, things: list[Thing], acts: list[SceneRelation], hidden: float) -> tuple[Thing, ...] | None:
     """Try positions one thing (or acting pair) at a time, then the whole."""
     partner = {a.subject: a for a in acts} | {a.object: a for a in acts}
     placed: dict[int, Thing] = {}
@@ -319,7 +319,7 @@ def _place(dice: Dice, things: list[Thing], acts: list[Relation], hidden: float)
             keys = sorted(trial)
             where = {k: n for n, k in enumerate(keys)}
             some = [
-                Relation(where[a.subject], a.predicate, where[a.object])
+                SceneRelation(where[a.subject], a.predicate, where[a.object])
                 for a in acts
                 if a.subject in trial and a.object in trial
             ]

@@ -28,7 +28,7 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Relation:
+class SceneRelation:
     """Positions in `Scene.things`, and one of `catalogue.PREDICATES` between them."""
 
     subject: int
@@ -42,7 +42,7 @@ class Scene:
 
     id: str
     things: tuple[Thing, ...] = ()
-    relations: tuple[Relation, ...] = ()
+    relations: tuple[SceneRelation, ...] = ()
     background: str = "meadow"
     lighting: str = "noon"
     light_from: int = -1  # -1: from the left, 1: from the right
@@ -60,7 +60,7 @@ class Scene:
             **{
                 **value,
                 "things": tuple(Thing(**t) for t in value["things"]),
-                "relations": tuple(Relation(*r) for r in value["relations"]),
+                "relations": tuple(SceneRelation(*r) for r in value["relations"]),
             }
         )
 
@@ -75,7 +75,7 @@ class Phrase:
 
 
 @dataclass(frozen=True)
-class Caption:
+class SceneCaption:
     """A sentence true of its scene, with its words tied to things.
 
     `distractor` has exactly the same words bound otherwise, and is false of the scene; None where none exists.
@@ -84,7 +84,7 @@ class Caption:
     text: str
     phrases: tuple[Phrase, ...] = ()
     distractor: str | None = None
-    relations: tuple[Relation, ...] = ()  # those it states
+    relations: tuple[SceneRelation, ...] = ()  # those it states
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -95,6 +95,8 @@ class Caption:
         }
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Caption:
+    def from_json(value: Mapping[str, Any]) -> SceneCaption:
         phrases = tuple(Phrase(start, end, tuple(things)) for start, end, things in value["phrases"])
-        return Caption(value["text"], phrases, value["distractor"], tuple(Relation(*r) for r in value["relations"]))
+        return SceneCaption(
+            value["text"], phrases, value["distractor"], tuple(SceneRelation(*r) for r in value["relations"])
+        )

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from saccade.world.render import render
-from saccade.world.scene import Caption
+from saccade.world.scene import SceneCaption
 from saccade.world.store import Split
 
 PAPER, CARD, INK, FAINT = "#f6f3ec", "#fffdf8", "#33312e", "#8b867d"
@@ -92,7 +92,7 @@ def _draw_picture(
             pen.rounded_rectangle(inner, 4 * SCALE, outline=TONES[n % len(TONES)], width=2 * SCALE)
 
 
-def _lay_out(caption: Caption) -> tuple[list[tuple[float, float, str, str]], float]:
+def _lay_out(caption: SceneCaption) -> tuple[list[tuple[float, float, str, str]], float]:
     """Every word with its place and colour, lines broken to the picture's width, and the height of it all."""
     words = caption.text.replace(",", " ,").split()
     tone = [INK] * len(words)

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float32, UInt8
 from saccade.core.config import from_dict, to_dict
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import cache_folder, read_json, sha256
-from saccade.world.scene import Caption, Relation, Scene
+from saccade.world.scene import Scene, SceneCaption, SceneRelation
 
 GENERATOR = 4  # raised whenever the same configuration would give another picture or sentence
 
@@ -66,7 +66,7 @@ class WorldConfig:
         return cache_folder() / "world" / self.digest()
 
 
-class Row(NamedTuple):
+class SceneRow(NamedTuple):
     """One picture as it is stored."""
 
     id: str
@@ -81,13 +81,13 @@ class Row(NamedTuple):
 class Triplet(NamedTuple):
     """A relation with where its two things are."""
 
-    relation: Relation
+    relation: SceneRelation
     subject_box: Float32[np.ndarray, 4]
     object_box: Float32[np.ndarray, 4]
 
 
 _TYPES = {str: pa.string(), int: pa.int32(), bytes: pa.binary()}
-_SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind in get_type_hints(Row).items()])
+_SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind in get_type_hints(SceneRow).items()])
 
 
 class RowWriter:
@@ -97,7 +97,7 @@ class RowWriter:
         self._schema = _SCHEMA.with_metadata({"size": str(size)})
         self._writer = pa.ipc.new_file(str(path), self._schema)
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, rows: Sequence[SceneRow]) -> None:
         columns = [pa.array(column, kind.type) for column, kind in zip(zip(*rows, strict=True), _SCHEMA, strict=True)]
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
 
@@ -139,8 +139,8 @@ class Split:
     def scene(self, i: int) -> Scene:
         return Scene.from_json(json.loads(self._cell("scene", i).as_py()))
 
-    def captions(self, i: int) -> tuple[Caption, ...]:
-        return tuple(Caption.from_json(c) for c in json.loads(self._cell("captions", i).as_py()))
+    def captions(self, i: int) -> tuple[SceneCaption, ...]:
+        return tuple(SceneCaption.from_json(c) for c in json.loads(self._cell("captions", i).as_py()))
 
     def image(self, i: int) -> UInt8[np.ndarray, "row column 3"]:
         """Read-only, straight from the mapped file."""

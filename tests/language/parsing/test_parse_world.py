@@ -19,7 +19,7 @@ from functools import cache
 import pytest
 
 from saccade.language import Parse, load_parser
-from saccade.world import Caption, Scene
+from saccade.world import Scene, SceneCaption
 from saccade.world.captions import caption_scene, twin_pair
 from saccade.world.catalogue import MATERIALS
 from saccade.world.dice import Dice
@@ -51,7 +51,7 @@ PICTURE = {"picture", "photo", "image", "scene", "toy", "toys"}
 
 
 @cache
-def told(seed: int) -> list[tuple[Scene, Caption]]:
+def told(seed: int) -> list[tuple[Scene, SceneCaption]]:
     """Captions of ordinary, novel and twin scenes, as a world of this seed has them; none is painted."""
     scenes = [sample_scene(Dice(seed, "train", n), f"s{n}", Wish()) for n in range(130)]
     scenes += [sample_scene(Dice(seed, "novel", n), f"n{n}", Wish(least=1, most=6, novel=True)) for n in range(40)]
@@ -62,7 +62,7 @@ def told(seed: int) -> list[tuple[Scene, Caption]]:
     return found
 
 
-def things_of(caption: Caption, parse: Parse) -> dict[int, tuple[int, ...]]:
+def things_of(caption: SceneCaption, parse: Parse) -> dict[int, tuple[int, ...]]:
     """The place of each object's noun → the things its phrase speaks of; all that is asked of things is asked here."""
     meant = {}
     objects = {o.place: o for o in parse.objects}

@@ -20,7 +20,7 @@ from saccade.data.datasets.karpathy import KarpathyImage, karpathy_photos, read_
 from saccade.data.datasets.photos import Photo, PhotoFolder, captioned_photos
 from saccade.data.records import BoxedPicture, CaptionedPhotos
 from saccade.data.registry import chosen_splits, need_root
-from saccade.data.text_files import Entry, find_file, need_file, pixel_box, read_items, read_json_lines
+from saccade.data.text_files import JsonEntry, find_file, need_file, pixel_box, read_items, read_json_lines
 
 FOLDER_HOLDS = "annotations/captions_train2017.json … or dataset_coco.json, and the photos in images/train2017/ …"
 MINI_FOLDER_HOLDS = "annotations.jsonl.gz and images/"
@@ -69,7 +69,7 @@ def read_instances(path: Path, photos: Path) -> Iterator[BoxedPicture]:
     for key, position, item in read_items(path):
         if key not in ("images", "annotations", "categories"):
             continue
-        entry = Entry.of(item, f"{path}, {key}[{position}]")
+        entry = JsonEntry.of(item, f"{path}, {key}[{position}]")
         if key == "images":
             size = entry.whole("width", 1), entry.whole("height", 1)
             images[entry.whole("id")] = (entry.text("file_name"), *size)
@@ -100,7 +100,7 @@ def read_captions_file(path: Path, split: str) -> list[Photo]:
     texts: dict[int, list[str]] = {}
     for key, position, item in read_items(path):
         if key in ("images", "annotations"):
-            entry = Entry.of(item, f"{path}, {key}[{position}]")
+            entry = JsonEntry.of(item, f"{path}, {key}[{position}]")
             if key == "images":
                 names[entry.whole("id")] = entry.text("file_name")
             else:
@@ -184,7 +184,7 @@ def read_coco_lines(root: Path) -> Iterator[CocoLine]:
 def read_coco_file(path: Path) -> Iterator[CocoLine]:
     seen: set[str] = set()
     for number, value in read_json_lines(path):
-        entry = Entry.of(value, f"{path}, line {number}")
+        entry = JsonEntry.of(value, f"{path}, line {number}")
         name = entry.text("image")
         if name in seen:
             raise SaccadeError(f"{entry.where}: {name[:80]} occurs a second time")
@@ -195,7 +195,7 @@ def read_coco_file(path: Path) -> Iterator[CocoLine]:
         yield CocoLine(photo, width, height, tuple(_things(entry)))
 
 
-def _things(entry: Entry) -> Iterator[tuple[str, tuple[float, ...], str]]:
+def _things(entry: JsonEntry) -> Iterator[tuple[str, tuple[float, ...], str]]:
     for thing in entry.entries("objects"):
         box = thing.numbers("bbox_xywh", ("x", "y", "width", "height"))
         if not thing.values.get("iscrowd") and box[2] > 0 and box[3] > 0:

@@ -22,7 +22,7 @@ from saccade.core.files import read_text
 from saccade.data.datasets.photos import PhotoFolder, first_folder, has_words
 from saccade.data.records import BoxedPicture, PhrasedBoxes
 from saccade.data.registry import chosen_splits
-from saccade.data.text_files import Entry, as_number, find_file, pixel_box, read_json_lines, read_lines
+from saccade.data.text_files import JsonEntry, as_number, find_file, pixel_box, read_json_lines, read_lines
 from saccade.language.phrases import NounPhrase, chain_name, read_phrase
 
 FOLDER_HOLDS = "entities.jsonl.gz, or as published Annotations/ and Sentences/"
@@ -143,7 +143,7 @@ def read_entity_lines(path: Path) -> Iterator[EntityPicture]:
     """`entities.jsonl.gz`: image, width, height, split, boxes by chain in pixels, scene, nobox, sentences."""
     seen: set[str] = set()
     for line, value in read_json_lines(path):
-        entry = Entry.of(value, f"{path}, line {line}")
+        entry = JsonEntry.of(value, f"{path}, line {line}")
         picture = _picture(entry)
         if picture.id in seen:
             raise SaccadeError(f"{entry.where}: {picture.id} occurs a second time")
@@ -151,7 +151,7 @@ def read_entity_lines(path: Path) -> Iterator[EntityPicture]:
         yield picture
 
 
-def _picture(entry: Entry) -> EntityPicture:
+def _picture(entry: JsonEntry) -> EntityPicture:
     width, height = entry.whole("width", 1), entry.whole("height", 1)
     boxed = entry.entry("boxes")
     boxes = {}
@@ -175,7 +175,7 @@ def _picture(entry: Entry) -> EntityPicture:
     )
 
 
-def _sentence(entry: Entry) -> EntitySentence:
+def _sentence(entry: JsonEntry) -> EntitySentence:
     text = entry.text("text")
     words = text.split()
     phrases = []

@@ -21,7 +21,7 @@ from saccade.data.text_files import first_bytes, read_json_file
 
 
 @dataclass(frozen=True)
-class Sentence:
+class KarpathySentence:
     raw: str
     tokens: tuple[str, ...] = ()
 
@@ -32,7 +32,7 @@ class KarpathyImage:
 
     filename: str
     split: str
-    sentences: tuple[Sentence, ...]
+    sentences: tuple[KarpathySentence, ...]
     imgid: int | None = None
     cocoid: int | None = None
     filepath: str | None = None
@@ -127,10 +127,10 @@ def _image(entry: Any, where: str) -> KarpathyImage:
     )
 
 
-def _sentence(entry: Any, where: str) -> Sentence:
+def _sentence(entry: Any, where: str) -> KarpathySentence:
     if not isinstance(entry, dict) or not isinstance(entry.get("raw"), str):
         raise SaccadeError(f'{where}: a mapping with the text "raw" was expected')
     tokens = entry.get("tokens", [])
     if not isinstance(tokens, list) or not all(isinstance(t, str) for t in tokens):
         raise SaccadeError(f'{where}: "tokens" is not a list of words')
-    return Sentence(entry["raw"], tuple(tokens))
+    return KarpathySentence(entry["raw"], tuple(tokens))

@@ -17,7 +17,7 @@ from saccade.core.errors import SaccadeError
 from saccade.data.datasets.photos import PhotoFolder
 from saccade.data.records import BoxedPicture
 from saccade.data.registry import chosen_splits
-from saccade.data.text_files import Entry, find_file, need_file, read_items
+from saccade.data.text_files import JsonEntry, find_file, need_file, read_items
 
 EXPECTED = (
     "Visual Genome is image_data.json, objects.json or attributes.json, and the photos in VG_100K/ and VG_100K_2/"
@@ -48,7 +48,7 @@ class RelatedThing:
 
 
 @dataclass(frozen=True)
-class Relation:
+class RegionRelation:
     """dog – chases – ball, each with its box."""
 
     subject: RelatedThing
@@ -104,7 +104,7 @@ def read_regions(root: Path, split: str = "all") -> Iterator[tuple[VisualGenomeI
         yield image, tuple(DescribedRegion(text, box) for text, box in regions if text and box is not None)
 
 
-def read_relations(root: Path, split: str = "all") -> Iterator[tuple[VisualGenomeImage, tuple[Relation, ...]]]:
+def read_relations(root: Path, split: str = "all") -> Iterator[tuple[VisualGenomeImage, tuple[RegionRelation, ...]]]:
     """`relationships.json`: which thing does what to which."""
     path = need_file(root, "relationships.json", EXPECTED)
     for image, entry in _pictures(root, path, split):
@@ -112,17 +112,17 @@ def read_relations(root: Path, split: str = "all") -> Iterator[tuple[VisualGenom
         for relation in entry.entries("relationships"):
             subject, target = (_thing(relation.entry(role), image) for role in ("subject", "object"))
             if subject is not None and target is not None:
-                found.append(Relation(subject, relation.text("predicate").strip().lower(), target))
+                found.append(RegionRelation(subject, relation.text("predicate").strip().lower(), target))
         yield image, tuple(found)
 
 
-def _thing(entry: Entry, image: VisualGenomeImage) -> RelatedThing | None:
+def _thing(entry: JsonEntry, image: VisualGenomeImage) -> RelatedThing | None:
     name = entry.text("name") if "name" in entry else next(iter(entry.texts("names")), "")  # both were published
     box = _box(entry, image)
     return None if box is None or not name.strip() else RelatedThing(name.strip().lower(), box)
 
 
-def _box(entry: Entry, image: VisualGenomeImage) -> Float32[np.ndarray, " 4"] | None:
+def _box(entry: JsonEntry, image: VisualGenomeImage) -> Float32[np.ndarray, " 4"] | None:
     """x, y, w, h (or width, height) in pixels, cut at the photo's border; None where nothing is left."""
     x, y = entry.number("x"), entry.number("y")
     w, h = (entry.number(short if short in entry else long) for short, long in (("w", "width"), ("h", "height")))
@@ -131,7 +131,7 @@ def _box(entry: Entry, image: VisualGenomeImage) -> Float32[np.ndarray, " 4"] | 
     return box if box[2] > box[0] and box[3] > box[1] else None
 
 
-def _pictures(root: Path, path: Path, split: str) -> Iterator[tuple[VisualGenomeImage, Entry]]:
+def _pictures(root: Path, path: Path, split: str) -> Iterator[tuple[VisualGenomeImage, JsonEntry]]:
     images = read_image_data(root)
     parts = chosen_splits(split, ("train", "dev", "all"), "Visual Genome")
     for entry in _entries(path):
@@ -142,8 +142,8 @@ def _pictures(root: Path, path: Path, split: str) -> Iterator[tuple[VisualGenome
             yield images[id], entry
 
 
-def _entries(path: Path) -> Iterator[Entry]:
+def _entries(path: Path) -> Iterator[JsonEntry]:
     for key, position, item in read_items(path):
         if key:
             raise SaccadeError(f"{path} is a mapping, a list of photos was expected")
-        yield Entry.of(item, f"{path}, [{position}]")
+        yield JsonEntry.of(item, f"{path}, [{position}]")

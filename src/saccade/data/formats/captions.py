@@ -23,7 +23,7 @@ from saccade.data.datasets.flickr import read_tokens
 from saccade.data.datasets.karpathy import read_karpathy
 from saccade.data.records import Caption, other_names
 from saccade.data.store.manifest import read_captions
-from saccade.data.text_files import Entry, read_items, read_json_file, read_json_lines, read_table
+from saccade.data.text_files import JsonEntry, read_items, read_json_file, read_json_lines, read_table
 
 
 def captions_of(path: Path, ids: Iterable[str]) -> tuple[Caption, ...]:
@@ -130,7 +130,7 @@ def _sentences(path: Path, names: dict[str, str]) -> Iterator[tuple[str, str]]:
             where = f"{path}, {key}[{position}]" if key else f"{path}, item {position}"
             if key == "images" and isinstance(item, dict):
                 described = True
-                yield from _image(Entry.of(item, where), names)
+                yield from _image(JsonEntry.of(item, where), names)
             elif key in ("", "annotations"):
                 described = True
                 yield from _entry(item, where)
@@ -142,7 +142,7 @@ def _sentences(path: Path, names: dict[str, str]) -> Iterator[tuple[str, str]]:
         yield from read_tokens(path)
 
 
-def _image(entry: Entry, names: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _image(entry: JsonEntry, names: dict[str, str]) -> Iterator[tuple[str, str]]:
     """An image of COCO's list, which gives a name to an id, or of Karpathy's, which holds its sentences."""
     if "sentences" in entry:
         name = entry.text("filename")
@@ -151,13 +151,13 @@ def _image(entry: Entry, names: dict[str, str]) -> Iterator[tuple[str, str]]:
                 names.setdefault(str(entry.whole(key)), name)
                 break
         for number, sentence in enumerate(entry.list("sentences")):
-            yield name, Entry.of(sentence, f"{entry.where}, sentence {number}").text("raw")
+            yield name, JsonEntry.of(sentence, f"{entry.where}, sentence {number}").text("raw")
     elif "file_name" in entry and "id" in entry:
         names[entry.text("file_name")] = str(entry.whole("id"))
 
 
 def _entry(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    entry = Entry.of(value, where)
+    entry = JsonEntry.of(value, where)
     image = next((entry.values[key] for key in ("image_id", "image") if key in entry), None)
     if isinstance(image, bool) or not isinstance(image, str | int) or image == "":
         raise SaccadeError(f'{where}: "image_id" must be the id of a picture, a number or text')

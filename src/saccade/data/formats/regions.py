@@ -21,7 +21,7 @@ from jaxtyping import Float32
 
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.data.records import other_names
-from saccade.data.text_files import Entry, as_number, numbers_text, read_json_file, read_lines
+from saccade.data.text_files import JsonEntry, as_number, numbers_text, read_json_file, read_lines
 
 WHOLE_IMAGE = np.array([0.0, 0.0, 1.0, 1.0], dtype=np.float32)  # stands in for boxes that a format threw away
 BOX_ROUNDING = 1e-5  # how far a box may leave 0..1 through float32 rounding and still be clipped, not refused
@@ -161,7 +161,7 @@ def read_boxes(path: Path) -> GivenBoxes:
             f'{path} must hold {{"photo.jpg": [[x1, y1, x2, y2], …], …}} or annotations as COCO has them'
         )
     if "images" in values and "annotations" in values:
-        return _read_coco(Entry(values, str(path)))
+        return _read_coco(JsonEntry(values, str(path)))
     unit = values.pop("unit", "pixel")
     if unit not in UNITS:
         near = did_you_mean(unit, UNITS) if isinstance(unit, str) else ""
@@ -184,7 +184,7 @@ def _four(row: Any, where: str) -> list[float]:
     return [x1, y1, x2, y2]
 
 
-def _read_coco(file: Entry) -> GivenBoxes:
+def _read_coco(file: JsonEntry) -> GivenBoxes:
     """`bbox` is x, y, width, height; crowds are no single thing and are left out."""
     names: dict[int, str] = {}
     sizes: dict[str, tuple[int, int]] = {}

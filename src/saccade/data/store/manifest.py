@@ -19,7 +19,7 @@ from saccade.core.config import to_dict
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, write_json, write_text
 from saccade.data.records import Caption
-from saccade.data.text_files import Entry, read_json_lines
+from saccade.data.text_files import JsonEntry, read_json_lines
 
 MANIFEST, CAPTIONS, BROKEN = "manifest.json", "captions.jsonl", "broken.json"
 FORMAT, VERSION = "saccade-features", 1
@@ -70,7 +70,7 @@ class Manifest:
         for key, value, kind, name in (("metadata", metadata, dict, "a mapping"), ("shards", shards, list, "a list")):
             if not isinstance(value, kind):
                 raise SaccadeError(f'{path}: "{key}" is {value!r}, {name} was expected')
-        entry = Entry(values, str(path))
+        entry = JsonEntry(values, str(path))
         manifest = Manifest(
             dim=entry.whole("dim", 1),
             dtype=values["dtype"],
@@ -102,7 +102,7 @@ def schema(dtype: str) -> pa.Schema:
 def _shard(values: Any, path: Path) -> Shard:
     if not isinstance(values, dict):
         raise SaccadeError(f"{path}: a shard is {values!r}, a mapping with file, rows and sha256 was expected")
-    entry = Entry(values, str(path))
+    entry = JsonEntry(values, str(path))
     shard = Shard(entry.text("file"), entry.whole("rows", 1), entry.text("sha256"))
     if Path(shard.file).name != shard.file or not shard.file.startswith("shard-"):  # never reach out of the folder
         raise SaccadeError(f'{path}: the shard file "{shard.file}" must be a name like shard-00000.arrow')

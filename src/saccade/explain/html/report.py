@@ -23,7 +23,7 @@ FOUND_SIDE, TWIN_SIDE = 224, 320  # longer sides of the embedded pictures
 
 
 @dataclass(frozen=True)
-class Stage:
+class ReportStage:
     """One step of the run and how long it took."""
 
     name: str
@@ -40,7 +40,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """One model's results, a value (or None) per column."""
 
     name: str
@@ -53,7 +53,7 @@ class Results:
     """A table: columns in named groups, such as ("test, sentence to picture", ("R@1", "R@5", "R@10"))."""
 
     groups: tuple[tuple[str, tuple[str, ...]], ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ReportRow, ...]
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ class Report:
     title: str
     lead: str
     highlights: tuple[tuple[str, str], ...] = ()  # a few large figures: (value, what it is)
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[ReportStage, ...] = ()
     results: Results | None = None
     queries: tuple[Query, ...] = ()
     twins: tuple[Twin, ...] = ()
@@ -135,7 +135,7 @@ def highlight_list(highlights: tuple[tuple[str, str], ...]) -> str:
     return f'<dl class="highlights">{items}</dl>'
 
 
-def stages_section(stages: tuple[Stage, ...]) -> str:
+def stages_section(stages: tuple[ReportStage, ...]) -> str:
     """A bar whose parts are as long as the stages took, with a list beneath."""
     if not stages:
         return ""
@@ -166,7 +166,7 @@ def results_section(results: Results) -> str:
         means = [v.mean for row in results.rows if row.kind != "chance" and (v := row.values[column]) is not None]
         return max(means, default=float("inf"))
 
-    def cell(row: Row, column: int, first: bool) -> str:
+    def cell(row: ReportRow, column: int, first: bool) -> str:
         value, edge = row.values[column], " first" if first else ""
         if value is None:
             return f'<td class="none{edge}">–</td>'

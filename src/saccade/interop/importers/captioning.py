@@ -18,11 +18,11 @@ from saccade.interop.checkpoint import Options, load_arrays, read_checkpoint, re
 from saccade.interop.importer import (
     Importer,
     Reader,
-    Row,
     Source,
     Step,
     Table,
     Term,
+    WeightRow,
     add_to,
     blocks,
     choice,
@@ -200,7 +200,7 @@ ADAPTIVE_KINDS = {"adaatt": False, "adaattmo": True}  # whether the LSTM's candi
 def adaptive_weights(config: AdaptiveConfig) -> Table:
     """Word and picture are one input here, and h's bias in the scores is in every key's."""
     attention, lstm = "core.attention", "core.lstm"
-    table: dict[str, Row | tuple[Row, ...]] = {
+    table: dict[str, WeightRow | tuple[WeightRow, ...]] = {
         **attention_weights(attention, "look", query="ho_embed"),
         f"{attention}.ho_embed.bias": (add_to("look.region.bias"), add_to("sentinel.key.bias")),
         f"{attention}.ho_linear.0.*": to("hidden.*"),

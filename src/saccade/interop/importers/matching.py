@@ -16,10 +16,10 @@ from saccade.interop.checkpoint import Options, need, read_checkpoint, state_dic
 from saccade.interop.importer import (
     Importer,
     Reader,
-    Row,
     Source,
     Table,
     Term,
+    WeightRow,
     choice,
     const,
     ignored,
@@ -209,7 +209,7 @@ def camp_heads(source: Source) -> int:
 
 
 def camp_weights(config: CampConfig) -> Table:
-    table: dict[str, Row | tuple[Row, ...]] = {
+    table: dict[str, WeightRow | tuple[WeightRow, ...]] = {
         "img_enc.*": to("regions.*"),
         "txt_enc.*": to("words.*"),
         "sim.fc_out.0.*": to("judge.0.*"),

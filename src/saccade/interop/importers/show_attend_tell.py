@@ -31,10 +31,10 @@ from saccade.interop.checkpoint import (
 )
 from saccade.interop.importer import (
     Importer,
-    Row,
     Source,
     Table,
     Term,
+    WeightRow,
     add_to,
     blocks,
     const,
@@ -163,7 +163,7 @@ def arctic_weights(config: ShowAttendTellConfig) -> Table:
     """Their dropout does not scale what it keeps: at test they multiply the layer by 1 − p, here the weights are."""
     kept, word = scaled(1 - config.dropout), config.word_dim
     gates = blocks(0, 1, 3, 2)  # theirs: in, forget, out, candidate; ours: in, forget, candidate, out
-    table: dict[str, Row | tuple[Row, ...]] = {
+    table: dict[str, WeightRow | tuple[WeightRow, ...]] = {
         "Wemb": to("embed.weight", words="input"),
         "decoder_W": to("lstm.weight_ih", transposed, gates, columns=(None, word)),
         "decoder_Wc": to("lstm.weight_ih", transposed, gates, columns=(word, None)),

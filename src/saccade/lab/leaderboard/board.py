@@ -213,7 +213,7 @@ ENSEMBLE = "ensemble"  # in place of a system's name
 
 
 @dataclass(frozen=True)
-class Row:
+class BoardRow:
     """A line of the table: one set of figures a seed, and what one model (or one ensemble) costs."""
 
     system: str
@@ -241,7 +241,7 @@ class Board:
     images: int
     texts: int
     device: str
-    rows: tuple[Row, ...]
+    rows: tuple[BoardRow, ...]
     chance: Mapping[str, float]
     chosen_here: bool  # whether this split also chose which epoch's model was kept
 
@@ -258,12 +258,12 @@ class Board:
         """What the order goes by."""
         return next(iter(self.benchmark.figures))
 
-    def of_kind(self, kind: Literal["single", "ensemble"]) -> list[Row]:
+    def of_kind(self, kind: Literal["single", "ensemble"]) -> list[BoardRow]:
         return [row for row in self.rows if row.kind == kind]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredModel:
     """A contender's models, one a seed, on the split."""
 
     contender: Contender
@@ -288,7 +288,7 @@ def measure_board(
     measured = []
     tell(0, total)
     for contender in contenders:
-        one = Measured(contender, [], [])
+        one = MeasuredModel(contender, [], [])
         for folder in contender.folders:
             model: Model = load_model(folder, spec.protocol).to(device)
             data = split.regions_for(model, folder)
@@ -304,7 +304,7 @@ def measure_board(
             tell(done, total)
         measured.append(one)
 
-    def row(system: str, variant: str, groups: Sequence[Sequence[tuple[Measured, int]]]) -> Row:
+    def row(system: str, variant: str, groups: Sequence[Sequence[tuple[MeasuredModel, int]]]) -> BoardRow:
         """A line whose every seed is a group of models taken together."""
         outputs = [[one.outputs[seed] for one, seed in group] for group in groups]
         figures = [benchmark.score(some[0] if len(some) == 1 else benchmark.average(some), data) for some in outputs]
@@ -317,7 +317,9 @@ def measure_board(
         ]
         cost = {name: _joined([one[name] for one in together], np.mean) for name in benchmark.costs}
         models = dict.fromkeys(one.contender.folders[seed] for group in groups for one, seed in group)
-        return Row(system, variant, "ensemble" if system == ENSEMBLE else "single", tuple(models), tuple(figures), cost)
+        return BoardRow(
+            system, variant, "ensemble" if system == ENSEMBLE else "single", tuple(models), tuple(figures), cost
+        )
 
     rows = [row(one.contender.system, one.contender.variant, [[s] for s in _seeds(one)]) for one in measured]
     rows += [row(ENSEMBLE, name, groups) for name, groups in _ensembles(measured)] if ensembles else []
@@ -336,7 +338,7 @@ def measure_board(
     )
 
 
-def _seeds(one: Measured) -> list[tuple[Measured, int]]:
+def _seeds(one: MeasuredModel) -> list[tuple[MeasuredModel, int]]:
     return [(one, seed) for seed in range(len(one.outputs))]
 
 
@@ -348,7 +350,7 @@ def _joined(values: Sequence[float | None], join: Callable[[list[float]], Any]) 
     return round(join(known)) if all(isinstance(value, int) for value in known) else float(join(known))
 
 
-def _ensembles(measured: Sequence[Measured]) -> Iterator[tuple[str, list[list[tuple[Measured, int]]]]]:
+def _ensembles(measured: Sequence[MeasuredModel]) -> Iterator[tuple[str, list[list[tuple[MeasuredModel, int]]]]]:
     """Each contender's seeds together; one model of every system, once a seed; and all models there are."""
     sizes = set()  # of ensembles that stand once in the table
     for one in measured:
@@ -367,9 +369,9 @@ def _ensembles(measured: Sequence[Measured]) -> Iterator[tuple[str, list[list[tu
         yield f"all {len(everything)} models", [everything]
 
 
-def _plain(measured: Sequence[Measured]) -> list[Measured]:
+def _plain(measured: Sequence[MeasuredModel]) -> list[MeasuredModel]:
     """One contender of each system: the one nearest to its recipe, so that these figures have not chosen it."""
-    chosen: dict[str, Measured] = {}
+    chosen: dict[str, MeasuredModel] = {}
     for one in measured:
         known = chosen.get(one.contender.system)
         if known is None or len(one.contender.variant.split()) < len(known.contender.variant.split()):

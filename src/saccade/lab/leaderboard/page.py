@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.transforms import Bbox
 
 from saccade.core.errors import SaccadeError
-from saccade.lab.leaderboard.board import Board, Row
+from saccade.lab.leaderboard.board import Board, BoardRow
 from saccade.lab.reports import FAINT, INK, colour, markdown_table, new_figure, quiet, save_figure
 from saccade.metrics import mean_and_spread
 from saccade.tasks.evaluator import Benchmark
@@ -23,12 +23,12 @@ MAX_NAME_LETTERS = 44
 HEIGHTS = (0, 9, -9, 18, -18, 27, -27)  # of a name above its dot, in points, the best first
 
 
-def cost_cells(row: Row, benchmark: Benchmark[Any, Any]) -> list[str]:
+def cost_cells(row: BoardRow, benchmark: Benchmark[Any, Any]) -> list[str]:
     costs = ((column, row.cost[name]) for name, column in benchmark.costs.items())
     return ["–" if value is None else column.show(value) for column, value in costs]
 
 
-def best_cells(rows: Sequence[Row], metrics: Iterable[str]) -> set[tuple[int, int]]:
+def best_cells(rows: Sequence[BoardRow], metrics: Iterable[str]) -> set[tuple[int, int]]:
     """Which cells (row, column) hold the highest mean of their metric."""
     if not rows:
         return set()
@@ -96,7 +96,9 @@ def board_from(values: Any, where: str) -> tuple[Board, str]:
     """The board that `board_figures` wrote, and the command that measured it."""
     try:
         rows = tuple(
-            Row(row["system"], row["variant"], row["kind"], tuple(row["models"]), tuple(row["figures"]), row["cost"])
+            BoardRow(
+                row["system"], row["variant"], row["kind"], tuple(row["models"]), tuple(row["figures"]), row["cost"]
+            )
             for row in values["rows"]
         )
         what = (values["task"], values["data"], values["split"], values["pictures"], values["texts"])
@@ -147,11 +149,11 @@ def draw_board(board: Board, path: Path | str) -> None:
     save_figure(figure, path)
 
 
-def _place(board: Board, row: Row) -> tuple[float, float]:
+def _place(board: Board, row: BoardRow) -> tuple[float, float]:
     return row.cost[board.benchmark.time[0]] or 0.0, row.mean(board.metric)
 
 
-def _draw_dot(axes: Any, board: Board, row: Row, ink: str) -> None:
+def _draw_dot(axes: Any, board: Board, row: BoardRow, ink: str) -> None:
     values = [one[board.metric] for one in row.figures]
     axes.errorbar(
         *_place(board, row),

@@ -150,7 +150,7 @@ class CaptionScores(Evaluator[Captioner, CaptionedImages]):
         scores = caption_scores(said, references_of(data), only=wanted)
         kept = {name: np.asarray(100 * scores[name].corpus) for name in wanted}
         kept |= {PART + name: mean_parts(scores[name].each) for name in MEANS}
-        shares = sentinel_shares(model, data, settings.longest)
+        shares = sentinel_shares(model, data, settings.max_words)
         if shares is not None:
             parts = {
                 name: mean_parts(each) for name, each in zip(SENTINEL, (*shares, shares[0] - shares[1]), strict=True)

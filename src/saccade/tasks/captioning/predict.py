@@ -39,7 +39,7 @@ BATCH_SIZE = 16  # pictures captioned at once; what a sampler draws with a seed 
 
 
 @dataclass(frozen=True, eq=False)
-class Caption:
+class GeneratedCaption:
     """A sentence about a picture, with probability and attention at each word."""
 
     text: str
@@ -71,7 +71,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
 
     def caption(
         self, images: Picture | Sequence[Picture] | RegionBatch, decoding: DecodingConfig | None = None, **options: Any
-    ) -> list[Caption]:
+    ) -> list[GeneratedCaption]:
         """The best caption of each picture; `options` are those of DecodingConfig: `num_beams=3`, `top_k=20` …
 
         By default it is found by beam search with five beams. How a sampler's captions are drawn depends on
@@ -86,7 +86,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         *,
         keep: int | None = None,
         **options: Any,
-    ) -> list[list[Caption]]:
+    ) -> list[list[GeneratedCaption]]:
         """All captions of each picture, or the `keep` first: the beams, best first, or `strategy="sample"`."""
         settings = update(decoding or DECODING, options, "decoding")
         given = images if isinstance(images, RegionBatch) else listed(images)
@@ -111,7 +111,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         return self.teacher_force(picture, text).explain(picture, title)
 
     @torch.no_grad()
-    def teacher_force(self, image: Picture | RegionBatch, text: str) -> Caption:
+    def teacher_force(self, image: Picture | RegionBatch, text: str) -> GeneratedCaption:
         """A given sentence as if the captioner had said it of the picture: how sure of each word, attending where."""
         self.model.vocabulary.check(text)
         regions, sentence = self.extract(image), self.model.vocabulary.batch([text]).to(self.device)
@@ -156,7 +156,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
 
     def _decode(
         self, images: Sequence[Picture] | RegionBatch, settings: DecodingConfig, keep: int | None
-    ) -> list[list[Caption]]:
+    ) -> list[list[GeneratedCaption]]:
         """The captions of one batch, by picture."""
         regions = self.extract(images)
         found = decode(self.model, regions, settings, keep=keep).to("cpu")
@@ -172,7 +172,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
             for image in range(len(regions))
         ]
 
-    def _caption(self, found: DecodedCaptions, row: int, regions: RegionBatch, image: int) -> Caption:
+    def _caption(self, found: DecodedCaptions, row: int, regions: RegionBatch, image: int) -> GeneratedCaption:
         """One row of what was decoded, without <end> and padding of words and regions."""
         ids = found.words[row].tolist()
         length = ids.index(END) if END in ids else int(found.lengths[row])
@@ -181,7 +181,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         def array(values: torch.Tensor) -> Array:
             return np.asarray(values[row, :length].double().cpu().numpy())
 
-        return Caption(
+        return GeneratedCaption(
             text=self.model.sentence(ids),
             words=tuple(self.model.vocabulary.words[id] for id in ids[:length]),
             score=float(found.score[row]),
@@ -206,7 +206,7 @@ class Captioned:
 
     id: str
     path: Path | None  # none for a row of a store
-    captions: list[Caption]
+    captions: list[GeneratedCaption]
 
 
 def sort_places(places: Sequence[Path]) -> tuple[list[Photo], list[FeatureStore]]:

@@ -30,15 +30,17 @@ class RewardConfig:
     cider: float = 1.0  # weight of CIDEr-D
     bleu: float = 0.0  # weight of BLEU-4
     baseline: Baseline = "greedy"  # or the mean of a picture's other samples
-    samples: int = 1  # captions said of each picture
+    num_samples: int = 1  # captions said of each picture
 
     def __post_init__(self) -> None:
         if self.after is not None and self.after < 0:
             raise SaccadeError(f"reward.after counts steps: it must be zero or more, not {self.after}")
-        if self.samples < 1:
-            raise SaccadeError(f"reward.samples must be at least 1, not {self.samples}")
-        if self.baseline == "samples" and self.samples < 2:
-            raise SaccadeError("reward.baseline=samples compares the samples of a picture: give reward.samples=5 or so")
+        if self.num_samples < 1:
+            raise SaccadeError(f"reward.num_samples must be at least 1, not {self.num_samples}")
+        if self.baseline == "samples" and self.num_samples < 2:
+            raise SaccadeError(
+                "reward.baseline=samples compares the samples of a picture: give reward.num_samples=5 or so"
+            )
         if self.after is not None and not (self.cider or self.bleu):
             raise SaccadeError("a reward needs reward.cider or reward.bleu to be other than 0")
 
@@ -67,12 +69,12 @@ class SelfCritical:
         self.config = config
         self.reward = SelfCriticalReward(references, cider_weight=config.cider, bleu_weight=config.bleu)
         # <end> counts as a word; <unk>, which references hold, would earn something and is never said of a picture
-        self.decoding = DecodingConfig(max_length=longest + 1, num_return_sequences=config.samples)
+        self.decoding = DecodingConfig(max_length=longest + 1, num_return_sequences=config.num_samples)
 
     @torch.no_grad()
     def say(self, model: Captioner, batch: PairBatch) -> SpokenBatch:
         """Captions drawn from what the model would say when it is used (dropout is for learning), and their worth."""
-        samples, owners = self.config.samples, batch.image_index.tolist()
+        samples, owners = self.config.num_samples, batch.image_index.tolist()
         training = model.training
         model.eval()
         state = model.start(model.extract(batch.images))

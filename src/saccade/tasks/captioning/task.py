@@ -29,7 +29,7 @@ from saccade.tasks.pairs import PairTask, cut, open_captioned, prepare_captioned
 class CaptioningConfig:
     """Cross-entropy, and from `reward.after` on self-critical training."""
 
-    longest: int = 20  # words of a caption; what people said beyond is cut
+    max_words: int = 20  # words of a caption; what people said beyond is cut
     min_count: int = 5  # rarer words of the training captions are unknown words
     items: Literal["pairs", "pictures"] = "pairs"  # what a batch counts: captions, or pictures with all their captions
     label_smoothing: float = 0.0  # this much of every label goes to all words alike
@@ -42,8 +42,8 @@ class CaptioningConfig:
     decoding: DecodingConfig = field(default_factory=lambda: DecodingConfig(strategy="greedy", max_length=21))  # of dev
 
     def __post_init__(self) -> None:
-        if self.longest < 1:
-            raise SaccadeError(f"longest must be at least 1 word, not {self.longest}")
+        if self.max_words < 1:
+            raise SaccadeError(f"max_words must be at least 1 word, not {self.max_words}")
         if not 0 <= self.label_smoothing < 1:
             raise SaccadeError(f"label_smoothing must be at least 0 and less than 1, not {self.label_smoothing}")
         if not 0 <= self.scheduled_sampling <= 1:
@@ -68,7 +68,7 @@ class CaptioningTask(PairTask[CaptioningConfig]):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.texts = cut(self.texts, self.config.longest)
+        self.texts = cut(self.texts, self.config.max_words)
 
     def before_loss(self, model: Captioner, batch: PairBatch, step: int) -> PairBatch | SpokenBatch:
         """Pictures are varied; from `reward.after` on they are also captioned, and the captions rewarded."""
@@ -83,7 +83,7 @@ class CaptioningTask(PairTask[CaptioningConfig]):
         if sampled or not isinstance(batch.images, RegionBatch) or not model.is_static:
             return None
         images = replace(batch.images, ids=()).pad(-batch.images.mask.shape[1] % 4)
-        size = self.config.longest + 2  # with <start> and <end>
+        size = self.config.max_words + 2  # with <start> and <end>
         texts = TextBatch(batch.texts.tokens, batch.texts.mask)
         return replace(batch, images=images, texts=texts.pad(size - texts.tokens.shape[1]))
 
@@ -125,7 +125,7 @@ class CaptioningTask(PairTask[CaptioningConfig]):
     @cached_property
     def self_critical(self) -> SelfCritical:
         """Made when it is first needed: all captions are counted for it."""
-        return SelfCritical(self.train, self.texts, self.config.reward, self.config.longest)
+        return SelfCritical(self.train, self.texts, self.config.reward, self.config.max_words)
 
     def evaluate(self, model: Captioner) -> dict[str, float]:
         return caption_figures(model, self.dev, self.config.decoding, self.config.eval_batch)
@@ -142,7 +142,7 @@ NOTE = "captions are found by a beam of 3; METEOR matches words and stems"
 WORLD = ClaimDefaults(("patience=0", "decoding.strategy=beam", "decoding.num_beams=3", "decoding.max_length=31"), NOTE)
 FLICKR8K = ClaimDefaults(
     (
-        *("items=pictures", "task.longest=20", "min_count=3", "epochs=14", "batch_size=64", "optimiser=adamw"),
+        *("items=pictures", "task.max_words=20", "min_count=3", "epochs=14", "batch_size=64", "optimiser=adamw"),
         *("learning_rate=0.001", "weight_decay=0.0001", "schedule=cosine", "warmup_steps=60", "average=0.99"),
         *("patience=0", "decoding.strategy=beam", "decoding.num_beams=3", "decoding.max_length=21"),
     ),

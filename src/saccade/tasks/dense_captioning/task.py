@@ -28,7 +28,7 @@ from saccade.vision.augment import AugmentConfig, augment_with_boxes
 class DenseCaptioningConfig:
     """How a split is read, and how the dev split is described."""
 
-    longest: int = 15  # words of a phrase; what people said beyond is cut
+    max_words: int = 15  # words of a phrase; what people said beyond is cut
     min_count: int = 15  # rarer words of the training captions are unknown words
     vary: bool = False  # mirror, cut and tint photos with their boxes; not where phrases say left and right
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
@@ -38,7 +38,7 @@ class DenseCaptioningConfig:
     decoding: DecodingConfig = DECODING
 
     def __post_init__(self) -> None:
-        for name in ("longest", "eval_batch", "eval_pictures", "regions"):
+        for name in ("max_words", "eval_batch", "eval_pictures", "regions"):
             if getattr(self, name) < 1:
                 raise SaccadeError(f"{name} must be at least 1, not {getattr(self, name)}")
 
@@ -64,7 +64,7 @@ class DenseCaptioningTask:
 
     def batch(self, indices: Sequence[int]) -> PhraseBatch:
         regions = [self.train.regions[i] for i in indices]
-        return phrase_batch(self.train.pixels(indices), regions, self.read, self.config.longest)
+        return phrase_batch(self.train.pixels(indices), regions, self.read, self.config.max_words)
 
     def loss(self, model: DenseCap, batch: PhraseBatch, step: int) -> tuple[Tensor, dict[str, float]]:
         phrases = drawn_phrases(batch)

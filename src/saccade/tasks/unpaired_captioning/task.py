@@ -46,7 +46,7 @@ class UnpairedCaptioningConfig:
     """The official corruption; no initialisation unless steps are given for it."""
 
     share: float = 0.5  # of the training split that gives pictures; the rest gives sentences
-    longest: int = 20  # words of a sentence, people's or the captioner's
+    max_words: int = 20  # words of a sentence, people's or the captioner's
     min_count: int = 5  # rarer words of the training captions are unknown words
     concepts: str = "extractor"  # what names things: the pictures' extractor, none, or a file of image ids and concepts
     concept_names: tuple[str, ...] = ("kind",)  # of what an extractor names: kind, colour, attribute …
@@ -68,7 +68,7 @@ class UnpairedCaptioningConfig:
         for name in ("share", "concept_confidence", "drop"):
             if not 0 <= getattr(self, name) <= 1:
                 raise SaccadeError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
-        for name in ("longest", "concept_count", "eval_batch"):
+        for name in ("max_words", "concept_count", "eval_batch"):
             if getattr(self, name) < 1:
                 raise SaccadeError(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("shuffle", *(f"{stage}_steps" for stage in ("autoencoder", "sentence_gan", "concept", "pseudo"))):
@@ -107,10 +107,10 @@ class UnpairedCaptioningTask:
     ) -> None:
         self.train, self.dev, self.config, self.augmentation = train, dev, config, augmentation
         self.pictures, sentences = take_apart(train, config.share)
-        self.texts = cut(read([train.texts[i] for i in sentences]), config.longest)
+        self.texts = cut(read([train.texts[i] for i in sentences]), config.max_words)
         named = (config.concepts, config.concept_names, config.concept_confidence, config.concept_count)
         self.concepts = concept_table(train, self.pictures, read, *named)
-        self.rolling = DecodingConfig(max_length=config.longest + 1, suppress_unk=False)  # <end> is a word there
+        self.rolling = DecodingConfig(max_length=config.max_words + 1, suppress_unk=False)  # <end> is a word there
 
     def __len__(self) -> int:
         return max(len(self.pictures), len(self.texts))

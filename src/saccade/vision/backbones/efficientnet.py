@@ -107,7 +107,7 @@ def convolve_same(
 
 
 @dataclass(frozen=True)
-class Stage:
+class BlockStage:
     """Blocks of one shape. The first of them has the stride."""
 
     repeats: int
@@ -120,7 +120,7 @@ class Stage:
 class StagedNetwork(Backbone):
     """A stem, seven stages of blocks and a head: maps of strides 4, 8, 16 and 32, the last of them the head's."""
 
-    def __init__(self, name: str, size: int, stages: Sequence[Stage], padding: Padding, eps: float) -> None:
+    def __init__(self, name: str, size: int, stages: Sequence[BlockStage], padding: Padding, eps: float) -> None:
         super().__init__()
         self.name = name
         self.size = size
@@ -155,7 +155,7 @@ class StagedNetwork(Backbone):
 
 
 @dataclass(frozen=True)
-class Variant:
+class EfficientNetVariant:
     width: float
     depth: float
     size: int  # of the pictures it was trained on
@@ -168,25 +168,25 @@ def _package(variant: int, sha256: str, extra: str = "") -> PackageFile:
 
 
 VARIANTS = {
-    "efficientnet-lite0": Variant(
+    "efficientnet-lite0": EfficientNetVariant(
         1.0, 1.0, 224, _package(0, "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", "photos")
     ),
-    "efficientnet-lite1": Variant(
+    "efficientnet-lite1": EfficientNetVariant(
         1.0, 1.1, 240, _package(1, "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850")
     ),
-    "efficientnet-lite2": Variant(
+    "efficientnet-lite2": EfficientNetVariant(
         1.1, 1.2, 260, _package(2, "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d", "photos")
     ),
 }
 
 STAGES = (
-    Stage(1, 3, 1, 1, 16),  # stride 2, the stem's
-    Stage(2, 3, 2, 6, 24),  # 4
-    Stage(2, 5, 2, 6, 40),  # 8
-    Stage(3, 3, 2, 6, 80),  # 16
-    Stage(3, 5, 1, 6, 112),
-    Stage(4, 5, 2, 6, 192),  # 32
-    Stage(1, 3, 1, 6, 320),
+    BlockStage(1, 3, 1, 1, 16),  # stride 2, the stem's
+    BlockStage(2, 3, 2, 6, 24),  # 4
+    BlockStage(2, 5, 2, 6, 40),  # 8
+    BlockStage(3, 3, 2, 6, 80),  # 16
+    BlockStage(3, 5, 1, 6, 112),
+    BlockStage(4, 5, 2, 6, 192),  # 32
+    BlockStage(1, 3, 1, 6, 320),
 )
 
 
@@ -225,13 +225,13 @@ MOBILENET_WEIGHTS = PackageFile(
 )
 
 MOBILENET_STAGES = (  # table 2 of the paper
-    Stage(1, 3, 1, 1, 16),  # stride 2, the stem's
-    Stage(2, 3, 2, 6, 24),  # 4
-    Stage(3, 3, 2, 6, 32),  # 8
-    Stage(4, 3, 2, 6, 64),  # 16
-    Stage(3, 3, 1, 6, 96),
-    Stage(3, 3, 2, 6, 160),  # 32
-    Stage(1, 3, 1, 6, 320),
+    BlockStage(1, 3, 1, 1, 16),  # stride 2, the stem's
+    BlockStage(2, 3, 2, 6, 24),  # 4
+    BlockStage(3, 3, 2, 6, 32),  # 8
+    BlockStage(4, 3, 2, 6, 64),  # 16
+    BlockStage(3, 3, 1, 6, 96),
+    BlockStage(3, 3, 2, 6, 160),  # 32
+    BlockStage(1, 3, 1, 6, 320),
 )
 
 
