@@ -139,7 +139,24 @@ class Bag:
     def __init__(self, *_: object) -> None: ...
 
 
-STAND_INS = ("torch.nn.", "torch.optim.", "torchvision.models.")  # whatever these hold is read as a bag
+LAYERS = {  # of torch.nn.modules
+    "activation": ("ReLU", "Sigmoid", "Softmax", "LogSoftmax", "Tanh"),
+    "batchnorm": ("BatchNorm2d",),
+    "container": ("ModuleList", "Sequential"),
+    "conv": ("Conv2d",),
+    "dropout": ("Dropout",),
+    "linear": ("Linear", "Identity"),
+    "pooling": ("AdaptiveAvgPool2d", "AvgPool2d", "MaxPool2d"),
+    "rnn": ("LSTMCell", "GRUCell"),
+    "sparse": ("Embedding",),
+}
+READ_AS_BAGS = (
+    *(f"torch.nn.modules.{module}.{name}" for module, names in LAYERS.items() for name in names),
+    *(f"torchvision.models.resnet.{name}" for name in ("ResNet", "BasicBlock", "Bottleneck")),
+    *(f"torch.optim.{name}" for name in ("adam.Adam", "sgd.SGD", "rmsprop.RMSprop")),
+    "argparse.Namespace",
+    "torch.nn.backends.thnn._get_thnn_function_backend",  # an attribute of all modules before PyTorch 1.2
+)
 BUILDERS = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_parameter")  # of torch._utils
 
 
@@ -178,7 +195,7 @@ def _reader(classes: Sequence[str]) -> Any:
     class Reader(pickle.Unpickler):
         def find_class(self, module: str, name: str) -> Any:
             full = f"{module.replace('__builtin__', 'builtins')}.{name}"  # as Python 2 called it
-            if full in (*classes, "argparse.Namespace") or full.startswith(STAND_INS):
+            if full in (*classes, *READ_AS_BAGS):
                 known.setdefault(full, type(name, (Bag,), {}))
             if full not in known:
                 raise SaccadeError(f"it wants to run {full}, which is not plain data")
