@@ -115,10 +115,10 @@ def test_the_reader_of_the_page_works_as_printed(tmp_path: Path, monkeypatch: py
     exec(compile(code.replace("from __future__", "#"), str(PAGE), "exec"), names)
     make_photo(tmp_path / "photos" / "sea.jpg")
     rows = [("sea.jpg", "train", "The sea ."), ("sea.jpg", "train", "Waves .")]
-    write_rows(tmp_path / "said.tsv", ("photo", "split", "sentence"), *rows)
+    write_rows(tmp_path / "captions.tsv", ("photo", "split", "sentence"), *rows)
     data = DATA_SETS["holidays"].reader("captions")("train", tmp_path)
     assert isinstance(data, CaptionedPhotos)
     assert (data.ids, data.texts) == (("sea.jpg",), ("The sea .", "Waves ."))
-    write_rows(tmp_path / "said.tsv", ("photo", "split", "sentence"), ("lake.jpg", "train", "A lake ."))
-    with pytest.raises(SaccadeError, match=r"lake.jpg is missing: .*said.tsv names it"):
+    write_rows(tmp_path / "captions.tsv", ("photo", "split", "sentence"), ("lake.jpg", "train", "A lake ."))
+    with pytest.raises(SaccadeError, match=r"lake.jpg is missing: .*captions.tsv names it"):
         DATA_SETS["holidays"].reader("captions")("train", tmp_path)

@@ -130,7 +130,7 @@ class Search:
         self._keep_finished(entries, self.kept)
         self._continue(entries, output.state)
 
-    def _by_picture(self, rows: Float[Tensor, row * rest]) -> Float[Tensor, "image beam *rest"]:
+    def _by_picture(self, rows: Float[Tensor, "row ..."]) -> Float[Tensor, "image beam *rest"]:
         return rows.view(self.images, self.beams, *rows.shape[1:])
 
     def _keep_finished(self, entries: Entries, kept: Finished) -> None:

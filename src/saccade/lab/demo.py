@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float
+from PIL import Image
 from rich.console import Console
 from rich.progress import Progress
 
 from saccade.core.errors import SaccadeError
-from saccade.core.files import write_json
+from saccade.core.files import atomic_file, write_json
 from saccade.core.progress import progress_bar
 from saccade.data import CaptionedImages, DataConfig
 from saccade.explain import (

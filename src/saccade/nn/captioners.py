@@ -109,7 +109,7 @@ class TopDown(nn.Module):
         with torch.no_grad():
             self.say_lstm.weight_ih[:, attended_dim:] *= attention_gain
 
-    def initial_memory(self, context: Float[Tensor, row * rest]) -> TopDownMemory:
+    def initial_memory(self, context: Float[Tensor, "row ..."]) -> TopDownMemory:
         """Zeros, a row for each of the context's."""
         zeros = context.new_zeros(len(context), self.look_lstm.hidden_size)
         return TopDownMemory(zeros, zeros, zeros, zeros)

@@ -135,7 +135,7 @@ def triton_graphs(problem: GraphProblem, tiles: tuple[int, int] | None = None) -
 
 def _folded(
     graph: GraphWeights | None, links: Float[Tensor, "graph node node #kernel"] | None
-) -> Float[Tensor, graph in out] | None:
+) -> Float[Tensor, "graph in_dim out_dim"] | None:
     """One matrix for each graph, w_ijk W_k, from all its nodes' numbers to all that arrives at its nodes, in float16.
 
     Many times the work in one large product, instead of many small ones and the walks through memory between them:
@@ -155,7 +155,7 @@ def _scores_16(
     graph: GraphWeights,
     nodes: Float[Tensor, "graph other node block"],
     mask: Bool[Tensor, "graph node"],
-    folded: Float[Tensor, graph in out] | None,
+    folded: Float[Tensor, "graph in_dim out_dim"] | None,
 ) -> Float[Tensor, "graph other"]:
     """The structure level of nodes of float16, in place.
 
