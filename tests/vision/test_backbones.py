@@ -12,7 +12,7 @@ from saccade.core.errors import SaccadeError
 from saccade.vision.backbones.base import MODULES, Backbone, load_backbone
 from saccade.vision.detectors.world import load_world_extractor
 
-NAMES = [name for name in MODULES if name != "tiny"]  # which is a test's own, and may have been imported before
+NAMES = [name for name in MODULES if name not in ("hf", "tiny")]  # tested elsewhere, and a test's own
 
 
 @pytest.fixture(scope="module", params=NAMES)
