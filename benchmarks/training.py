@@ -1,8 +1,8 @@
 """A step of training: encode, compare, lose, learn. How long it takes, and how long the GPU waits meanwhile.
 
 `STEPS` has the ways to run a step; each takes a model, its optimiser, a batch and its loss, and gives a function that
-takes one step. A captioner's recorded step is held against the same call by call, SCAN's steps against the same with
-the official loop over captions in it.
+takes one step. A captioner's step as a CUDA graph is held against the same call by call, SCAN's steps against the same
+with the official loop over captions in it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def eager(model: nn.Module, optimiser: Optimizer, batch: PairBatch, loss: Loss) 
     return step
 
 
-def recorded(model: nn.Module, optimiser: Optimizer, batch: PairBatch, loss: Loss) -> Run:
+def as_cuda_graph(model: nn.Module, optimiser: Optimizer, batch: PairBatch, loss: Loss) -> Run:
     """As the trainer takes the steps of captioners on a GPU: the loss and its gradient are one launch."""
 
     def gradient(given: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
@@ -83,7 +83,7 @@ def recorded(model: nn.Module, optimiser: Optimizer, batch: PairBatch, loss: Los
     return step
 
 
-STEPS: dict[str, Step] = {"call by call": eager, "recorded": recorded}
+STEPS: dict[str, Step] = {"call by call": eager, "CUDA graph": as_cuda_graph}
 
 
 def cpu(bench: Bench) -> Iterator[Case]:
@@ -92,7 +92,7 @@ def cpu(bench: Bench) -> Iterator[Case]:
 
 
 def gpu(bench: Bench) -> Iterator[Case]:
-    ways = list(STEPS) if bench.device == "cuda" else ["call by call"]  # nothing is recorded on a CPU
+    ways = list(STEPS) if bench.device == "cuda" else ["call by call"]  # a CPU has no graphs
     for way in ways:
         yield Case(f"training step, SCAN, bfloat16, {way}", partial(scan_step, bench, 128, True, way))
     for name in CAPTIONERS:

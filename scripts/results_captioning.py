@@ -44,7 +44,7 @@ CAPTIONERS = {  # title, and the variant of which claim
     "unsupervised": ("Unsupervised, no pairs", "unsupervised-rewards", "initialised"),
 }
 ALONE = ("unsupervised",)  # has rewards of its own
-REWARD = RewardConfig(after=0, samples=5, baseline="samples")
+REWARD = RewardConfig(after=0, num_samples=5, baseline="samples")
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def trained(folder: Path, **given: Any) -> UpDown:
     seed_everything(0)
     data = CaptionedImages("toys", "train", Pictures(), TEXTS, np.arange(len(TEXTS)))  # type: ignore[arg-type]
     model = UpDown(UpDownConfig(region_dim=8, word_dim=8, dim=8, attention_dim=8), Vocabulary.build(TEXTS, 1))
-    task = CaptioningTask(data, data, model.read, CaptioningConfig(min_count=1, longest=8, **given))
+    task = CaptioningTask(data, data, model.read, CaptioningConfig(min_count=1, max_words=8, **given))
     config = TrainerConfig(steps=8, batch_size=4, accelerator="cpu", evaluate_every=100, learning_rate=1e-2)
     Trainer(config, folder, Console(quiet=True)).fit(model, task)
     return model
@@ -65,7 +65,7 @@ def trained(folder: Path, **given: Any) -> UpDown:
 @pytest.mark.parametrize("after", [None, 4])
 def test_captured_steps_are_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int | None) -> None:
     """The same weights come out, and the shapes that were captured are few: that is what makes it worth while."""
-    settings = {"reward": RewardConfig(after=after, samples=3, baseline="samples")}
+    settings = {"reward": RewardConfig(after=after, num_samples=3, baseline="samples")}
     plain = trained(tmp_path / "plain", **settings)
     made: list[Recorder] = []
     monkeypatch.setattr(Loop, "_graphed", lambda loop: made.append(Recorder(loop._gradient)) or made[-1])

@@ -205,9 +205,11 @@ def _refuse_other_settings(folder: Path, extractor: RegionExtractor, dtype: str,
     if folder.exists() and not folder.is_dir():
         raise SaccadeError(f"{folder} is a file, a folder was expected")
     if not (folder / MANIFEST).exists():
-        if folder.exists() and any(not p.name.endswith(".part") for p in folder.iterdir()):
-            raise SaccadeError(f"{folder} is in the way: it is not empty and holds no feature store")
-        return
+        holds_others = folder.exists() and any(not p.name.endswith(".part") for p in folder.iterdir())
+        if not (folder / MANIFEST).exists():  # still: another process may have begun the store meanwhile
+            if holds_others:
+                raise SaccadeError(f"{folder} is in the way: it is not empty and holds no feature store")
+            return
     manifest = Manifest.load(folder)
     differences = {
         f'the extractor "{manifest.extractor}", not "{extractor.name}"': manifest.extractor != extractor.name,
