@@ -33,6 +33,7 @@ from saccade.features.extraction import extract
 from saccade.vision import RegionExtractor, load_extractor
 from saccade.vision.pictures import as_array, open_picture
 
+STORE_FORMAT = 2  # what another version wrote to the cache is left alone
 BATCH_SIZE = 64  # pictures that go through the network together
 MAX_KEPT_SIDE = 384  # pixels, of a photo whose boxes have phrases
 DECODING_THREADS = 8  # for pixels: Pillow decodes without holding the interpreter
@@ -93,8 +94,9 @@ def extract_split(data: CaptionedPhotos | CaptionedDrawings, extractor_name: str
 
 
 def _features_folder(digest: str, extractor: RegionExtractor) -> Path:
-    """Where features are kept: named for the pictures and for the extractor's weights."""
-    return cache_folder() / "features" / hashlib.sha256(f"{digest} {extractor.digest}".encode()).hexdigest()[:16]
+    """Where features are kept: named for the format of stores, the pictures and the extractor's weights."""
+    facts = f"{STORE_FORMAT} {digest} {extractor.digest}"
+    return cache_folder() / "features" / hashlib.sha256(facts.encode()).hexdigest()[:16]
 
 
 class PixelSource:
