@@ -97,7 +97,8 @@ def test_an_item_with_nothing_in_it_gets_what_the_plain_form_gives(
         plain = attended_similarity(queries, context, form, 1 << 30)
     assert plain[:, 2].isfinite().sum() >= len(plain) - 1
     found = attended_similarity(queries, context, form)
-    torch.testing.assert_close(found, plain, rtol=1e-6, atol=1e-6)
+    terms = queries.parts if form.pool == "sum" else 1  # each of which may be off by a last bit
+    torch.testing.assert_close(found, plain, rtol=1e-6, atol=1e-6 * terms)
 
 
 def test_a_broken_query_spoils_no_other() -> None:
