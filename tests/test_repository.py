@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -153,6 +154,20 @@ def test_the_weights_of_the_package_are_small() -> None:
 def test_source_files_are_small_and_named_for_what_they_hold(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
     assert path.stem not in {"utils", "util", "helpers", "helper", "misc", "common"}
+
+
+def test_every_name_is_defined() -> None:
+    """Ruff and mypy do not say so in this project: both would take the shapes of jaxtyping for names."""
+    folders = ("src", "tests", "scripts", "benchmarks")
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", "--output-format", "json"]
+    found = subprocess.run([*command, *folders], cwd=ROOT, capture_output=True, text=True)
+    undefined = []
+    for fault in json.loads(found.stdout):
+        path, place = Path(fault["filename"]), fault["location"]
+        line = path.read_text(encoding="utf-8").splitlines()[place["row"] - 1]
+        if line[: place["column"] - 1].count('"') % 2 == 0:  # not within the quotes of a shape
+            undefined.append(f"{path.relative_to(ROOT)}:{place['row']}: {fault['message']}")
+    assert undefined == []
 
 
 def test_no_two_files_of_tests_have_one_name() -> None:

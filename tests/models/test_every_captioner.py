@@ -95,7 +95,7 @@ def play_both_sides(model: Unsupervised, images: RegionBatch, texts: TextBatch) 
     said = Rollout(texts.tokens[:, 1:].flip(0), pictures, no_concepts.long(), no_concepts)
     assert model.reader is not None
     lengths = texts.mask[:, 1:]
-    recalled = model.critic.judge(texts.tokens[:, 1:], lengths).recalled
+    recalled = model.critic.score(texts.tokens[:, 1:], lengths).recalled
     read = model.reader.whole(texts.tokens[:, 1:], lengths)
     return [
         *model.discriminator_losses(texts, said).values(),

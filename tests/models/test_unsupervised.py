@@ -100,7 +100,7 @@ def test_padding_never_changes_what_is_seen_or_judged(
     torch.testing.assert_close(shares, more[:, :-3])
     assert more[:, -3:].eq(0).all()
     torch.testing.assert_close(shares.sum(dim=1), torch.ones(4))
-    judged, long = (model.critic.judge(t.tokens, t.mask) for t in (toy_texts, toy_texts.pad(4)))
+    judged, long = (model.critic.score(t.tokens, t.mask) for t in (toy_texts, toy_texts.pad(4)))
     torch.testing.assert_close(judged.recalled, long.recalled)
     torch.testing.assert_close(judged.logits[judged.mask], long.logits[long.mask])
     loss, other = (model.sentence_loss(t, judged.recalled) for t in (toy_texts, toy_texts.pad(4)))

@@ -119,7 +119,7 @@ def graph_words(graphs: Sequence[SceneGraph], vocabulary: Vocabulary) -> SceneGr
         place = {thing: n for n, thing in enumerate(graph.objects)}
         objects.append([vocabulary.id_of(thing.name) for thing in graph.objects])
         relations.append(
-            [(place[r.subject], place[r.object], telling_word(r.predicate, vocabulary)) for r in graph.relations]
+            [(place[r.subject], place[r.object], content_word(r.predicate, vocabulary)) for r in graph.relations]
         )
         said: dict[int, list[int]] = {}
         for attribute in graph.attributes:
@@ -128,7 +128,7 @@ def graph_words(graphs: Sequence[SceneGraph], vocabulary: Vocabulary) -> SceneGr
     return padded_graphs(objects, relations, attributes)
 
 
-def telling_word(predicate: Sequence[str], vocabulary: Vocabulary) -> int:
+def content_word(predicate: Sequence[str], vocabulary: Vocabulary) -> int:
     """ "in front of" → front, "jumps over" → jumps: not the small words, and of others the rarest.
 
     Ids grow as words get rarer.

@@ -101,7 +101,7 @@ class SentenceCritic(SentenceReader):
         self.natural = nn.Linear(dim, 1)
         self.recall = nn.Linear(dim, dim)
 
-    def judge(self, words: Int[Tensor, "text step"], mask: Bool[Tensor, "text step"]) -> CriticOutput:
+    def score(self, words: Int[Tensor, "text step"], mask: Bool[Tensor, "text step"]) -> CriticOutput:
         states = self(words, mask)
         recalled = unit(at_least_float32(self.recall(last_state(states, mask.sum(dim=1)))))
         return CriticOutput(at_least_float32(self.natural(states))[:, :, 0], mask, recalled)
@@ -185,7 +185,7 @@ class Unsupervised(Captioner[LstmMemory, MeanContext]):
 
     def returns(self, rollout: Rollout, mask: Bool[Tensor, "image step"]) -> Float[Tensor, "image step"]:
         """R_t; the discriminator reads a sentence to its own end, rewards count where `mask` is True."""
-        judged = self.critic.judge(rollout.words, up_to_end(rollout.words))
+        judged = self.critic.score(rollout.words, up_to_end(rollout.words))
         natural = (judged.logits.sigmoid() + EPSILON).log()
         named = first_mentions(rollout.words, mask, rollout.concepts, rollout.scores)
         rewards = (natural + self.config.concept_weight * named) * mask
@@ -203,8 +203,8 @@ class Unsupervised(Captioner[LstmMemory, MeanContext]):
 
     def discriminator_losses(self, written: TextBatch, rollout: Rollout) -> dict[str, Float[Tensor, ""]]:
         """Written sentences against generated ones, and the reconstruction of the picture."""
-        real = self.critic.judge(written.tokens[:, 1:], written.mask[:, 1:])
-        fake = self.critic.judge(rollout.words, up_to_end(rollout.words))
+        real = self.critic.score(written.tokens[:, 1:], written.mask[:, 1:])
+        fake = self.critic.score(rollout.words, up_to_end(rollout.words))
         wanted = torch.full_like(real.logits, 1 - self.config.smoothing / 2)[real.mask]
         loss = F.binary_cross_entropy_with_logits(real.logits[real.mask], wanted)
         loss = loss + F.softplus(fake.logits[fake.mask]).mean()

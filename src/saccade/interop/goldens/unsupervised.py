@@ -82,11 +82,11 @@ class UnsupervisedCase:
             words = self.ids[ids[-1]]
         return torch.stack(ids, dim=1)
 
-    def judged(self, ending: str) -> Any:
+    def critic_output(self, ending: str) -> Any:
         """What the critic makes of the sampled sentences, or of real ones."""
         if ending:
-            return self.model.critic.judge(self.real.tokens[:, 1:], self.real.mask[:, 1:])
-        return self.model.critic.judge(self.sampled, self.mask)
+            return self.model.critic.score(self.real.tokens[:, 1:], self.real.mask[:, 1:])
+        return self.model.critic.score(self.sampled, self.mask)
 
     @cached_property
     def losses(self) -> dict[str, Tensor]:
@@ -95,7 +95,7 @@ class UnsupervisedCase:
             rollout = Rollout(self.sampled, self.model.encode_images(self.images)[0], self.concepts, self.scores)
             critic = self.model.discriminator_losses(self.real, rollout)
             game, _ = self.model.generator_loss(self.log_probabilities(), rollout, self.ids[self.greedy])
-            recalled = self.model.critic.judge(self.corrupted.tokens, self.corrupted.mask).recalled.detach()
+            recalled = self.model.critic.score(self.corrupted.tokens, self.corrupted.mask).recalled.detach()
             logits = self.official_logits(self.model.start_from(recalled), self.real.tokens[:, :-1])
             labels, wanted = self.case.tensor("real_sentence").long()[:, 1:], self.real.mask[:, 1:]
             sentences = torch.nn.functional.cross_entropy(logits[wanted], labels[wanted])
@@ -153,10 +153,10 @@ GOLDEN = Golden(
         "gen_log_probs": (lambda c: c.log_probabilities(), EMBEDDING),
         "gen_baseline": (lambda c: c.greedy, 0.0),
         "length": (lambda c: c.mask.sum(dim=1), 0.0),
-        "dis_pred(|_real)": (lambda c, ending: c.judged(ending).logits, EMBEDDING),
-        "dis_feat(|_real)": (lambda c, ending: c.judged(ending).recalled, EMBEDDING),
+        "dis_pred(|_real)": (lambda c, ending: c.critic_output(ending).logits, EMBEDDING),
+        "dis_feat(|_real)": (lambda c, ending: c.critic_output(ending).recalled, EMBEDDING),
         "obj_rewards": (lambda c: first_mentions(c.sampled, c.mask, c.concepts, c.scores), EMBEDDING),
-        "dis_mask(|_real)": (lambda c, ending: c.judged(ending).mask, 0.0),
+        "dis_mask(|_real)": (lambda c, ending: c.critic_output(ending).mask, 0.0),
         f"({'|'.join(LOSSES)})": (lambda c, key: c.losses[key], LOSS),
         "grad_norms": (lambda c: c.gradients(), 0.0),
     },

@@ -54,10 +54,10 @@ class _Classes(dict[str, WordClass]):
         if len(self) > MAX_REMEMBERED_WORDS:
             self.clear()
             self.update(lexicon())
-        self[word] = found = self._judge(word)
+        self[word] = found = self._class_alone(word)
         return found
 
-    def _judge(self, word: str) -> WordClass:
+    def _class_alone(self, word: str) -> WordClass:
         if word in ("'s", "'"):
             return C.POSSESSIVE
         if not any(map(str.isalnum, word)):

@@ -139,7 +139,7 @@ class UnpairedCaptioningTask:
         return model.extract(vary_images(model, batch.images, self.augmentation))
 
     def _autoencode(self, model: Unsupervised, batch: UnpairedBatch) -> Loss:
-        recalled = model.critic.judge(*corrupt(batch.texts, self.config.shuffle, self.config.drop)).recalled
+        recalled = model.critic.score(*corrupt(batch.texts, self.config.shuffle, self.config.drop)).recalled
         return model.sentence_loss(batch.texts, recalled), {}
 
     def _play(self, model: Unsupervised, batch: UnpairedBatch, images: RegionBatch | None, turn: int) -> Loss:
@@ -176,7 +176,7 @@ class UnpairedCaptioningTask:
         if model.config.sentence_weight and images is not None:
             with torch.no_grad():
                 corrupted = corrupt(batch.texts, self.config.shuffle, self.config.drop)
-                recalled = model.critic.judge(*corrupted).recalled
+                recalled = model.critic.score(*corrupted).recalled
             sentences = model.sentence_loss(batch.texts, recalled)
             figures["sentence_loss"] = sentences
             loss = loss + model.config.sentence_weight * sentences
