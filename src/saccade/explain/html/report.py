@@ -17,7 +17,7 @@ from numpy import ndarray as Array
 from saccade.core.errors import SaccadeError
 from saccade.core.files import write_text
 from saccade.explain.explanation import Explanation
-from saccade.explain.html.figure import match_figure, picture_uri, write_page
+from saccade.explain.html.figure import match_figure, packaged, picture_uri, write_page
 
 FOUND_SIDE, TWIN_SIDE = 224, 320  # longer sides of the embedded pictures
 
@@ -118,7 +118,7 @@ class Report:
             commands_section(self.commands),
             f'<footer class="note">{escape(self.foot)}</footer>' if self.foot else "",
         ]
-        return write_page(self.title, "\n".join(part for part in parts if part), STYLE)
+        return write_page(self.title, "\n".join(part for part in parts if part), packaged("report.css"))
 
     def save(self, path: Path | str) -> Path:
         path = Path(path)
@@ -263,61 +263,3 @@ def commands_section(commands: tuple[tuple[str, str], ...]) -> str:
         return ""
     items = "".join(f"<dt><code>{escape(command)}</code></dt><dd>{escape(what)}</dd>" for command, what in commands)
     return f'<section><h2>How to go on</h2><dl class="commands">{items}</dl></section>'
-
-
-STYLE = """
-.highlights{display:flex;flex-wrap:wrap;gap:1rem 3rem;margin:2rem 0 0}
-.highlights div{display:flex;flex-direction:column-reverse;justify-content:flex-end;max-width:15rem}
-.highlights dd{margin:0;font:600 2.6rem/1.1 var(--serif);font-variant-numeric:lining-nums tabular-nums}
-.highlights dt{color:var(--soft);font-size:.92rem;line-height:1.4}
-.timeline{display:flex;height:14px;gap:2px;border-radius:7px;overflow:hidden;margin:1rem 0;print-color-adjust:exact}
-.s0{background:#0069ab}.s1{background:#58b7f5}.s2{background:#00785a}.s3{background:#e08a00}.s4{background:#bf4b00}
-.s5{background:#a63f7c}.s6{background:#7d8790}
-.stages{list-style:none;margin:0;padding:0;display:grid;grid-template-columns:repeat(auto-fill,minmax(15rem,1fr));
-gap:.7rem 2rem}
-.stages li{display:grid;grid-template-columns:12px 1fr auto;gap:0 .6rem;align-items:baseline}
-.stages i{width:10px;height:10px;border-radius:3px;print-color-adjust:exact}
-.stages b{font-weight:500;font-variant-numeric:tabular-nums}
-.stages small{grid-column:2/4;color:var(--soft);line-height:1.35}
-.scroll{overflow-x:auto}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-.results{margin:1rem 0 .6rem;font-size:.93rem;min-width:100%}
-.results th,.results td{padding:.42rem .45rem;text-align:right;white-space:nowrap;font-weight:400}
-.results thead th{color:var(--soft);font-size:.85rem}
-.results thead tr:first-child th{text-align:left;vertical-align:bottom;padding-bottom:0;color:var(--ink);
-line-height:1.3;white-space:normal}
-.results tbody tr{border-top:1px solid var(--rule)}
-.results tbody th{text-align:left;font-weight:500}
-.results .first{padding-left:1.4rem}
-.results .value{background:linear-gradient(var(--bar),var(--bar)) 0 calc(100% + 5px)/var(--part) 3px no-repeat;
-background-origin:content-box;vertical-align:top;print-color-adjust:exact}
-.results .model .value{--bar:var(--accent)}
-.results .chance{color:var(--soft)}
-.results small{display:block;color:var(--soft);font-weight:400;line-height:1.2}
-.found{list-style:none;display:grid;grid-template-columns:repeat(5,1fr);gap:.8rem;margin:0 0 1.4rem;padding:0;
-max-width:46rem}
-.found li{display:grid;grid-template-columns:1fr auto;gap:.35rem .4rem;font-size:.82rem;line-height:1.3;
-color:var(--soft)}
-.found img{grid-column:1/3;width:100%;display:block;border-radius:7px}
-.found .right{color:var(--right);font-weight:600}
-.found .right img{box-shadow:0 0 0 2px var(--paper),0 0 0 5px var(--right)}
-.found b{font-weight:400;font-variant-numeric:tabular-nums}
-.twins{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,27rem),1fr));gap:2.4rem;
-margin-top:1.4rem}
-.twin{break-inside:avoid}
-.pair{display:grid;grid-template-columns:1fr 1fr;gap:.7rem}
-.pair img{width:100%;display:block;border-radius:8px}
-.pair figcaption{color:var(--soft);font-size:.85rem;text-align:center}
-.twin table{width:100%;font-size:.9rem}
-.twin th,.twin td{padding:.22rem .5rem;text-align:right;font-weight:400}
-.twin thead th{color:var(--soft)}
-.twin th[scope=row]{text-align:left;color:var(--soft);padding-left:1rem}
-.said th{text-align:left;padding:.5rem 0 .1rem;border-top:1px solid var(--rule);line-height:1.35}
-.tick{color:var(--right);font-weight:700}.cross{color:var(--wrong);font-weight:700}
-.commands dt{margin-top:1rem;overflow-wrap:anywhere}
-.commands dd{margin:.25rem 0 0;color:var(--soft)}
-.commands code{background:var(--panel);padding:.15rem .5rem;border-radius:.35rem;
-box-decoration-break:clone;-webkit-box-decoration-break:clone}
-footer{margin-top:3rem}
-@media (max-width:720px){.found{grid-template-columns:repeat(3,1fr)}}
-"""
