@@ -22,18 +22,7 @@ from PIL import Image
 from saccade.core.errors import SaccadeError
 from saccade.core.files import write_text
 from saccade.explain import draw
-from saccade.explain.explanation import (
-    Explanation,
-    Place,
-    colour_of_word,
-    find_places,
-    is_content,
-    label,
-    score_note,
-    share_of_words,
-    shares,
-    strengths,
-)
+from saccade.explain.explanation import Explanation, is_content, shares
 from saccade.explain.panels.compose import draw_explanation, draw_panel, find_panels
 from saccade.explain.panels.strip import top_regions
 
@@ -94,8 +83,7 @@ def _data_uri(picture: Image.Image, kind: str, mime: str, **options: object) -> 
 def match_figure(explanation: Explanation) -> str:
     """The figure as HTML markup; `saccade.explain.html.figure` has the style and the script it needs."""
     height, wide = explanation.image.shape[:2]
-    places = find_places(explanation)
-    hue = {word: f" c{draw.PALETTE.index(colour)}" for word, colour in colour_of_word(places).items()}
+    hue = {word: f" c{draw.PALETTE.index(colour)}" for word, colour in explanation.colours.items()}
     picture = picture_uri(explanation.image)
     sentence = escape(" ".join(explanation.words), quote=True)
     tiles = "".join(
@@ -103,21 +91,21 @@ def match_figure(explanation: Explanation) -> str:
         for word, text in enumerate(explanation.words)
         if any(c.isalnum() for c in text)
     )
-    share = share_of_words(explanation)
+    share = explanation.share
     framed = "" if share is None else f" · framed bars: {share.note}"
     return (
         f'<figure class="match" style="--picture:url({picture})">\n'
         f'<div class="stage" role="img" aria-label="{sentence}" style="aspect-ratio:{wide}/{height}">'
-        f'<div class="light"></div>{_places(explanation, places)}'
+        f'<div class="light"></div>{_places(explanation)}'
         f'<svg class="boxes" viewBox="0 0 1000 1000" preserveAspectRatio="none"></svg></div>\n'
         f'<figcaption><p class="sentence">{_sentence(explanation, hue)}</p>\n'
-        f'<p class="score">{escape(score_note(explanation) + framed)}</p>\n{_steps(explanation)}'
+        f'<p class="score">{escape(explanation.score_note + framed)}</p>\n{_steps(explanation)}'
         f'<ol class="tiles">{tiles}</ol></figcaption>\n{_panels(explanation)}</figure>'
     )
 
 
 def _sentence(explanation: Explanation, hue: dict[int, str]) -> str:
-    scores = strengths(explanation)
+    scores = explanation.strengths
     parts = []
     for word, text in enumerate(explanation.words):
         space = "" if word == 0 or draw.joins_left(text) else " "
@@ -164,14 +152,14 @@ def _tile(explanation: Explanation, word: int, hue: str) -> str:
             lights += f";--light{number}:url({light_uri(draw.spread(weights, explanation.boxes, size))})"
             boxes += _boxes(explanation, weights, number)
     kind = "content" if is_content(explanation.words[word]) else "function"
-    scores = strengths(explanation)
+    scores = explanation.strengths
     gauge = ""
     if scores is not None and explanation.word_score is not None:
         gauge = (
             f'<span class="gauge" style="--strength:{scores[word]:.3f}"><i></i></span>'
             f'<span class="sr">score {explanation.word_score[word]:.2f}</span>'
         )
-    share = share_of_words(explanation)
+    share = explanation.share
     if share is not None:
         gauge += (
             f'<span class="gauge gate" style="--strength:{share.values[word]:.3f}"><i></i></span>'
@@ -204,18 +192,17 @@ def _rect(box: Float[Array, " 4"], stroke: float, opacity: float, kind: str = ""
     )
 
 
-def _places(explanation: Explanation, places: tuple[Place, ...]) -> str:
+def _places(explanation: Explanation) -> str:
     """Each place's box and the tag that names its words."""
     height, wide = explanation.image.shape[:2]
     stage = _NOMINAL, max(40, round(_NOMINAL * height / wide))
-    surest = max((place.strength for place in places), default=1.0)
-    boxes, tags = "", ""
-    taken: list[tuple[int, int, int, int]] = []
-    for place in places:
+    surest = max((place.strength for place in explanation.places), default=1.0)
+    boxes, tags, taken = "", "", list[draw.Frame]()
+    for place in explanation.places:
         strength, hue = place.strength / surest, draw.PALETTE.index(place.colour)
         boxes += _rect(place.box, 3.5 + 2 * strength, 1.0, "rim")
         boxes += _rect(place.box, 1.0 + 1.5 * strength, 0.5 + 0.5 * strength, f"c{hue}")
-        text, _ = draw.fit(label(explanation, place), 13, 0.7 * _NOMINAL, smallest=13)
+        text, _ = draw.fit(explanation.label(place), 13, 0.7 * _NOMINAL, smallest=13)
         plate = round(1.2 * draw.width(text, 13)) + 18, 22  # readers' fonts differ: room for a wide one
         x, y = draw.free_spot(draw.pixels(place.box, stage), plate, stage, taken)
         taken.append((x, y, x + plate[0], y + plate[1]))
