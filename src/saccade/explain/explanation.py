@@ -71,23 +71,20 @@ class Explanation:
             )
         if self.word_score is not None and self.word_score.shape != (len(self.words),):
             raise SaccadeError(f"an explanation needs {len(self.words)} word scores, not {self.word_score.shape}")
+        sizes = {"word": len(self.words), "region": regions}
         for name in ("weights", "boxes", "word_score", "score", *_OPTIONAL):
             value = getattr(self, name)
             if value is None:
                 continue
-            if name in _OPTIONAL:
-                self._check_shape(name, value)
+            if axes := _OPTIONAL.get(name):  # there may be any number of steps but none
+                sizes["step"] = max(1, len(value)) if value.ndim else 1
+                if value.shape != tuple(sizes[axis] for axis in axes):
+                    wanted = ", ".join("steps" if axis == "step" else f"{sizes[axis]} {axis}s" for axis in axes)
+                    raise SaccadeError(f"an explanation's {name} must be [{wanted}], not {value.shape}")
             if not np.isfinite(value).all():
                 raise SaccadeError(f"an explanation's {name} must be finite numbers")
             if (name.endswith("_gate") or name == "sentinel") and not ((value >= 0) & (value <= 1)).all():
                 raise SaccadeError(f"an explanation's {name} must lie in 0..1, not in {value.min():g}..{value.max():g}")
-
-    def _check_shape(self, name: str, value: Array) -> None:
-        """An optional array has the axes that _OPTIONAL names; there may be any number of steps but none."""
-        sizes = {"step": max(1, len(value)) if value.ndim else 1, "word": len(self.words), "region": len(self.boxes)}
-        if value.shape != tuple(sizes[axis] for axis in _OPTIONAL[name]):
-            wanted = ", ".join("steps" if axis == "step" else f"{sizes[axis]} {axis}s" for axis in _OPTIONAL[name])
-            raise SaccadeError(f"an explanation's {name} must be [{wanted}], not {value.shape}")
 
     def picture(self, side: float) -> Image.Image:
         """The picture at about the area of a square of this side, neither side above a quarter more."""
