@@ -87,6 +87,14 @@ def fit(text: str, size: int, room: float, smallest: int = 18) -> tuple[str, int
     return text, size
 
 
+def write(
+    pen: ImageDraw.ImageDraw, at: Point, text: str, size: int, tone: str = FAINT, anchor: str = "ls", room: float = 1e9
+) -> None:
+    """Text that fits into `room`; the left end of its baseline, or what `anchor` names (as in Pillow), is at `at`."""
+    text, size = fit(text, size, room)
+    pen.text(at, text, tone, font(text, size), anchor=anchor)
+
+
 def joins_left(word: str) -> bool:
     """Is the word written without a space before it (punctuation, 's, n't)?"""
     return word in {".", ",", ";", ":", "!", "?", ")", "]", "…", "”", "’"} or word.startswith(("'", "’", "n't", "n’t"))

@@ -146,14 +146,14 @@ def _draw_list(explanation: Explanation, source: Image.Image, links: list[Link],
         x += ARROW + MAX_CUT_WIDTH + 24
         text = f"{value:.{decimals}f}"
         stop = number // rows * (slot + draw.GUTTER) + slot
-        pen.text((stop, y + CUT / 2 + 8), text, draw.FAINT, draw.font(text, draw.NOTE), anchor="rs")
+        draw.write(pen, (stop, y + CUT / 2 + 8), text, draw.NOTE, draw.FAINT, "rs")
         stop -= round(draw.width(f"-{peak:.{decimals}f}", draw.NOTE)) + 14
         draw.bar(pen, x, stop, y + CUT // 2 - 3, draw.RULE)
         draw.bar(pen, x, x + round((stop - x) * abs(value) / peak), y + CUT // 2 - 3, tone)
     y = rows * (CUT + 30)
     if against:
         text = "blue: a link below zero, the region takes the opposite"
-        pen.text((MAX_CUT_WIDTH, y + 22), text, ON_PAPER[AGAINST], draw.font(text, draw.NOTE + 2), anchor="ls")
+        draw.write(pen, (MAX_CUT_WIDTH, y + 22), text, draw.NOTE + 2, ON_PAPER[AGAINST])
         y += 50
     if scored:
         _draw_order(sheet, source, explanation, y)
@@ -164,8 +164,7 @@ def _draw_order(sheet: Image.Image, source: Image.Image, explanation: Explanatio
     """The regions in the order in which the model takes them in, each with its score, as many as there is room for."""
     assert explanation.region_score is not None
     scores, pen = explanation.region_score, ImageDraw.Draw(sheet)
-    text = "the regions in the model's order, with their scores"
-    pen.text((0, y + 26), text, draw.INK, draw.font(text, draw.LABEL - 4), anchor="ls")
+    draw.write(pen, (0, y + 26), "the regions in the model's order, with their scores", draw.LABEL - 4, draw.INK)
     peak = max(float(np.abs(scores).max()), 1e-9)
     x = 0
     for region in range(len(scores)):
@@ -288,9 +287,7 @@ def draw_word_graph(explanation: Explanation, room: int) -> Image.Image:
     sheet.paste(layer := brush.layer(), (0, 0), layer)
     pen = ImageDraw.Draw(sheet)
     for word, (x, _) in spot.items():
-        text, fitted = draw.fit(words[word], size, room)
-        at, tone = (x, baselines[line_of[word]]), explanation.ink(word)
-        pen.text(at, text, tone, draw.font(text, fitted), anchor="ls")
+        draw.write(pen, (x, baselines[line_of[word]]), words[word], size, explanation.ink(word), room=room)
     for number, baseline in enumerate(baselines):
         here = [place for place, home in zip(places, homes, strict=True) if home == number]
         _draw_matches(sheet, explanation, here, {w: s for w, s in spot.items() if line_of[w] == number}, baseline)

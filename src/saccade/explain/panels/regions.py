@@ -139,7 +139,7 @@ class _Label:
         x, y = self.spot
         over.paste(Image.new("RGBA", self.plate, self.colour), self.spot, draw.rounded(self.plate, self.plate[1] // 4))
         x, base = x + self.size // 3, y + round(1.05 * self.size)
-        pen.text((x, base), self.text, DARK, draw.font(self.text, self.size), anchor="ls")
+        draw.write(pen, (x, base), self.text, self.size, DARK)
         if self.note:
             right = self.spot[0] + self.plate[0] - self.size // 3
             pen.text((right, base), self.note, "#11161bb0", draw.font(self.note, _note_size(self.size)), anchor="rs")
@@ -235,8 +235,7 @@ def draw_sheet(photos: Sequence[RegionPicture], top: int | None = None) -> Image
             named = top if top is not None or not photo.labels else photo.surest(NAMED_ON_SHEET)
             draw.paste_rounded(sheet, draw_regions(photo, named, size), x, floor - size[1])
             if photo.title:
-                text, letter = draw.fit(photo.title, draw.NOTE, size[0], smallest=draw.NOTE - 5)
-                pen.text((x, floor + 32), text, draw.FAINT, draw.font(text, letter), anchor="ls")
+                draw.write(pen, (x, floor + 32), photo.title, draw.NOTE, room=size[0])
             x += size[0] + GAP
         y = floor + FOOT
     return sheet

@@ -56,8 +56,7 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     sheet = Image.new("RGB", total, draw.PAPER)
     pen = ImageDraw.Draw(sheet)
     if explanation.title:
-        text, size = draw.fit(explanation.title, draw.LABEL, total[0] - 2 * draw.MARGIN)
-        pen.text((draw.MARGIN, draw.MARGIN + 26), text, draw.FAINT, draw.font(text, size), anchor="ls")
+        draw.write(pen, (draw.MARGIN, draw.MARGIN + 26), explanation.title, draw.LABEL, room=total[0] - 2 * draw.MARGIN)
 
     top = draw.MARGIN + heading
     source = Image.fromarray(explanation.image)
@@ -135,16 +134,15 @@ def draw_tile(
 def draw_foot(pen: ImageDraw.ImageDraw, explanation: Explanation, cell: Cell, x: int, y: int) -> None:
     """The word beneath its tile; as bars, how well it found its regions and how far it lets them in."""
     room, ink = max(cell.size[0], MIN_SLOT), explanation.ink(cell.word)
-    text, size = draw.fit(explanation.words[cell.word], draw.LABEL if cell.content else draw.LABEL - 5, room)
-    pen.text((x, y + 42), text, ink, draw.font(text, size), anchor="ls")
+    size = draw.LABEL if cell.content else draw.LABEL - 5
+    draw.write(pen, (x, y + 42), explanation.words[cell.word], size, ink, room=room)
     end = x + room - round(draw.width("0.00", draw.NOTE)) - 14
     if explanation.strengths is not None and explanation.word_score is not None:
         score, strength = explanation.word_score[cell.word], float(explanation.strengths[cell.word])
         draw.score_bar(pen, x, x + room, y + 60, score, strength, ink, 14)
     if (share := explanation.share) is not None:
         openness = float(share.values[cell.word])
-        number = f"{openness:.2f}"
-        pen.text((x + room, y + 71 + GATE), number, draw.FAINT, draw.font(number, draw.NOTE), anchor="rs")
+        draw.write(pen, (x + room, y + 71 + GATE), f"{openness:.2f}", draw.NOTE, draw.FAINT, "rs")
         draw.gate(pen, x, end, y + 55 + GATE, openness, ink)
 
 
@@ -160,20 +158,17 @@ def draw_caption(
     for number, line in enumerate(lines):
         baseline = y + number * int(draw.CAPTION * 1.5) + draw.CAPTION
         for word, offset, length in line:
-            text, size = draw.fit(explanation.words[word], draw.CAPTION, room)
             tone = explanation.ink(word)
-            pen.text((x + offset, baseline), text, tone, draw.font(text, size), anchor="ls")
+            draw.write(pen, (x + offset, baseline), explanation.words[word], draw.CAPTION, tone, room=room)
             thickness = round(6 * (1.0 if scores is None else float(scores[word])))
             if word in explanation.colours and thickness:
                 span = (x + offset, baseline + 12, x + offset + length - 1, baseline + 11 + thickness)
                 pen.rectangle(span, tone)
     foot = y + len(lines) * int(draw.CAPTION * 1.5) + 36
-    note, size = draw.fit(explanation.score_note, draw.NOTE + 2, room)
-    pen.text((x, foot), note, draw.FAINT, draw.font(note, size), anchor="ls")
+    draw.write(pen, (x, foot), explanation.score_note, draw.NOTE + 2, room=room)
     if (share := explanation.share) is not None:
         draw.gate(pen, x, x + 80, foot + 24, 0.6, draw.FAINT)
-        note, size = draw.fit(share.note, draw.NOTE + 2, room - 98)
-        pen.text((x + 98, foot + 40), note, draw.FAINT, draw.font(note, size), anchor="ls")
+        draw.write(pen, (x + 98, foot + 40), share.note, draw.NOTE + 2, room=room - 98)
 
 
 def with_places(picture: Image.Image, explanation: Explanation) -> Image.Image:
@@ -223,8 +218,7 @@ def draw_steps(explanation: Explanation, room: int) -> Image.Image:
     for block, high, height in zip(blocks, tall, heights, strict=True):
         for step in range(steps):
             floor = top + step * (high + BAR) + high  # the line the row's pictures stand on
-            name = f"step {step + 1}"
-            pen.text((0, floor - high / 2), name, draw.INK, draw.font(name, draw.LABEL - 4), anchor="lm")
+            draw.write(pen, (0, floor - high / 2), f"step {step + 1}", draw.LABEL - 4, draw.INK, "lm")
             for cell in block:
                 tile = draw_step_tile(thumbs[cell.size], explanation, step, cell)
                 draw.paste_rounded(sheet, tile, cell.x, floor - cell.size[1])
@@ -235,8 +229,7 @@ def draw_steps(explanation: Explanation, room: int) -> Image.Image:
         for cell in block:
             letters, slot = draw.LABEL if cell.content else draw.LABEL - 5, max(cell.size[0], NARROW)
             text, size = draw.fit(explanation.words[cell.word], letters, slot, draw.NOTE - 3)
-            at, ink = (cell.x, top + height - FOOT + 28), explanation.ink(cell.word)
-            pen.text(at, text, ink, draw.font(text, size), anchor="ls")
+            draw.write(pen, (cell.x, top + height - FOOT + 28), text, size, explanation.ink(cell.word))
         top += height + draw.GAP
     return sheet
 
