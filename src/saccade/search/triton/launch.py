@@ -20,7 +20,7 @@ from torch import Tensor
 from saccade.search.maxsim import QueryWords
 from saccade.search.region_codes import RegionCodes
 from saccade.search.triton import CHUNK, MAX_NARROW_DIM, MAX_WORDS, power_of_two
-from saccade.search.triton.maxsim import chosen_kernel, maxsim_kernel, maxsim_wide_kernel, word_blocks
+from saccade.search.triton.maxsim import chosen_kernel, maxsim_kernel, word_blocks
 
 
 @dataclass(frozen=True)
@@ -237,13 +237,10 @@ def _launch(
         "num_warps": shape.warps,
         "num_stages": shape.stages,
     }
-    blocks = peaks.shape[1]
-    if chunks:
-        maxsim_wide_kernel[(blocks,)](source, *given, dim, blocks, len(scores), CHUNKS=chunks, DIM=CHUNK, **options)
-        return
-    maxsim_kernel[(blocks,)](
-        *(source, *given, codes.regions or 0, dim, blocks, len(scores)),
-        DIM=wide,
+    maxsim_kernel[(peaks.shape[1],)](
+        *(source, *given, codes.regions or 0, dim, peaks.shape[1], len(scores)),
+        DIM=CHUNK if chunks else wide,
+        CHUNKS=chunks,
         PADDED=wide != dim,
         RAGGED=ragged,
         TMA=bulk,
