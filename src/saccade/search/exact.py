@@ -208,8 +208,9 @@ class _Search:
     def near(self) -> RegionCodes | None:
         """Exact codes that a kernel can pick from by itself."""
         exact = self.exact
-        there = isinstance(exact, RegionCodes) and exact.vectors.device == self.device
-        return exact if there and can_choose(self.queries, exact) else None
+        if isinstance(exact, RegionCodes) and exact.vectors.device == self.device and can_choose(self.queries, exact):
+            return exact
+        return None
 
     def launched(self, tile: RegionCodes, bound: bool = False) -> tuple[Tensor, Tensor, int] | None:
         """The scores of a tile, the best of each block of so many pictures, and how many: if Triton scores it."""
@@ -226,15 +227,14 @@ class _Search:
             return top_k(maxsim_codes(self.queries, tile, self.budget), self.k, first)
         from saccade.search.triton.lists import best_listed
 
-        scores, *blocks = launched
-        return best_listed(*launched, self.k, first) or top_k(scores, self.k, first, *blocks)
+        return best_listed(*launched, self.k, first) or top_k(launched[0], self.k, first, *launched[1:])
 
     def certain(self, tile: RegionCodes, exact: CodeSource, first: int, found: Ranking | None) -> Ranking:
         """The best k of a tile of bytes by their exact scores, leaving out what cannot be among the best k of all."""
         k = self.k
         known = found.scores[:, k - 1] if found is not None and found.scores.shape[1] >= k else None
         launched = self.launched(tile, bound=True)
-        most, *blocks = launched or (maxsim_codes(self.queries, tile, self.budget, bound=True),)
+        most = launched[0] if launched else maxsim_codes(self.queries, tile, self.budget, bound=True)
         if launched is not None and self.near is not None and tile.vectors.dtype == torch.int8:
             from saccade.search.triton.lists import certain_listed
 
@@ -242,7 +242,7 @@ class _Search:
             if best is not None:
                 return best
         if known is None:  # the exact scores of a first guess say how good is good enough
-            guess = self.scored(exact, top_k(most, k, first, *blocks).indices)
+            guess = self.scored(exact, top_k(most, k, first, *(launched[1:] if launched else ())).indices)
             known = guess.scores[:, k - 1] if guess.scores.shape[1] >= k else most.new_full((len(most),), -torch.inf)
         return self.scored(exact, _listed(most >= known[:, None], first))
 

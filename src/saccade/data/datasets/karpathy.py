@@ -111,20 +111,14 @@ def karpathy_captions(path: Path, images: Sequence[KarpathyImage], known: dict[s
 def _image(entry: Any, where: str) -> KarpathyImage:
     if not isinstance(entry, dict):
         raise SaccadeError(f"{where} is {entry!r}, a mapping was expected")
-    for key, kind, words in (("filename", str, "text"), ("split", str, "text"), ("sentences", list, "a list")):
+    expected: tuple[tuple[str, Any, str], ...] = (("filename", str, "text"), ("split", str, "text"))
+    expected += (("sentences", list, "a list"), *((key, int | None, "a whole number") for key in ("imgid", "cocoid")))
+    for key, kind, words in expected:
         if not isinstance(entry.get(key), kind):
             raise SaccadeError(f'{where}: "{key}" is {entry.get(key)!r}, {words} was expected')
-    for key in ("imgid", "cocoid"):
-        if not isinstance(entry.get(key), int | None):
-            raise SaccadeError(f'{where}: "{key}" is {entry.get(key)!r}, a whole number was expected')
-    return KarpathyImage(
-        filename=entry["filename"],
-        split=entry["split"],
-        sentences=tuple(_sentence(s, f"{where}.sentences[{n}]") for n, s in enumerate(entry["sentences"])),
-        imgid=entry.get("imgid"),
-        cocoid=entry.get("cocoid"),
-        filepath=entry.get("filepath"),
-    )
+    sentences = tuple(_sentence(s, f"{where}.sentences[{n}]") for n, s in enumerate(entry["sentences"]))
+    others = (entry.get(key) for key in ("imgid", "cocoid", "filepath"))
+    return KarpathyImage(entry["filename"], entry["split"], sentences, *others)
 
 
 def _sentence(entry: Any, where: str) -> KarpathySentence:

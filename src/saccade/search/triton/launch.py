@@ -244,9 +244,7 @@ def launch_chosen(
     """
     words = words or words_for(queries, codes)
     wide, longest = (max(16, power_of_two(size)) for size in (codes.dim, max(queries.lengths)))
-    if (
-        shape is None
-    ):  # few pictures a program, so that even a short list gives work to the whole GPU; words in registers
+    if shape is None:  # few pictures a program, so that even a short list gives work to the whole GPU
         warps = next(warps for warps in (2, 4, 8) if longest * wide <= 2048 * warps or warps == 8)
         shape = Shape(pictures=16, warps=warps, stages=4 if wide <= 256 else 2, bulk=False)
     found = torch.empty(chosen.shape, dtype=torch.int64 if keys else torch.float32, device=chosen.device)

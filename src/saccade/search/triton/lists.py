@@ -54,7 +54,7 @@ def certain_listed(
     k: int,
     first: int,
     least: Float[Tensor, " query"] | None,
-    words: PreparedWords,
+    words: PreparedWords | None,
 ) -> Ranking | None:
     """The best k by their exact scores of pictures of which `most` is the most that they could score.
 
