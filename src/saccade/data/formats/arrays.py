@@ -29,14 +29,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from saccade.core.errors import SaccadeError, explain_os_errors
-from saccade.data.formats.regions import (
-    NO_SIZES,
-    WHOLE_IMAGE,
-    Sizes,
-    check_boxes,
-    check_features,
-    position,
-)
+from saccade.data.formats.regions import NO_SIZES, WHOLE_IMAGE, Sizes, check_boxes, check_features, position
 from saccade.data.records import PictureRegions, RegionSource
 
 Arrays = Mapping[str, np.ndarray]

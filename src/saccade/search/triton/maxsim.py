@@ -171,9 +171,7 @@ def maxsim_kernel(
         total += tl.load(error + place)[:, None] * tl.load(word_reach + query, mask=real, other=0.0)[None, :]
     total = tl.where(((count > 0) & there)[:, None], total, float("-inf"))
     tl.store(
-        scores + query[None, :].to(tl.int64) * pictures + picture[:, None],
-        total,
-        mask=there[:, None] & real[None, :],
+        scores + query[None, :].to(tl.int64) * pictures + picture[:, None], total, mask=there[:, None] & real[None, :]
     )
     tl.store(peaks + query * blocks + block, tl.max(total, axis=0), mask=real)
 
