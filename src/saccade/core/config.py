@@ -150,7 +150,13 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in options:
             return None
-        return _convert_to_one_of([o for o in options if o is not type(None)], value, path)
+        errors = []  # of `int | str`, the value's own type comes first, then the first that takes it
+        for option in sorted((o for o in options if o is not type(None)), key=lambda o: o is not type(value)):
+            try:
+                return _convert(value, option, path)
+            except SaccadeError as error:
+                errors.append(error)
+        raise errors[0]
     if origin is tuple:
         items = list(value) if isinstance(value, list | tuple) else [value]
         kinds = [options[0]] * len(items) if len(options) == 2 and options[1] is Ellipsis else list(options)
@@ -178,14 +184,3 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
 
 
 _EXPECTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
-
-
-def _convert_to_one_of(hints: Sequence[Any], value: Any, path: str) -> Any:
-    """For `int | str`: the option that is the value's own type if there is one, else the first that takes it."""
-    errors = []
-    for hint in sorted(hints, key=lambda hint: hint is not type(value)):
-        try:
-            return _convert(value, hint, path)
-        except SaccadeError as error:
-            errors.append(error)
-    raise errors[0]
