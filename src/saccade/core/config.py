@@ -46,9 +46,8 @@ def update(config: C, values: Mapping[str, Any], where: str = "") -> C:
     for key, value in values.items():
         path = f"{where}.{key}" if where else str(key)
         if key not in names:
-            raise SaccadeError(
-                f'there is no setting "{path}"{did_you_mean(str(key), names)} (there are: {", ".join(names)})'
-            )
+            near = did_you_mean(str(key), names)
+            raise SaccadeError(f'there is no setting "{path}"{near} (there are: {", ".join(names)})')
         current = getattr(config, key)
         if dataclasses.is_dataclass(current) and isinstance(value, Mapping):
             changes[key] = update(current, value, path)

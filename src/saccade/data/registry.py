@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from saccade.core.config import load_yaml
-from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, not_among
 
 Annotation = Literal["captions", "boxes", "phrases"]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -140,9 +140,7 @@ def find_photos(name: str) -> DataSet:
     """A data set of photos by name. Raises: SaccadeError if there is none."""
     known = [row.name for row in DATA_SETS.values() if row.layouts]
     if name not in known:
-        raise SaccadeError(
-            f'there is no photo data set "{name}"{did_you_mean(name, known)} (there are: {", ".join(known)})'
-        )
+        raise SaccadeError(f"there is no photo data set {not_among(name, known)}")
     return DATA_SETS[name]
 
 
@@ -158,9 +156,7 @@ def open_records(config: DataConfig, split: str, annotation: Annotation = "capti
     """
     known = names_with(annotation)
     if config.name not in DATA_SETS or (annotation == "captions" and config.name not in known):
-        raise SaccadeError(
-            f'there is no data set "{config.name}"{did_you_mean(config.name, known)} (there are: {", ".join(known)})'
-        )
+        raise SaccadeError(f"there is no data set {not_among(config.name, known)}")
     row = DATA_SETS[config.name]
     if row.layouts and annotation != "captions":
         need_root(config.root, row.name, ", ".join(part.names[0] for part in row.layouts[0]))
@@ -196,9 +192,7 @@ def chosen_splits(split: str, known: Collection[str], where: object) -> frozense
         years = [name for name in sorted(known, reverse=True) if name[-4:].isdecimal() and name[:-4] in names]
         found = next((name for name in [*names, *years] if name in known), None)
         if found is None:
-            raise NoSplit(
-                f'{where} has no split "{part}"{did_you_mean(part, known)} (there are: {", ".join(sorted(known))})'
-            )
+            raise NoSplit(f"{where} has no split {not_among(part, sorted(known))}")
         parts.add(found)
     return frozenset(parts)
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -95,7 +95,7 @@ class CodeStore:
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         self.contents = CodeContents.load(self.folder)
-        self._ends = list(accumulate(shard.pictures for shard in self.contents.shards))
+        self._ends = [0, *accumulate(shard.pictures for shard in self.contents.shards)]
         self._open: dict[int, tuple[RegionCodes, tuple[str, ...]]] = {}
 
     def __reduce__(self) -> Any:  # another process maps the files itself
@@ -114,17 +114,16 @@ class CodeStore:
 
     @cached_property
     def ids(self) -> Sequence[str]:
-        return tuple(id for number in range(len(self._ends)) for id in self._shard(number)[1])
+        return tuple(id for number in range(len(self.contents.shards)) for id in self._shard(number)[1])
 
     def part(self, first: int, stop: int) -> RegionCodes:
         """Pictures `first` to `stop`; within one shard nothing is copied."""
         if not 0 <= first <= stop <= len(self):
             raise SaccadeError(f"{self.folder} has {len(self):,} pictures: there is no part from {first} to {stop}")
-        parts, begin = [], 0
-        for number, end in enumerate(self._ends):
+        parts = []
+        for number, (begin, end) in enumerate(pairwise(self._ends)):
             if first < end and stop > begin:
                 parts.append(self._shard(number)[0].part(max(first, begin) - begin, min(stop, end) - begin))
-            begin = end
         return RegionCodes.join(parts) if parts else self._nothing()
 
     def pick(self, pictures: Int[Tensor, " choice"]) -> RegionCodes:
@@ -132,12 +131,11 @@ class CodeStore:
         ordered, places = torch.unique(pictures, return_inverse=True)
         if len(ordered) and not 0 <= int(ordered[0]) <= int(ordered[-1]) < len(self):
             raise SaccadeError(f"{self.folder} has {len(self):,} pictures, numbered from 0")
-        parts, begin = [], 0
-        for number, end in enumerate(self._ends):
+        parts = []
+        for number, (begin, end) in enumerate(pairwise(self._ends)):
             inside = ordered[(ordered >= begin) & (ordered < end)]
             if len(inside):
                 parts.append(self._shard(number)[0].pick(inside - begin))
-            begin = end
         found = RegionCodes.join(parts) if parts else self._nothing()
         return found if torch.equal(ordered, pictures) else found.pick(places)
 

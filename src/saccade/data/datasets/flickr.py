@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, not_among
 from saccade.data.datasets.entities import LISTS as ENTITY_LISTS
 from saccade.data.datasets.karpathy import karpathy_photos
 from saccade.data.datasets.photos import (
@@ -53,10 +53,7 @@ def open_flickr8k(split: str, root: Path | None, language: str = "en") -> Captio
     """
     folder = need_root(root, "flickr8k", FOLDER_HOLDS)
     if language not in LANGUAGES:
-        raise SaccadeError(
-            f'data=flickr8k has no language "{language}"{did_you_mean(language, LANGUAGES)} '
-            f"(there are: {', '.join(LANGUAGES)})"
-        )
+        raise SaccadeError(f"data=flickr8k has no language {not_among(language, LANGUAGES)}")
     if find_file(folder, "images.tsv.gz") is not None:
         return _open_tables(folder, split, language)
     if language != "en":

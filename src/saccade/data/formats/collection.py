@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
+from saccade.core.errors import SaccadeError, explain_os_errors, not_among
 from saccade.data.datasets.karpathy import karpathy_captions, read_karpathy
 from saccade.data.formats.arrays import ArrayPictures, LmdbPictures, NpzFolder
 from saccade.data.formats.hdf5 import open_hdf5
@@ -99,8 +99,8 @@ def open_collection(
         known = sorted({c.split for c in sentences if c.split is not None})
         for split in splits:
             if split not in known:
-                there = f" (there are: {', '.join(known)})" if known else " (its captions name no splits)"
-                raise SaccadeError(f'{path} has no split "{split}"{did_you_mean(split, known)}{there}')
+                named = not_among(split, known) if known else f'"{split}" (its captions name no splits)'
+                raise SaccadeError(f"{path} has no split {named}")
         sentences = tuple(c for c in sentences if c.split in splits)
         wanted = {c.image for c in sentences}
         pictures = RegionSubset(found.pictures, [n for n, id in enumerate(found.pictures.ids) if id in wanted])
