@@ -28,7 +28,7 @@ from saccade.search.maxsim import QueryWords, by_triton, can_choose, maxsim_code
 from saccade.search.region_codes import RegionCodes
 
 if TYPE_CHECKING:
-    from saccade.search.triton.launch import PreparedWords
+    from saccade.search.triton.launch import PreparedWords, TileScores
 
 _AHEAD = 2  # tiles that are read while another is searched
 _CPU_PICTURES = 4096  # of a tile that is read from disk: some tens of megabytes
@@ -212,14 +212,14 @@ class _Search:
             return exact
         return None
 
-    def launched(self, tile: RegionCodes, bound: bool = False) -> tuple[Tensor, Tensor, int] | None:
-        """The scores of a tile, the best of each block of so many pictures, and how many: if Triton scores it."""
+    def launched(self, tile: RegionCodes, bound: bool = False) -> TileScores | None:
+        """The scores of a tile, if Triton's kernels can score it."""
         if not by_triton(self.queries, tile):
             return None
-        from saccade.search.triton.launch import launch, shape_for, words_for
+        from saccade.search.triton.launch import launch, words_for
 
         self.words = self.words or words_for(self.queries, tile, self.near)
-        return *launch(self.queries, tile, bound, words=self.words), shape_for(tile).pictures
+        return launch(self.queries, tile, bound, words=self.words)
 
     def best(self, tile: RegionCodes, first: int) -> Ranking:
         launched = self.launched(tile)
@@ -227,7 +227,7 @@ class _Search:
             return top_k(maxsim_codes(self.queries, tile, self.budget), self.k, first)
         from saccade.search.triton.lists import best_listed
 
-        return best_listed(*launched, self.k, first) or top_k(launched[0], self.k, first, *launched[1:])
+        return best_listed(launched, self.k, first) or top_k(launched[0], self.k, first, *launched[1:])
 
     def certain(self, tile: RegionCodes, exact: CodeSource, first: int, found: Ranking | None) -> Ranking:
         """The best k of a tile of bytes by their exact scores, leaving out what cannot be among the best k of all."""
@@ -238,7 +238,7 @@ class _Search:
         if launched is not None and self.near is not None and tile.vectors.dtype == torch.int8:
             from saccade.search.triton.lists import certain_listed
 
-            best = certain_listed(self.queries, self.near, *launched, k, first, known, self.words)
+            best = certain_listed(self.queries, self.near, launched, k, first, known, self.words)
             if best is not None:
                 return best
         if known is None:  # the exact scores of a first guess say how good is good enough

@@ -8,7 +8,7 @@ is known on the host, so that no GPU is waited for: one small table goes there a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -67,6 +67,14 @@ class PreparedWords:
     owner: Int[Tensor, " row"]
     off: Float[Tensor, " query"]  # Σ|q − q̂| of bytes
     size: Float[Tensor, " query"]  # Σ|q|
+
+
+class TileScores(NamedTuple):
+    """MaxSim of each query with the pictures of a tile."""
+
+    scores: Float[Tensor, "query picture"]
+    peaks: Float[Tensor, "query block"]  # the best score of each block …
+    block: int  # … of so many pictures
 
 
 def words_for(queries: QueryWords, codes: RegionCodes, exact: RegionCodes | None = None) -> PreparedWords:
@@ -182,8 +190,8 @@ def launch(
     bound: bool = False,
     shape: Shape | None = None,
     words: PreparedWords | None = None,
-) -> tuple[Float[Tensor, "query picture"], Float[Tensor, "query block"]]:
-    """The scores, and the best score of each block of `shape.pictures` pictures."""
+) -> TileScores:
+    """Score every picture for every query; with `bound`, the most that the exact codes behind bytes could score."""
     shape = shape or shape_for(codes)
     words = words or words_for(queries, codes)
     blocks = -(-len(codes) // shape.pictures)
@@ -226,7 +234,7 @@ def launch(
             num_warps=shape.warps,
             num_stages=shape.stages,
         )
-    return scores, peaks
+    return TileScores(scores, peaks, shape.pictures)
 
 
 def launch_chosen(
