@@ -72,7 +72,7 @@ class ArrayPictures(RegionSource, ABC):
 
     @cached_property
     def box_path(self) -> Path | None:
-        """Boxes beside the features, as ImageCaptioning.pytorch has them: cocobu_att → cocobu_box, x_att.h5 → x_box.h5."""
+        """The boxes beside, as ImageCaptioning.pytorch has them: cocobu_att → cocobu_box, x_att.lmdb → x_box.lmdb."""
         stem, dot, ending = self.path.name.partition(".")
         beside = self.path.with_name(f"{stem.removesuffix('_att')}_box{dot}{ending}")
         return beside if stem.endswith("_att") and beside.exists() else None
