@@ -46,8 +46,9 @@ def update(config: C, values: Mapping[str, Any], where: str = "") -> C:
     for key, value in values.items():
         path = f"{where}.{key}" if where else str(key)
         if key not in names:
-            near = did_you_mean(str(key), names)
-            raise SaccadeError(f'there is no setting "{path}"{near} (there are: {", ".join(names)})')
+            raise SaccadeError(
+                f'there is no setting "{path}"{did_you_mean(str(key), names)} (there are: {", ".join(names)})'
+            )
         current = getattr(config, key)
         if dataclasses.is_dataclass(current) and isinstance(value, Mapping):
             changes[key] = update(current, value, path)
@@ -149,13 +150,7 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in options:
             return None
-        errors = []  # of `int | str`, the value's own type comes first, then the first that takes it
-        for option in sorted((o for o in options if o is not type(None)), key=lambda o: o is not type(value)):
-            try:
-                return _convert(value, option, path)
-            except SaccadeError as error:
-                errors.append(error)
-        raise errors[0]
+        return _convert_to_one_of([o for o in options if o is not type(None)], value, path)
     if origin is tuple:
         items = list(value) if isinstance(value, list | tuple) else [value]
         kinds = [options[0]] * len(items) if len(options) == 2 and options[1] is Ellipsis else list(options)
@@ -183,3 +178,14 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
 
 
 _EXPECTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
+
+
+def _convert_to_one_of(hints: Sequence[Any], value: Any, path: str) -> Any:
+    """For `int | str`: the option that is the value's own type if there is one, else the first that takes it."""
+    errors = []
+    for hint in sorted(hints, key=lambda hint: hint is not type(value)):
+        try:
+            return _convert(value, hint, path)
+        except SaccadeError as error:
+            errors.append(error)
+    raise errors[0]

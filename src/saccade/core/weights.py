@@ -101,11 +101,7 @@ def find_in_package(file: PackageFile) -> Path:
 
     Raises: SaccadeError if it is in neither, or another file than expected.
     """
-    module, _, inside = file.path.partition("/")
-    given = os.environ.get("SACCADE_WEIGHTS")
-    spec = find_spec(module)  # of a top-level module: looks for it, imports nothing
-    places = [Path(folder) / inside for folder in (spec and spec.submodule_search_locations) or ()]
-    found = next((path for path in [*([Path(given) / file.name] if given else []), *places] if path.is_file()), None)
+    found = next((path for path in _places(file) if path.is_file()), None)
     if found is None:
         raise SaccadeError(
             f"{file.name} is missing: `{file.install}` brings it (PyPI package {file.package}), "
@@ -118,6 +114,14 @@ def find_in_package(file: PackageFile) -> Path:
             f"{file.sha256[:8]} was expected"
         )
     return found
+
+
+def _places(file: PackageFile) -> list[Path]:
+    module, _, inside = file.path.partition("/")
+    given = os.environ.get("SACCADE_WEIGHTS")
+    places = [Path(given) / file.name] if given else []
+    spec = find_spec(module)  # of a top-level module: looks for it, imports nothing
+    return places + [Path(folder) / inside for folder in (spec and spec.submodule_search_locations) or ()]
 
 
 def load_weights(file: PackageFile) -> dict[str, Tensor]:
