@@ -20,25 +20,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError, explain_os_errors
-from saccade.language.caption_words import word_table
+from saccade.language.caption_words import WORDS, word_table
 from saccade.language.wordnet import WordNet, is_wordnet, read_wordnet
 
 JAR = "meteor-1.5.jar"
 PARAPHRASES = "data/paraphrase-en.gz"
 MAX_PHRASE_WORDS = 7  # in METEOR's table
-# Words of the closed classes (articles, prepositions, pronouns, conjunctions, auxiliaries) that make up a thousandth of
-# general English or more, then what contractions leave, punctuation, and `people`. METEOR cut its own list at the same
-# frequency, in news, where `people` is above it; on the words of the golden captions the two lists agree.
-FUNCTION_WORDS = word_table(
-    """
-    a an the this that these all any some no not one two more most other such
-    of in to for on at by with from as into over after before about up out than
-    and or but if so when where which who what there then
-    i he she it we you they him her them me his its their our my your
-    is are was were be been has have had do did will would can could may must
-    s 's ' t 't " . , ; : - -lrb- -rrb- ? ! people
-    """
-)
+FUNCTION_WORDS = word_table(WORDS["function_words"])
 
 
 @dataclass(frozen=True)
