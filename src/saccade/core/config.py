@@ -15,6 +15,7 @@ from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.core.files import read_text, write_text
 
 C = TypeVar("C")
+YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the compiled one, where PyYAML has it
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -95,7 +96,7 @@ def _read_word(text: str, hint: Any, word: str) -> Any:
 
 def load_yaml(path: Path | str) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(read_text(path))
+        values = yaml.load(read_text(path), YAML_LOADER)
     except yaml.YAMLError as error:
         line = getattr(getattr(error, "problem_mark", None), "line", None)
         at = f" at line {line + 1}" if line is not None else ""

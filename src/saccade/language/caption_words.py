@@ -6,12 +6,11 @@ from enum import Enum
 from functools import cache, lru_cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
-import yaml
+from saccade.core.config import load_yaml
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the compiled one, where PyYAML has it
-WORDS: dict[str, Any] = yaml.load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"), _LOADER)
+WORDS = load_yaml(Path(__file__).with_name("words.yaml"))
 
 
 def word_table(text: str) -> frozenset[str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from saccade.world import grammar
-from saccade.world.catalogue import ACTS, PREDICATES, possible
+from saccade.world.catalogue import ACTS, PREDICATES, column, possible
 from saccade.world.dice import Dice
 from saccade.world.sample import (
     ACT_SIZES,
@@ -29,11 +29,7 @@ from saccade.world.scene import Scene, SceneCaption, SceneRelation, Thing
 
 SWAPS = (("colour",), ("material",), ("size",), ("kind",), ("kind", "colour", "size", "material"))
 
-_PREDICATE_WEIGHTS = (
-    dict.fromkeys(PREDICATES, 1.5)
-    | dict.fromkeys(("holding", "wearing", "riding", "pushing", "inside"), 5.0)
-    | {"next to": 1.0, "chasing": 6.0, "looking at": 2.0, "on": 3.0, "under": 2.0}
-)
+_PREDICATE_WEIGHTS = dict.fromkeys(PREDICATES, 1.5) | column("predicates", "said")
 
 
 @dataclass(frozen=True)

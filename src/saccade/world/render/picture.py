@@ -11,9 +11,8 @@ from jaxtyping import Bool, Float32, UInt8
 from saccade.world.catalogue import COLOURS, KINDS
 from saccade.world.render import toys
 from saccade.world.render.backdrop import backdrop, grid
-from saccade.world.render.clay import Clay
+from saccade.world.render.clay import Clay, Field, clamp
 from saccade.world.render.materials import Light, grain, light_of, shade
-from saccade.world.render.sdf import Field, clamp
 from saccade.world.scene import Scene, Thing
 
 MODELS: dict[str, Callable[[Clay, str], None]] = {kind: getattr(toys, kind) for kind in KINDS}
