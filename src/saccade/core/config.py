@@ -15,7 +15,6 @@ from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.core.files import read_text, write_text
 
 C = TypeVar("C")
-YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the compiled one, where PyYAML has it
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -96,7 +95,7 @@ def _read_word(text: str, hint: Any, word: str) -> Any:
 
 def load_yaml(path: Path | str) -> dict[str, Any]:
     try:
-        values = yaml.load(read_text(path), YAML_LOADER)
+        values = yaml.safe_load(read_text(path))
     except yaml.YAMLError as error:
         line = getattr(getattr(error, "problem_mark", None), "line", None)
         at = f" at line {line + 1}" if line is not None else ""
@@ -104,6 +103,12 @@ def load_yaml(path: Path | str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise SaccadeError(f"{path} must hold a mapping of settings")
     return values
+
+
+def load_table(path: Path) -> dict[str, Any]:
+    """A table of this package, by PyYAML's compiled reader where there is one: twenty times as fast."""
+    table: dict[str, Any] = yaml.load(read_text(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return table
 
 
 def save_yaml(config: Any, path: Path | str) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-from saccade.core.config import load_yaml
+from saccade.core.config import load_table
 
-WORDS = load_yaml(Path(__file__).with_name("words.yaml"))
+WORDS = load_table(Path(__file__).with_name("words.yaml"))
 
 
 def word_table(text: str) -> frozenset[str]:

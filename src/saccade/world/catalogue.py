@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saccade.core.config import load_yaml
+from saccade.core.config import load_table
 
 Point = tuple[float, float]
 Rgb = tuple[float, float, float]
@@ -25,7 +25,7 @@ def _plain(field: str, value: Any) -> Any:
     return tuple(value.split("/")) if field in ("words", "passives") else value
 
 
-_TABLES = load_yaml(Path(__file__).with_name("catalogue.yaml"))
+_TABLES = load_table(Path(__file__).with_name("catalogue.yaml"))
 
 
 @dataclass(frozen=True)
