@@ -28,7 +28,9 @@ PARTITIVES, NAMELESS, SKIPPED, ENDS_NOUN = (
     word_table(WORDS[name]) for name in ("partitives", "nameless", "skipped", "ends_noun")
 )
 AFTER_NOUN = (ADJECTIVES - BEFORE_NOUN_ONLY) | {"outdoors", "indoors", "outside"}
-COMPOUNDS = {tuple(words.split()): name for words, name in (each.split("/") for each in WORDS["compounds"].split(", "))}
+COMPOUNDS: dict[tuple[str, ...], str] = {
+    tuple(words.split()): name for words, name in (each.split("/") for each in WORDS["compounds"].split(", "))
+}
 
 
 @dataclass(frozen=True)
