@@ -32,7 +32,9 @@ from saccade.metrics.captions.ngrams import (
     Counted,
     Ngrams,
     Numbers,
+    Owners,
     PreparedReferences,
+    Sentences,
     Word,
     WordNumbers,
     joined,
@@ -54,7 +56,7 @@ class DocumentFrequencies:
     counts: Mapping[tuple[Word, ...], float]
 
     @classmethod
-    def of(cls, references: Sequence[Sequence[Sequence[Word]]]) -> DocumentFrequencies:
+    def of(cls, references: Sequence[Sentences]) -> DocumentFrequencies:
         """Of captions given picture by picture."""
         counts: Counter[tuple[Word, ...]] = Counter()
         for captions in references:
@@ -140,7 +142,7 @@ class CiderD:
 
     def __init__(
         self,
-        references: PreparedReferences | Sequence[Sequence[Sequence[Word]]],
+        references: PreparedReferences | Sequence[Sentences],
         document_frequencies: DocumentFrequencies | None = None,
         sigma: float | None = SIGMA,
         clipped: bool = True,
@@ -163,10 +165,8 @@ class CiderD:
         self._scales = [_inverse(norm) for _, norm in self._weigh(self.references.counted)]
         self._word_pairs = _word_pairs(self.references.counted)
 
-    def score(
-        self, candidates: Sequence[Sequence[Word]], owners: Sequence[int] | Numbers | None = None
-    ) -> Float[np.ndarray, " candidate"]:
-        """Of each candidate against the references of the picture that owns it (by default, one a picture)."""
+    def score(self, candidates: Sentences, owners: Owners = None) -> Float[np.ndarray, " candidate"]:
+        """Of each candidate against the references of the picture that owns it."""
         said, about = self.references.read(candidates, owners)
         word_pairs = _word_pairs(said)
         total = np.zeros(len(about))

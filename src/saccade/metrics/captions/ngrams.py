@@ -22,7 +22,9 @@ MAX_NGRAM_WORDS = 4  # of those that BLEU and CIDEr count
 WORD_BITS = 32  # of an n-gram's code; the rest is for the number of its beginning
 
 Word: TypeAlias = Hashable  # a token or a word id
+Sentences: TypeAlias = Sequence[Sequence[Word]]
 Numbers: TypeAlias = Int[np.ndarray, " _"]
+Owners: TypeAlias = Sequence[int] | Numbers | None  # the picture of each candidate; None: one a picture, in order
 
 
 class WordNumbers:
@@ -31,7 +33,7 @@ class WordNumbers:
     def __init__(self) -> None:
         self._numbers: dict[Word, int] = defaultdict(count().__next__)
 
-    def read(self, sentences: Sequence[Sequence[Word]]) -> tuple[Numbers, Numbers]:
+    def read(self, sentences: Sentences) -> tuple[Numbers, Numbers]:
         """All words of all sentences one after another, and the length of each sentence."""
         lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
         words = map(self._numbers.__getitem__, chain.from_iterable(sentences))
@@ -161,7 +163,7 @@ def ranges(first: Numbers, amounts: Numbers) -> Numbers:
 class PreparedReferences:
     """References counted once, to compare any number of candidates with."""
 
-    def __init__(self, references: Sequence[Sequence[Sequence[Word]]]) -> None:
+    def __init__(self, references: Sequence[Sentences]) -> None:
         amounts = np.fromiter(map(len, references), dtype=np.int64, count=len(references))
         if not len(amounts):
             raise SaccadeError("there are no reference captions")
@@ -177,10 +179,8 @@ class PreparedReferences:
     def __len__(self) -> int:
         return len(self.amounts)
 
-    def read(
-        self, candidates: Sequence[Sequence[Word]], owners: Sequence[int] | Numbers | None = None
-    ) -> tuple[Counted, Numbers]:
-        """Candidates counted, and the picture that each one is about: by default one a picture, in order."""
+    def read(self, candidates: Sentences, owners: Owners = None) -> tuple[Counted, Numbers]:
+        """Candidates counted, and the picture that each one is about."""
         about = np.arange(len(self)) if owners is None else np.asarray(owners, dtype=np.int64)
         if len(candidates) != len(about):
             raise SaccadeError(
