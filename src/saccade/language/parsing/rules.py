@@ -51,12 +51,6 @@ class RuleParser(Parser):
 class _Sentence:
     """One caption, read from left to right. Words get heads; -2 is a word without one, -1 the root."""
 
-    __slots__ = (
-        "auxiliaries", "case", "classes", "comma", "conjunction", "copula", "count", "fronted", "heads", "labels",
-        "link", "main", "noun", "open_object", "outer", "predicate", "root", "subject", "there", "verb", "waiting",
-        "words",
-    )  # fmt: skip
-
     def __init__(self, words: tuple[str, ...]) -> None:
         self.words, self.classes, self.count = words, classify(words), len(words)
         self.heads, self.labels = [-2] * self.count, ["dep"] * self.count
@@ -247,7 +241,7 @@ class _Sentence:
         """Words up to the noun they belong to; which noun, and what for, is decided in `_place`."""
         classes, count = self.classes, self.count
         if classes[start] is C.PRONOUN:
-            self._place(start, start)
+            self._place(start)
             return start + 1
         last = -1  # the last noun so far
         place = start
@@ -308,7 +302,7 @@ class _Sentence:
                     described = at
         for at in range(last + 1, end):  # "his mouth open"
             self.set(at, last, "amod")
-        self._place(start, last)
+        self._place(last)
         return max(end, last + 1)
 
     def _joins_adjectives(self, place: int) -> bool:
@@ -355,7 +349,7 @@ class _Sentence:
             self.set_predicate(first)
         elif self.case >= 0:
             self.classes[first] = C.NOUN
-            self._place(start, first)
+            self._place(first)
         elif self.noun > self.verb:
             self.set(first, self.noun, "amod")
         elif self.verb >= 0:
@@ -364,7 +358,7 @@ class _Sentence:
             self.waiting.append((first, "dep"))
         return max(end, stop)
 
-    def _place(self, start: int, head: int) -> None:
+    def _place(self, head: int) -> None:
         """Give a noun phrase its place in the sentence."""
         if self.case >= 0:
             if self.in_case(head):

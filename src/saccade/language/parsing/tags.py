@@ -99,11 +99,6 @@ def classify(words: Sequence[str]) -> list[WordClass]:
 class _Reading:
     """A caption while it is read: the classes found so far, and what its clause has had."""
 
-    __slots__ = (
-        "after", "before", "begun", "finite", "found", "joined", "outside", "place", "raw", "relative", "several",
-        "word", "words",
-    )  # fmt: skip
-
     def __init__(self, words: Sequence[str]) -> None:
         self.words = words
         self.found = [CLASSES[word] for word in words]
