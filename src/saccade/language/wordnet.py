@@ -12,15 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.language.caption_words import WORDS
 
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
-# Endings that may be taken off, and what comes in their place; in this order, the first that gives a known word counts.
-ENDINGS = (
-    *(("s", ""), ("ses", "s"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"), ("men", "man")),
-    *(("ies", "y"),),
-    *(("s", ""), ("ies", "y"), ("es", "e"), ("es", ""), ("ed", "e"), ("ed", ""), ("ing", "e"), ("ing", "")),
-    *(("er", ""), ("est", ""), ("er", "e"), ("est", "e")),
-)
+ENDINGS = tuple(
+    pair.split("/") for pair in WORDS["wordnet_endings"].split()
+)  # taken off, and what comes in their place
 
 
 @dataclass(frozen=True)

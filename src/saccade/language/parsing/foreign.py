@@ -17,18 +17,12 @@ from typing import Any
 
 from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
 from saccade.core.files import read_json, write_text
-from saccade.language.caption_words import BE
+from saccade.language.caption_words import BE, WORDS, word_pairs
 from saccade.language.parsing.parser import Parse, Parser
 from saccade.language.parsing.rules import RuleParser
 from saccade.language.tokenise import tokenise
 
-RENAMED = {
-    "nsubjpass": "nsubj:pass", "csubjpass": "csubj:pass", "dobj": "obj", "dative": "iobj", "poss": "nmod:poss",
-    "auxpass": "aux:pass", "relcl": "acl:relcl", "npadvmod": "obl", "prt": "compound:prt", "neg": "advmod",
-    "quantmod": "advmod", "predet": "det:predet", "oprd": "xcomp", "preconj": "cc", "intj": "discourse", "meta": "dep",
-    "ROOT": "root", "complm": "mark", "possessive": "case", "num": "nummod", "number": "compound", "rcmod": "acl:relcl",
-    "nn": "compound", "partmod": "acl", "infmod": "acl",
-}  # fmt: skip
+RENAMED = word_pairs(WORDS["clearnlp_labels"])
 FOREIGN = frozenset(("pobj", "dobj", "prep", "nsubjpass", "auxpass", "poss", "relcl"))  # labels that tell such trees
 _NOUNS = frozenset(("NOUN", "PROPN", "PRON", "NUM", "DET"))
 
@@ -178,12 +172,7 @@ def _upwards(heads: Sequence[int], place: int) -> Iterator[int]:
         place = heads[place]
 
 
-_TAGS = {
-    "NN": "NOUN", "NNS": "NOUN", "NNP": "PROPN", "NNPS": "PROPN", "JJ": "ADJ", "JJR": "ADJ", "JJS": "ADJ", "RB": "ADV",
-    "RBR": "ADV", "RBS": "ADV", "WRB": "ADV", "IN": "ADP", "RP": "ADP", "DT": "DET", "PDT": "DET", "CD": "NUM",
-    "PRP": "PRON", "PRP$": "PRON", "WP": "PRON", "WP$": "PRON", "WDT": "PRON", "EX": "PRON", "CC": "CCONJ",
-    "TO": "PART", "POS": "PART", "MD": "AUX", "UH": "INTJ", "FW": "X", "LS": "X", "SYM": "SYM",
-}  # fmt: skip
+_TAGS = word_pairs(WORDS["penn_tags"])
 
 
 def universal_tag(tag: str, label: str) -> str:

@@ -14,10 +14,12 @@ from saccade.language.caption_words import (
     BE,
     COLOUR_WORDS,
     STATES_OF_THINGS,
+    WORDS,
     WORN,
     C,
     WordClass,
     singular,
+    word_pairs,
     word_table,
 )
 from saccade.language.parsing.parser import Parse, Parser
@@ -29,14 +31,7 @@ _BEFORE_NOUN = {
 }  # fmt: skip
 PRESENTERS = word_table("see sees show shows showing depicts features featuring displays")
 PUNCTUATION = (C.MARK, C.COMMA)
-TAGS = {  # the universal tag of each class
-    C.DETERMINER: "DET", C.OWNER: "PRON", C.NUMBER: "NUM", C.ADJECTIVE: "ADJ", C.NOUN: "NOUN", C.PLURAL: "NOUN",
-    C.PRONOUN: "PRON", C.FINITE: "VERB", C.DOING: "VERB", C.DONE: "VERB", C.INFINITIVE: "VERB", C.AUXILIARY: "AUX",
-    C.PREPOSITION: "ADP", C.FIXED: "ADP", C.CONJUNCTION: "CCONJ", C.SUBORDINATOR: "SCONJ", C.RELATIVE: "PRON",
-    C.ADVERB: "ADV", C.TO: "PART", C.TO_INFINITIVE: "PART", C.THERE: "PRON", C.POSSESSIVE: "PART", C.COMMA: "PUNCT",
-    C.MARK: "PUNCT", C.MATERIAL: "NOUN", C.S_FORM: "NOUN", C.NAMES_VERB: "NOUN", C.OTHER: "ADJ", C.UNKNOWN_S: "NOUN",
-    C.BASE: "NOUN", C.ING: "VERB", C.PARTICIPLE: "VERB", C.PAST: "VERB",
-}  # fmt: skip
+TAGS = {WordClass[name]: tag for name, tag in word_pairs(WORDS["universal_tags"]).items()}
 
 
 class RuleParser(Parser):
