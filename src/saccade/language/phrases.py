@@ -64,7 +64,9 @@ def _read(words: tuple[str, ...]) -> NounPhrase:
     parts = [_trailing_first(part) for part in _conjuncts(words[:stop])]
     names = [_noun(part) for part in parts]
     named = [n for n, name in enumerate(names) if name is not None]
-    modifiers = [word for part in parts for word in _before_noun(part)]
+    modifiers: list[str] = []
+    for part, name in zip(parts, names, strict=True):
+        modifiers += part if name is None else part[:-2] if tuple(part[-2:]) in COMPOUNDS else part[:-1]
     attributes = tuple(dict.fromkeys([*described, *_attributes(modifiers)]))
     if not named:
         return NounPhrase(None, attributes)
@@ -136,12 +138,6 @@ def _noun(words: list[str]) -> str | None:
     if last in SKIPPED or (last in NAMELESS and not described):
         return None
     return singular(last)
-
-
-def _before_noun(words: list[str]) -> list[str]:
-    if _noun(words) is None:
-        return words
-    return words[:-2] if tuple(words[-2:]) in COMPOUNDS else words[:-1]
 
 
 def _attributes(words: list[str]) -> list[str]:

@@ -167,12 +167,16 @@ def roi_max(maps: Maps, boxes: Boxes, image_index: Regions, size: int = 7) -> In
     across, down = (_bins(corners[:, i], corners[:, i + 2], (columns, rows)[i], size) for i in (0, 1))
     longest = [int((high - low).max()) if len(boxes) else 1 for low, high in (down, across)]
     tall, wide = (length.bit_length() for length in longest)
-    sizes = [(1 << i, 1 << j) for i in range(tall) for j in range(wide)]
-    windows = torch.stack([_window_maxima(maps, *both).permute(0, 2, 3, 1) for both in sizes])
-    (top, bottom, i), (left, right, j) = (_two_windows(low, high) for low, high in (down, across))
+    windows = []  # maxima of the window that begins at each cell; cells off the map count for nothing
+    for height, width in ((1 << i, 1 << j) for i in range(tall) for j in range(wide)):
+        padded = functional.pad(maps, (0, width - 1, 0, height - 1), value=-torch.inf)
+        windows.append(functional.max_pool2d(padded, (height, width), stride=1).permute(0, 2, 3, 1))
+    i, j = ((high - low).float().log2().floor().long() for low, high in (down, across))
+    (top, bottom), (left, right) = ((low, high - 2**k) for (low, high), k in ((down, i), (across, j)))
     level = i[:, :, None] * wide + j[:, None, :]
     image = image_index[:, None, None].expand_as(level)
-    looked_up = [windows[level, image, y[:, :, None], x[:, None, :]] for y in (top, bottom) for x in (left, right)]
+    table = torch.stack(windows)
+    looked_up = [table[level, image, y[:, :, None], x[:, None, :]] for y in (top, bottom) for x in (left, right)]
     return torch.stack(looked_up).amax(dim=0).permute(0, 3, 1, 2)
 
 
@@ -183,15 +187,3 @@ def _bins(low: Regions, high: Regions, cells: int, size: int) -> tuple[Bins, Bin
     step = torch.arange(size, device=low.device)
     begin = low[:, None] + length[:, None] * step // size
     return begin, low[:, None] - (-length[:, None] * (step + 1) // size)
-
-
-def _two_windows(low: Bins, high: Bins) -> tuple[Bins, Bins, Bins]:
-    """Two windows of 2ᵏ cells that together are the bin: where they begin, and k."""
-    k = (high - low).float().log2().floor().long()
-    return low, high - 2**k, k
-
-
-def _window_maxima(maps: Maps, tall: int, wide: int) -> Tensor:
-    """The maximum of the window that begins at each cell; cells off the map count for nothing."""
-    padded = functional.pad(maps, (0, wide - 1, 0, tall - 1), value=-torch.inf)
-    return functional.max_pool2d(padded, (tall, wide), stride=1)

@@ -32,7 +32,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from operator import itemgetter
@@ -274,12 +274,10 @@ Paraphrases: TypeAlias = Mapping[str, list[str]]
 
 
 class Aligner:
-    """Aligns sentences; remembers which words are synonyms."""
+    """Aligns sentences by words, stems, synonyms and paraphrases."""
 
     def __init__(self, wordnet: WordNet, paraphrases: Paraphrases) -> None:
         self.wordnet, self.paraphrases = wordnet, paraphrases
-        self._sets: dict[str, frozenset[int]] = {}
-        self._same: dict[tuple[str, str], bool] = {}
 
     def align(self, candidate: MeteorSentence, reference: MeteorSentence) -> tuple[list[Match], int]:
         """The best alignment, from left to right in the reference, and how many chunks it has."""
@@ -304,7 +302,9 @@ class Aligner:
             ]
             if self.wordnet:
                 here += [
-                    Match(SYNONYM, place, 1, start, 1) for start, (other, _) in said if self._synonyms(other, word)
+                    Match(SYNONYM, place, 1, start, 1)
+                    for start, (other, _) in said
+                    if other != word and self.wordnet.synonyms(other, word)
                 ]
         if different and self.paraphrases:
             for place, count, start, start_count in self._phrases(reference.words, candidate.words):
@@ -312,15 +312,6 @@ class Aligner:
             for start, start_count, place, count in self._phrases(candidate.words, reference.words):
                 found[place].append(Match(PARAPHRASE, place, count, start, start_count))
         return found
-
-    def _synonyms(self, one: str, other: str) -> bool:
-        pair = (one, other)
-        if pair not in self._same:
-            for word in pair:
-                if word not in self._sets:
-                    self._sets[word] = self.wordnet.of(word)
-            self._same[pair] = one != other and not self._sets[one].isdisjoint(self._sets[other])
-        return self._same[pair]
 
     def _phrases(self, words: tuple[str, ...], others: tuple[str, ...]) -> Iterable[tuple[int, int, int, int]]:
         """Where a phrase of `words` stands whose paraphrase stands in `others`: place, length, place, length."""
@@ -396,22 +387,19 @@ def _take(path: _Path, match: Match, cost: int, used: int, taken: int) -> _Path:
 
 def _certain(possible: list[list[Match]]) -> tuple[dict[int, Match], int, int]:
     """Matches whose words no other match wants, by their place; and the words they use, as bits."""
-    wanted: dict[tuple[int, int], int] = {}
+    one_start = one_place = several_starts = several_places = 0  # words that a match wants, or several, as bits
     for match in (match for choices in possible for match in choices):
-        for side, first, count in ((0, match.start, match.start_length), (1, match.place, match.length)):
-            for word in range(first, first + count):
-                wanted[side, word] = wanted.get((side, word), 0) + 1
+        starts, places = _bits(match.start, match.start_length), _bits(match.place, match.length)
+        several_starts, several_places = several_starts | one_start & starts, several_places | one_place & places
+        one_start, one_place = one_start | starts, one_place | places
     fixed: dict[int, Match] = {}
     used = taken = 0
     for place, choices in enumerate(possible):
-        if len(choices) != 1:
-            continue
-        match = choices[0]
-        spans = ((0, match.start, match.start_length), (1, place, match.length))
-        if all(wanted[side, first + n] == 1 for side, first, count in spans for n in range(count)):
-            fixed[place] = match
-            used |= _bits(match.start, match.start_length)
-            taken |= _bits(place, match.length)
+        for match in choices if len(choices) == 1 else ():
+            starts, places = _bits(match.start, match.start_length), _bits(place, match.length)
+            if not starts & several_starts and not places & several_places:
+                fixed[place] = match
+                used, taken = used | starts, taken | places
     return fixed, used, taken
 
 
@@ -463,7 +451,11 @@ def meteor(
         there = {phrase for each in read.values() for _, phrase in phrases(each.words)}
         paraphrases = read_paraphrases(tables.paraphrases, there)
     aligner = Aligner(tables.wordnet, paraphrases)
-    counts = np.stack([_best(one, each, aligner, config) for one, each in zip(said, wanted, strict=True)])
+    best = []
+    for one, each in zip(said, wanted, strict=True):
+        rows = [_counts(one, reference, *aligner.align(one, reference)) for reference in each]
+        best.append(rows[int(np.argmax([score(row, config) for row in rows]))])
+    counts = np.stack(best)
     whole = counts.sum(0)
     return CaptionScore(score(whole, config), np.array([score(row, config) for row in counts]))
 
@@ -471,13 +463,6 @@ def meteor(
 # Counts of an alignment, one row a caption: lengths and function words of both sides, matches of each stage (content,
 # function) of both sides, chunks (0 where both sentences are the same).
 LENGTHS, FUNCTION, CANDIDATE, REFERENCE, CHUNKS = slice(0, 2), slice(2, 4), slice(4, 12), slice(12, 20), 20
-
-
-def _best(
-    candidate: MeteorSentence, references: Sequence[MeteorSentence], aligner: Aligner, config: MeteorConfig
-) -> Float[np.ndarray, " count"]:
-    rows = [_counts(candidate, reference, *aligner.align(candidate, reference)) for reference in references]
-    return rows[int(np.argmax([score(row, config) for row in rows]))]
 
 
 def _counts(
