@@ -30,7 +30,7 @@ from saccade.metrics import (
     caption_scores,
     mean_and_spread,
 )
-from saccade.metrics.captions.meteor_tables import MeteorTables, find_meteor_tables, read_meteor_tables
+from saccade.metrics.captions.meteor import MeteorTables, find_meteor_tables, read_meteor_tables
 from saccade.tasks.captioning.evaluate import references_of
 from saccade.tasks.captioning.self_critical import RewardConfig
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from saccade.data.datasets.judgements import Judgements
-    from saccade.metrics.captions.meteor_tables import MeteorTables
+    from saccade.metrics.captions.meteor import MeteorTables
 
 app = typer.Typer(no_args_is_help=True, help="Score captions, and see which scores people agree with.")
 
@@ -64,9 +64,8 @@ def score(
     from saccade.core.progress import progress_bar
     from saccade.data.formats.captions import pair_captions, read_caption_results
     from saccade.metrics.captions.cider import DocumentFrequencies
-    from saccade.metrics.captions.diversity import diversity
-    from saccade.metrics.captions.meteor_tables import load_meteor_tables
-    from saccade.metrics.captions.report import caption_scores, caption_words
+    from saccade.metrics.captions.meteor import load_meteor_tables
+    from saccade.metrics.captions.report import caption_scores, caption_words, diversity
 
     check_writable(each)
     given = read_caption_results(references)
@@ -134,7 +133,7 @@ def correlate(
     Example: saccade metrics correlate data/flickr8k -m meteor -m cider_d
     """
     from saccade.data.datasets.judgements import read_judgements
-    from saccade.metrics.captions.meteor_tables import load_meteor_tables
+    from saccade.metrics.captions.meteor import load_meteor_tables
 
     tables = load_meteor_tables(words)
     found = [(judged, _correlate(judged, only, tables)) for judged in read_judgements(folder, captions or ())]

@@ -105,6 +105,12 @@ def load_yaml(path: Path | str) -> dict[str, Any]:
     return values
 
 
+def load_table(path: Path) -> dict[str, Any]:
+    """A table of this package, by PyYAML's compiled reader where there is one: twenty times as fast."""
+    table: dict[str, Any] = yaml.load(read_text(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return table
+
+
 def save_yaml(config: Any, path: Path | str) -> None:
     write_text(path, yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True))
 

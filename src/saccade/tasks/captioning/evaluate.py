@@ -19,7 +19,7 @@ from saccade.decoding import DecodingConfig, decode
 from saccade.language import Parse, shared_parser
 from saccade.language.caption_words import word_table
 from saccade.metrics import CAPTION_METRICS, caption_scores, diversity
-from saccade.metrics.captions.meteor_tables import load_meteor_tables
+from saccade.metrics.captions.meteor import load_meteor_tables
 from saccade.metrics.captions.report import caption_words
 from saccade.models import Captioner, load_model
 from saccade.tasks.captioning.options import EvalOptions, describe_decoding
