@@ -130,6 +130,9 @@ _EVENTS = word_table(  # named as things are, and nothing that could stand in an
     view catch rain sun shadow show dance soccer tennis hockey stop
     """
 )
+_UNTOLD = word_table(  # often there without anybody saying so: no replacement that is surely false
+    "shirt pants jeans clothes shoe sock tree bush grass building plant leaf wall ground area winter street road sidewalk"
+)
 _POSSESSIVES = word_table("his her its their my your our whose")
 _PEOPLE = word_table("man woman boy girl")  # of those who may be called many things, what is surely not the other
 _HUES = COLOUR_WORDS - SHADES
@@ -177,7 +180,7 @@ class NounKinds:
         candidates: dict[tuple[str, WordForm], list[str]] = defaultdict(list)
         for noun in sorted(counts, key=lambda noun: (-counts[noun], noun)):
             known = _PEOPLE if main[noun] == "people" else _family_of()
-            if singular(noun) in known and singular(noun) not in _EVENTS:
+            if singular(noun) in known and singular(noun) not in _EVENTS | _UNTOLD:
                 candidates[main[noun], forms[noun]].append(noun)
         return NounKinds(main, forms, {key: tuple(nouns[:MAX_CANDIDATES]) for key, nouns in candidates.items()})
 
@@ -269,8 +272,8 @@ def _things(parse: Parse, kinds: NounKinds) -> list[Object]:
         follows = parse.tags[place + 1] if place + 1 < len(parse.tags) else ""
         named = thing.name not in NAMELESS and thing.name not in COLOUR_WORDS and singular(thing.name) not in _EVENTS
         joined = joined or parse.tokens[place - 1].endswith("ing") or follows in ("NOUN", "PROPN")  # "a parking lot"
-        denied = parse.tokens[thing.start - 1] == "without"
-        if kind not in (None, "bodyparts", "notvisual") and named and not joined and not denied:
+        open = parse.tokens[thing.start - 1] != "without" and parse.tokens[place + 1 : place + 2] != ("of",)
+        if kind not in (None, "bodyparts", "notvisual") and named and not joined and open:
             found.append(thing)
     return found
 
