@@ -4,7 +4,7 @@
     pointing     how often the last word of a phrase attends most to a region whose middle lies in the phrase's box
     reasons      how the score falls when the regions that the words attend to most are taken away first (deletion),
                  how it rises when they come first (insertion), beside regions in a random order
-    entailment   how often a sentence that a photo entails scores above one that it contradicts (area under the ROC curve)
+    entailment   how often a sentence that a photo entails scores above one that it contradicts (area under the ROC)
 
 For reasons, regions are left out before the picture is encoded. The areas are means of the score over one to nine
 tenths of the regions, on a scale where 0 is a caption of another photo and 1 the true caption with all regions. If what
@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from saccade.data.datasets.entities import EntityPhrase, EntityPicture, EntitySe
 from saccade.data.records import CaptionedPhotos
 from saccade.data.store.sources import first_images
 from saccade.data.text_files import find_file
+from saccade.lab.reports import markdown_table
 from saccade.language.foils import FOIL_KINDS, Foil, FoilKind, NounKinds, make_foils
 from saccade.metrics.pointing import inside, pointing_chance, points_at
 from saccade.metrics.statistics import rate_interval, roc_auc
@@ -124,7 +126,10 @@ def ask(config: DataConfig, split: str, photos: int, seed: int = 0) -> Questions
     for image, text in zip(data.image_of_text.tolist(), data.texts, strict=True):
         captions[image].append(text)
     foils = [
-        (image, foil) for image, texts in captions.items() for made in make_foils(texts, kinds, seed=seed) for foil in made
+        (image, foil)
+        for image, texts in captions.items()
+        for made in make_foils(texts, kinds, seed=seed)
+        for foil in made
     ]
     place = {id: n for n, id in enumerate(data.ids)}
     phrased = ((place[p.id], p) for p in read_entities(config.root, split) if p.id in place)
@@ -327,3 +332,80 @@ def _auc_interval(
             areas.append(roc_auc(scores[drawn][entailed[drawn]], scores[drawn][~entailed[drawn]]))
     low, high = np.quantile(areas, [0.025, 0.975])
     return 100 * float(low), 100 * float(high)
+
+
+# The page
+
+
+FOILS_READ = """Two hundred of the foils of Flickr8k's dev captions, fifty of each kind, were read beside the captions of
+their photos. False for the photo as far as these tell, and grammatical, were 49 of `nouns`, 50 of `adjectives`, 49 of
+`sides` and 47 of `replaced`: 195. The others say something that may well be there unsaid (houses in the background) or
+take a word for another part of speech. Exchanged nouns and sides give mostly odd sentences: no caption says that a ball
+chases a dog, so that a model may doubt it without the picture, if only it reads the order of words at all."""
+
+MEANINGS = {
+    "Binding": """How often the true caption scores above a foil, in per cent, with 95 % of a bootstrap over photos. The
+first three kinds exchange words (two nouns, two adjectives, the two sides of a relation), the last replaces one noun by
+another of its kind. A bag of words has 50 in the first three.""",
+    "Pointing": """How often the last word of a phrase attends most to a region whose middle lies in a box of the phrase
+(Flickr30k Entities), in per cent, by the type of what the phrase names.""",
+    "Reasons": """The mean score when one to nine tenths of a picture's regions are left: *deletion* leaves those that
+the words attend to least, *insertion* those that they attend to most, *random* any (three orders). 0 is a caption of
+another photo, 1 the true caption with all regions. What the model shows are its reasons if deletion lies below random
+and insertion above it. Regions are left out, not pixels: a cell of a grid has seen beyond its borders.""",
+    "Entailment": """How often a sentence that the photo entails scores above one that it contradicts (area under the
+ROC curve, times 100; e-SNLI-VE), with 95 % of a bootstrap over photos.""",
+}
+
+
+def probe_figures(questions: Questions, found: Sequence[ModelProbe], command: str) -> dict[str, Any]:
+    """Everything as plain values, for JSON."""
+    return {
+        "command": command,
+        "data": questions.data,
+        "split": questions.split,
+        "photos": questions.photos,
+        "foils": {kind: sum(foil.kind == kind for _, foil in questions.foils) for kind in FOIL_KINDS},
+        "models": [asdict(one) for one in found],
+    }
+
+
+def probe_page(questions: Questions, found: Sequence[ModelProbe], command: str) -> str:
+    """Markdown: a table for each question."""
+    kinds = [kind for kind in FOIL_KINDS if any(kind in one.binding for one in found)]
+    types = list(found[0].pointing)
+    binding = [[one.name, *(show_rate(one.binding.get(kind)) for kind in kinds)] for one in found]
+    counts = ["foils", *(f"{found[0].binding[kind].count:,}" for kind in kinds)]
+    pointing = [[one.name, *(f"{one.pointing[kind].model:.1f}" for kind in types)] for one in found]
+    pointing += [
+        [f"{one.name}, random region", *(f"{one.pointing[kind].random:.1f}" for kind in types)] for one in found
+    ]
+    pointing += [
+        ["middle of the photo", *(f"{found[0].pointing[kind].middle:.1f}" for kind in types)],
+        ["phrases", *(f"{found[0].pointing[kind].count:,}" for kind in types)],
+    ]
+    reasons = [[one.name, *(f"{area:.2f}" for area in one.reasons.areas())] for one in found]
+    tables = {
+        "Binding": markdown_table(["model", *kinds], [*binding, ["chance", *["50.0"] * len(kinds)], counts]),
+        "Pointing": markdown_table(["model", *types], pointing),
+        "Reasons": markdown_table(["model", "deletion", "insertion", "random"], reasons),
+    }
+    extent = {
+        "Pointing": f"{len(questions.phrased):,} photos.",
+        "Reasons": f"{found[0].reasons.photos:,} photos with one caption each.",
+    }
+    if found[0].entailment is not None:
+        rows = [[one.name, show_rate(one.entailment)] for one in found]
+        tables["Entailment"] = markdown_table(["model", "entailment"], [*rows, ["chance", "50.0"]])
+        extent["Entailment"] = f"{len(questions.entailment):,} sentences about photos of this split."
+    sections = [
+        f"## {name}\n\n{MEANINGS[name]}{' ' + extent[name] if name in extent else ''}\n\n{table}"
+        for name, table in tables.items()
+    ]
+    sections[0] += f"\n\n{FOILS_READ}"
+    head = f"# Do they bind words, and are their reasons reasons? {questions.data}, {questions.split}"
+    return "\n\n".join([head, f"{questions.photos:,} photos.", *sections, f"Made by `{command}`."]) + "\n"
+
+
+def show_rate(rate: Rate | None) -> str:
+    return "–" if rate is None else f"{rate.value:.1f} ({rate.interval[0]:.1f}–{rate.interval[1]:.1f})"

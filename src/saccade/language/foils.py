@@ -1,9 +1,9 @@
-"""Foils: a true caption made false by exchanging or replacing a few of its words, so that only binding tells them apart.
+"""Foils: a true caption made false by exchanging or replacing a few of its words, so that binding alone tells.
 
-    nouns       two nouns of different things exchanged        a girl in a hat rides a horse → a horse in a hat rides a girl
-    adjectives  what two different things are like, exchanged  a black dog, a white cat → a white dog, a black cat
-    sides       the phrases on both sides of a relation        a brown dog chases a small cat → a small cat chases a brown dog
-    replaced    one noun by another of its kind                a girl rides a horse → a girl rides a camel
+    nouns       two nouns of different things exchanged: a girl in a hat rides a horse → a horse in a hat rides a girl
+    adjectives  what two different things are like, exchanged: a black dog and a white cat → a white dog and a black cat
+    sides       the phrases on both sides of a relation: a brown dog chases a small cat → a small cat chases a brown dog
+    replaced    one noun by another of its kind: a girl rides a horse → a girl rides a camel
 
 The first three have the same words as the caption, so that a bag of words holds them equal. A foil has to be false for
 the photo and grammatical, and rules see to that as far as the photo's captions allow: nothing symmetric is turned
@@ -44,73 +44,79 @@ MIN_COUNT = 3  # phrases that name a thing by a word, before its kind is believe
 MASS_BELOW = 0.1  # a noun that has a/an before it less often is not counted
 MAX_CANDIDATES = 40  # of one kind and form: the frequent ones
 
-# Words of one line may name the same thing, or one thing that is a part of the other; a word may stand in several.
+# Words of one entry may name the same thing, or one thing that is a part of the other; a word may stand in several.
 _FAMILIES = """
-man guy gentleman male father dad husband groom boy son brother lad fisherman fireman policeman cowboy
-woman lady female mother mom wife bride girl daughter sister bridesmaid
-child kid boy girl toddler youngster baby infant son daughter
-man woman adult guy lady parent
-dog puppy pup hound animal pet
-cat kitten animal pet
-horse pony foal animal bull
-bird duck goose swan pigeon seagull pelican chicken turkey parrot eagle gull animal
-cow bull sheep goat calf lamb animal livestock
-camel llama animal
-fish animal
-bear elephant tiger lion monkey animal
-deer squirrel rabbit animal
-shirt t-shirt top jersey sweater sweatshirt hoodie blouse jacket coat vest uniform suit outfit clothes clothing attire costume dress robe gown apron wetsuit swimsuit
-dress skirt gown robe costume outfit
-pants jeans shorts trousers trunks tights leggings overalls uniform suit outfit clothes clothing swimsuit
-bikini swimsuit trunks shorts
-hat cap helmet headband bandanna hood beanie headscarf scarf turban headdress wig costume uniform
-glasses sunglasses goggles mask
-shoe boot sandal sneaker skate heel footwear slipper
-glove mitten
-bag backpack purse handbag luggage
-collar leash harness muzzle
-umbrella
-necklace bracelet ring jewelry earring
-bike bicycle motorcycle motorbike scooter moped bmx vehicle tricycle unicycle
-car truck van suv jeep taxi vehicle bus automobile ambulance traffic trailer
-train subway tram vehicle
-boat canoe kayak raft ship vessel speedboat motorboat yacht sailboat surfboard
-airplane plane glider vehicle
-cart wagon carriage wheelbarrow vehicle trailer
-guitar bass instrument
-violin instrument
-drum instrument drumset
-flute trumpet saxophone horn instrument
-piano accordion instrument keyboard
-water ocean lake river pond pool sea wave beach shore stream creek fountain waterfall puddle surf waterside bay rapids
-grass field lawn park yard meadow backyard garden ground area dirt outside playground hill grassland plain
-beach sand shore ocean shoreline desert coast dune sea
-street road sidewalk path trail track alley city town dirt walkway crosswalk pavement ground driveway market traffic parade
-mountain hill cliff rock slope mountainside peak ledge boulder stone mountaintop ridge canyon
-snow ice slope hill mountain ground winter
-forest woods tree bush log branch park trail wood wilderness jungle
-building house store wall room restaurant city shop home church street window bridge stadium gym kitchen bar doorway
-bed couch sofa chair seat bench furniture stool swing blanket pillow
-table desk counter bar
-fence gate railing wall rail pole barrier
-stage platform ledge dock pier deck ramp
-ramp slide slope step stairs staircase rail railing ledge
-ball football basketball baseball volleyball toy soccer tennis frisbee object
-toy frisbee stick bone object disc
-stick branch log pole bat wood rope hose bone
-rope leash cord line string
-skateboard snowboard surfboard board ski sled scooter
-sign flag banner picture graffiti poster paint
-flower plant bush leaf garden
-food drink cup bottle glass beer meal
-camera cellphone phone microphone
-book newspaper paper magazine map
-tent building umbrella
-swing playground slide trampoline
-hurdle obstacle bar jump fence
-hoop net goal basket
-balloon bubble
-fire light firework candle smoke
+man guy gentleman male father dad husband groom boy son brother lad fisherman fireman policeman cowboy;
+woman lady female mother mom wife bride girl daughter sister bridesmaid;
+child kid boy toddler youngster baby infant son;
+child kid girl toddler youngster baby infant daughter;
+man guy adult parent;
+woman lady adult parent;
+dog puppy pup hound animal pet;
+cat kitten animal pet;
+horse pony foal animal bull;
+bird duck goose swan pigeon seagull pelican chicken turkey parrot eagle gull animal;
+cow bull sheep goat calf lamb animal livestock;
+camel llama animal;
+fish animal;
+bear elephant tiger lion monkey animal;
+deer squirrel rabbit animal;
+shirt t-shirt top jersey sweater sweatshirt hoodie blouse jacket coat vest uniform suit outfit clothes clothing
+  attire costume dress robe gown apron wetsuit swimsuit;
+dress skirt gown robe costume outfit;
+pants jeans shorts trousers trunks tights leggings overalls uniform suit outfit clothes clothing swimsuit;
+bikini swimsuit trunks shorts;
+hat cap helmet headband bandanna hood beanie headscarf scarf turban headdress wig costume uniform;
+glasses sunglasses goggles mask;
+shoe boot sandal sneaker skate heel footwear slipper;
+glove mitten;
+bag backpack purse handbag luggage;
+collar leash harness muzzle;
+umbrella;
+necklace bracelet ring jewelry earring;
+bike bicycle motorcycle motorbike scooter moped bmx vehicle tricycle unicycle;
+car truck van suv jeep taxi vehicle bus automobile ambulance traffic trailer;
+train subway tram vehicle;
+boat canoe kayak raft ship vessel speedboat motorboat yacht sailboat surfboard;
+airplane plane glider vehicle;
+cart wagon carriage wheelbarrow vehicle trailer;
+guitar bass instrument;
+violin instrument;
+drum instrument drumset;
+flute trumpet saxophone horn instrument;
+piano accordion instrument keyboard;
+water ocean lake river pond pool sea wave beach shore stream creek fountain waterfall puddle surf waterside bay
+  rapids;
+grass field lawn park yard meadow backyard garden ground area dirt outside playground hill grassland plain;
+beach sand shore ocean shoreline desert coast dune sea;
+street road sidewalk path trail track alley city town dirt walkway crosswalk pavement ground driveway market traffic
+  parade;
+mountain hill cliff rock slope mountainside peak ledge boulder stone mountaintop ridge canyon;
+snow ice slope hill mountain ground winter;
+forest woods tree bush log branch park trail wood wilderness jungle;
+building house store wall room restaurant city shop home church street window bridge stadium gym kitchen bar
+  doorway;
+bed couch sofa chair seat bench furniture stool swing blanket pillow;
+table desk counter bar;
+fence gate railing wall rail pole barrier;
+stage platform ledge dock pier deck ramp;
+ramp slide slope step stairs staircase rail railing ledge;
+ball football basketball baseball volleyball toy soccer tennis frisbee object;
+toy frisbee stick bone object disc;
+stick branch log pole bat wood rope hose bone;
+rope leash cord line string;
+skateboard snowboard surfboard board ski sled scooter;
+sign flag banner picture graffiti poster paint;
+flower plant bush leaf garden;
+food drink cup bottle glass beer meal;
+camera cellphone phone microphone;
+book newspaper paper magazine map;
+tent building umbrella;
+swing playground slide trampoline;
+hurdle obstacle bar jump fence;
+hoop net goal basket;
+balloon bubble;
+fire light firework candle smoke;
 """
 # A caption and its reverse may both be true, or say the same; and what only hangs together is not turned round.
 _SYMMETRIC = word_table(
@@ -130,8 +136,11 @@ _EVENTS = word_table(  # named as things are, and nothing that could stand in an
     view catch rain sun shadow show dance soccer tennis hockey stop
     """
 )
-_UNTOLD = word_table(  # often there without anybody saying so: no replacement that is surely false
-    "shirt pants jeans clothes shoe sock tree bush grass building plant leaf wall ground area winter street road sidewalk"
+_UNTOLD = word_table(  # often there without anybody saying so, or said of anything: not surely false instead of another
+    """
+    shirt pants jeans clothes shoe sock tree bush grass building plant leaf wall ground area winter street road sidewalk
+    object outside toy animal pet vehicle instrument outfit furniture house
+    """
 )
 _POSSESSIVES = word_table("his her its their my your our whose")
 _PEOPLE = word_table("man woman boy girl")  # of those who may be called many things, what is surely not the other
@@ -139,8 +148,12 @@ _HUES = COLOUR_WORDS - SHADES
 _ADJECTIVE_CLASSES = (_HUES, word_table(SIZES), word_table(AGES), word_table(MATERIALS + PATTERNS))
 _ALIKE = (  # adjectives that may be said of the same thing
     *map(word_table, ("dark black navy brown", "light white pale cream beige tan blond", "gray silver")),
-    *map(word_table, ("gold golden yellow tan blond brown beige orange", "red maroon burgundy orange pink rust reddish")),
-    *map(word_table, ("blue navy aqua turquoise teal", "purple violet lavender magenta pink", "green lime olive khaki")),
+    *map(
+        word_table, ("gold golden yellow tan blond brown beige orange", "red maroon burgundy orange pink rust reddish")
+    ),
+    *map(
+        word_table, ("blue navy aqua turquoise teal", "purple violet lavender magenta pink", "green lime olive khaki")
+    ),
     word_table("bright colorful multicolored rainbow neon fluorescent red blue green yellow orange pink purple"),
     word_table("large big huge giant enormous massive gigantic tall high long wide vast oversized deep thick broad"),
     word_table("small little tiny miniature mini short low narrow thin skinny slim lean slender shallow"),
@@ -158,11 +171,13 @@ class Foil:
 
 @dataclass(frozen=True)
 class NounKinds:
-    """What nouns name, as phrases of a training set have it: people, clothing, animals, vehicles …, and how they count."""
+    """What nouns name, as phrases of a training set have it (people, clothing, animals …), and how they count."""
 
     types: Mapping[str, str]  # noun as written → its most frequent type
     forms: Mapping[str, WordForm]
-    candidates: Mapping[tuple[str, WordForm], tuple[str, ...]]  # frequent nouns of a type and form, whose relatives are known
+    candidates: Mapping[
+        tuple[str, WordForm], tuple[str, ...]
+    ]  # frequent nouns of a type and form, whose relatives are known
 
     @staticmethod
     def of(phrases: Iterable[tuple[Sequence[str], str]]) -> NounKinds:
@@ -200,13 +215,13 @@ _families: dict[str, frozenset[int]] = {}
 
 
 def _family_of() -> dict[str, frozenset[int]]:
-    """Noun, singular → the numbers of its lines in the table."""
+    """Noun, singular → the numbers of its entries in the table."""
     if not _families:
         found: dict[str, set[int]] = defaultdict(set)
-        for number, line in enumerate(_FAMILIES.strip().splitlines()):
+        for number, line in enumerate(_FAMILIES.split(";")):
             for word in line.split():
                 found[word].add(number)
-        _families.update({word: frozenset(lines) for word, lines in found.items()})
+        _families.update({word: frozenset(entries) for word, entries in found.items()})
     return _families
 
 
@@ -272,8 +287,8 @@ def _things(parse: Parse, kinds: NounKinds) -> list[Object]:
         follows = parse.tags[place + 1] if place + 1 < len(parse.tags) else ""
         named = thing.name not in NAMELESS and thing.name not in COLOUR_WORDS and singular(thing.name) not in _EVENTS
         joined = joined or parse.tokens[place - 1].endswith("ing") or follows in ("NOUN", "PROPN")  # "a parking lot"
-        open = parse.tokens[thing.start - 1] != "without" and parse.tokens[place + 1 : place + 2] != ("of",)
-        if kind not in (None, "bodyparts", "notvisual") and named and not joined and open:
+        present = parse.tokens[thing.start - 1] != "without" and parse.tokens[place + 1 : place + 2] != ("of",)
+        if kind not in (None, "bodyparts", "notvisual") and named and not joined and present:
             found.append(thing)
     return found
 
@@ -348,7 +363,9 @@ def _exchange_adjectives(parse: Parse, photo: _Photo) -> Iterator[tuple[str, ...
             if group is _HUES and "people" in (photo.kinds.types.get(one.name), photo.kinds.types.get(other.name)):
                 continue  # the colour of somebody's shirt, or of a skin
             before = one.start <= here < one.place and other.start <= there < other.place
-            before = before and not any(parse.tokens[place + 1].endswith("ed") for place in (here, there))  # "long sleeved"
+            before = before and not any(
+                parse.tokens[place + 1].endswith("ed") for place in (here, there)
+            )  # "long sleeved"
             new = alike or not (photo.has(one.name, second) or photo.has(other.name, first))
             if second in group and alone and before and new and not _alike(first, second):
                 yield _with(parse.tokens, {here: second, there: first})

@@ -81,9 +81,7 @@ def roc_auc(positive: Float[np.ndarray, " thing"], negative: Float[np.ndarray, "
     """How often a positive has a higher score than a negative, ties counting half: (R⁺ - n⁺(n⁺+1)/2) / (n⁺ n⁻)."""
     if not len(positive) or not len(negative):
         raise SaccadeError("the area under a ROC curve needs scores of both kinds")
-    values, inverse, counts = np.unique(
-        np.concatenate([positive, negative]), return_inverse=True, return_counts=True
-    )
+    _, inverse, counts = np.unique(np.concatenate([positive, negative]), return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]  # from 1, the mean rank of equals
     count = len(positive)
     return float((ranks[:count].sum() - count * (count + 1) / 2) / (count * len(negative)))
