@@ -337,11 +337,11 @@ def _auc_interval(
 # The page
 
 
-FOILS_READ = """Two hundred of the foils of Flickr8k's dev captions, fifty of each kind, were read beside the captions of
-their photos. False for the photo as far as these tell, and grammatical, were 49 of `nouns`, 50 of `adjectives`, 49 of
-`sides` and 47 of `replaced`: 195. The others say something that may well be there unsaid (houses in the background) or
-take a word for another part of speech. Exchanged nouns and sides give mostly odd sentences: no caption says that a ball
-chases a dog, so that a model may doubt it without the picture, if only it reads the order of words at all."""
+FOILS_READ = """Two hundred of the foils of Flickr8k's dev captions, fifty of each kind, were read beside the captions
+of their photos. False for the photo as far as these tell, and grammatical, were 49 of `nouns`, 49 of `adjectives`,
+49 of `sides` and 47 of `replaced`: 194. The others say something that may well be there unsaid (houses in the
+background) or take a word for another part of speech. Exchanged nouns and sides give mostly odd sentences: no caption
+says that a ball chases a dog, so that a model may doubt it without the picture, if only it reads the order of words."""
 
 MEANINGS = {
     "Binding": """How often the true caption scores above a foil, in per cent, with 95 % of a bootstrap over photos. The

@@ -146,6 +146,7 @@ _POSSESSIVES = word_table("his her its their my your our whose")
 _PEOPLE = word_table("man woman boy girl")  # of those who may be called many things, what is surely not the other
 _HUES = COLOUR_WORDS - SHADES
 _ADJECTIVE_CLASSES = (_HUES, word_table(SIZES), word_table(AGES), word_table(MATERIALS + PATTERNS))
+_ANY_HUE = word_table("colorful multicolored rainbow fluorescent")
 _ALIKE = (  # adjectives that may be said of the same thing
     *map(word_table, ("dark black navy brown", "light white pale cream beige tan blond", "gray silver")),
     *map(
@@ -154,7 +155,6 @@ _ALIKE = (  # adjectives that may be said of the same thing
     *map(
         word_table, ("blue navy aqua turquoise teal", "purple violet lavender magenta pink", "green lime olive khaki")
     ),
-    word_table("bright colorful multicolored rainbow neon fluorescent red blue green yellow orange pink purple"),
     word_table("large big huge giant enormous massive gigantic tall high long wide vast oversized deep thick broad"),
     word_table("small little tiny miniature mini short low narrow thin skinny slim lean slender shallow"),
     word_table("young younger teenage teen preteen newborn"),
@@ -355,7 +355,7 @@ def _exchange_adjectives(parse: Parse, photo: _Photo) -> Iterator[tuple[str, ...
     for one, other in combinations(said, 2):
         related = _between(parse, one, other)
         alike = singular(one.name) == singular(other.name)
-        if alike and (not related or any(map(_symmetric, related))):
+        if alike and (not related or any(map(_symmetric, related)) or "and" in parse.tokens):
             continue
         for (first, here), (second, there) in ((a, b) for a in said[one] for b in said[other]):
             group = next((group for group in _ADJECTIVE_CLASSES if first in group), frozenset())
@@ -421,7 +421,7 @@ _MAKERS: dict[FoilKind, Callable[[Parse, _Photo], Iterator[tuple[str, ...]]]] = 
 
 
 def _alike(one: str, other: str) -> bool:
-    return one == other or any(one in group and other in group for group in _ALIKE)
+    return one == other or bool({one, other} & _ANY_HUE) or any(one in group and other in group for group in _ALIKE)
 
 
 def _with(tokens: Sequence[str], changed: Mapping[int, str]) -> tuple[str, ...]:
