@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-
 from photo_samples import write
+
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.entailment import FILE, EntailmentPair, read_entailment
 

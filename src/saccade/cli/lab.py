@@ -332,6 +332,7 @@ def probe(
 
 
 def _answers(questions: Questions, found: Sequence[ModelProbe]) -> Table:
+    from saccade.lab.probe import show_areas
     from saccade.language.foils import FOIL_KINDS
 
     headings = ("model", *FOIL_KINDS, "points", "deletion", "insertion", "random", "entailed")
@@ -341,7 +342,7 @@ def _answers(questions: Questions, found: Sequence[ModelProbe]) -> Table:
         rates = [one.binding.get(kind) for kind in FOIL_KINDS]
         cells = ["–" if rate is None else f"{rate.value:.1f}" for rate in rates]
         cells += [f"{one.pointing['all'].model:.1f}"] if one.pointing else ["–"]
-        cells += [f"{area:.2f}" for area in one.reasons.areas()]
+        cells += show_areas(one.reasons)
         cells += [f"{one.entailment.value:.1f}" if one.entailment else "–"]
         table.add_row(escape(one.name), *cells, end_section=one is found[-1])
     middle, random = (found[0].pointing["all"].middle, found[0].pointing["all"].random) if found[0].pointing else (0, 0)

@@ -76,14 +76,13 @@ class Pointing:
 class Reasons:
     """The score with one to nine tenths of the regions: the least attended ones, the most attended, random ones."""
 
-    photos: int
     deletion: tuple[float, ...]
     insertion: tuple[float, ...]
     random: tuple[float, ...]
 
     def areas(self) -> tuple[float, float, float]:
         """Under deletion, insertion and random order."""
-        return tuple(float(np.mean(curve)) for curve in (self.deletion, self.insertion, self.random))  # type: ignore[return-value]
+        return float(np.mean(self.deletion)), float(np.mean(self.insertion)), float(np.mean(self.random))
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class ModelProbe:
     name: str
     binding: Mapping[FoilKind, Rate]
     pointing: Mapping[str, Pointing]  # by type of phrase, the most frequent first; "all"
-    reasons: Reasons
+    reasons: Reasons | None
     entailment: Rate | None  # None: no such sentences lie beside the photos
 
 
@@ -253,16 +252,19 @@ def last_word(sentence: EntitySentence, phrase: EntityPhrase, tokens: Sequence[s
     return found[before] if before < len(found) else None
 
 
-def measure_reasons(model: Matcher, regions: RegionBatch, captions: Sequence[str], seed: int = 0) -> Reasons:
-    """Score picture p with caption p while some of its regions are left out."""
+def measure_reasons(model: Matcher, regions: RegionBatch, captions: Sequence[str], seed: int = 0) -> Reasons | None:
+    """Score picture p with caption p while some of its regions are left out.
+
+    None where true captions score no higher than those of other photos: what has learned nothing has no reasons.
+    """
     regions = replace(regions, graph=None)
     texts = encode_all_texts(model, captions, BATCH_SIZE)
     whole = _each(model, regions, texts)
     other = _each(model, regions, texts.select(np.roll(np.arange(len(captions)), 1)))
     zero = other.mean()
     unit = float(whole.mean() - zero)
-    if abs(unit) < 1e-9:
-        raise SaccadeError("the model scores true captions and those of other photos alike: it has learned nothing")
+    if unit <= 0:
+        return None
     important = torch.cat([importance(alignment) for _, alignment in _alignments(model, regions, texts)])
     generator = torch.Generator().manual_seed(seed)
     random = [torch.rand(important.shape, generator=generator).to(important.device) for _ in range(RANDOM_ORDERS)]
@@ -272,7 +274,7 @@ def measure_reasons(model: Matcher, regions: RegionBatch, captions: Sequence[str
         return (np.array([float(score) for score in kept]) - float(zero)) / unit
 
     curves = curve(-important), curve(important), np.mean([curve(order) for order in random], axis=0)
-    return Reasons(len(captions), *(tuple(found.tolist()) for found in curves))
+    return Reasons(*(tuple(found.tolist()) for found in curves))
 
 
 def importance(alignment: Alignment) -> Float[Tensor, "pair region"]:
@@ -384,7 +386,7 @@ def probe_page(questions: Questions, found: Sequence[ModelProbe], command: str) 
         ["middle of the photo", *(f"{found[0].pointing[kind].middle:.1f}" for kind in types)],
         ["phrases", *(f"{found[0].pointing[kind].count:,}" for kind in types)],
     ]
-    reasons = [[one.name, *(f"{area:.2f}" for area in one.reasons.areas())] for one in found]
+    reasons = [[one.name, *show_areas(one.reasons)] for one in found]
     tables = {
         "Binding": markdown_table(["model", *kinds], [*binding, ["chance", *["50.0"] * len(kinds)], counts]),
         "Pointing": markdown_table(["model", *types], pointing),
@@ -392,7 +394,7 @@ def probe_page(questions: Questions, found: Sequence[ModelProbe], command: str) 
     }
     extent = {
         "Pointing": f"{len(questions.phrased):,} photos.",
-        "Reasons": f"{found[0].reasons.photos:,} photos with one caption each.",
+        "Reasons": f"{len(questions.captions):,} photos with one caption each.",
     }
     if found[0].entailment is not None:
         rows = [[one.name, show_rate(one.entailment)] for one in found]
@@ -409,3 +411,7 @@ def probe_page(questions: Questions, found: Sequence[ModelProbe], command: str) 
 
 def show_rate(rate: Rate | None) -> str:
     return "–" if rate is None else f"{rate.value:.1f} ({rate.interval[0]:.1f}–{rate.interval[1]:.1f})"
+
+
+def show_areas(reasons: Reasons | None) -> list[str]:
+    return ["–"] * 3 if reasons is None else [f"{area:.2f}" for area in reasons.areas()]
