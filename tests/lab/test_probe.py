@@ -108,13 +108,26 @@ def foils() -> list[tuple[int, Foil]]:
 def test_who_knows_the_caption_has_100_and_a_bag_of_words_50(score: Score, swapped: float, replaced: float) -> None:
     model = Stub(score)
     found = measure_binding(model, model.encode_images(pictures(len(CAPTIONS))), foils())
-    assert {kind: rate.value for kind, rate in found.items()} == {
+    assert {kind: rates.own.value for kind, rates in found.items()} == {
         "nouns": swapped,
         "adjectives": swapped,
         "sides": swapped,
         "replaced": replaced,
     }
-    assert all(rate.count == len(CAPTIONS) and rate.interval == (rate.value, rate.value) for rate in found.values())
+    for rate in (rates.own for rates in found.values()):
+        assert rate.count == len(CAPTIONS)
+        assert rate.interval == (rate.value, rate.value)
+
+
+def test_without_its_photo_the_caption_has_no_advantage_but_its_words() -> None:
+    def fluent(picture: int, text: tuple[int, ...]) -> float:
+        return float(text in TRUE)  # what is said of any photo
+
+    for score, value in ((knows, 50), (fluent, 100)):
+        model = Stub(score)
+        found = measure_binding(model, model.encode_images(pictures(len(CAPTIONS))), foils())
+        assert {rates.own.value for rates in found.values()} == {100}
+        assert {rates.blind.value for rates in found.values()} == {value}
 
 
 def test_who_guesses_has_about_50() -> None:
@@ -124,7 +137,7 @@ def test_who_guesses_has_about_50() -> None:
         for n in range(20)
         for place, f in foils()
     ]
-    rate = measure_binding(model, model.encode_images(pictures(len(CAPTIONS))), many)["nouns"]
+    rate = measure_binding(model, model.encode_images(pictures(len(CAPTIONS))), many)["nouns"].own
     assert 40 < rate.value < 60
     assert rate.interval[0] < rate.value < rate.interval[1]
 

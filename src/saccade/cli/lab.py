@@ -332,21 +332,26 @@ def probe(
 
 
 def _answers(questions: Questions, found: Sequence[ModelProbe]) -> Table:
+    """A column a model: there are more figures than a terminal has room for beside each other."""
     from saccade.lab.probe import show_areas
-    from saccade.language.foils import FOIL_KINDS
 
-    headings = ("model", *FOIL_KINDS, "points", "deletion", "insertion", "random", "entailed")
     title = f"{questions.data}/{questions.split}: {questions.photos:,} photos, {len(questions.foils):,} foils"
-    table = figure_table(title, headings)
-    for one in found:
-        rates = [one.binding.get(kind) for kind in FOIL_KINDS]
-        cells = ["–" if rate is None else f"{rate.value:.1f}" for rate in rates]
-        cells += [f"{one.pointing['all'].model:.1f}"] if one.pointing else ["–"]
-        cells += show_areas(one.reasons)
-        cells += [f"{one.entailment.value:.1f}" if one.entailment else "–"]
-        table.add_row(escape(one.name), *cells, end_section=one is found[-1])
-    middle, random = (found[0].pointing["all"].middle, found[0].pointing["all"].random) if found[0].pointing else (0, 0)
-    blank = [""] * 3
-    table.add_row("chance", *["50.0"] * len(FOIL_KINDS), f"{random:.1f}", *blank, "50.0")
-    table.add_row("middle of the photo", *[""] * len(FOIL_KINDS), f"{middle:.1f}", *blank, "")
+    table = figure_table(title, ("", *(one.name for one in found), "chance"))
+    for kind in found[0].binding:
+        cells = [f"{one.binding[kind].own.value:.1f}" for one in found]
+        table.add_row(f"true caption wins: {kind}", *cells, "50.0")
+        table.add_row("  with another photo", *(f"{one.binding[kind].blind.value:.1f}" for one in found), "50.0")
+    table.add_section()
+    if found[0].pointing:
+        cells = [f"{one.pointing['all'].model:.1f}" for one in found]
+        table.add_row("words point at their things", *cells, f"{found[0].pointing['all'].random:.1f}")
+        table.add_row("  the middle of the photo", *[""] * len(found), f"{found[0].pointing['all'].middle:.1f}")
+        table.add_section()
+    areas = [show_areas(one.reasons) for one in found]
+    for n, label in enumerate(("deletion: least attended regions", "insertion: most attended", "random regions")):
+        table.add_row(label, *(each[n] for each in areas), "")
+    table.add_section()
+    if questions.entailment:
+        cells = [f"{one.entailment.value:.1f}" if one.entailment else "–" for one in found]
+        table.add_row("entailed above contradicted", *cells, "50.0")
     return table

@@ -109,6 +109,7 @@ class DataSet:
 
 
 ENTITIES_HOME = "Flickr30k Entities, github.com/BryanPlummer/flickr30k_entities"
+E_VIL_HOME = "e-SNLI-VE of e-ViL, github.com/maximek3/e-ViL"
 MULTI30K_HOME = "Multi30k, github.com/multi30k/dataset"
 KARPATHY_HOME = "Karpathy's splits, with his page on deep visual-semantic alignments (caption_datasets.zip)"
 FLICKR_LICENCE = (
@@ -159,6 +160,7 @@ DATA_SETS = {  # the order in which a path is judged: the first that it fits
                     Part(("entities.jsonl.gz", "entities.jsonl"), "phrases with boxes", False, ENTITIES_HOME),
                     Part(("multi30k_task2_german_5caps.tsv*",), "language=de, five sentences", False, MULTI30K_HOME),
                     Part(("multi30k_en_de_fr_cs.tsv*",), "language=de1, fr, cs, one sentence", False, MULTI30K_HOME),
+                    Part(("entailment.jsonl*",), "sentences that photos entail or contradict", False, E_VIL_HOME),
                 ),
                 (
                     Part(("Flicker8k_Dataset/", "Flickr8k_Dataset/", "images/", "Images/"), "the photos"),

@@ -1,6 +1,7 @@
 """Does a matcher bind words, and are its reasons its reasons? Four questions to every matcher, about the same photos.
 
-    binding      how often a true caption scores above a foil of it (`saccade.language.foils`); chance is 50
+    binding      how often a true caption scores above a foil of it (`saccade.language.foils`); chance is 50. Beside it
+                 the same with another photo: what a model doubts without the picture is no binding
     pointing     how often the last word of a phrase attends most to a region whose middle lies in the phrase's box
     reasons      how the score falls when the regions that the words attend to most are taken away first (deletion),
                  how it rises when they come first (insertion), beside regions in a random order
@@ -63,6 +64,14 @@ class Rate:
 
 
 @dataclass(frozen=True)
+class Binding:
+    """How often the true caption wins: with its photo, and with another, where the sentence alone can tell."""
+
+    own: Rate
+    blind: Rate
+
+
+@dataclass(frozen=True)
 class Pointing:
     """In per cent: of the model, of a region of it drawn at random, and of the middle of the photo."""
 
@@ -88,7 +97,7 @@ class Reasons:
 @dataclass(frozen=True)
 class ModelProbe:
     name: str
-    binding: Mapping[FoilKind, Rate]
+    binding: Mapping[FoilKind, Binding]
     pointing: Mapping[str, Pointing]  # by type of phrase, the most frequent first; "all"
     reasons: Reasons | None
     entailment: Rate | None  # None: no such sentences lie beside the photos
@@ -202,17 +211,19 @@ def _scores(
     return np.asarray(scores.double().cpu().numpy())
 
 
-def measure_binding(model: Matcher, images: ImageCode, foils: Sequence[tuple[int, Foil]]) -> dict[FoilKind, Rate]:
+def measure_binding(model: Matcher, images: ImageCode, foils: Sequence[tuple[int, Foil]]) -> dict[FoilKind, Binding]:
     """How often the true caption scores higher than its foil, by kind; a tie counts half."""
     places = [place for place, _ in foils]
-    scores = _scores(model, images, places * 2, [foil.true for _, foil in foils] + [foil.text for _, foil in foils])
-    true, false = scores[: len(foils)], scores[len(foils) :]
-    won = (true > false) + 0.5 * (true == false)
-    found: dict[FoilKind, Rate] = {}
+    others = [(place + 1) % len(images) for place in places]
+    texts = [foil.true for _, foil in foils] + [foil.text for _, foil in foils]
+    scores = _scores(model, images, [*places, *places, *others, *others], texts * 2).reshape(2, 2, len(foils))
+    won = (scores[:, 0] > scores[:, 1]) + 0.5 * (scores[:, 0] == scores[:, 1])  # [own or other photo, foil]
+    found: dict[FoilKind, Binding] = {}
     for kind in FOIL_KINDS:
         rows = [n for n, (_, foil) in enumerate(foils) if foil.kind == kind]
         if rows:
-            found[kind] = Rate.of(won[rows].tolist(), [places[n] for n in rows])
+            photos = [places[n] for n in rows]
+            found[kind] = Binding(*(Rate.of(each[rows].tolist(), photos) for each in won))
     return found
 
 
@@ -348,7 +359,8 @@ says that a ball chases a dog, so that a model may doubt it without the picture,
 MEANINGS = {
     "Binding": """How often the true caption scores above a foil, in per cent, with 95 % of a bootstrap over photos. The
 first three kinds exchange words (two nouns, two adjectives, the two sides of a relation), the last replaces one noun by
-another of its kind. A bag of words has 50 in the first three.""",
+another of its kind. A bag of words has 50 in the first three. *Another photo*: the same captions and foils with the
+next photo of the split instead of their own; what a model prefers even then, it prefers for the sentence's sake.""",
     "Pointing": """How often the last word of a phrase attends most to a region whose middle lies in a box of the phrase
 (Flickr30k Entities), in per cent, by the type of what the phrase names.""",
     "Reasons": """The mean score when one to nine tenths of a picture's regions are left: *deletion* leaves those that
@@ -374,10 +386,13 @@ def probe_figures(questions: Questions, found: Sequence[ModelProbe], command: st
 
 def probe_page(questions: Questions, found: Sequence[ModelProbe], command: str) -> str:
     """Markdown: a table for each question."""
-    kinds = [kind for kind in FOIL_KINDS if any(kind in one.binding for one in found)]
+    kinds = list(found[0].binding)
     types = list(found[0].pointing)
-    binding = [[one.name, *(show_rate(one.binding.get(kind)) for kind in kinds)] for one in found]
-    counts = ["foils", *(f"{found[0].binding[kind].count:,}" for kind in kinds)]
+    binding = [[one.name, *(show_rate(one.binding[kind].own) for kind in kinds)] for one in found]
+    binding += [
+        [f"{one.name}, another photo", *(show_rate(one.binding[kind].blind) for kind in kinds)] for one in found
+    ]
+    counts = ["foils", *(f"{found[0].binding[kind].own.count:,}" for kind in kinds)]
     pointing = [[one.name, *(f"{one.pointing[kind].model:.1f}" for kind in types)] for one in found]
     pointing += [
         [f"{one.name}, random region", *(f"{one.pointing[kind].random:.1f}" for kind in types)] for one in found
