@@ -53,6 +53,7 @@ def test_words_change_places(kind: FoilKind, caption: str, expected: str) -> Non
         ("adjectives", "a black and white dog with a red hat"),
         ("adjectives", "a golden dog on a yellow bench"),  # said of the same colour
         ("adjectives", "a white man on a black bench"),
+        ("adjectives", "a man sees a white dog and the cat is black"),  # said behind it
     ],
 )
 def test_what_may_still_be_true_is_left_out(kind: FoilKind, caption: str) -> None:
@@ -83,6 +84,12 @@ def test_a_person_is_replaced_by_the_other_sex_only() -> None:
 
 def replaced(*captions: str, seed: int = 0) -> set[str]:
     return {one.text for one in make_foils(captions, KINDS, ["replaced"], seed)[0]}
+
+
+def test_words_at_either_end_may_move() -> None:
+    assert replaced("dog running") <= {f"{noun} running" for noun in ("cat", "horse", "elephant")}
+    assert replaced("dog running")
+    assert replaced("there is a dog")
 
 
 def test_what_is_not_there_is_not_replaced() -> None:

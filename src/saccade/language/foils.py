@@ -18,6 +18,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from typing import Literal, TypeAlias, get_args
 
@@ -147,19 +148,14 @@ _PEOPLE = word_table("man woman boy girl")  # of those who may be called many th
 _HUES = COLOUR_WORDS - SHADES
 _ADJECTIVE_CLASSES = (_HUES, word_table(SIZES), word_table(AGES), word_table(MATERIALS + PATTERNS))
 _ANY_HUE = word_table("colorful multicolored rainbow fluorescent")
-_ALIKE = (  # adjectives that may be said of the same thing
-    *map(word_table, ("dark black navy brown", "light white pale cream beige tan blond", "gray silver")),
-    *map(
-        word_table, ("gold golden yellow tan blond brown beige orange", "red maroon burgundy orange pink rust reddish")
-    ),
-    *map(
-        word_table, ("blue navy aqua turquoise teal", "purple violet lavender magenta pink", "green lime olive khaki")
-    ),
-    word_table("large big huge giant enormous massive gigantic tall high long wide vast oversized deep thick broad"),
-    word_table("small little tiny miniature mini short low narrow thin skinny slim lean slender shallow"),
-    word_table("young younger teenage teen preteen newborn"),
-    word_table("old older elderly adult middle-aged aged ancient vintage antique"),
-)
+_ALIKE = """
+dark black navy brown; light white pale cream beige tan blond; gray silver; blue navy aqua turquoise teal;
+gold golden yellow tan blond brown beige orange; red maroon burgundy orange pink rust reddish; green lime olive khaki;
+purple violet lavender magenta pink; young younger teenage teen preteen newborn;
+large big huge giant enormous massive gigantic tall high long wide vast oversized deep thick broad;
+small little tiny miniature mini short low narrow thin skinny slim lean slender shallow;
+old older elderly adult middle-aged aged ancient vintage antique;
+"""  # adjectives that may be said of the same thing
 
 
 @dataclass(frozen=True)
@@ -194,7 +190,7 @@ class NounKinds:
         forms = {noun: _form(noun, with_article[noun] / counts[noun]) for noun in counts}
         candidates: dict[tuple[str, WordForm], list[str]] = defaultdict(list)
         for noun in sorted(counts, key=lambda noun: (-counts[noun], noun)):
-            known = _PEOPLE if main[noun] == "people" else _family_of()
+            known = _PEOPLE if main[noun] == "people" else _entries(_FAMILIES)
             if singular(noun) in known and singular(noun) not in _EVENTS | _UNTOLD:
                 candidates[main[noun], forms[noun]].append(noun)
         return NounKinds(main, forms, {key: tuple(nouns[:MAX_CANDIDATES]) for key, nouns in candidates.items()})
@@ -202,27 +198,27 @@ class NounKinds:
     def may_be_the_same(self, one: str, other: str) -> bool:
         """Whether a thing called `one` may be called `other` by somebody else; both as written."""
         first, second = singular(one), singular(other)
-        families = _family_of()
-        if first == second or families.get(first, _NONE) & families.get(second, _NONE):
+        families = _entries(_FAMILIES)
+        if first == second or _share_an_entry(first, second, _FAMILIES):
             return True
         kinds = self.types.get(one), self.types.get(other)
         known = first in families and second in families
         return not known and kinds[0] is not None and kinds[0] == kinds[1] and kinds[0] != "other"
 
 
-_NONE: frozenset[int] = frozenset()
-_families: dict[str, frozenset[int]] = {}
+@cache
+def _entries(table: str) -> Mapping[str, frozenset[int]]:
+    """Word → the numbers of its entries in a table of words."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for number, entry in enumerate(table.split(";")):
+        for word in entry.split():
+            found[word].add(number)
+    return {word: frozenset(numbers) for word, numbers in found.items()}
 
 
-def _family_of() -> dict[str, frozenset[int]]:
-    """Noun, singular → the numbers of its entries in the table."""
-    if not _families:
-        found: dict[str, set[int]] = defaultdict(set)
-        for number, line in enumerate(_FAMILIES.split(";")):
-            for word in line.split():
-                found[word].add(number)
-        _families.update({word: frozenset(entries) for word, entries in found.items()})
-    return _families
+def _share_an_entry(one: str, other: str, table: str) -> bool:
+    entries = _entries(table)
+    return not entries.get(one, frozenset()).isdisjoint(entries.get(other, frozenset()))
 
 
 def _form(noun: str, article_share: float) -> WordForm:
@@ -280,21 +276,22 @@ class _Photo:
 
 def _things(parse: Parse, kinds: NounKinds) -> list[Object]:
     """Things whose name is one noun that stands for something a photo shows."""
+    tokens = ("", *parse.tokens, "")  # so that every word has one before and one after it
     found = []
     for thing in parse.objects:
         place, kind = thing.place, kinds.types.get(thing.name)
-        joined = any(h == place and parse.labels[p] in ("compound", "flat") for p, h in enumerate(parse.heads))
-        follows = parse.tags[place + 1] if place + 1 < len(parse.tags) else ""
+        parts = any(h == place and parse.labels[p] in ("compound", "flat") for p, h in enumerate(parse.heads))
+        follows = parse.tags[place + 1 : place + 2]
+        parts = parts or tokens[place].endswith("ing") or follows in (("NOUN",), ("PROPN",))  # "a parking lot"
         named = thing.name not in NAMELESS and thing.name not in COLOUR_WORDS and singular(thing.name) not in _EVENTS
-        joined = joined or parse.tokens[place - 1].endswith("ing") or follows in ("NOUN", "PROPN")  # "a parking lot"
-        present = parse.tokens[thing.start - 1] != "without" and parse.tokens[place + 1 : place + 2] != ("of",)
-        if kind not in (None, "bodyparts", "notvisual") and named and not joined and present:
+        present = tokens[thing.start] != "without" and tokens[place + 2] != "of"
+        if kind not in (None, "bodyparts", "notvisual") and named and present and not parts:
             found.append(thing)
     return found
 
 
 def _coordinated(parse: Parse, thing: Object) -> bool:
-    """Whether "and", "or" or a comma joins it to another thing."""
+    """Whether "and" or "or" joins it to another thing."""
     beside = {thing.start - 1, thing.end}
     return (
         parse.labels[thing.place] == "conj"
@@ -363,11 +360,9 @@ def _exchange_adjectives(parse: Parse, photo: _Photo) -> Iterator[tuple[str, ...
             if group is _HUES and "people" in (photo.kinds.types.get(one.name), photo.kinds.types.get(other.name)):
                 continue  # the colour of somebody's shirt, or of a skin
             before = one.start <= here < one.place and other.start <= there < other.place
-            before = before and not any(
-                parse.tokens[place + 1].endswith("ed") for place in (here, there)
-            )  # "long sleeved"
+            part = before and any(parse.tokens[place + 1].endswith("ed") for place in (here, there))  # "long sleeved"
             new = alike or not (photo.has(one.name, second) or photo.has(other.name, first))
-            if second in group and alone and before and new and not _alike(first, second):
+            if second in group and alone and before and not part and new and not _alike(first, second):
                 yield _with(parse.tokens, {here: second, there: first})
 
 
@@ -405,7 +400,7 @@ def _introduced(thing: Object) -> bool:
 def _replace_noun(parse: Parse, photo: _Photo) -> Iterator[tuple[str, ...]]:
     kinds = photo.kinds
     for thing in _things(parse, kinds):
-        if singular(thing.name) not in _family_of():
+        if singular(thing.name) not in _entries(_FAMILIES):
             continue
         for noun in kinds.candidates.get((kinds.types[thing.name], kinds.forms[thing.name]), ()):
             if not photo.shows(noun, thing.name):
@@ -421,7 +416,7 @@ _MAKERS: dict[FoilKind, Callable[[Parse, _Photo], Iterator[tuple[str, ...]]]] = 
 
 
 def _alike(one: str, other: str) -> bool:
-    return one == other or bool({one, other} & _ANY_HUE) or any(one in group and other in group for group in _ALIKE)
+    return one == other or not _ANY_HUE.isdisjoint((one, other)) or _share_an_entry(one, other, _ALIKE)
 
 
 def _with(tokens: Sequence[str], changed: Mapping[int, str]) -> tuple[str, ...]:
