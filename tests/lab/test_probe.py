@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +29,8 @@ from saccade.lab.probe import (
 )
 from saccade.language import Vocabulary
 from saccade.language.foils import Foil
-from saccade.models import Matcher
-from toy_runs import saccade_command
+from saccade.models import Matcher, entries, entry
+from toy_runs import DIM, SIZES, saccade_command
 
 CAPTIONS = [f"a {one} dog chases a {other} cat" for one in ("black", "brown", "tan") for other in ("white", "gray")]
 VOCABULARY = Vocabulary.build([*CAPTIONS, "a camel sits in the snow"], 1)
@@ -195,6 +196,25 @@ def test_entailment_is_the_share_of_pairs_in_the_right_order() -> None:
     images = model.encode_images(pictures(len(CAPTIONS)))
     assert measure_entailment(model, images, [*pairs, *wrong]).value == 100
     assert measure_entailment(model, images, [*wrong, (0, EntailmentPair("", "dev", "snow", "entailment"))]).value == 50
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in entries() if issubclass(entry.model, Matcher)])
+@torch.no_grad()
+def test_every_matcher_can_be_asked(name: str) -> None:
+    torch.manual_seed(1)
+    kind = entry(name).model
+    sizes = {k: v for k, v in SIZES.items() if k in {field.name for field in fields(kind.Config)}}
+    model = kind(replace(kind.Config(), **sizes), VOCABULARY).eval()
+    assert isinstance(model, Matcher)
+    plain = pictures(len(CAPTIONS), 5)
+    regions = replace(plain, features=torch.randn(len(CAPTIONS), 5, DIM)).pad(2)
+    regions.mask[0, 3:] = False  # pictures need not have as many regions as others
+    images = model.encode_images(regions)
+    for rates in measure_binding(model, images, foils()).values():
+        assert 0 <= rates.own.value <= 100
+    assert measure_pointing(model, images, regions, [picture(n, 0, 0.5, "animals") for n in range(3)])["all"].count == 3
+    reasons = measure_reasons(model, regions, CAPTIONS)
+    assert reasons is None or np.isfinite(reasons.areas()).all()
 
 
 @pytest.fixture(scope="module")
