@@ -85,6 +85,12 @@ VERBS = {
         "claims",
         "Put papers' claims to the test: train each variant over several seeds, compare them, say whether it holds.",
     ),
+    "probe": Verb(
+        "Models",
+        "lab",
+        "probe",
+        "Does a matcher bind words to things, and are its reasons its reasons?",
+    ),
     "metrics": Verb("Models", "metrics", "app", "Score captions, and see which scores people agree with."),
     "caption": Verb("Use a model", "predict", "caption", "Say what is in photos, word by word."),
     "score": Verb("Use a model", "predict", "score", "How well each picture fits each sentence."),

@@ -1,4 +1,4 @@
-"""The lab's verbs: `saccade demo`, `saccade leaderboard`, `saccade claims`."""
+"""The lab's verbs: `saccade demo`, `saccade leaderboard`, `saccade claims`, `saccade probe`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from saccade.cli.options import Device, check_device, figure_table, is_data_word, sort_words, with_words
+from saccade.cli.options import Device, check_device, figure_table, is_data_word, run_data, sort_words, with_words
 from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from saccade.lab.claims.findings import Findings
     from saccade.lab.claims.run import Outcome
     from saccade.lab.leaderboard.board import Board
+    from saccade.lab.probe import ModelProbe, Questions
 
 
 def demo(
@@ -281,3 +282,76 @@ def _show(console: Console, findings: Findings) -> None:
         )
     if findings.missing:
         console.print(f"  runs still missing: {len(findings.missing)}, see its page", highlight=False)
+
+
+def probe(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...",
+            help="Run or model folders, or models of the package, and KEY=VALUE words of the data "
+            "(data=flickr8k root=data/flickr8k limit=200).",
+        ),
+    ],
+    split: Annotated[str | None, typer.Option(help="Which split; the dev split if not given.")] = None,
+    photos: Annotated[int, typer.Option(min=1, help="Of how many photos the phrases are pointed at.")] = 300,
+    device: Device = "auto",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write binding.md and binding.json into this folder.")
+    ] = None,
+) -> None:
+    """Does a matcher bind words to things, and are its reasons its reasons?
+
+    Four questions about photos with Flickr30k Entities. Binding: does a true caption score above itself with two nouns,
+    two adjectives or the sides of a relation exchanged, or one noun replaced by another of its kind? Pointing: does the
+    last word of a phrase attend to the phrase's box? Reasons: does the score fall when the regions that the words
+    attend to are taken away first, and rise when they come first, more than in a random order? Entailment: does a
+    sentence that the photo entails score above one that it contradicts? Give a pooled model (vse) too, to compare with.
+
+    Example: saccade probe scan-flickr8k data=flickr8k root=data/flickr8k split=dev
+    """
+    from saccade.core.files import check_writable, write_json, write_text
+    from saccade.core.progress import progress_bar
+    from saccade.lab.probe import probe_figures, probe_models, probe_page
+
+    folders, words, split = sort_words(models, split)
+    if not folders:
+        raise SaccadeError("name at least one matcher to probe, for one scan-flickr8k")
+    config = with_words(run_data(folders[0]), words)
+    split = split or config.dev_split
+    files = (out / "binding.md", out / "binding.json") if out else ()
+    check_writable(*files)
+    with progress_bar("probing") as tell:
+        questions, found = probe_models(folders, config, split, photos, device, tell)
+    Console().print(_answers(questions, found))
+    if files:
+        said = [f"root=data/{Path(w[5:]).name}" if w.startswith("root=") else w for w in words]
+        command = " ".join(["saccade probe", *folders, *said, f"split={split}", f"--photos {photos}"])
+        write_text(files[0], probe_page(questions, found, command))
+        write_json(files[1], probe_figures(questions, found, command))
+
+
+def _answers(questions: Questions, found: Sequence[ModelProbe]) -> Table:
+    """A column a model: there are more figures than a terminal has room for beside each other."""
+    from saccade.lab.probe import show_areas
+
+    title = f"{questions.data}/{questions.split}: {questions.photos:,} photos, {len(questions.foils):,} foils"
+    table = figure_table(title, ("", *(one.name for one in found), "chance"))
+    for kind in found[0].binding:
+        cells = [f"{one.binding[kind].own.value:.1f}" for one in found]
+        table.add_row(f"true caption wins: {kind}", *cells, "50.0")
+        table.add_row("  with another photo", *(f"{one.binding[kind].blind.value:.1f}" for one in found), "50.0")
+    table.add_section()
+    if found[0].pointing:
+        cells = [f"{one.pointing['all'].model:.1f}" for one in found]
+        table.add_row("words point at their things", *cells, f"{found[0].pointing['all'].random:.1f}")
+        table.add_row("  the middle of the photo", *[""] * len(found), f"{found[0].pointing['all'].middle:.1f}")
+        table.add_section()
+    areas = [show_areas(one.reasons) for one in found]
+    for n, label in enumerate(("deletion: least attended regions", "insertion: most attended", "random regions")):
+        table.add_row(label, *(each[n] for each in areas), "")
+    table.add_section()
+    if questions.entailment:
+        cells = [f"{one.entailment.value:.1f}" if one.entailment else "–" for one in found]
+        table.add_row("entailed above contradicted", *cells, "50.0")
+    return table
