@@ -255,10 +255,13 @@ def test_it_is_trained_further_and_its_first_parts_can_stay(folder: Path) -> Non
     assert reached == [{False}, {False}, {True}, {True}, {True}]
 
 
-def test_half_precision_stays_near(folder: Path) -> None:
-    backbone, pictures = load_backbone(f"dinov2:{folder}"), torch.randn(2, 3, 70, 70)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_half_precision_stays_near(device: str, folder: Path) -> None:
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU here")
+    backbone, pictures = load_backbone(f"dinov2:{folder}").to(device), torch.randn(2, 3, 70, 70, device=device)
     with torch.inference_mode():
         full = backbone(pictures)[0]
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16):
             half = backbone(pictures)[0].float()
     assert float((half - full).norm() / full.norm()) < 0.05

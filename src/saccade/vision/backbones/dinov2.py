@@ -76,7 +76,7 @@ class PatchEmbedding(nn.Module):
         learnt = self.positions[:, 1:]
         if (rows, columns) == (self.side, self.side):
             return learnt
-        grid = learnt.unflatten(1, (self.side, self.side)).permute(0, 3, 1, 2).float()
+        grid = learnt.reshape(1, self.side, self.side, -1).permute(0, 3, 1, 2).float()
         antialias = self.registers is not None
         found = functional.interpolate(grid, (rows, columns), mode="bicubic", antialias=antialias)
         return found.flatten(2).transpose(1, 2).to(learnt.dtype)
@@ -163,6 +163,7 @@ class Dinov2(Backbone):
     def set_drop_path(self, rate: float) -> None:
         """The chance to be passed by rises with depth, from 0 at the first block to `rate` at the last."""
         for number, block in enumerate(self.blocks):
+            assert isinstance(block, Block)
             block.drop_path = rate * number / max(len(self.blocks) - 1, 1)
 
 
