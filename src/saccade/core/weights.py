@@ -1,4 +1,4 @@
-"""Weights on disk: our own safetensors files, and the tensors in PyTorch's pickles. Nothing in them is ever executed.
+"""Weights on disk: our own safetensors files, and the tensors of PyTorch and Paddle. Nothing in them is ever executed.
 
 Our own are kept in full, in half, or in bytes (`int8`) for what ships with the package: each row of a matrix as whole
 numbers −127..127 and one scale, a quarter of the size and off by at most 1/254 of the row's largest number. Vectors
@@ -7,6 +7,8 @@ numbers −127..127 and one scale, a quarter of the size and off by at most 1/25
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
@@ -88,3 +90,47 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
         raise SaccadeError(f"{path} holds something else than tensors by name")
     return dict(state)
+
+
+FLOAT32 = 5  # as Paddle numbers the types of tensors
+
+
+def read_paddle(path: Path) -> dict[str, Tensor]:
+    """The tensors of Paddle's .pdiparams, which has no names: they are numbered, `0000`, `0001` …
+
+    Each is a head of 20 bytes (two versions, no level of detail, the length of what follows), its type and shape as a
+    protocol buffer, and its numbers.
+
+    Raises: SaccadeError if the file is missing, damaged, or holds anything but float32.
+    """
+    with explain_os_errors(path, "read"):
+        data = bytearray(path.read_bytes())
+    found: dict[str, Tensor] = {}
+    place = 0
+    try:
+        while place < len(data):
+            version, levels, tensor_version, length = struct.unpack_from("<IQIi", data, place)
+            place += 20
+            kind, *shape = _numbers(data[place : place + length])
+            place += length
+            count = math.prod(shape)
+            if version or levels or tensor_version or kind != FLOAT32 or place + 4 * count > len(data):
+                raise ValueError
+            numbers = torch.frombuffer(data, dtype=torch.float32, count=count, offset=place)
+            found[f"{len(found):04}"] = numbers.clone().view(shape)
+            place += 4 * count
+    except (struct.error, IndexError, ValueError) as error:
+        raise SaccadeError(f"{path} is damaged, or not a .pdiparams file of float32") from error
+    return found
+
+
+def _numbers(message: bytearray) -> list[int]:
+    """The whole numbers of a protocol buffer that holds nothing else, in order."""
+    found, value, shift = [], 0, 0
+    for byte in message:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            found.append(value)
+            value = shift = 0
+    return found[1::2]  # each after the number of its field

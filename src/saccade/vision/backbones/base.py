@@ -24,6 +24,7 @@ MODULES = {  # imported when first asked for
     "efficientnet-lite1": "saccade.vision.backbones.efficientnet",
     "efficientnet-lite2": "saccade.vision.backbones.efficientnet",
     "mobilenet-v2": "saccade.vision.backbones.efficientnet",
+    "pplcnetv2": "saccade.vision.backbones.pplcnet",
     "dinov2-s": "saccade.vision.backbones.dinov2",
     "dinov2": "saccade.vision.backbones.dinov2",
     "world": "saccade.vision.detectors.world",
