@@ -43,7 +43,9 @@ def test_before_training_it_sees_what_the_extractor_sees(name: str, pictures: Pi
     assert not any(isinstance(part, nn.BatchNorm2d) for part in network.modules())
 
 
-@pytest.mark.parametrize("name", ["efficientnet-lite0", "efficientnet-lite2", "mobilenet-v2", "world"])
+@pytest.mark.parametrize(
+    "name", ["efficientnet-lite0", "efficientnet-lite2", "mobilenet-v2", "pplcnetv2", "dinov2-s", "world"]
+)
 def test_the_parts_are_the_backbone_from_its_input_to_its_output(name: str) -> None:
     backbone = load_backbone(name, pretrained=False)
     owned = [id(weight) for part in backbone.parts for weight in part.parameters()]
@@ -53,7 +55,8 @@ def test_the_parts_are_the_backbone_from_its_input_to_its_output(name: str) -> N
     for number, part in enumerate(backbone.parts):
         for inner in part.modules():
             inner.register_forward_hook(lambda *_, n=number: order.append(n))
-    backbone(backbone.normalise(torch.zeros(1, 32, 32, 3, dtype=torch.uint8)))
+    side = 28 if backbone.multiple > 1 else 32
+    backbone(backbone.normalise(torch.zeros(1, side, side, 3, dtype=torch.uint8)))
     first = {number: order.index(number) for number in order}
     used = [number for number in range(len(backbone.parts)) if number in first]
     assert used == sorted(used, key=first.__getitem__)

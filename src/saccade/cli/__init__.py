@@ -66,6 +66,7 @@ VERBS = {
         "models",
         "List the systems (task, paper, recipes, whether official checkpoints can be imported) and the trained models.",
     ),
+    "weights": Verb("Models", "weights", "app", "List and get weights of others by name: backbones, word vectors."),
     "train": Verb("Models", "models", "train", "Train a model into a run folder."),
     "eval": Verb(
         "Models",

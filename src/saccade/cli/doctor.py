@@ -13,7 +13,15 @@ from rich.table import Table
 
 PACKAGES = ("torch", "triton", "numpy", "pyarrow", "safetensors", "tokenizers", "lightning-fabric", "pillow")
 OPERATOR_MODULES = ("saccade.ops", "saccade.models", "saccade.search")  # where operators are defined
-SWITCHES = ("SACCADE_KERNELS", "SACCADE_NATIVE", "SACCADE_LOG", "SACCADE_CACHE", "CXX", "OMP_NUM_THREADS")
+SWITCHES = (
+    "SACCADE_KERNELS",
+    "SACCADE_NATIVE",
+    "SACCADE_LOG",
+    "SACCADE_CACHE",
+    "SACCADE_WEIGHTS",
+    "CXX",
+    "OMP_NUM_THREADS",
+)
 
 
 def doctor(

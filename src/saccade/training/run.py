@@ -39,6 +39,8 @@ class BackboneConfig:
     train: bool = False  # from pixels: the grid extractor `data.extractor` becomes part of the model
     freeze: int = 4  # so many of the backbone's first parts stay as they are (EfficientNet-Lite has nine)
     lr_scale: float = 0.2  # how fast the extractor learns, beside the rest of the model
+    layer_decay: float = 1.0  # each part of the backbone learns so many times as fast as the part after it
+    drop_path: float = 0.0  # the chance of a picture to pass the last residual branches by (dinov2 only)
     augment: AugmentConfig = field(default_factory=AugmentConfig)
 
     def __post_init__(self) -> None:
@@ -51,6 +53,10 @@ class BackboneConfig:
                 f"backbone.lr_scale must be more than zero, not {self.lr_scale}: "
                 "backbone.train=false leaves the extractor as it is"
             )
+        if not 0 < self.layer_decay <= 1:
+            raise SaccadeError(f"backbone.layer_decay must be more than 0 and at most 1, not {self.layer_decay}")
+        if not 0 <= self.drop_path < 1:
+            raise SaccadeError(f"backbone.drop_path must be at least 0 and less than 1, not {self.drop_path}")
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,9 @@ def run_parts(
     model: Model = spec.build(entry(config.system).model, config.model, prepared)
     if backbone is not None:
         freeze(backbone, config.backbone.freeze)
+        backbone.backbone.set_drop_path(config.backbone.drop_path)
         model.backbone, model.backbone_lr_scale = backbone, config.backbone.lr_scale
+        model.backbone_layer_decay = config.backbone.layer_decay
     for note in prepared.notes:
         console.print(note, highlight=False)
     if config.start is not None:

@@ -451,11 +451,10 @@ def load_world_extractor(folder: Path | str = SHIPPED, name: str = "world") -> W
     return WorldExtractor(network, name, read_detector_weights(network, place))
 
 
-def open_backbone(argument: str = "world", pretrained: bool = True) -> WorldBackbone:
+def open_backbone(name: str = "world", pretrained: bool = True) -> WorldBackbone:
     """`world`, or `world:FOLDER` with the weights of a trained detector. Trained weights come folded."""
     if not pretrained:
         return WorldBackbone()
-    given = argument != "world"
-    network = load_world_extractor(argument if given else SHIPPED).network.requires_grad_(True)
-    network.backbone.name = f"world:{argument}" if given else "world"
+    network = load_world_extractor(name.partition(":")[2] or SHIPPED).network.requires_grad_(True)
+    network.backbone.name = name
     return network.backbone
