@@ -55,14 +55,6 @@ Device = Annotated[
         callback=check_device,
     ),
 ]
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        help="A run or model folder, or a model of the package (scan-flickr8k). If not given: runs/scan, or else that.",
-    ),
-]
 
 
 def default_model() -> str:

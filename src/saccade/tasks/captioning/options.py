@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from saccade.core.errors import SaccadeError
 
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
     from saccade.decoding import DecodingConfig
 
 DEFAULT_SAMPLES = 5
-MAX_COUNT = 1000  # of beams, samples, words: more would fill the memory before anything is said
 
 
 class Strategy(str, Enum):
@@ -31,60 +28,19 @@ class LengthPenalty(str, Enum):
     average = "average"
 
 
-StrategyOption = Annotated[
-    Strategy | None,
-    typer.Option(
-        "--strategy",
-        help="greedy takes the likeliest word each time; beam follows several sentences at once; diverse makes them "
-        "differ; sample draws words by their probability.",
-        show_default=False,
-    ),
-]
-NumBeamsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--num-beams", "-b", min=1, max=MAX_COUNT, help="Sentences followed at once; 1 is greedy.", show_default=False
-    ),
-]
-MaxLengthOption = Annotated[
-    int | None,
-    typer.Option("--max-length", min=1, max=MAX_COUNT, help="Words of a caption at most.", show_default=False),
-]
-PenaltyOption = Annotated[
-    LengthPenalty | None,
-    typer.Option(
-        "--length-penalty",
-        help="Long sentences are less likely than short ones; average and wu (Google's) make up for it.",
-        show_default=False,
-    ),
-]
-NoRepeatNgramSizeOption = Annotated[
-    int | None,
-    typer.Option(
-        "--no-repeat-ngram-size", metavar="N", min=0, help="3: no three words in a row are said twice; 0: they may be."
-    ),
-]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EvalOptions:
     """Of captioners: BLEU, METEOR, ROUGE-L, CIDEr and scene graphs of what they say of each picture, beside what people
     said, times 100 as in papers. --strategy, --num-beams, --max-length, --length-penalty, --no-repeat-ngram-size and
     --captions are for them; where none is given, captions are decoded as in the run's own evaluations.
     """
 
-    strategy: StrategyOption = None
-    num_beams: NumBeamsOption = None
-    max_length: MaxLengthOption = None
-    length_penalty: PenaltyOption = None
-    no_repeat_ngram_size: NoRepeatNgramSizeOption = None
-    captions: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Keep what a captioner said, in COCO's results format; of several models each gets a file of its own.",
-        ),
-    ] = None
+    strategy: Strategy | None = None
+    num_beams: int | None = None
+    max_length: int | None = None
+    length_penalty: LengthPenalty | None = None
+    no_repeat_ngram_size: int | None = None
+    captions: Path | None = None
 
     def over(self, base: DecodingConfig) -> DecodingConfig:
         """`base` with these options."""
