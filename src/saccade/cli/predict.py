@@ -16,12 +16,12 @@ from rich.text import Text
 from saccade.cli.options import Device, default_model, report_unknown
 from saccade.cli.photos import SIDE_ALONE, SIDE_ON_SHEET, listed_photos, print_where, report_broken, save_drawings
 from saccade.core.errors import SaccadeError
-from saccade.tasks.captioning.options import LengthPenalty, Strategy, chosen_decoding
+from saccade.tasks.captioning import LengthPenalty, Strategy, chosen_decoding
 
 if TYPE_CHECKING:
     from saccade.data.store.manifest import Broken
     from saccade.tasks.captioning.predict import Captioned
-    from saccade.tasks.dense_captioning.predict import DescribedPhoto
+    from saccade.tasks.dense_captioning.task import DescribedPhoto
 
 
 def score(
@@ -37,7 +37,7 @@ def score(
 
     Example: saccade score photos/ -t "a red cube left of a blue ball" --model runs/scan
     """
-    from saccade.tasks.matching.predict import PictureMatcher
+    from saccade.tasks.matching.task import PictureMatcher
     from saccade.tasks.predict import load
     from saccade.vision.pictures import find_pictures
 
@@ -179,7 +179,7 @@ def densecap(
     from saccade.data.store.manifest import Broken
     from saccade.decoding import DecodingConfig
     from saccade.explain.draw import check_format
-    from saccade.tasks.dense_captioning.predict import PictureDescriber
+    from saccade.tasks.dense_captioning.task import PictureDescriber
     from saccade.tasks.predict import load
 
     if out is not None:

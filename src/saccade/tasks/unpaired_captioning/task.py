@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.batch import END, UNKNOWN, Batch, CaptionState, PictureBatch, RegionBatch, TextBatch
+from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
 from saccade.decoding import DecodedCaptions, DecodingConfig, greedy, sample
@@ -65,27 +66,17 @@ class UnpairedCaptioningConfig:
     )
 
     def __post_init__(self) -> None:
-        for name in ("share", "concept_confidence", "drop"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise SaccadeError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
-        for name in ("max_words", "concept_count", "eval_batch"):
-            if getattr(self, name) < 1:
-                raise SaccadeError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("shuffle", *(f"{stage}_steps" for stage in ("autoencoder", "sentence_gan", "concept", "pseudo"))):
-            if getattr(self, name) < 0:
-                raise SaccadeError(f"{name} must be zero or more, not {getattr(self, name)}")
+        check_ranges(self, "share concept_confidence drop", "between 0 and 1")
+        check_ranges(self, "max_words concept_count eval_batch", "at least 1")
+        check_ranges(self, "shuffle autoencoder_steps sentence_gan_steps concept_steps pseudo_steps", "zero or more")
         if self.concepts == "none" and self.concept_steps + self.pseudo_steps:
             raise SaccadeError("concept_steps and pseudo_steps learn from concepts: concepts=none gives them none")
 
     def stage(self, step: int) -> tuple[Stage, int]:
         """What is learned at a step of the run, and the how many-th step of that it is."""
-        lengths: dict[Stage, int] = {
-            "autoencoder": self.autoencoder_steps,
-            "sentence_gan": self.sentence_gan_steps,
-            "concept": self.concept_steps,
-            "pseudo": self.pseudo_steps,
-        }
-        for stage, length in lengths.items():
+        stages: tuple[Stage, ...] = ("autoencoder", "sentence_gan", "concept", "pseudo")
+        for stage in stages:
+            length: int = getattr(self, f"{stage}_steps")
             if step < length:
                 return stage, step
             step -= length
