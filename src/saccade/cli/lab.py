@@ -35,11 +35,9 @@ def demo(settings: list[str] | None = None, *, out: Path = Path("demo"), picture
 
     console = Console()
     start = time.perf_counter()
-    report = run_demo(settings or [], out, pictures, seed, console)
-    console.print(f"\n{report.summary}", highlight=False)
-    console.print(
-        f"[bold]{escape(str(report.path))}[/bold]  ({time.perf_counter() - start:.0f} s in all)", highlight=False
-    )
+    path, summary = run_demo(settings or [], out, pictures, seed, console)
+    console.print(f"\n{summary}", highlight=False)
+    console.print(f"[bold]{escape(str(path))}[/bold]  ({time.perf_counter() - start:.0f} s in all)", highlight=False)
 
 
 def leaderboard(

@@ -17,15 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from saccade.cli.options import (
-    Device,
-    default_model,
-    figure_table,
-    report_unknown,
-    run_data,
-    sort_words,
-    with_words,
-)
+from saccade.cli.options import Device, default_model, figure_table, report_unknown, run_data, sort_words, with_words
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
 from saccade.tasks import eval_options, find_task, task_names

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,8 @@ NO_MATTER = {  # settings that say where and how a run is carried out, not what 
     "data": {"root", "test_split", "in_memory"},
     "task": {"eval_batch"},
     "trainer": {
-        "accelerator",
-        "devices",
-        "nodes",
-        "strategy",
-        "seed",
-        "checkpoint_every",
-        "log_every",
-        "prefetch",
-        "cuda_graphs",
+        *("accelerator", "devices", "nodes", "strategy", "seed"),
+        *("checkpoint_every", "log_every", "prefetch", "cuda_graphs"),
     },
 }
 
@@ -73,6 +67,13 @@ def data_defaults() -> Mapping[str, DataDefaults]:
     }
 
 
+def check_data(names: Sequence[str], problem: str) -> None:
+    for name in names:
+        if name not in data_defaults():
+            near = f"{did_you_mean(name, data_defaults())} (there are: {', '.join(data_defaults())})"
+            raise SaccadeError(f'{problem} "{name}"{near}')
+
+
 @dataclass(frozen=True)
 class Request:
     """What the user wants beside the claims themselves."""
@@ -84,12 +85,7 @@ class Request:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name in self.data:
-            if name not in data_defaults():
-                known = ", ".join(data_defaults())
-                raise SaccadeError(
-                    f'claims are not measured on "{name}"{did_you_mean(name, data_defaults())} (there are: {known})'
-                )
+        check_data(self.data, "claims are not measured on")
         if self.seeds < 1:
             raise SaccadeError(f"--seeds must be at least 1, not {self.seeds}")
 
@@ -116,12 +112,7 @@ def data_of(claim: Claim, names: Sequence[str]) -> list[ClaimData]:
     """The data sets among `names` that a claim is measured on."""
     if claim.data is None:
         return [ClaimData(name) for name in names]
-    for part in claim.data:
-        if part.name not in data_defaults():
-            raise SaccadeError(
-                f'claim {claim.name}: data names "{part.name}"{did_you_mean(part.name, data_defaults())} '
-                f"(there are: {', '.join(data_defaults())})"
-            )
+    check_data([part.name for part in claim.data], f"claim {claim.name}: data names")
     return [part for part in claim.data if part.name in names]
 
 
@@ -150,23 +141,14 @@ def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: 
 def plan(claims: Sequence[Claim], request: Request) -> list[Run]:
     """Every training that the claims need, each once; first seeds first, so that an early stop leaves fair tables."""
     runs: dict[str, Run] = {}
-    for seed in range(request.seeds):
-        for name in request.data:
-            for claim in claims:
-                for data in data_of(claim, [name]):
-                    for variant in claim.variants:
-                        if variant.trained:
-                            run = run_of(claim, variant, data, seed, request)
-                            runs[run.name] = _joined(runs.get(run.name), run)
+    for seed, name, claim in product(range(request.seeds), request.data, claims):
+        for data, variant in product(data_of(claim, [name]), claim.variants):
+            if variant.trained:
+                run = run_of(claim, variant, data, seed, request)
+                known = runs.setdefault(run.name, run)  # wanted twice: every split that either wants
+                splits = tuple(dict.fromkeys((*known.splits, *run.splits)))
+                runs[run.name] = replace(known, splits=splits, tables=known.tables or run.tables)
     return list(runs.values())
-
-
-def _joined(known: Run | None, run: Run) -> Run:
-    """The same training wanted twice: every split that either wants."""
-    if known is None:
-        return run
-    splits = tuple(dict.fromkeys((*known.splits, *run.splits)))
-    return replace(known, splits=splits, tables=known.tables or run.tables)
 
 
 def settings_that_matter(config: RunConfig) -> dict[str, Any]:

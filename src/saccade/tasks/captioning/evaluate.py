@@ -37,12 +37,7 @@ LANGUAGE = {
     "length": "words a caption",
     "self_bleu": "self-BLEU-4",
 }
-QUICK = (
-    "bleu1",
-    "bleu4",
-    "rouge_l",
-    "cider_d",
-)  # of evaluations in training: METEOR and graphs take longer
+QUICK = ("bleu1", "bleu4", "rouge_l", "cider_d")  # of evaluations in training: METEOR and graphs take longer
 
 
 @torch.no_grad()

@@ -116,17 +116,13 @@ class SelfCritical:
         """−Σ log p(sample) · (its reward − the baseline) a word, and the mean rewards."""
         forced = model.teacher_force(model.start(images).select(batch.owner), batch.texts.tokens[:, :-1])
         labels, said = batch.texts.tokens[:, 1:], batch.texts.mask[:, 1:]
-        chances = sayable(forced.log_probabilities).gather(2, labels[:, :, None])[:, :, 0].masked_fill(~said, 0)
+        words = torch.arange(forced.log_probabilities.shape[2], device=labels.device)  # <unk> is never drawn
+        drawn = forced.log_probabilities.masked_fill(words == UNKNOWN, float("-inf")).log_softmax(dim=2)
+        chances = drawn.gather(2, labels[:, :, None])[:, :, 0].masked_fill(~said, 0)
         return policy_loss(chances, batch.advantage, said), {"reward": batch.reward, "baseline": batch.baseline}
 
     def _rewards(self, words: Int[Tensor, "row step"], owners: list[int]) -> Float[Tensor, " row"]:
         return torch.as_tensor(self.reward(words, owners), dtype=torch.float32, device=words.device)
-
-
-def sayable(log_probabilities: Float[Tensor, "row step word"]) -> Float[Tensor, "row step word"]:
-    """Those of words that are drawn: <unk> never is."""
-    words = torch.arange(log_probabilities.shape[2], device=log_probabilities.device)
-    return log_probabilities.masked_fill(words == UNKNOWN, float("-inf")).log_softmax(dim=2)
 
 
 def mean_of_others(reward: Float[Tensor, " row"], samples: int) -> Float[Tensor, " row"]:
@@ -176,10 +172,11 @@ class CaptioningConfig:
         )
 
 
-class CaptioningTask(PairTask[CaptioningConfig]):
+class CaptioningTask(PairTask):
     """Pictures and captions of theirs in one batch; the model says each caption of its own picture."""
 
     selection = "cider_d"
+    config: CaptioningConfig
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)

@@ -86,10 +86,11 @@ class MatchingConfig:
         check_ranges(self, "eval_batch", "at least 1")
 
 
-class MatchingTask(PairTask[MatchingConfig]):
+class MatchingTask(PairTask):
     """Pictures and captions of theirs in one batch; every caption of another picture in it is a negative."""
 
     selection = "rsum"
+    config: MatchingConfig
 
     def before_loss(self, model: Matcher, batch: PairBatch, step: int) -> PairBatch:
         return batch

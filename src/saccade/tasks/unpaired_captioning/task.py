@@ -117,12 +117,13 @@ class UnpairedCaptioningTask:
 
     def loss(self, model: Unsupervised, batch: UnpairedBatch, step: int) -> Loss:
         stage, turn = self.config.stage(step)
+        play = self._criticise if turn % 2 == 0 else self._improve
         losses: dict[Stage, Callable[[], Loss]] = {
             "autoencoder": lambda: self._autoencode(model, batch),
-            "sentence_gan": lambda: self._play(model, batch, None, turn),
+            "sentence_gan": lambda: play(model, batch, None),
             "concept": lambda: self._say_concepts(model, batch),
             "pseudo": lambda: self._say_pseudo_captions(model, batch),
-            "game": lambda: self._play(model, batch, self._extract(model, batch), turn),
+            "game": lambda: play(model, batch, self._extract(model, batch)),
         }
         return losses[stage]()
 
@@ -132,9 +133,6 @@ class UnpairedCaptioningTask:
     def _autoencode(self, model: Unsupervised, batch: UnpairedBatch) -> Loss:
         recalled = model.critic.score(*corrupt(batch.texts, self.config.shuffle, self.config.drop)).recalled
         return model.sentence_loss(batch.texts, recalled), {}
-
-    def _play(self, model: Unsupervised, batch: UnpairedBatch, images: RegionBatch | None, turn: int) -> Loss:
-        return self._criticise(model, batch, images) if turn % 2 == 0 else self._improve(model, batch, images)
 
     def _begin(self, model: Unsupervised, batch: UnpairedBatch, images: RegionBatch | None) -> tuple[Tensor, Tensor]:
         """f and the regions' shares in it; or noise of the same length for each sentence, which is about no picture."""
@@ -159,11 +157,7 @@ class UnpairedCaptioningTask:
         said, plain = _alike(sample(model, state, self.rolling), greedy(model, state, self.rolling))
         rollout = _rollout(said.words, vectors, batch, images)
         loss, earned = model.generator_loss(said.log_probabilities, rollout, plain.words)
-        figures = {
-            "policy_loss": loss,
-            "reward": earned,
-            "said_words": said.lengths.float().mean(),
-        }
+        figures = {"policy_loss": loss, "reward": earned, "said_words": said.lengths.float().mean()}
         if model.config.sentence_weight and images is not None:
             with torch.no_grad():
                 corrupted = corrupt(batch.texts, self.config.shuffle, self.config.drop)
