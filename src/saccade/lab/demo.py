@@ -184,7 +184,7 @@ def write_report(
     stages: Sequence[ReportStage],
     seed: int,
 ) -> tuple[Path, str]:
-    """Write report.html, the strips of its searches and the pictures its commands name; its path and result come back."""
+    """Write report.html, the strips of its searches, and the pictures its commands name; its path, and the result."""
     best = trained[0]
     rng = np.random.default_rng(seed)
     queries = [_query(best, splits["test"], world.split("test"), text) for text in _drawn_texts(world, rng)]

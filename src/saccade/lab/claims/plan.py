@@ -15,7 +15,6 @@ from saccade.core.config import load_yaml, to_dict
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.lab.claims.claim import Claim, ClaimData, Variant, evaluator_for
 from saccade.tasks import task_of
-from saccade.tasks.base import ClaimDefaults
 from saccade.tasks.evaluator import Evaluator
 from saccade.training.run import RunConfig, run_config
 
@@ -35,36 +34,27 @@ class DataDefaults:
     """What every run on a data set has in common."""
 
     name: str
-    splits: tuple[str, ...]
-    settings: tuple[str, ...] = ()
-    systems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # further settings of some systems
+    splits: Sequence[str]
+    settings: Sequence[str] = ()
+    tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # further settings, and a note, of some tasks
+    systems: Mapping[str, Sequence[str]] = field(default_factory=dict)  # further settings of some systems
     note: str = ""
 
     def of(self, system: str) -> list[str]:
         """The settings of every run of a system on this data set."""
-        return [f"data={self.name}", *self.settings, *self._task(system).settings, *self.systems.get(system, ())]
+        task = self.tasks.get(task_of(system).name, {})
+        return [f"data={self.name}", *self.settings, *task.get("settings", ()), *self.systems.get(system, ())]
 
     def note_for(self, system: str) -> str:
         """What a reader should know of the runs of a system here."""
-        return "; ".join(note for note in (self.note, self._task(system).note) if note)
-
-    def _task(self, system: str) -> ClaimDefaults:
-        return task_of(system).claims.get(self.name, ClaimDefaults())
+        notes = (self.note, self.tasks.get(task_of(system).name, {}).get("note"))
+        return "; ".join(note for note in notes if note)
 
 
 @cache
 def data_defaults() -> Mapping[str, DataDefaults]:
     """The data sets that claims are measured on, in the order of `defaults.yaml`."""
-    return {
-        name: DataDefaults(
-            name,
-            tuple(given["splits"]),
-            tuple(given.get("settings", ())),
-            {system: tuple(words) for system, words in given.get("systems", {}).items()},
-            given.get("note", ""),
-        )
-        for name, given in load_yaml(DEFAULTS).items()
-    }
+    return {name: DataDefaults(name, **given) for name, given in load_yaml(DEFAULTS).items()}
 
 
 def check_data(names: Sequence[str], problem: str) -> None:
@@ -117,7 +107,7 @@ def data_of(claim: Claim, names: Sequence[str]) -> list[ClaimData]:
 
 
 def splits_of(data: ClaimData) -> tuple[str, ...]:
-    return data.splits if data.splits is not None else data_defaults()[data.name].splits
+    return data.splits if data.splits is not None else tuple(data_defaults()[data.name].splits)
 
 
 def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: Request) -> Run:

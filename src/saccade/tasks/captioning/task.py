@@ -33,7 +33,7 @@ from saccade.decoding import DecodingConfig, greedy, sample
 from saccade.metrics.captions.reward import SelfCriticalReward
 from saccade.models.base.captioner import NEVER_SAID, Captioner, never_said
 from saccade.ops import current_autocast
-from saccade.tasks.base import ClaimDefaults, Loss, TaskSpec
+from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.captioning import EvalOptions
 from saccade.tasks.captioning.evaluate import CaptionScores, caption_figures
 from saccade.tasks.captioning.predict import PictureCaptioner
@@ -250,17 +250,6 @@ def uniform_nll(forced: TeacherForced, wanted: Bool[Tensor, "text step"]) -> Flo
     return -total / (len(silent) - len(NEVER_SAID)) * wanted
 
 
-NOTE = "captions are found by a beam of 3; METEOR matches words and stems"
-WORLD = ClaimDefaults(("patience=0", "decoding.strategy=beam", "decoding.num_beams=3", "decoding.max_length=31"), NOTE)
-FLICKR8K = ClaimDefaults(
-    (
-        *("items=pictures", "task.max_words=20", "min_count=3", "epochs=14", "batch_size=64", "optimiser=adamw"),
-        *("learning_rate=0.001", "weight_decay=0.0001", "schedule=cosine", "warmup_steps=60", "average=0.99"),
-        *("patience=0", "decoding.strategy=beam", "decoding.num_beams=3", "decoding.max_length=21"),
-    ),
-    NOTE,
-)
-
 SPEC: TaskSpec[Captioner, CaptionedImages] = TaskSpec(
     name="captioning",
     noun="captioner",
@@ -275,5 +264,4 @@ SPEC: TaskSpec[Captioner, CaptionedImages] = TaskSpec(
     verbs=("caption",),
     next_steps=("saccade eval {run} --num-beams 5", "saccade caption PHOTO --model {run} --attention why.png"),
     options=EvalOptions,
-    claims={"world": WORLD, "flickr8k": FLICKR8K},
 )

@@ -25,7 +25,7 @@ from saccade.features.splits import PhraseBatch, PhrasedPictures, open_region_ph
 from saccade.language import tokenise
 from saccade.metrics.dense_captioning import Phrased, dense_captioning_map
 from saccade.models import DenseCap, load_model
-from saccade.tasks.base import ClaimDefaults, TaskSpec
+from saccade.tasks.base import TaskSpec
 from saccade.tasks.dense_captioning import EvalOptions
 from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator
 from saccade.tasks.pairs import Read
@@ -295,11 +295,6 @@ def open_phrased(config: DataConfig, split: str, pixels: int | None = None, devi
     return open_region_phrases(config, split)
 
 
-WORLD = ClaimDefaults(
-    ("eval_pictures=300", "epochs=6"),
-    "every thing that can be seen has a box and phrases; six epochs; METEOR matches words and stems",
-)
-
 SPEC: TaskSpec[DenseCap, PhrasedPictures] = TaskSpec(
     name="dense_captioning",
     noun="dense captioner",
@@ -314,5 +309,4 @@ SPEC: TaskSpec[DenseCap, PhrasedPictures] = TaskSpec(
     verbs=("densecap",),
     options=EvalOptions,
     next_steps=("saccade densecap PHOTO --model {run} -o phrases.png",),
-    claims={"world": WORLD},
 )

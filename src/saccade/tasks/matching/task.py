@@ -19,7 +19,7 @@ from saccade.explain import Explanation
 from saccade.models import Matcher
 from saccade.nn import Negatives, RankingLoss, binary_loss, triplet_loss
 from saccade.ops import AttentionProblem, cuda_graph_safe
-from saccade.tasks.base import ClaimDefaults, TaskSpec
+from saccade.tasks.base import TaskSpec
 from saccade.tasks.matching import EvalOptions
 from saccade.tasks.matching.benchmark import MatchingBenchmark
 from saccade.tasks.matching.evaluate import Recalls
@@ -150,14 +150,6 @@ def _cuda_graph_safe(model: Matcher, images: RegionBatch, texts: TextBatch) -> b
     return cuda_graph_safe(problem.queries.mask, problem.context.mask, problem.form)
 
 
-FLICKR8K = ClaimDefaults(
-    (
-        *("word_dim=200", "dim=256", "dropout=0.2", "items=pictures", "hard_negative_ramp_steps=150"),
-        *("word_dropout=0.1", "min_count=3", "epochs=6", "batch_size=64", "optimiser=adamw", "learning_rate=0.002"),
-        *("weight_decay=0.0001", "schedule=cosine", "warmup_steps=60", "average=0.99"),
-    )
-)
-
 SPEC: TaskSpec[Matcher, CaptionedImages] = TaskSpec(
     name="matching",
     noun="matcher",
@@ -171,6 +163,5 @@ SPEC: TaskSpec[Matcher, CaptionedImages] = TaskSpec(
     predictor=PictureMatcher,
     verbs=("score", "explain"),
     options=EvalOptions,
-    claims={"flickr8k": FLICKR8K},
     benchmark=MatchingBenchmark(),
 )

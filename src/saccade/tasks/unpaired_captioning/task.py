@@ -33,7 +33,7 @@ from saccade.models import Unsupervised
 from saccade.models.unsupervised import Rollout, SentenceReader
 from saccade.nn import unit
 from saccade.ops import current_autocast
-from saccade.tasks.base import ClaimDefaults, Loss, TaskSpec
+from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.captioning.evaluate import caption_figures
 from saccade.tasks.captioning.task import SPEC as CAPTIONING
 from saccade.tasks.pairs import Read, cut, open_captioned, prepare_captioned, vary_images
@@ -315,12 +315,6 @@ def in_order(
     return words.gather(1, order).masked_fill(~mask, 0), mask
 
 
-CLAIMS = ClaimDefaults(
-    ("steps=4000", "sentence_gan_steps=0", "decoding.num_beams=3"),
-    "pictures of one half of the training split, sentences of the other, and a few steps of each player; captions are "
-    "found by a beam of 3; METEOR matches words and stems",
-)
-
 SPEC: TaskSpec[Unsupervised, CaptionedImages] = TaskSpec(
     name="unpaired_captioning",
     noun=CAPTIONING.noun,
@@ -335,5 +329,4 @@ SPEC: TaskSpec[Unsupervised, CaptionedImages] = TaskSpec(
     verbs=CAPTIONING.verbs,
     next_steps=CAPTIONING.next_steps,
     options=CAPTIONING.options,
-    claims={"world": CLAIMS, "flickr8k": CLAIMS},
 )
