@@ -13,8 +13,17 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from saccade.cli.detect import SIDE_ALONE, SIDE_ON_SHEET, listed_photos, print_where, report_broken, save_drawings
-from saccade.cli.options import Device, default_model, report_unknown
+from saccade.cli.options import (
+    SIDE_ALONE,
+    SIDE_ON_SHEET,
+    Device,
+    default_model,
+    listed_photos,
+    print_where,
+    report_broken,
+    report_unknown,
+    save_drawings,
+)
 from saccade.core.errors import SaccadeError
 from saccade.tasks.captioning import LengthPenalty, Strategy, chosen_decoding
 
