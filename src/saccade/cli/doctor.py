@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib import import_module, metadata
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -24,9 +24,7 @@ SWITCHES = (
 )
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-) -> None:
+def doctor(*, as_json: bool = False) -> None:
     """Show versions, devices, compilers and switches, and which backends can run on this machine, or why not.
 
     Which of them computes a given table is printed while it happens with SACCADE_LOG=ops.

