@@ -40,6 +40,21 @@ def ahead(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def behind(work: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
+    """`map(work, items)` by one thread, which works on an item while the caller's own thread makes the next.
+
+    After a failure no other item is begun; what was begun is finished, whatever happens to the caller.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="behind") as pool:
+        begun: Future[Result] | None = None
+        for item in items:
+            if begun is not None:
+                yield begun.result()
+            begun = pool.submit(work, item)
+        if begun is not None:
+            yield begun.result()
+
+
 def cores() -> int:
     """Those this process may use, which in a container can be fewer than there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -65,8 +65,11 @@ def check_features(features: np.ndarray, dim: int, dtype: str, where: str) -> np
         raise SaccadeError(f"{where}: features have shape {list(features.shape)}, [regions, {dim}] was expected")
     if features.dtype.kind not in "fiu":
         raise SaccadeError(f"{where}: features are {features.dtype}, numbers were expected")
-    largest = np.maximum(features.max(initial=0), -float(features.min(initial=0)))  # NaN and infinity come through
-    if not np.isfinite(largest):
+    if features.dtype == np.float16:  # without their sign, halves are ordered as their bits are, a hundred times faster
+        largest = (features.view(np.uint16) & 0x7FFF).max(initial=0).view(np.float16)
+    else:
+        largest = np.maximum(features.max(initial=0), -float(features.min(initial=0)))
+    if not np.isfinite(largest):  # both come through a maximum
         raise SaccadeError(f"{where}: the features hold NaN or infinity")
     with np.errstate(over="ignore"):
         if not np.isfinite(np.asarray(largest).astype(dtype)):
