@@ -23,7 +23,7 @@ import torch
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import only_one, sweep_lock
-from saccade.core.threads import ahead, behind, prompt_turns
+from saccade.core.threads import ahead, behind
 from saccade.data.formats.captions import captions_of
 from saccade.data.formats.regions import GivenBoxes, Unit, read_boxes, read_sizes
 from saccade.data.records import PictureFile, RegionSource
@@ -156,7 +156,6 @@ def _extract(
 
     # While a batch goes through the network in this thread, the next is collected and the one before is written.
     with (
-        prompt_turns(),
         closing(opened),
         closing(ahead(collect, whole, workers=1, most=1)) as collected,
         closing(behind(write, map(extract_batch, collected))) as written,

@@ -137,7 +137,8 @@ class RegionExtractor(ABC):
 
     def regions(self, pictures: list[UInt8[np.ndarray, "row column 3"]], boxes: list[Tensor] | None) -> RegionBatch:
         """The regions of prepared pictures, found or given; zeros where a picture has fewer than others."""
-        return self.extract(pictures, None if boxes is None else [own.numpy() for own in boxes], len(pictures))
+        given = None if boxes is None else [own.numpy() for own in boxes]
+        return self.extract(pictures, boxes=given, batch_size=len(pictures))
 
     def describe(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
