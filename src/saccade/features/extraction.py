@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError, explain_os_errors
@@ -193,24 +194,20 @@ def _regions(good: Sequence[Opened], extractor: RegionExtractor, batch_size: int
 
 @torch.inference_mode()
 def _pack(regions: RegionBatch, dtype: str) -> PackedRegions:
-    """Padding is dropped and numbers rounded before they leave the device: a GPU does it at once, and sends less."""
+    """Regions without padding. A GPU rounds them too: it does so at once, and sends less."""
     mask = regions.mask.cpu()
-    real = mask.flatten().nonzero()[:, 0].to(regions.features.device)
-    features, boxes, scores = (
-        None if part is None else part.flatten(0, 1)[real].float()
-        for part in (regions.features, regions.boxes, regions.scores)
-    )
-    assert features is not None
-    assert boxes is not None
-    kept = features.to(getattr(torch, dtype))
-    if not kept.isfinite().all():
-        kept = features  # the writer says what is wrong with them
-    return PackedRegions(
-        mask.sum(dim=1).tolist(),
-        kept.cpu().numpy(),
-        boxes.cpu().numpy(),
-        None if scores is None else scores.cpu().numpy(),
-    )
+    real = None if mask.all() else mask.flatten().nonzero()[:, 0].to(regions.features.device)
+
+    def packed(part: Tensor) -> Tensor:
+        return part.flatten(0, 1) if real is None else part.flatten(0, 1)[real]
+
+    features = packed(regions.features).float()
+    if features.is_cuda:
+        rounded = features.to(getattr(torch, dtype))
+        features = rounded if rounded.isfinite().all() else features  # or the writer says what is wrong with them
+    boxes = packed(regions.boxes).cpu().numpy()
+    scores = None if regions.scores is None else packed(regions.scores).cpu().numpy()
+    return PackedRegions(mask.sum(dim=1).tolist(), features.cpu().numpy(), boxes, scores)
 
 
 def _append(good: Sequence[Opened], regions: PackedRegions, writer: StoreWriter) -> None:
