@@ -26,12 +26,12 @@ from saccade.cli import main
 from saccade.vision.detectors.world import WorldExtractor
 
 saccade.features.extraction.FLUSH_SECONDS = saccade.features.extraction.FLUSH_PATIENCE = 0  # write after every batch
-extract, calls = WorldExtractor.extract, itertools.count(1)
+regions, calls = WorldExtractor.regions, itertools.count(1)
 def die_later(*words, **options):
     if next(calls) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-    return extract(*words, **options)
-WorldExtractor.extract = die_later
+    return regions(*words, **options)
+WorldExtractor.regions = die_later
 main()
 """
 

@@ -138,7 +138,8 @@ class RegionExtractor(ABC):
 
     def regions(self, pictures: list[Pixels], boxes: list[Tensor] | None) -> RegionBatch:
         """The regions of prepared pictures, found or given; zeros where a picture has fewer than others."""
-        raise NotImplementedError
+        given = None if boxes is None else [own.numpy() for own in boxes]
+        return self.extract(pictures, boxes=given, batch_size=len(pictures))
 
     def describe(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
@@ -163,6 +164,16 @@ class RegionExtractor(ABC):
     def names(self, regions: RegionBatch, has_whole: bool) -> list[list[RegionDescription]]:
         """The names of regions by their vectors; `has_whole`: the last region of each picture is all of it."""
         raise SaccadeError(f'the extractor "{self.name}" finds regions but has no names for them')
+
+
+def upload(
+    pictures: Sequence[UInt8[np.ndarray, "row column 3"]], device: torch.device
+) -> UInt8[Tensor, "image row column 3"]:
+    """Pictures of one shape on the device; to a GPU they go by way of pinned memory, which PyTorch keeps for others."""
+    shape = (len(pictures), *pictures[0].shape)
+    pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=device.type == "cuda")
+    np.stack(pictures, out=pixels.numpy())
+    return pixels.to(device, non_blocking=True)
 
 
 def padded_regions(

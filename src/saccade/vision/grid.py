@@ -30,6 +30,7 @@ from saccade.vision.extractors import (
     network_digest,
     padded_boxes,
     padded_regions,
+    upload,
 )
 from saccade.vision.roi import roi_bilinear
 
@@ -154,7 +155,7 @@ class GridExtractor(RegionExtractor):
 
     def regions(self, pictures: list[np.ndarray], boxes: list[Tensor] | None) -> RegionBatch:
         """The cells; or, with boxes, the mean of the map inside each."""
-        pixels = torch.from_numpy(np.stack(pictures)).to(self.device)
+        pixels = upload(pictures, self.device)
         if boxes is None:
             cells: RegionBatch = self.network(PictureBatch(pixels))
             return cells

@@ -58,6 +58,7 @@ from saccade.vision.extractors import (
     padded_regions,
     read_detector_config,
     read_detector_weights,
+    upload,
     with_whole_picture,
     write_detector,
 )
@@ -400,7 +401,7 @@ class WorldExtractor(RegionExtractor):
 
     def regions(self, pictures: list[np.ndarray], boxes: list[Tensor] | None) -> RegionBatch:
         """The proposals, at most `config.proposals`, and the whole picture as the last region; or the boxes given."""
-        pixels = torch.from_numpy(np.stack(pictures)).to(self.device)
+        pixels = upload(pictures, self.device)
         maps = self.network.backbone.maps(self.network.backbone.normalise(pixels))
         if boxes is not None:
             places, mask = padded_boxes(boxes, self.device)
