@@ -22,17 +22,7 @@ from functools import cache
 from itertools import combinations
 from typing import Literal, TypeAlias, get_args
 
-from saccade.language.caption_words import (
-    AGES,
-    COLOUR_WORDS,
-    MATERIALS,
-    ONE_FORM,
-    PATTERNS,
-    SHADES,
-    SIZES,
-    singular,
-    word_table,
-)
+from saccade.language.caption_words import COLOUR_WORDS, ONE_FORM, SHADES, WORDS, singular, word_table
 from saccade.language.parsing import Parse, shared_parser
 from saccade.language.parsing.scene_graph import Object, Relation
 from saccade.language.phrases import NAMELESS
@@ -146,7 +136,8 @@ _UNTOLD = word_table(  # often there without anybody saying so, or said of anyth
 _POSSESSIVES = word_table("his her its their my your our whose")
 _PEOPLE = word_table("man woman boy girl")  # of those who may be called many things, what is surely not the other
 _HUES = COLOUR_WORDS - SHADES
-_ADJECTIVE_CLASSES = (_HUES, word_table(SIZES), word_table(AGES), word_table(MATERIALS + PATTERNS))
+_OTHERS = ("sizes",), ("ages",), ("materials", "patterns")
+_ADJECTIVE_CLASSES = _HUES, *(word_table(" ".join(WORDS["adjectives"][kind] for kind in kinds)) for kinds in _OTHERS)
 _ANY_HUE = word_table("colorful multicolored rainbow fluorescent")
 _ALIKE = """
 dark black navy brown; light white pale cream beige tan blond; gray silver; blue navy aqua turquoise teal;
