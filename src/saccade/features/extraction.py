@@ -155,11 +155,15 @@ def _extract(
             rest = max(FLUSH_SECONDS, FLUSH_PATIENCE * (flushed - begun))
         return [one for one in results if isinstance(one, Broken)], new
 
-    # While a batch goes through the network in this thread, the next is collected and the one before is written.
+    # While a batch goes through the network, the next is collected and the one before is written. A GPU's kernels are
+    # launched by this thread, which has done so before. On a CPU the network has a thread of its own: OpenMP's threads
+    # spin while they wait unless there are more of them than cores, and would take these from the decoders.
+    own_thread = int(extractor.device.type == "cpu")
     with (
         closing(opened),
         closing(ahead(collect, whole, workers=1, most=1)) as collected,
-        closing(behind(write, map(extract_batch, collected))) as written,
+        closing(ahead(extract_batch, collected, workers=own_thread, most=1)) as extracted,
+        closing(behind(write, extracted)) as written,
     ):
         if progress:
             progress(done_count, len(pictures))

@@ -84,7 +84,8 @@ def _as_half(features: Float32[np.ndarray, "region dim"]) -> Float16[np.ndarray,
     """Rounded as NumPy does it, many times as quickly; in this thread alone, since others may be using all cores."""
     values = torch.from_numpy(features).flatten()
     half = torch.empty(values.shape, dtype=torch.float16)
-    for piece, rounded in zip(*(torch.split(side, ONE_THREAD_VALUES) for side in (values, half)), strict=True):
+    pieces = (torch.split(whole, ONE_THREAD_VALUES) for whole in (values, half))
+    for piece, rounded in zip(*pieces, strict=True):
         rounded.copy_(piece)
     return half.view(features.shape).numpy()
 
