@@ -18,7 +18,7 @@ from saccade.batch import PictureBatch
 from saccade.core.errors import SaccadeError
 from saccade.core.pretrained import PRETRAINED, load_pretrained
 from saccade.models import entry
-from saccade.training.run import BackboneConfig, freeze
+from saccade.training.run import BackboneConfig, prepare_backbone
 from saccade.vision import load_extractor
 from saccade.vision.backbones.base import load_backbone
 from saccade.vision.backbones.dinov2 import Block, Dinov2, Dinov2Config
@@ -248,7 +248,7 @@ def nn_model(extractor: str) -> Any:
 
 def test_it_is_trained_further_and_its_first_parts_can_stay(folder: Path) -> None:
     network = trainable_backbone(f"grid:dinov2:{folder}@28/1")
-    freeze(network, 2)  # the patches and the first block
+    prepare_backbone(network, BackboneConfig(freeze=2))  # the patches and the first block
     network.train()
     network(PictureBatch(torch.randint(0, 256, (2, 28, 28, 3), dtype=torch.uint8))).features.square().mean().backward()
     reached = [{weight.grad is not None for weight in part.parameters()} for part in network.backbone.parts]

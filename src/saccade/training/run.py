@@ -130,15 +130,7 @@ def run_parts(
     seed_everything(config.trainer.seed)
     model: Model = spec.build(entry(config.system).model, config.model, prepared)
     if backbone is not None:
-        parts, count = backbone.backbone.parts, config.backbone.freeze
-        if count >= len(parts):
-            raise SaccadeError(
-                f"backbone.freeze={count} leaves nothing of the extractor {backbone.name} to train: it has "
-                f"{len(parts)} part{'s' if len(parts) > 1 else ''}"
-            )
-        for part in parts[:count]:
-            part.requires_grad_(False)
-        backbone.backbone.set_drop_path(config.backbone.drop_path)
+        prepare_backbone(backbone, config.backbone)
         model.backbone, model.backbone_lr_scale = backbone, config.backbone.lr_scale
         model.backbone_layer_decay = config.backbone.layer_decay
     for note in prepared.notes:
@@ -149,6 +141,22 @@ def run_parts(
         count = train_only(model, config.only)
         console.print(f"training {count} of {len(list(model.parameters()))} weights", highlight=False)
     return model, spec.task(model, train, dev, config.task, config.backbone.augment), prepared
+
+
+def prepare_backbone(backbone: TrainableBackbone, config: BackboneConfig) -> None:
+    """Its first `freeze` parts stay as they are, and pictures may pass branches by (`drop_path`).
+
+    Raises: SaccadeError if nothing would be left to train, or the backbone has no such branches.
+    """
+    parts = backbone.backbone.parts
+    if config.freeze >= len(parts):
+        raise SaccadeError(
+            f"backbone.freeze={config.freeze} leaves nothing of the extractor {backbone.name} to train: it has "
+            f"{len(parts)} part{'s' if len(parts) > 1 else ''}"
+        )
+    for part in parts[: config.freeze]:
+        part.requires_grad_(False)
+    backbone.backbone.set_drop_path(config.drop_path)
 
 
 def train_run(config: RunConfig, folder: Path | str, resume: bool = False, console: Console | None = None) -> FitResult:
