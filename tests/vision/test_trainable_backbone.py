@@ -11,7 +11,7 @@ from torch import nn
 
 from saccade.batch import PictureBatch
 from saccade.core.errors import SaccadeError
-from saccade.training.run import freeze
+from saccade.training.run import BackboneConfig, prepare_backbone
 from saccade.vision import load_extractor
 from saccade.vision.backbones.base import Backbone, load_backbone
 from saccade.vision.extractors import trainable_backbone
@@ -66,7 +66,7 @@ def test_the_parts_are_the_backbone_from_its_input_to_its_output(name: str) -> N
 @pytest.mark.parametrize("count", [0, 3, 8])
 def test_gradients_reach_what_is_not_frozen_and_nothing_else(count: int, pictures: PictureBatch) -> None:
     network = trainable_backbone("grid:efficientnet-lite0@32", pretrained=False)
-    freeze(network, count)
+    prepare_backbone(network, BackboneConfig(freeze=count))
     squared(network, pictures)
     for number, part in enumerate(network.backbone.parts):
         reached = {weight.grad is not None for weight in part.parameters()}
@@ -88,7 +88,7 @@ def test_normalisation_that_cannot_be_folded_keeps_its_figures(tmp_path: Path, p
     with pytest.raises(
         SaccadeError, match=r"backbone\.freeze=1 leaves nothing of the extractor .* to train: it has 1 part$"
     ):
-        freeze(network, 1)
+        prepare_backbone(network, BackboneConfig(freeze=1))
 
 
 def test_only_grids_can_be_tuned() -> None:
