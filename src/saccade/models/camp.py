@@ -212,7 +212,7 @@ class Camp(FragmentMatcher):
         assert other.sent is not None
         fused = torch.addcmul(summed(gate * weights, other.sent), gate.type_as(own.own), own.own)
         bias = self.fuse[side].bias  # the older model has one
-        return (fused if bias is None else fused + bias.type_as(fused)).relu()
+        return (fused if bias is None else fused + bias.type_as(fused)).relu_()
 
     def _pooled_messages(self, side: Side, own: CampFragments, other: CampFragments, weights: Tensor) -> Tensor:
         """Of the pre-training: Σ ω v^."""
@@ -249,5 +249,8 @@ class HeadPool(nn.Module):
         mask: Bool[Tensor, "*#pair part"],
         known: Float[Tensor, "*#pair part dim"] | None = None,
     ) -> Float[Tensor, "*pair 1 part"]:
-        hidden = self.hidden(vectors) if known is None else self.hidden(vectors) + known
-        return masked_softmax(self.heads(hidden.relu()).mT, mask[..., None, :]).mean(dim=-2, keepdim=True)
+        hidden = self.hidden(vectors)
+        if known is not None:
+            hidden += known
+        scores = self.heads(hidden.relu_()).mT  # in place: these are the largest tensors of all
+        return masked_softmax(scores, mask[..., None, :]).mean(dim=-2, keepdim=True)
