@@ -43,12 +43,13 @@ def test_equals_its_definition_with_and_without_gradients(form: MemoryForm, shar
     weights = scores.softmax(dim=-1)
     expected = plain(memory, query, weights @ context)
     with torch.no_grad():
+        torch.testing.assert_close(memory(query, weights, memory.offer(context)), expected)
         known = memory.recall(query)
-        torch.testing.assert_close(memory(query, known, weights, memory.offer(context)), expected)
+        torch.testing.assert_close(memory(query, weights, memory.offer(context), known), expected)
         torch.testing.assert_close(known, memory.recall(query))  # it was not written into
     leaves = [tensor.requires_grad_() for tensor in (query, scores, context)]
     weights = scores.softmax(dim=-1)  # they sum to one, whatever the scores
-    found = memory(query, memory.recall(query), weights, memory.offer(context))
+    found = memory(query, weights, memory.offer(context))
     torch.testing.assert_close(found, expected)
     pull = torch.randn(found.shape, dtype=torch.float64)
     wanted = [*leaves, *memory.parameters()]
@@ -63,7 +64,7 @@ def test_without_memory_a_query_stays_what_it_was() -> None:
     memory = MemoryDistillation(6, "none")
     query, scores, context = problem(shared=True)
     weights = scores.softmax(dim=-1)
-    assert memory(query, memory.recall(query), weights, memory.offer(context)) is query
+    assert memory(query, weights, memory.offer(context)) is query
     assert not list(memory.parameters())
 
 
@@ -73,5 +74,5 @@ def test_the_callers_queries_are_not_written_into() -> None:
     weights = scores.softmax(dim=-1)
     before = query.clone()
     with torch.no_grad():
-        memory(query, memory.recall(query), weights, memory.offer(context))
+        memory(query, weights, memory.offer(context))
     assert torch.equal(query, before)

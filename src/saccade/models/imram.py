@@ -102,8 +102,8 @@ class Imram(FragmentMatcher):
 class MemoryFragments(Fragments):
     """One side, zero where padded, with what its fragments add to an update of the memory."""
 
-    recalled: Float[Tensor, "item part more"] | None = None  # W_q q + b, where these attend
-    offered: Float[Tensor, "item part more"] | None = None  # W_a c, where these are attended to
+    recalled: Float[Tensor, "item part more"] | None = None  # W_q q, where these attend
+    offered: Float[Tensor, "item part more"] | None = None  # W_a c + b, where these are attended to
 
     @classmethod
     def of(
@@ -158,8 +158,7 @@ class RecurrentAttention(nn.Module):
             original = scores if original is None else original  # q⁰ · c
             yield weights, attended_cosine(weights, original, length, gram)  # (6)
             if step + 1 < self.steps:  # no step follows that would use the last update
-                recalled = self.memory.recall(query) if step else recalled
-                query = self.memory(query, recalled, weights.flatten(1, 2), context.offered)
+                query = self.memory(query, weights.flatten(1, 2), context.offered, None if step else recalled)
 
 
 class MemoryDistillation(nn.Module):
@@ -172,39 +171,40 @@ class MemoryDistillation(nn.Module):
         self.candidate = nn.Linear(2 * dim, dim) if form in ("gate", "mlp") else None
 
     def recall(self, query: Float[Tensor, "*item query dim"]) -> Float[Tensor, "*item query more"]:
-        """W_q q + b, for the gate and the candidate side by side; q itself for a form without either."""
-        if not self._layers:
-            return query
-        return F.linear(query, self._weight[:, : self.dim], torch.cat([layer.bias for layer in self._layers]))
+        """W_q q, for the gate and the candidate side by side; q itself for a form without either."""
+        return torch.cat(self._query_parts(query), dim=-1)
 
     def offer(self, context: Float[Tensor, "other part dim"]) -> Float[Tensor, "other part more"]:
-        """W_a c likewise."""
-        return F.linear(context, self._weight[:, self.dim :]) if self._layers else context
+        """W_a c + b likewise. The weights α sum to one, and so add b once."""
+        parts = [F.linear(context, layer.weight[:, self.dim :], layer.bias) for layer in self._layers]
+        return torch.cat(parts, dim=-1) if parts else context
 
     def forward(
         self,
         query: Float[Tensor, "#other query dim"],
-        recalled: Float[Tensor, "#other query more"],
         weights: Float[Tensor, "other query part"],
         offered: Float[Tensor, "other part more"],
+        recalled: Float[Tensor, "#other query more"] | None = None,
     ) -> Float[Tensor, "#other query dim"]:
-        """The queries after a step with these weights; `recalled` and `offered` are of queries and context."""
+        """The queries after a step with these weights; `recalled` is `recall(query)`, if that is known."""
         if self.form == "none":
             return query
-        mixed = torch.baddbmm(recalled, weights.type_as(recalled), offered)  # W [q ; a] + b = W_q q + b + Σ α (W_a c)
+        layers = max(1, len(self._layers))
+        own = self._query_parts(query) if recalled is None else list(recalled.chunk(layers, dim=-1))
+        mixed = [  # W [q ; a] + b = W_q q + Σ α (W_a c + b)
+            torch.baddbmm(mine, weights.type_as(mine), theirs.type_as(mine))
+            for mine, theirs in zip(own, offered.chunk(layers, dim=-1), strict=True)
+        ]
         if self.form == "gate":
-            gate, candidate = mixed.chunk(2, dim=-1)
-            gate, candidate = gate.sigmoid(), candidate.tanh()  # (3–4)
-            mixed = torch.lerp(candidate, query.type_as(gate), gate)  # (5)
-        elif self.form == "mlp":
-            mixed = mixed.tanh()
-        return unit(mixed) if self.unit_length else mixed
+            gate, candidate = mixed[0].sigmoid(), mixed[1].tanh()  # (3–4)
+            updated = torch.lerp(candidate, query.type_as(gate), gate)  # (5)
+        else:
+            updated = mixed[0].tanh() if self.form == "mlp" else mixed[0]
+        return unit(updated) if self.unit_length else updated
 
     @property
     def _layers(self) -> list[nn.Linear]:
         return [layer for layer in (self.gate, self.candidate) if layer is not None]
 
-    @property
-    def _weight(self) -> Float[Tensor, "more both"]:
-        """W of the gate and the candidate, one below the other."""
-        return torch.cat([layer.weight for layer in self._layers])
+    def _query_parts(self, query: Float[Tensor, "*item query dim"]) -> list[Tensor]:
+        return [F.linear(query, layer.weight[:, : self.dim]) for layer in self._layers] or [query]
