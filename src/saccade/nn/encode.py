@@ -28,16 +28,26 @@ def full_precision(like: Tensor) -> torch.autocast:
     return torch.autocast(like.device.type, enabled=False)
 
 
+class FullPrecision(nn.Sequential):
+    """Layers that mixed precision leaves alone."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        with full_precision(inputs):
+            result: Tensor = super().forward(at_least_float32(inputs))  # type: ignore[no-untyped-call]
+            return result
+
+
 def unit(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
-    """Vectors of length one; zero vectors (padding) stay zero."""
+    """Vectors of length one, in float32 at least; zero vectors (padding) stay zero."""
+    vectors = at_least_float32(vectors)
     length: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return vectors / (length + 1e-8)
 
 
 def last_state(states: Float[Tensor, "item place dim"], lengths: Int[Tensor, " item"]) -> Float[Tensor, "item dim"]:
-    """The state of a recurrent network at the last real place."""
+    """The state of a recurrent network at the last real place, in float32 at least."""
     last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, states.shape[2])
-    return states.gather(1, last)[:, 0]
+    return at_least_float32(states.gather(1, last)[:, 0])
 
 
 def mean_state(states: Float[Tensor, "item place dim"], lengths: Int[Tensor, " item"]) -> Float[Tensor, "item dim"]:
@@ -87,6 +97,7 @@ class MaskedBatchNorm(RowBatchNorm):
     def forward(  # type: ignore[override]
         self, inputs: Float[Tensor, "item place dim"], mask: Bool[Tensor, "item place"]
     ) -> Float[Tensor, "item place dim"]:
+        inputs = at_least_float32(inputs)
         if not self.training:
             return super().forward(inputs.flatten(0, 1)).view_as(inputs) * mask[:, :, None]
         real = mask.flatten().nonzero()[:, 0]
