@@ -68,6 +68,7 @@ class EncoderConfig:
     layers: int = 1  # of the GRU
     bidirectional: bool = True
     dropout: float = 0.0  # of region features and word vectors in training; none in the papers
+    standardise: bool = False  # region features to mean 0 and spread 1, channel by channel; not in the papers
 
 
 class EncoderMatcher(Matcher):
@@ -85,7 +86,7 @@ class EncoderMatcher(Matcher):
         super().__init__(config, vocabulary, extractor)
         dim, dropout = config.dim, config.dropout
         gru = config.layers, config.bidirectional
-        self.regions = RegionEncoder(config.region_dim, dim, weight_norm, unit_regions, dropout)
+        self.regions = RegionEncoder(config.region_dim, dim, weight_norm, unit_regions, dropout, config.standardise)
         self.words = WordEncoder(len(vocabulary), config.word_dim, dim, *gru, unit_words, dropout)
 
 
