@@ -232,14 +232,13 @@ class Blank(RegionExtractor):
     def __init__(self) -> None:
         self.name, self.digest, self.dim, self.picture_size = "blank", "0", 256, 224
         self.network = nn.Linear(1, 1)
+        self.nothing = torch.zeros(64, 16, self.dim)  # made once: to fill it is work for PyTorch's threads
 
     def extract(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
     ) -> RegionBatch:
         places = torch.tensor([0.0, 0.0, 1.0, 1.0]).expand(len(images), 16, 4)
-        return RegionBatch(
-            torch.zeros(len(images), 16, self.dim), torch.ones(len(images), 16, dtype=torch.bool), places
-        )
+        return RegionBatch(self.nothing[: len(images)], torch.ones(len(images), 16, dtype=torch.bool), places)
 
 
 def photo_files(count: int) -> list[tuple[str, Path]]:

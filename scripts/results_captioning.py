@@ -30,9 +30,9 @@ from saccade.metrics import (
     caption_scores,
     mean_and_spread,
 )
-from saccade.metrics.captions.meteor_tables import MeteorTables, find_meteor_tables, read_meteor_tables
+from saccade.metrics.captions.meteor import MeteorTables, find_meteor_tables, read_meteor_tables
 from saccade.tasks.captioning.evaluate import references_of
-from saccade.tasks.captioning.self_critical import RewardConfig
+from saccade.tasks.captioning.task import RewardConfig
 
 METRICS = {key: CAPTION_METRICS[key] for key in ("bleu4", "meteor", "rouge_l", "cider_d", "bleu1", "bleu2", "bleu3")}
 CAPTIONERS = {  # title, and the variant of which claim

@@ -24,8 +24,8 @@ from saccade.core.files import read_json, write_json, write_text
 from saccade.data.datasets.entities import open_entity_boxes
 from saccade.metrics.detection import Tally, found_boxes, name_figures, tally_attributes, tally_names
 from saccade.models.detectors import BottomUp
-from saccade.tasks.detection.evaluate import REGION_COUNTS as COUNTS
-from saccade.tasks.detection.evaluate import bottomup_figures
+from saccade.tasks.detection.task import REGION_COUNTS as COUNTS
+from saccade.tasks.detection.task import bottomup_figures
 from saccade.vision.backbones.base import Backbone, load_backbone
 from saccade.vision.boxes import UNKNOWN, clip, iou, valid
 from saccade.vision.detectors.bottomup import SHIPPED, BottomUpConfig, BoxedPictures, load_bottomup, mean_under

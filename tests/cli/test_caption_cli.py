@@ -15,7 +15,7 @@ from saccade.data import FeatureStore, StoreWriter
 from saccade.decoding import DecodingConfig
 from saccade.language import Vocabulary
 from saccade.models import Adaptive, AdaptiveConfig, Scan, ScanConfig
-from saccade.tasks.captioning.options import LengthPenalty, Strategy, chosen_decoding
+from saccade.tasks.captioning import LengthPenalty, Strategy, chosen_decoding
 from saccade.tasks.captioning.predict import PictureCaptioner, coco_id
 from saccade.tasks.predict import load
 from toy_runs import saccade_command

@@ -138,6 +138,8 @@ def test_nothing_is_touched_when_there_is_nothing_to_add(tmp_path: Path) -> None
     [
         (np.full((1, 6), np.nan), ONE_BOX, "features hold NaN or infinity"),
         (np.full((1, 6), np.inf), ONE_BOX, "features hold NaN or infinity"),
+        (np.full((1, 6), np.nan, np.float16), ONE_BOX, "features hold NaN or infinity"),
+        (np.full((1, 6), -np.inf, np.float16), ONE_BOX, "features hold NaN or infinity"),
         (np.zeros((1, 5)), ONE_BOX, "shape [1, 5], [regions, 6] was expected"),
         (np.zeros(6), ONE_BOX, "shape [6]"),
         (np.array([["a"] * 6]), ONE_BOX, "numbers were expected"),

@@ -11,7 +11,6 @@ from PIL import ImageChops
 
 from saccade.core.errors import SaccadeError
 from saccade.explain import Explanation
-from saccade.explain.explanation import find_places, score_note, share_of_words
 from saccade.explain.html.figure import match_figure
 from saccade.explain.panels.strip import draw_strip, top_regions
 
@@ -40,10 +39,10 @@ def test_a_page_tells_the_share_to_those_who_cannot_see_it(make: Make) -> None:
 
 def test_scores_are_named_for_what_they_are(make: Make) -> None:
     match = make()
-    assert score_note(match) == "score 0.500"
-    assert score_note(replace(match, generated=True)) == "log-probability 0.50 · bars: how sure of each word"
-    assert share_of_words(match) is None
-    gate = share_of_words(replace(match, word_gate=np.full(9, 0.5)))
+    assert match.score_note == "score 0.500"
+    assert replace(match, generated=True).score_note == "log-probability 0.50 · bars: how sure of each word"
+    assert match.share is None
+    gate = replace(match, word_gate=np.full(9, 0.5)).share
     assert gate is not None
     assert gate.name == "gate"
 
@@ -51,12 +50,12 @@ def test_scores_are_named_for_what_they_are(make: Make) -> None:
 def test_a_word_that_looks_everywhere_alike_has_no_place(make: Make) -> None:
     """As in captioners without attention: no box is drawn for it, neither in the picture nor in its tile."""
     alike = replace(make(("red", "ball")), weights=np.full((2, 36), 1 / 36))
-    assert find_places(alike) == ()
+    assert alike.places == ()
     assert top_regions(alike.weights[0]) == []
     alone = make(("red", "ball"), regions=1)
-    assert [place.words for place in find_places(alone)] == [(0, 1)]
+    assert [place.words for place in alone.places] == [(0, 1)]
     assert top_regions(alone.weights[0]) == [0]
-    assert find_places(replace(alone, weights=np.zeros((2, 1)))) == ()
+    assert replace(alone, weights=np.zeros((2, 1))).places == ()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from PIL import Image
 
 from saccade.explain import Explanation
 from saccade.explain.draw import CAPTION, arch, bend, middle, pixels
-from saccade.explain.explanation import find_places
 from saccade.explain.panels.links import (
     MIN_TYPE,
     draw_region_graph,
@@ -43,8 +42,8 @@ def linked(make: Make) -> Explanation:
 
 def test_edges_are_the_links_between_two_words_either_way_without_punctuation(linked: Explanation) -> None:
     assert word_edges(linked) == [(1, 3, 0.5), (2, 3, 0.8), (0, 1, 1.0)]  # the strongest last, drawn on top
-    assert region_edges(linked, find_places(linked)) == [(0, 1, 1.0)]
-    assert region_edges(replace(linked, region_links=None), find_places(linked)) == []
+    assert region_edges(linked) == [(0, 1, 1.0)]
+    assert region_edges(replace(linked, region_links=None)) == []
 
 
 def test_of_many_links_the_strongest_and_each_nodes_own_are_kept() -> None:
@@ -58,11 +57,11 @@ def test_of_many_links_the_strongest_and_each_nodes_own_are_kept() -> None:
 
 
 def test_an_edge_is_drawn_between_the_middles_of_its_regions(linked: Explanation) -> None:
-    places = find_places(linked)
+    places = linked.places
     size = (400, 400)
     black = Image.new("RGB", size)
-    with_edge = np.asarray(draw_region_graph(black, linked, places)).astype(int)
-    without = np.asarray(draw_region_graph(black, replace(linked, region_links=None), places)).astype(int)
+    with_edge = np.asarray(draw_region_graph(black, linked)).astype(int)
+    without = np.asarray(draw_region_graph(black, replace(linked, region_links=None))).astype(int)
     frames = [pixels(place.box, size) for place in places]
     path = bend(middle(frames[0]), middle(frames[1]), 0.1)
     for x, y in path[8:-8].round().astype(int):  # beyond the nodes themselves
@@ -76,16 +75,14 @@ def test_only_regions_that_a_word_chose_are_nodes(linked: Explanation) -> None:
     moved = linked.boxes.copy()
     moved[2:] = 0.0, 0.9, 0.1, 1.0
     black = Image.new("RGB", (400, 400))
-    one, other = (
-        np.asarray(draw_region_graph(black, e, find_places(e))) for e in (linked, replace(linked, boxes=moved))
-    )
+    one, other = (np.asarray(draw_region_graph(black, e)) for e in (linked, replace(linked, boxes=moved)))
     np.testing.assert_array_equal(one, other)
 
 
 def test_words_of_a_place_share_its_colour_and_its_region_stands_below_them(linked: Explanation) -> None:
-    places = find_places(linked)
+    places = linked.places
     size, (line,) = lay_words(linked.words, 1492)
-    drawn = np.asarray(draw_word_graph(linked, places, 1500)).astype(int)
+    drawn = np.asarray(draw_word_graph(linked, 1500)).astype(int)
     spot = {word: (x, wide) for word, x, wide in line}
     for place in places:
         ink = tuple(int(place.colour.ink[i : i + 2], 16) for i in (1, 3, 5))
@@ -97,14 +94,13 @@ def test_words_of_a_place_share_its_colour_and_its_region_stands_below_them(link
 
 
 def test_a_link_is_an_arch_over_its_two_words(linked: Explanation) -> None:
-    places = find_places(linked)
     none = replace(linked, word_links=np.zeros((5, 5)))
     only = none.word_links.copy()  # type: ignore[union-attr]
     only[0, 3] = 1.0
     _, (line,) = lay_words(linked.words, 1492)
-    drawn = np.asarray(draw_word_graph(replace(linked, word_links=only), places, 1500)).astype(int)
+    drawn = np.asarray(draw_word_graph(replace(linked, word_links=only), 1500)).astype(int)
     middles = {word: x + wide / 2 for word, x, wide in line}
-    high = drawn.shape[0] - np.asarray(draw_word_graph(none, places, 1500)).shape[0]
+    high = drawn.shape[0] - np.asarray(draw_word_graph(none, 1500)).shape[0]
     assert high > 100  # room for the arch
     marked = np.flatnonzero((drawn[: high - 10] < 250).any(axis=2).any(axis=0))
     assert marked.min() == pytest.approx(middles[0], abs=12)

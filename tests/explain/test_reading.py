@@ -7,26 +7,26 @@ import numpy as np
 
 from saccade.explain import Explanation
 from saccade.explain.draw import PALETTE
-from saccade.explain.explanation import find_places, is_content, label, overlap, shares, strengths
+from saccade.explain.explanation import is_content, overlap, shares
 
 Make = Callable[..., Explanation]
 
 
 def test_words_that_look_at_one_object_share_a_place(make: Make) -> None:
-    places = find_places(make())
-    assert [label(make(), place) for place in places] == ["red cube left", "blue ball"]
+    places = make().places
+    assert [make().label(place) for place in places] == ["red cube left", "blue ball"]
 
 
 def test_nearly_equal_boxes_are_one_place(make: Make) -> None:
     explanation = make(("red", "cube"), regions=2)
     boxes = np.array([[0.1, 0.1, 0.5, 0.5], [0.12, 0.1, 0.5, 0.52]])
     explanation = replace(explanation, boxes=boxes, weights=np.eye(2))
-    assert len(find_places(explanation)) == 1
+    assert len(explanation.places) == 1
 
 
 def test_words_that_look_nowhere_have_no_place(make: Make) -> None:
     explanation = make()
-    assert find_places(replace(explanation, weights=np.zeros_like(explanation.weights))) == ()
+    assert replace(explanation, weights=np.zeros_like(explanation.weights)).places == ()
 
 
 def test_there_are_never_more_places_than_colours(make: Make) -> None:
@@ -34,14 +34,14 @@ def test_there_are_never_more_places_than_colours(make: Make) -> None:
     corner = np.linspace(0, 0.9, count)
     boxes = np.stack([corner, corner, corner + 0.05, corner + 0.05], axis=1)
     explanation = make(tuple(f"word{i}" for i in range(count)), regions=count)
-    places = find_places(replace(explanation, boxes=boxes, weights=np.eye(count)))
+    places = replace(explanation, boxes=boxes, weights=np.eye(count)).places
     assert len({place.colour for place in places}) == len(places) == len(PALETTE)
 
 
 def test_a_repeated_word_is_named_once(make: Make) -> None:
     explanation = make(("cube", "big", "cube", "ball"), regions=1)
-    (place,) = find_places(explanation)
-    assert label(explanation, place) == "cube big · ball"
+    (place,) = explanation.places
+    assert explanation.label(place) == "cube big · ball"
 
 
 def test_function_words_are_not_content() -> None:
@@ -67,8 +67,8 @@ def test_shares_sum_to_one_or_zero() -> None:
 
 def test_cosines_are_kept_and_large_scores_scaled(make: Make) -> None:
     explanation = make(("red", "cube"))
-    cosines = strengths(replace(explanation, word_score=np.array([-0.2, 0.8])))
-    scores = strengths(replace(explanation, word_score=np.array([5.0, 20.0])))
+    cosines = replace(explanation, word_score=np.array([-0.2, 0.8])).strengths
+    scores = replace(explanation, word_score=np.array([5.0, 20.0])).strengths
     np.testing.assert_allclose(cosines, [0.0, 0.8])  # type: ignore[arg-type]
     np.testing.assert_allclose(scores, [0.25, 1.0])  # type: ignore[arg-type]
-    assert strengths(replace(explanation, word_score=None)) is None
+    assert replace(explanation, word_score=None).strengths is None

@@ -34,7 +34,7 @@ def test_each_look_lights_the_box_that_it_attends_to(wandering: Explanation) -> 
     source = Image.fromarray(wandering.image)
 
     def look(step: int, word: int) -> tuple[float, float]:
-        return light(draw_step_tile(source, wandering, step, Cell(word, 0, source.size, True), None))
+        return light(draw_step_tile(source, wandering, step, Cell(word, 0, source.size, True)))
 
     left, right = look(0, 0)
     assert left > 150 > 80 > right
@@ -48,11 +48,11 @@ def test_an_arrow_shows_where_a_look_has_moved(wandering: Explanation) -> None:
     """From the left box's middle to the right one's: pure white in the dark between the boxes, and only then."""
     source = Image.fromarray(wandering.image)
     cell = Cell(0, 0, source.size, True)
-    between = [np.asarray(draw_step_tile(source, wandering, step, cell, None))[:, 95:105].max() for step in (0, 1)]
+    between = [np.asarray(draw_step_tile(source, wandering, step, cell))[:, 95:105].max() for step in (0, 1)]
     assert between[0] < 200
     assert between[1] > 240
     still = replace(wandering, steps=wandering.steps[[0, 0]])  # type: ignore[index]
-    assert np.asarray(draw_step_tile(source, still, 1, cell, None))[:, 95:105].max() < 200
+    assert np.asarray(draw_step_tile(source, still, 1, cell))[:, 95:105].max() < 200
 
 
 def test_rows_are_steps_and_columns_are_words(wandering: Explanation) -> None:

@@ -8,7 +8,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -20,13 +20,14 @@ from company_extractor import CompanyExtractor, save_photos, spoil
 from PIL import Image
 from toy_pictures import folder_bytes
 
+from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import ahead
 from saccade.data import FeatureStore
 from saccade.data.store.manifest import write_broken
 from saccade.features import decoding
 from saccade.features.extraction import extract
-from saccade.vision import load_extractor
+from saccade.vision import Picture, load_extractor
 
 Photos = list[tuple[str, Path]]
 
@@ -213,6 +214,26 @@ def test_a_decoder_that_fails_in_its_own_way_ends_nothing(
     monkeypatch.setattr("saccade.features.decoding.open_picture", fail)
     done = extract(photos[:4], CompanyExtractor(), tmp_path / "s")
     assert [b.reason.endswith("could not be decoded (ZeroDivisionError)") for b in done.broken] == [True]
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [(1e5, "the feature value 100000 does not fit into float16"), (np.nan, "the features hold NaN or infinity")],
+)
+def test_features_that_no_store_can_keep_are_refused_by_name_and_those_before_are_kept(
+    tmp_path: Path, photos: Photos, monkeypatch: pytest.MonkeyPatch, value: float, sentence: str
+) -> None:
+    extractor, regular = CompanyExtractor(), CompanyExtractor.extract
+
+    def spoilt(self: CompanyExtractor, images: Sequence[Picture], **others: Any) -> RegionBatch:
+        regions = regular(self, images, **others)
+        regions.features[3:, 1, 2] = value
+        return regions
+
+    monkeypatch.setattr(CompanyExtractor, "extract", spoilt)
+    with pytest.raises(SaccadeError, match=rf'picture "photo-003\.jpg": {sentence}'):
+        extract(photos, extractor, tmp_path / "s", batch_size=7)
+    assert list(FeatureStore.open(tmp_path / "s").ids) == [id for id, _ in photos[:3]]
 
 
 @pytest.mark.parametrize(

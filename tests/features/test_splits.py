@@ -68,7 +68,7 @@ def test_what_was_seen_is_not_seen_again(photos: CaptionedPhotos, monkeypatch: p
         raise AssertionError("it looked again")
 
     def blind(name: str, device: str) -> RegionExtractor:
-        extractor.extract = refuse  # type: ignore[assignment,method-assign]
+        extractor.regions = refuse  # type: ignore[assignment,method-assign]
         return extractor
 
     monkeypatch.setattr(splits, "load_extractor", blind)

@@ -317,7 +317,7 @@ def test_other_options_of_imram_verify(tmp_path: Path) -> None:
     given = next(iter(GOLDENS["imram"].open(tmp_path)))
     images, texts = model.encode_images(given.images), model.encode_texts(given.texts)
     assert whole.words_ask is not None
-    arrays["step_sims__t2i__2"] = whole.words_ask.similarities(images, texts)[2].detach().numpy()
+    arrays["step_sims__t2i__2"] = whole.words_ask(*whole.prepare(images, texts))[2].detach().numpy()
     arrays["sims"] = model.similarity(images, texts).detach().numpy()
     gru = torch.nn.GRU(4, 6, 2, batch_first=True, bidirectional=True)
     gru.load_state_dict(model.words.rnn.state_dict())

@@ -69,7 +69,7 @@ def test_the_demo_leaves_a_report_with_strips_and_models(
     small_world: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "demo"
-    demo(QUICK, out, pictures=120, seed=0)
+    demo(QUICK, out=out, pictures=120, seed=0)
     page = (out / "report.html").read_text()
     assert page.count('class="match"') == 10
     assert page.count('class="twin"') >= 1
@@ -97,15 +97,15 @@ def test_an_earlier_demo_is_replaced_and_nothing_else(tmp_path: Path) -> None:
 def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "strips").mkdir()
     with pytest.raises(SaccadeError, match="not a demo's"):
-        demo(QUICK, tmp_path, pictures=120, seed=0)
+        demo(QUICK, out=tmp_path, pictures=120, seed=0)
     assert (tmp_path / "strips").exists()
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(SaccadeError, match="is a file"):
-        demo(QUICK, file, pictures=120, seed=0)
+        demo(QUICK, out=file, pictures=120, seed=0)
 
 
 def test_a_misspelt_setting_is_told_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(SaccadeError, match='did you mean "epochs"'):
-        demo(["epoch=1"], tmp_path / "demo", pictures=120, seed=0)
+        demo(["epoch=1"], out=tmp_path / "demo", pictures=120, seed=0)
     assert list(tmp_path.iterdir()) == []

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.core.errors import SaccadeError
+from saccade.core.pretrained import PRETRAINED, Pretrained, WheelFile
 from saccade.language import load_vectors, vectors
 
 GLOVE = "the 0.5 -1 2\ndog 1 2 3\nMädchen 4 5 6\nmädchen 7 8 9\n. . . 0 0 1\n\x85 1 1 1\n"
@@ -110,11 +111,13 @@ def carried(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "toy_glove" / "__init__.py").write_text("raise RuntimeError('this code was run')")
     np.save(data / "toy.npy", np.arange(6, dtype=np.float32).reshape(3, 2))
     pq.write_table(pa.table({"index": ["the", "dog", "n't"]}), data / "toy.parquet")
-    table = tuple(
-        (f"toy_glove/data/{name}", hashlib.sha256((data / name).read_bytes()).hexdigest())
+    files = tuple(
+        WheelFile(name, hashlib.sha256((data / name).read_bytes()).hexdigest(), (data / name).stat().st_size)
         for name in ("toy.npy", "toy.parquet")
     )
-    monkeypatch.setitem(vectors.TABLES, "toy", table)  # type: ignore[arg-type]
+    toy = Pretrained("toy", "a toy", "MIT", "toy-glove", "1.0", 1, "toy_glove/data", files)
+    monkeypatch.setitem(PRETRAINED, "toy", toy)
+    monkeypatch.setattr(vectors, "TABLES", ["toy"])
     return data
 
 
@@ -129,7 +132,7 @@ def test_the_table_of_a_package_is_found_without_running_its_code(
     np.testing.assert_array_equal(found.matrix, [[2, 3], [4, 5]])
     assert "toy_glove" not in sys.modules
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p != str(tmp_path)])
-    with pytest.raises(SaccadeError, match=r'toy.npy is missing: `pip install "saccade\[vectors\]"`'):
+    with pytest.raises(SaccadeError, match=r"`saccade weights get toy` .* put toy.npy and toy.parquet in"):
         load_vectors("toy", ["dog"])
     monkeypatch.setenv("SACCADE_WEIGHTS", str(data))
     assert load_vectors("toy", ["dog"]).words == ("dog",)

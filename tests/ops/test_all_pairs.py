@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from saccade.batch import ImageCode, TextCode
 from saccade.language import Vocabulary
 from saccade.models import Matcher, entry
-from saccade.ops import all_pairs
+from saccade.ops.all_pairs import ALL_PAIRS, PairsProblem, all_pairs
 
 
 class Bilinear(nn.Module):
@@ -50,7 +50,7 @@ def test_tiles_change_nothing(budget: int) -> None:
     whole, tiled = Bilinear(), Bilinear()
     expected, found = (
         whole(images, texts),
-        all_pairs(tiled, images, texts, tuple(tiled.parameters()), budget),
+        all_pairs(tiled, images, texts, budget),
     )
     torch.testing.assert_close(found, expected)
     pull = torch.randn(6, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
@@ -64,7 +64,7 @@ def test_a_tile_holds_what_the_budget_allows() -> None:
     images, texts = codes(20, 30)
     score = Bilinear()
     with torch.no_grad():
-        all_pairs(score, images, texts, (), 4000)
+        all_pairs(score, images, texts, 4000)
     assert len(score.seen) > 10
     assert all(i * t * 4 * w * 8 <= 4000 for i, t, w in score.seen)
     assert len({w for _, _, w in score.seen}) > 3  # short sentences are cut short
@@ -76,7 +76,7 @@ def test_sentences_stay_together_as_far_as_they_are_alike() -> None:
     with torch.no_grad():
         expected = score(images, texts)
         score.seen.clear()
-        found = all_pairs(score, images, texts, (), 40_000, together=4)
+        found = ALL_PAIRS(PairsProblem(score, images, texts, 40_000, score, together=4))
     torch.testing.assert_close(found, expected)
     assert any(t >= 4 for _, t, _ in score.seen)
     assert all(t < 4 or t % 4 == 0 for _, t, _ in score.seen)

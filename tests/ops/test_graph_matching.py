@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from saccade.language import Vocabulary  # noqa: E402
 from saccade.models import Gsmn, GsmnConfig  # noqa: E402
 from saccade.models.gsmn import block_cosines as plain_cosines  # noqa: E402
 from saccade.ops import AttentionForm, backend  # noqa: E402
-from saccade.ops.graph_matching import GRAPH_MATCHING, GraphProblem, Nodes, triton_graphs  # noqa: E402
+from saccade.ops.graph_matching import GRAPH_MATCHING, Nodes, triton_graphs  # noqa: E402
 from saccade.ops.native import unavailable  # noqa: E402
 from saccade.ops.native.attention import NativeAttention  # noqa: E402
 from saccade.ops.triton import block_cosines  # noqa: E402
@@ -59,26 +60,21 @@ def kernel(images: ImageCode, texts: TextCode, blocks: int) -> tuple[Tensor, Ten
     return block_cosines.block_cosines(pictures, sentences, FORM)
 
 
-def nodes(images: ImageCode, texts: TextCode) -> tuple[Nodes, Nodes]:
-    regions, words = images.regions * images.mask[..., None], texts.words * texts.mask[..., None]
-    return Nodes(regions, images.mask), Nodes(words, texts.mask)
+def nodes(images: ImageCode, texts: TextCode, blocks: int, dtype: torch.dtype) -> tuple[Nodes, Nodes]:
+    regions, words = images.regions.to(dtype), texts.words.to(dtype)
+    return Nodes.of(regions, images.mask, blocks), Nodes.of(words, texts.mask, blocks)
 
 
-def in_double(images: Nodes, texts: Nodes, blocks: int) -> tuple[Tensor, Tensor]:
+def both_ways(images: Nodes, texts: Nodes) -> tuple[Tensor, Tensor]:
     """Cosines of words and of regions, [image text node block], by the model's own equations."""
-    images, texts = images.to(dtype=torch.float64), texts.to(dtype=torch.float64)
-    return both_ways(images, texts, blocks)
-
-
-def both_ways(images: Nodes, texts: Nodes, blocks: int) -> tuple[Tensor, Tensor]:
-    return plain_cosines(texts, images, blocks, FORM)[0], plain_cosines(images, texts, blocks, FORM)[0].transpose(0, 1)
+    return plain_cosines(texts, images, FORM)[0], plain_cosines(images, texts, FORM)[0].transpose(0, 1)
 
 
 @pytest.mark.parametrize("blocks", [4, 2, 1])
 def test_cosines_are_those_of_the_plain_form(blocks: int) -> None:
     images, texts = problem()
     words, regions = kernel(images, texts, blocks)
-    known = in_double(*nodes(images, texts), blocks)
+    known = both_ways(*nodes(images, texts, blocks, torch.float64))
     near = 1e-3 if DEVICE == "cpu" else 2e-2  # float16 rounds them, bfloat16 the vectors
     torch.testing.assert_close(words.double(), known[0].transpose(0, 1), rtol=0, atol=near)
     torch.testing.assert_close(regions.double(), known[1], rtol=0, atol=near)
@@ -109,12 +105,11 @@ def build(switches: dict[str, object]) -> Gsmn:
 
 @pytest.mark.parametrize("switches", SWITCHES, ids=str)
 @torch.no_grad()
-def test_gsmn_through_the_kernel_is_gsmn(switches: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    (images, texts), model, asked = problem(), build(switches), []
+def test_gsmn_through_the_kernel_is_gsmn(switches: dict[str, object]) -> None:
+    (images, texts), model = problem(), build(switches)
     known = model.double().similarity(images.to(dtype=torch.float64), texts.to(dtype=torch.float64))
-    monkeypatch.setattr("saccade.models.gsmn.graph_matching", asked.append)
-    model.float().similarity(images, texts)
-    whole, pieces = triton_graphs(asked[0]), triton_graphs(asked[0], (3, 3))  # sentences and pictures at once
+    asked: Any = model.float().problem(images, texts)
+    whole, pieces = triton_graphs(asked), triton_graphs(asked, (3, 3))  # sentences and pictures at once
     assert whole.dtype == torch.float32
     near = 5e-4 if DEVICE == "cpu" else 2e-3
     torch.testing.assert_close(whole.double(), known, rtol=0, atol=near)
@@ -146,11 +141,11 @@ def test_compiled_loops_find_the_same_cosines(monkeypatch: pytest.MonkeyPatch, p
         torch.randn(*mask.shape, 24, generator=draw, dtype=torch.float64) * mask[..., None]
         for mask in (region_mask, word_mask)
     )
-    images, texts = Nodes(regions, region_mask), Nodes(words, word_mask)
-    known = in_double(images, texts, 4)
-    images, texts = (side.to(dtype=torch.float32).with_gram(4) for side in (images, texts))
-    plain = both_ways(images, texts, 4)
-    sides = [part for side in (images, texts) for part in (side.blocked(4).transpose(1, 2), side.gram, side.mask)]
+    codes = ImageCode(regions, region_mask), TextCode(words, word_mask)
+    known = both_ways(*nodes(*codes, 4, torch.float64))
+    images, texts = nodes(*codes, 4, torch.float32)
+    plain = both_ways(images, texts)
+    sides = [part for side in (images, texts) for part in (side.vectors.transpose(1, 2), side.gram, side.mask)]
     found = NativeAttention.of(FORM).block_cosines(*sides)  # type: ignore[arg-type]
     for ours, rounded, exact in zip(found, plain, known, strict=True):
         # On average, for the largest error is that of one block whose attended vector nearly vanishes: there the last
@@ -161,13 +156,10 @@ def test_compiled_loops_find_the_same_cosines(monkeypatch: pytest.MonkeyPatch, p
 
 def test_each_backend_says_why_it_does_not_suit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACCADE_NATIVE", "1")
-    asked: list[GraphProblem] = []
-    monkeypatch.setattr("saccade.models.gsmn.graph_matching", asked.append)
-    images, texts = problem()
-    build({}).similarity(images, texts)
+    asked: Any = build({}).problem(*problem())
     triton, native, plain = GRAPH_MATCHING.backends
-    assert triton.reason(asked[0]) is not None
-    assert native.reason(asked[0]) is not None  # a gradient is wanted
-    assert GRAPH_MATCHING.chosen(asked[0]) is plain
+    assert triton.reason(asked) is not None
+    assert native.reason(asked) is not None  # a gradient is wanted
+    assert GRAPH_MATCHING.chosen(asked) is plain
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        assert native.reason(asked[0]) is not None
+        assert native.reason(asked) is not None

@@ -14,9 +14,10 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when kernels are first imported
 
 from saccade.batch import ImageCode, TextCode
-from saccade.models.imram import ImramConfig, RecurrentAttention
-from saccade.ops import Context, Queries
-from saccade.ops.recurrent_attention import RECURRENT_ATTENTION, RecurrentProblem, runs, triton_steps
+from saccade.language import Vocabulary
+from saccade.models import Imram, ImramConfig
+from saccade.ops.all_pairs import PairsProblem
+from saccade.ops.recurrent_attention import RECURRENT_ATTENTION, runs, triton_steps
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WIDE = 64
@@ -35,23 +36,23 @@ def codes(dim: int, extra: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return words.to(DEVICE), real.to(DEVICE), regions.to(DEVICE), there.to(DEVICE)
 
 
-def side(dim: int = WIDE, **switches: Any) -> RecurrentAttention:
+def imram(dim: int = WIDE, **switches: Any) -> Imram:
     torch.manual_seed(4)
-    return RecurrentAttention("words", ImramConfig(dim=dim, **switches)).to(DEVICE).eval()
+    config = ImramConfig(region_dim=4, word_dim=4, dim=dim, queries="words", **switches)
+    return Imram(config, Vocabulary(("<pad>", "<start>", "<end>", "<unk>"))).to(DEVICE).eval()
 
 
-def plain(model: RecurrentAttention, words: Tensor, real: Tensor, regions: Tensor, there: Tensor) -> Tensor:
-    return model.similarities(ImageCode(regions, there), TextCode(words, real)).sum(dim=0)
+def plain(model: Imram, words: Tensor, real: Tensor, regions: Tensor, there: Tensor) -> Tensor:
+    return model.pair(*model.prepare(ImageCode(regions, there), TextCode(words, real)))
 
 
-def asked(model: RecurrentAttention, given: tuple[Tensor, ...], budget: int = 1 << 20) -> RecurrentProblem:
+def asked(model: Imram, given: tuple[Tensor, ...], budget: int = 1 << 20) -> PairsProblem:
     words, real, regions, there = given
-    options = model.memory.weights(), model.form, model.steps, budget, lambda: words
-    return RecurrentProblem(Queries(words, real), Context(regions, there), *options)
+    return PairsProblem(model, ImageCode(regions, there), TextCode(words, real), budget)
 
 
-def stepped(model: RecurrentAttention, given: tuple[Tensor, ...], budget: int, fused: bool | None = None) -> Tensor:
-    return triton_steps(asked(model, given, budget), fused).T
+def stepped(model: Imram, given: tuple[Tensor, ...], budget: int, fused: bool | None = None) -> Tensor:
+    return triton_steps(asked(model, given, budget), fused)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def stepped(model: RecurrentAttention, given: tuple[Tensor, ...], budget: int, f
 )
 @torch.no_grad()
 def test_the_steps_of_all_pairs_are_the_models(fused: bool, budget: int) -> None:
-    model, given = side(), codes(WIDE)
+    model, given = imram(), codes(WIDE)
     torch.testing.assert_close(stepped(model, given, budget, fused), plain(model, *given), rtol=0, atol=1e-5)
 
 
@@ -72,8 +73,8 @@ def test_the_steps_of_all_pairs_are_the_models(fused: bool, budget: int) -> None
 )
 @torch.no_grad()
 def test_other_numbers_of_steps_and_other_forms(switches: dict[str, Any]) -> None:
-    model = side(**switches)
-    given = codes(model.memory.dim)
+    model = imram(**switches)
+    given = codes(model.config.dim)
     before = [tensor.clone() for tensor in given]
     torch.testing.assert_close(stepped(model, given, 1 << 20, fused=True), plain(model, *given), rtol=0, atol=2e-5)
     assert all(map(torch.equal, given, before))
@@ -81,13 +82,13 @@ def test_other_numbers_of_steps_and_other_forms(switches: dict[str, Any]) -> Non
 
 @torch.no_grad()
 def test_padding_never_changes_a_score() -> None:
-    model = side(steps=2)
+    model = imram(steps=2)
     assert torch.equal(stepped(model, codes(WIDE), 1 << 20, True), stepped(model, codes(WIDE, extra=11), 1 << 20, True))
 
 
 @torch.no_grad()
 def test_mixed_precision_is_near_and_ends_with_float32() -> None:
-    model, given = side(steps=2), codes(WIDE)
+    model, given = imram(steps=2), codes(WIDE)
     with torch.autocast(DEVICE, torch.bfloat16):
         found = stepped(model, given, 1 << 20, fused=None if DEVICE == "cuda" else False)
     assert found.dtype == torch.float32
@@ -99,17 +100,17 @@ def test_kernels_are_for_gpus_without_gradients(monkeypatch: pytest.MonkeyPatch)
     given = codes(WIDE)
     kernel = RECURRENT_ATTENTION.backends[0]
 
-    def suits(model: RecurrentAttention, given: tuple[Tensor, ...] = given) -> bool:
+    def suits(model: Imram, given: tuple[Tensor, ...] = given) -> bool:
         return kernel.reason(asked(model, given)) is None
 
-    assert not suits(side())  # a gradient is wanted
+    assert not suits(imram())  # a gradient is wanted
     with torch.no_grad():
-        assert suits(side()) == (DEVICE == "cuda")
-        assert not suits(side(memory="mlp"))
-        assert not suits(side(unit_memory=True))
-        assert not suits(side(), (given[0].double(), *given[1:]))
+        assert suits(imram()) == (DEVICE == "cuda")
+        assert not suits(imram(memory="mlp"))
+        assert not suits(imram(unit_memory=True))
+        assert not suits(imram(), (given[0].double(), *given[1:]))
         monkeypatch.setenv("SACCADE_KERNELS", "0")
-        assert not suits(side())
+        assert not suits(imram())
 
 
 def test_items_of_one_length_makeruns() -> None:

@@ -21,8 +21,15 @@ from saccade.metrics import cider_d
 from saccade.models import UpDown, UpDownConfig, load_model
 from saccade.models.base.captioner import Captioner
 from saccade.tasks.captioning.evaluate import caption_all, caption_figures, references_of
-from saccade.tasks.captioning.self_critical import RewardConfig, SpokenBatch, mean_of_others, policy_loss
-from saccade.tasks.captioning.task import CaptioningConfig, CaptioningTask, uniform_nll
+from saccade.tasks.captioning.task import (
+    CaptioningConfig,
+    CaptioningTask,
+    RewardConfig,
+    SpokenBatch,
+    mean_of_others,
+    policy_loss,
+    uniform_nll,
+)
 from saccade.tasks.pairs import cut
 from saccade.training import Trainer, TrainerConfig, seed_everything
 

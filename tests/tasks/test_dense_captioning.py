@@ -17,8 +17,14 @@ from saccade.features.splits import PhrasedBoxes, PhrasedPictures
 from saccade.language import Vocabulary
 from saccade.models import DenseCap, DenseCapConfig, load_model
 from saccade.tasks import find_task
-from saccade.tasks.dense_captioning.evaluate import DensePrecision, describe
-from saccade.tasks.dense_captioning.task import DenseCaptioningConfig, DenseCaptioningTask, drawn_phrases, vary
+from saccade.tasks.dense_captioning.task import (
+    DenseCaptioningConfig,
+    DenseCaptioningTask,
+    DensePrecision,
+    describe,
+    drawn_phrases,
+    vary,
+)
 from saccade.training import Trainer, TrainerConfig
 from saccade.vision.augment import AugmentConfig
 
@@ -94,13 +100,13 @@ def test_the_evaluation_says_how_good_boxes_and_phrases_are(
     truth = iter(data.regions)
 
     def oracle(model: DenseCap, pictures: PictureBatch, *_: object) -> list[list[object]]:
-        from saccade.tasks.dense_captioning.evaluate import DensePhrase
+        from saccade.tasks.dense_captioning.task import DensePhrase
 
         return [
             [DensePhrase(tuple(r.boxes[0].tolist()), 1.0, r.phrases[0][0])] for r in (next(truth) for _ in pictures.ids)
         ]
 
-    monkeypatch.setattr("saccade.tasks.dense_captioning.evaluate.describe", oracle)
+    monkeypatch.setattr("saccade.tasks.dense_captioning.task.describe", oracle)
     assert DensePrecision().evaluate(model, data, CONFIG) == pytest.approx(
         {"map": 100, "detection_map": 100, "regions": 1}
     )

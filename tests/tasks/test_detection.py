@@ -23,8 +23,7 @@ from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig, FeatureStore
 from saccade.metrics.detection import found_boxes
 from saccade.models.detectors import BottomUp, WorldDetector
-from saccade.tasks.detection.data import label_names, open_boxes
-from saccade.tasks.detection.evaluate import bottomup_figures, world_figures
+from saccade.tasks.detection.task import bottomup_figures, label_names, open_boxes, world_figures
 from saccade.training.run import run_config, train_run
 from saccade.vision import load_extractor
 from saccade.vision.boxes import UNKNOWN

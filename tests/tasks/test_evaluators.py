@@ -23,8 +23,7 @@ from saccade.models import Captioner, DenseCap, DenseCapConfig, entries, entry
 from saccade.tasks import find_task, task_names
 from saccade.tasks.captioning.evaluate import MEANS, SENTINEL, CaptionScores, function_words, sentinel_shares, things
 from saccade.tasks.captioning.task import CaptioningConfig
-from saccade.tasks.dense_captioning.evaluate import DensePrecision
-from saccade.tasks.dense_captioning.task import DenseCaptioningConfig
+from saccade.tasks.dense_captioning.task import DenseCaptioningConfig, DensePrecision
 
 TEXTS = ("the cube is near a ball", "green", "a ball on the left of the cube", "red cone", "a red cube", "a cone")
 OWNERS = np.array([0, 0, 1, 2, 3, 3])

@@ -15,8 +15,8 @@ from saccade.core.errors import SaccadeError
 from saccade.explain import save_explanation
 from saccade.language import Vocabulary
 from saccade.models import DenseCap, DenseCapConfig, Scan, ScanConfig
-from saccade.tasks.dense_captioning.predict import PictureDescriber
-from saccade.tasks.matching.predict import PictureMatcher
+from saccade.tasks.dense_captioning.task import PictureDescriber
+from saccade.tasks.matching.task import PictureMatcher
 from saccade.tasks.predict import load
 from saccade.world import WorldConfig, make_world
 

@@ -17,7 +17,7 @@ from saccade.explain import save_explanation
 from saccade.language import Vocabulary
 from saccade.models import Adaptive, AdaptiveConfig, Scan, ScanConfig, UpDown, UpDownConfig
 from saccade.tasks.captioning.predict import PictureCaptioner
-from saccade.tasks.matching.predict import PictureMatcher
+from saccade.tasks.matching.task import PictureMatcher
 from saccade.tasks.predict import load
 
 HERE = (0.1, 0.1, 0.5, 0.5)

@@ -15,8 +15,7 @@ from saccade.batch import Batch, PairBatch, RegionBatch, TextBatch
 from saccade.data import CaptionedImages
 from saccade.language import Vocabulary
 from saccade.models import UpDown, UpDownConfig
-from saccade.tasks.captioning.self_critical import RewardConfig, SpokenBatch
-from saccade.tasks.captioning.task import CaptioningConfig, CaptioningTask
+from saccade.tasks.captioning.task import CaptioningConfig, CaptioningTask, RewardConfig, SpokenBatch
 from saccade.training import Trainer, TrainerConfig, seed_everything
 from saccade.training.cuda_graphs import tensors_of, with_tensors
 from saccade.training.trainer import Loop

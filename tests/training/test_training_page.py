@@ -51,7 +51,8 @@ def test_the_commands_on_photos_are_settings_that_hold() -> None:
 
 
 def test_the_page_counts_the_parts_of_backbones() -> None:
-    counts = {"efficientnet-lite0": 9, "efficientnet-lite2": 9, "mobilenet-v2": 9, "world": 6}
+    counts = {"efficientnet-lite0": 9, "efficientnet-lite2": 9, "mobilenet-v2": 9}
+    counts |= {"dinov2-s": 14, "pplcnetv2": 5, "world": 6}
     for name, count in counts.items():
         assert len(load_backbone(name, pretrained=False).parts) == count
     side = load_backbone("efficientnet-lite0", pretrained=False).size

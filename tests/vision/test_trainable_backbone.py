@@ -11,7 +11,7 @@ from torch import nn
 
 from saccade.batch import PictureBatch
 from saccade.core.errors import SaccadeError
-from saccade.training.run import freeze
+from saccade.training.run import BackboneConfig, prepare_backbone
 from saccade.vision import load_extractor
 from saccade.vision.backbones.base import Backbone, load_backbone
 from saccade.vision.extractors import trainable_backbone
@@ -43,7 +43,9 @@ def test_before_training_it_sees_what_the_extractor_sees(name: str, pictures: Pi
     assert not any(isinstance(part, nn.BatchNorm2d) for part in network.modules())
 
 
-@pytest.mark.parametrize("name", ["efficientnet-lite0", "efficientnet-lite2", "mobilenet-v2", "world"])
+@pytest.mark.parametrize(
+    "name", ["efficientnet-lite0", "efficientnet-lite2", "mobilenet-v2", "pplcnetv2", "dinov2-s", "world"]
+)
 def test_the_parts_are_the_backbone_from_its_input_to_its_output(name: str) -> None:
     backbone = load_backbone(name, pretrained=False)
     owned = [id(weight) for part in backbone.parts for weight in part.parameters()]
@@ -53,7 +55,8 @@ def test_the_parts_are_the_backbone_from_its_input_to_its_output(name: str) -> N
     for number, part in enumerate(backbone.parts):
         for inner in part.modules():
             inner.register_forward_hook(lambda *_, n=number: order.append(n))
-    backbone(backbone.normalise(torch.zeros(1, 32, 32, 3, dtype=torch.uint8)))
+    side = 28 if backbone.multiple > 1 else 32
+    backbone(backbone.normalise(torch.zeros(1, side, side, 3, dtype=torch.uint8)))
     first = {number: order.index(number) for number in order}
     used = [number for number in range(len(backbone.parts)) if number in first]
     assert used == sorted(used, key=first.__getitem__)
@@ -63,7 +66,7 @@ def test_the_parts_are_the_backbone_from_its_input_to_its_output(name: str) -> N
 @pytest.mark.parametrize("count", [0, 3, 8])
 def test_gradients_reach_what_is_not_frozen_and_nothing_else(count: int, pictures: PictureBatch) -> None:
     network = trainable_backbone("grid:efficientnet-lite0@32", pretrained=False)
-    freeze(network, count)
+    prepare_backbone(network, BackboneConfig(freeze=count))
     squared(network, pictures)
     for number, part in enumerate(network.backbone.parts):
         reached = {weight.grad is not None for weight in part.parameters()}
@@ -85,7 +88,7 @@ def test_normalisation_that_cannot_be_folded_keeps_its_figures(tmp_path: Path, p
     with pytest.raises(
         SaccadeError, match=r"backbone\.freeze=1 leaves nothing of the extractor .* to train: it has 1 part$"
     ):
-        freeze(network, 1)
+        prepare_backbone(network, BackboneConfig(freeze=1))
 
 
 def test_only_grids_can_be_tuned() -> None:

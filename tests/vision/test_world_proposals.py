@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from saccade.vision.detectors.world import cell_middles, peaks, proposal_loss, propose_peaks
+from saccade.vision.boxes import cell_middles
+from saccade.vision.detectors.world import peaks, proposal_loss, propose_peaks
 
 TRUTH = torch.tensor(
     [[[0.10, 0.20, 0.40, 0.60], [0.55, 0.50, 0.95, 0.90]], [[0.3, 0.3, 0.7, 0.8], [0.0, 0.0, 0.0, 0.0]]]

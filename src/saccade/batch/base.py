@@ -28,14 +28,20 @@ for _first in (torch.sqrt, torch.exp, torch.log, torch.tanh):
 class Batch:
     """What the batches share: changing their tensors, moving between devices, selecting items along the first axis."""
 
-    def map(self: Self, change: Callable[[Tensor], Tensor]) -> Self:
+    def map(
+        self: Self,
+        change: Callable[[Tensor], Tensor],
+        change_tuple: Callable[[tuple[Any, ...]], tuple[Any, ...]] = lambda value: value,
+    ) -> Self:
         """The same batch of changed tensors, those in its batches and mappings too, in the order of the fields."""
 
         def changed(value: Any) -> Any:
             if isinstance(value, Batch):
-                return value.map(change)
+                return value.map(change, change_tuple)
             if isinstance(value, Mapping):
                 return {name: changed(part) for name, part in value.items()}
+            if isinstance(value, tuple) and value:
+                return change_tuple(value)
             return change(value) if isinstance(value, Tensor) else value
 
         return self._replaced(lambda _, value: changed(value))
@@ -55,22 +61,14 @@ class Batch:
         """
         if isinstance(index, slice) and (index.step or 1) < 0:  # which tensors do not know
             index = range(*index.indices(len(self)))
-        chosen = index if isinstance(index, slice) else torch.as_tensor(index)
-        if isinstance(chosen, Tensor):
-            chosen = chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen.long()
-
-        def pick(value: Any) -> Any:
-            if isinstance(value, Batch):
-                return value.select(chosen)
-            if isinstance(value, Mapping):
-                return {name: pick(part) for name, part in value.items()}
-            if isinstance(value, Tensor):
-                return value[chosen.to(value.device) if isinstance(chosen, Tensor) else chosen]
-            if isinstance(value, tuple) and value:  # only here the positions are read from a GPU, which synchronises
-                return value[chosen] if isinstance(chosen, slice) else tuple(value[i] for i in chosen.tolist())
-            return value
-
-        return self._replaced(lambda _, value: pick(value))
+        if isinstance(index, slice):
+            part = index
+            return self.map(lambda value: value[part], lambda value: value[part])
+        found = torch.as_tensor(index)
+        chosen = found.nonzero().flatten() if found.dtype == torch.bool else found.long()
+        return self.map(  # only of tuples the positions are read from a GPU, which synchronises
+            lambda value: value[chosen.to(value.device)], lambda value: tuple(value[i] for i in chosen.tolist())
+        )
 
     def resize(self: Self, **counts: int) -> Self:
         """Axes by name padded with zeros to so many entries, or cut to them: `resize(word=20)`."""

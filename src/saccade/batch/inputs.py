@@ -52,25 +52,30 @@ class RegionBatch(Batch):
         boxes: Sequence[np.ndarray | Tensor],
         ids: Sequence[str] = (),
         scores: Sequence[np.ndarray | Tensor] | None = None,
+        dim: int | None = None,
     ) -> RegionBatch:
-        """Pad ragged pictures ([region, dim] and [region, 4] each) into one batch."""
-        size = max((len(f) for f in features), default=0)
-        dim = features[0].shape[1] if features else 0
-        padded = torch.zeros(len(features), size, dim)
-        padded_boxes = torch.zeros(len(features), size, 4)
-        mask = torch.zeros(len(features), size, dtype=torch.bool)
+        """Pad ragged pictures ([region, dim] and [region, 4] each) into one float32 batch. Views stay untouched."""
+        dim = dim if dim is not None else features[0].shape[1] if features else 0
         for i, (f, b) in enumerate(zip(features, boxes, strict=True)):
             if f.shape[1:] != (dim,) or b.shape != (len(f), 4):  # or it would be broadcast, silently
                 raise ValueError(f"picture {i}: features {tuple(f.shape)} and boxes {tuple(b.shape)} do not fit")
-            padded[i, : len(f)] = torch.as_tensor(f)
-            padded_boxes[i, : len(f)] = torch.as_tensor(b)
-            mask[i, : len(f)] = True
-        padded_scores = None
-        if scores is not None:
-            padded_scores = torch.zeros(len(features), size)
-            for i, s in enumerate(scores):
-                padded_scores[i, : len(s)] = torch.as_tensor(s)
-        return RegionBatch(padded, mask, padded_boxes, tuple(ids), padded_scores)
+        padded = _padded_rows(features, dim)
+        counts = torch.tensor([len(f) for f in features], dtype=torch.long)
+        mask = torch.arange(padded.shape[1]) < counts[:, None]
+        padded_scores = None if scores is None else _padded_rows(scores)
+        return RegionBatch(padded, mask, _padded_rows(boxes, 4), tuple(ids), padded_scores)
+
+
+def _padded_rows(items: Sequence[np.ndarray | Tensor], *shape: int) -> Float[Tensor, "item row *shape"]:
+    """The rows of each item as float32, padded with zeros to the longest."""
+    padded = np.zeros((len(items), max(map(len, items), default=0), *shape), dtype=np.float32)
+    table = torch.from_numpy(padded)
+    for i, rows in enumerate(items):
+        if isinstance(rows, Tensor):
+            table[i, : len(rows)] = rows
+        else:  # PyTorch warns of arrays that cannot be written, as the views of a memory map
+            padded[i, : len(rows)] = rows
+    return table
 
 
 @dataclass(frozen=True)

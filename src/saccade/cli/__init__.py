@@ -1,15 +1,20 @@
 """`saccade VERB …`: one small file per group of verbs, imported when its verb is called.
 
-`saccade --help`, shell completion and a mistyped verb read the table below and import no verb at all: what a verb needs
-(PyTorch, PyArrow) takes seconds to import.
+`saccade --help`, shell completion and a mistyped verb read verbs.txt, which lists verbs and options, and import no verb
+at all: what a verb needs (PyTorch, PyArrow) takes seconds to import.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
+import re
 import sys
+from collections.abc import Callable
 from importlib import import_module
-from typing import Annotated, Any, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, get_origin
 
 import typer
 from typer.core import TyperGroup
@@ -27,95 +32,57 @@ class Verb(NamedTuple):
     help: str
 
 
-VERBS = {
-    "world": Verb("Data", "world", "app", "Make and look at the built-in world of toys."),
-    "data": Verb(
-        "Data",
-        "data",
-        "app",
-        "Look at, convert and check features and captions: stores, precomputed arrays, TSV, npz, HDF5, LMDB.",
-    ),
-    "extract": Verb(
-        "Data",
-        "extract",
-        "extract",
-        "Extract the region features of photos, with boxes and original sizes, into a feature store.",
-    ),
-    "parse": Verb(
-        "Data",
-        "parse",
-        "parse",
-        "Which things does a sentence name, what are they like, and how do they stand to each other?",
-    ),
-    "demo": Verb(
-        "Begin here",
-        "lab",
-        "demo",
-        "See the idea work: make a world, train SCAN on it, search it by sentence, and show why each picture was "
-        "found.",
-    ),
-    "doctor": Verb(
-        "Begin here",
-        "doctor",
-        "doctor",
-        "Show versions, devices, compilers and switches, and which backends can run on this machine, or why not.",
-    ),
-    "models": Verb(
-        "Models",
-        "models",
-        "models",
-        "List the systems (task, paper, recipes, whether official checkpoints can be imported) and the trained models.",
-    ),
-    "train": Verb("Models", "models", "train", "Train a model into a run folder."),
-    "eval": Verb(
-        "Models",
-        "models",
-        "evaluate",
-        "How good trained models are, each by the measures of its task.",
-    ),
-    "leaderboard": Verb(
-        "Models",
-        "lab",
-        "leaderboard",
-        "Compare matching models on one data set: recall both ways, size, what an index keeps, time and memory.",
-    ),
-    "claims": Verb(
-        "Models",
-        "lab",
-        "claims",
-        "Put papers' claims to the test: train each variant over several seeds, compare them, say whether it holds.",
-    ),
-    "metrics": Verb("Models", "metrics", "app", "Score captions, and see which scores people agree with."),
-    "caption": Verb("Use a model", "predict", "caption", "Say what is in photos, word by word."),
-    "score": Verb("Use a model", "predict", "score", "How well each picture fits each sentence."),
-    "explain": Verb(
-        "Use a model", "models", "explain", "Draw which part of the picture each word found, or came from."
-    ),
-    "detect": Verb(
-        "Use a model",
-        "detect",
-        "detect",
-        "Draw and list the regions an extractor finds in your photos: names, confidence, and place in pixels.",
-    ),
-    "densecap": Verb(
-        "Use a model",
-        "predict",
-        "densecap",
-        "Find the parts of a photo that are worth a phrase, and say one of each.",
-    ),
-    "import": Verb(
-        "Official checkpoints",
-        "official",
-        "import_checkpoint",
-        "Turn an official checkpoint into a model folder (config.json, model.safetensors, vocabulary.json).",
-    ),
-    "verify": Verb(
-        "Official checkpoints",
-        "official",
-        "verify_folder",
-        "Reproduce what the official code computed, stage by stage; exit code 1 if any stage is off.",
-    ),
-}
+def _read_table() -> tuple[dict[str, Verb], dict[str, dict[str, tuple[list[str], str]]]]:
+    """What verbs.txt says: the verbs, and by MODULE.FUNCTION the words in brackets and the help of each parameter."""
+    verbs: dict[str, Verb] = {}
+    options: dict[str, dict[str, tuple[list[str], str]]] = {}
+    panel = command = ""
+    for line in (Path(__file__).parent / "verbs.txt").read_text(encoding="utf-8").splitlines():
+        entry = re.fullmatch(r"( *)(\w+)(?: \((.*?)\))?: (.*)", line)
+        if entry is not None and entry[1]:
+            options[command][entry[2]] = (entry[3] or "").split(), entry[4]
+        elif entry is not None:
+            command = entry[3]
+            module, _, attribute = command.partition(".")
+            verbs[entry[2]] = Verb(panel, module, attribute, entry[4])
+        elif line.startswith("# "):
+            panel = line[2:]
+        elif line:
+            command = line
+        options.setdefault(command, {})
+    return verbs, options
+
+
+VERBS, OPTIONS = _read_table()
+
+
+def described(command: Callable[..., None]) -> Callable[..., None]:
+    """Give the parameters of a command the help, short names, METAVAR and range (1..9) that verbs.txt has for them.
+
+    Those before `*` are arguments, the others options; one with an annotation of typer's stays as it is.
+    """
+    known = OPTIONS["shared"] | OPTIONS.get(f"{command.__module__.rpartition('.')[2]}.{command.__name__}", {})
+    parameters = []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        hint = parameter.annotation
+        if parameter.name in known and get_origin(hint) is not Annotated:
+            words, help = known[parameter.name]
+            flags = [word for word in words if word.startswith("-")]
+            settings: dict[str, Any] = {"help": help}
+            for word in words:
+                low, dots, high = word.partition("..")
+                if dots and (low or high).replace(".", "").isdigit():
+                    settings |= {name: ast.literal_eval(end) for name, end in (("min", low), ("max", high)) if end}
+                elif word not in flags:
+                    settings["metavar"] = word
+            if parameter.kind is not parameter.KEYWORD_ONLY:
+                hint = Annotated[hint, typer.Argument(**settings)]
+            else:
+                long = [] if any(flag.startswith("--") for flag in flags) else [f"--{parameter.name.replace('_', '-')}"]
+                hint = Annotated[hint, typer.Option(*long, *flags, **settings)]
+        parameters.append(parameter.replace(annotation=hint, kind=parameter.KEYWORD_ONLY))
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return command
 
 
 class LazyVerbs(TyperGroup):
@@ -136,7 +103,7 @@ def load_verb(name: str) -> Any:
     if isinstance(found, typer.Typer):
         holder.add_typer(found, name=name)
     else:
-        holder.command(name)(found)
+        holder.command(name)(described(found))
     return typer.main.get_group(holder).commands[name]
 
 

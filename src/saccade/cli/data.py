@@ -5,13 +5,14 @@ from __future__ import annotations
 from enum import Enum
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from saccade.cli import described
 from saccade.cli.options import NumberType
 
 if TYPE_CHECKING:
@@ -31,12 +32,8 @@ class Format(str, Enum):
 
 
 @app.command()
-def info(
-    path: Annotated[
-        Path,
-        typer.Argument(help="A store, a precomputed folder, a .tsv, .npz files, HDF5, LMDB, a Karpathy .json, photos."),
-    ],
-) -> None:
+@described
+def info(path: Path) -> None:
     """Say what lies at PATH: its kind (found out by itself), counts, widths, regions, captions, size.
 
     Example: saccade data info data/f30k_precomp
@@ -57,38 +54,18 @@ def info(
 
 
 @app.command()
+@described
 def convert(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SRC", help="What to read: a store, a precomputed folder, a .tsv, .npz files, HDF5, LMDB."
-        ),
-    ],
-    target: Annotated[Path, typer.Argument(metavar="DST", help="What to write: a folder, or a .tsv file.")],
-    to: Annotated[
-        Format | None,
-        typer.Option(
-            help="The format to write: a store, which alone keeps everything, or a TSV where DST ends in .tsv."
-        ),
-    ] = None,
-    dtype: Annotated[
-        NumberType, typer.Option(help="float16 halves the size; a TSV is always float32.")
-    ] = NumberType.float32,
-    split: Annotated[
-        list[str] | None, typer.Option(help="Take only this split; may be given several times. All, if not given.")
-    ] = None,
-    captions: Annotated[
-        Path | None,
-        typer.Option(help="Sentences for features that come without: a Karpathy .json or a captions .jsonl."),
-    ] = None,
-    sizes: Annotated[
-        Path | None,
-        typer.Option(help="Widths and heights, where boxes are in pixels: COCO's annotations .json, or a .tsv table."),
-    ] = None,
-    ids: Annotated[
-        Path | None, typer.Option(help="The pictures' ids in the order of an HDF5 table that has none: .json or .txt.")
-    ] = None,
-    extractor: Annotated[str | None, typer.Option(help="What made the features; kept in the store's manifest.")] = None,
+    source: Path,
+    target: Path,
+    *,
+    to: Format | None = None,
+    dtype: NumberType = NumberType.float32,
+    split: list[str] | None = None,
+    captions: Path | None = None,
+    sizes: Path | None = None,
+    ids: Path | None = None,
+    extractor: str | None = None,
 ) -> None:
     """Write SRC again in another format, picture by picture, without loading it whole.
 
@@ -114,25 +91,8 @@ def convert(
 
 
 @app.command()
-def check(
-    path: Annotated[
-        Path,
-        typer.Argument(help="A store, a precomputed folder, a .tsv, .npz files, HDF5, LMDB, a Karpathy .json, photos."),
-    ],
-    most: Annotated[int, typer.Option(help="Stop after so many problems.", min=1)] = 20,
-    as_: Annotated[
-        str | None,
-        typer.Option(
-            "--as",
-            metavar="NAME",
-            help="The photo data set that PATH should be: flickr8k, flickr30k, coco, coco_mini, visual_genome. Says "
-            "what is missing and where to get it; without it the folder's files tell.",
-        ),
-    ] = None,
-    photos: Annotated[
-        bool, typer.Option("--photos", help="Open every photo of the data set too: about a minute for 10,000.")
-    ] = False,
-) -> None:
+@described
+def check(path: Path, *, most: int = 20, as_: str | None = None, photos: bool = False) -> None:
     """Read everything at PATH once: checksums, NaN, boxes, UTF-8, counts. Exit code 2 if something is wrong.
 
     Example: saccade data check features

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -13,49 +13,23 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from saccade.cli.options import Device
-from saccade.cli.photos import SIDE_ALONE, SIDE_ON_SHEET, listed_photos, print_where, save_drawings
+from saccade.cli.options import SIDE_ALONE, SIDE_ON_SHEET, Device, listed_photos, print_where, save_drawings
 
 if TYPE_CHECKING:
     from saccade.explain.panels.regions import RegionPicture
     from saccade.vision import RegionExtractor
 
+
 BATCH_PHOTOS = 16  # of any size, in memory at a time
 
 
 def detect(
-    photos: Annotated[list[Path], typer.Argument(metavar="PHOTO...", help="Photos, or folders of them.")],
-    extractor: Annotated[
-        str,
-        typer.Option(
-            "--extractor",
-            "-e",
-            help="bottomup (names things and attributes), grid (equal cells, no names), world (the toys of `saccade "
-            "world`), a trained one (bottomup:RUN), or detr:HUB/NAME for a detector of transformers.",
-        ),
-    ] = "bottomup",
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Where to draw it: .png, .jpg or .webp; several photos become one contact sheet. [default: "
-            "regions.png, or no picture with --json]",
-            show_default=False,
-        ),
-    ] = None,
-    top: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="How many regions of a photo get a label and a row, the surest first; the others are thin lines. 0 "
-            "is all. [default: 12, on a contact sheet 6]",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON instead of a table: all regions, or the best --top.")
-    ] = False,
+    photos: list[Path],
+    *,
+    extractor: str = "bottomup",
+    out: Path | None = None,
+    top: int | None = None,
+    as_json: bool = False,
     device: Device = "auto",
 ) -> None:
     """Draw and list the regions an extractor finds in your photos: names, confidence, and place in pixels.

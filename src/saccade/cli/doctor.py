@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib import import_module, metadata
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -13,12 +13,18 @@ from rich.table import Table
 
 PACKAGES = ("torch", "triton", "numpy", "pyarrow", "safetensors", "tokenizers", "lightning-fabric", "pillow")
 OPERATOR_MODULES = ("saccade.ops", "saccade.models", "saccade.search")  # where operators are defined
-SWITCHES = ("SACCADE_KERNELS", "SACCADE_NATIVE", "SACCADE_LOG", "SACCADE_CACHE", "CXX", "OMP_NUM_THREADS")
+SWITCHES = (
+    "SACCADE_KERNELS",
+    "SACCADE_NATIVE",
+    "SACCADE_LOG",
+    "SACCADE_CACHE",
+    "SACCADE_WEIGHTS",
+    "CXX",
+    "OMP_NUM_THREADS",
+)
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-) -> None:
+def doctor(*, as_json: bool = False) -> None:
     """Show versions, devices, compilers and switches, and which backends can run on this machine, or why not.
 
     Which of them computes a given table is printed while it happens with SACCADE_LOG=ops.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -18,60 +18,19 @@ BROKEN_SHOWN = 3  # pictures named at the end; the file lists all
 
 
 def extract(
-    photos: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="PHOTOS...",
-            help="Folders (searched with the folders in them), picture files, or a .txt file with one path a line.",
-        ),
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The feature store to write, or to go on with: a folder.")
-    ] = Path("features"),
-    regions: Annotated[
-        str,
-        typer.Option(
-            "--regions",
-            "-r",
-            help="Where a picture's regions come from: bottomup (a detector: things and what they are like), grid "
-            "(equal cells of a backbone's map; grid:efficientnet-lite2 for another), world (the toys of `saccade "
-            "world`), detr:HUB/NAME (a detector of transformers), or a .json file with your own boxes.",
-        ),
-    ] = "bottomup",
-    extractor: Annotated[
-        str | None,
-        typer.Option(
-            help="Extractor applied to the boxes, when --regions is a file. [default: grid]", show_default=False
-        ),
-    ] = None,
-    batch_size: Annotated[int, typer.Option(help="Pictures that go through the network at once.", min=1)] = 64,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="Processes that decode pictures ahead of the extractor. [default: one for each core]",
-            min=1,
-            show_default=False,
-        ),
-    ] = None,
+    photos: list[Path],
+    *,
+    out: Path = Path("features"),
+    regions: str = "bottomup",
+    extractor: str | None = None,
+    batch_size: int = 64,
+    workers: int | None = None,
     device: Device = "auto",
-    dtype: Annotated[NumberType, typer.Option(help="float16 takes half the room of float32.")] = NumberType.float16,
-    captions: Annotated[
-        Path | None,
-        typer.Option(
-            help="Sentences to keep beside the features, so that a model can be trained on them: captions.jsonl, a "
-            "Karpathy dataset*.json, COCO's captions*.json, coco_mini's annotations.jsonl, or lines "
-            "photo.jpg#0<TAB>sentence."
-        ),
-    ] = None,
-    sizes: Annotated[
-        Path | None,
-        typer.Option(
-            help="Sizes of the originals, where the files are made smaller: a table with the columns image, width and "
-            "height (tab-separated, .gz too), or JSON with a list images as COCO has it."
-        ),
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="Only the first so many pictures, by name.", min=1)] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Try again what an earlier run found broken.")] = False,
+    dtype: NumberType = NumberType.float16,
+    captions: Path | None = None,
+    sizes: Path | None = None,
+    limit: int | None = None,
+    retry: bool = False,
 ) -> None:
     """Extract the region features of photos, with boxes and original sizes, into a feature store.
 

@@ -1,4 +1,4 @@
-"""The lab's verbs: `saccade demo`, `saccade leaderboard`, `saccade claims`."""
+"""The lab's verbs: `saccade demo`, `saccade leaderboard`, `saccade claims`, `saccade probe`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from saccade.cli.options import Device, check_device, figure_table, is_data_word, sort_words, with_words
+from saccade.cli.options import Device, check_device, figure_table, is_data_word, run_data, sort_words, with_words
 from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
@@ -21,21 +20,10 @@ if TYPE_CHECKING:
     from saccade.lab.claims.findings import Findings
     from saccade.lab.claims.run import Outcome
     from saccade.lab.leaderboard.board import Board
+    from saccade.lab.probe import ModelProbe, Questions
 
 
-def demo(
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Training settings for both models, e.g. epochs=4."),
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the report and all that was made.")] = Path(
-        "demo"
-    ),
-    pictures: Annotated[
-        int, typer.Option(min=50, help="How many pictures the world has; fewer is quicker and finds less.")
-    ] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed is another world and another training run.")] = 0,
-) -> None:
+def demo(settings: list[str] | None = None, *, out: Path = Path("demo"), pictures: int = 2000, seed: int = 0) -> None:
     """See the idea work: make a world, train SCAN on it, search it by sentence, and show why each picture was found.
 
     Makes pictures with captions, turns them into regions, trains SCAN and a pooled baseline, measures both on ordinary
@@ -48,44 +36,22 @@ def demo(
 
     console = Console()
     start = time.perf_counter()
-    report = run_demo(settings or [], out, pictures, seed, console)
-    console.print(f"\n{report.summary}", highlight=False)
-    console.print(
-        f"[bold]{escape(str(report.path))}[/bold]  ({time.perf_counter() - start:.0f} s in all)", highlight=False
-    )
+    path, summary = run_demo(settings or [], out, pictures, seed, console)
+    console.print(f"\n{summary}", highlight=False)
+    console.print(f"[bold]{escape(str(path))}[/bold]  ({time.perf_counter() - start:.0f} s in all)", highlight=False)
 
 
 def leaderboard(
-    models: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MODEL]...",
-            help="Run or model folders, NAME=FOLDER,FOLDER for seeds to be one row of that name, and KEY=VALUE words "
-            "of the data (data=flickr8k root=data/flickr8k split=dev). Without any: all finished runs below runs/.",
-        ),
-    ] = None,
-    runs: Annotated[
-        list[Path] | None, typer.Option(help="Take every finished run below this folder; may be given several times.")
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="Which split; the run's test split if not given.")] = None,
-    ensembles: Annotated[
-        bool,
-        typer.Option(
-            "--ensembles", help="Also average: the seeds of each row, one model of each system, and all there are."
-        ),
-    ] = False,
-    again: Annotated[
-        Path | None,
-        typer.Option("--from", help="Measure nothing: show, and write anew, what an earlier --json FILE holds."),
-    ] = None,
+    models: list[str] | None = None,
+    *,
+    runs: list[Path] | None = None,
+    split: str | None = None,
+    ensembles: bool = False,
+    again: Path | None = None,
     device: Device = "auto",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write a page (Markdown) that says what each column means.")
-    ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw rsum against the time of a query into this PNG; -o shows it.")
-    ] = None,
+    out: Path | None = None,
+    json_file: Path | None = None,
+    plot: Path | None = None,
 ) -> None:
     """Compare matching models on one data set: recall both ways, size, what an index keeps, time and memory.
 
@@ -179,31 +145,18 @@ def _command(given: Sequence[str], below: Sequence[Path], split: str | None, ens
 
 
 def claims(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[NAME|KEY=VALUE]...",
-            help="Which claims, or `all`; none lists them. KEY=VALUE words are settings for every run.",
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="How often each variant is trained, from other weights.", min=1)] = 3,
-    data: Annotated[
-        list[str] | None, typer.Option(help="What to measure on: world, flickr8k; may be given again.")
-    ] = None,
-    root: Annotated[Path, typer.Option(help="The folder of Flickr8k.")] = Path("data/flickr8k"),
-    runs: Annotated[Path, typer.Option(help="Where trained runs are kept, for this claim and others.")] = Path(
-        "runs/claims"
-    ),
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for pages, figures and plots.")] = Path("claims"),
-    jobs: Annotated[int, typer.Option(help="Runs at once, each in a process of its own.", min=1)] = 1,
-    minutes: Annotated[
-        float | None, typer.Option(help="Begin no more runs after so many minutes; the next call goes on.", min=0)
-    ] = None,
-    lean: Annotated[bool, typer.Option("--lean", help="Keep what was measured of a run, not its weights.")] = False,
-    report: Annotated[bool, typer.Option("--report", help="Train nothing: write reports from what is there.")] = False,
-    device: Annotated[
-        str, typer.Option(help="Where the runs are trained: cpu, cuda, cuda:1 …; auto: on the GPU if there is one.")
-    ] = "auto",
+    names: list[str] | None = None,
+    *,
+    seeds: int = 3,
+    data: list[str] | None = None,
+    root: Path = Path("data/flickr8k"),
+    runs: Path = Path("runs/claims"),
+    out: Path = Path("claims"),
+    jobs: int = 1,
+    minutes: float | None = None,
+    lean: bool = False,
+    report: bool = False,
+    device: str = "auto",
 ) -> None:
     """Put papers' claims to the test: train each variant over several seeds, compare them, say whether it holds.
 
@@ -281,3 +234,68 @@ def _show(console: Console, findings: Findings) -> None:
         )
     if findings.missing:
         console.print(f"  runs still missing: {len(findings.missing)}, see its page", highlight=False)
+
+
+def probe(
+    models: list[str],
+    *,
+    split: str | None = None,
+    photos: int = 300,
+    device: Device = "auto",
+    out: Path | None = None,
+) -> None:
+    """Does a matcher bind words to things, and are its reasons its reasons?
+
+    Four questions about photos with Flickr30k Entities. Binding: does a true caption score above itself with two nouns,
+    two adjectives or the sides of a relation exchanged, or one noun replaced by another of its kind? Pointing: does the
+    last word of a phrase attend to the phrase's box? Reasons: does the score fall when the regions that the words
+    attend to are taken away first, and rise when they come first, more than in a random order? Entailment: does a
+    sentence that the photo entails score above one that it contradicts? Give a pooled model (vse) too, to compare with.
+
+    Example: saccade probe scan-flickr8k data=flickr8k root=data/flickr8k split=dev
+    """
+    from saccade.core.files import check_writable, write_json, write_text
+    from saccade.core.progress import progress_bar
+    from saccade.lab.probe import probe_figures, probe_models, probe_page
+
+    folders, words, split = sort_words(models, split)
+    if not folders:
+        raise SaccadeError("name at least one matcher to probe, for one scan-flickr8k")
+    config = with_words(run_data(folders[0]), words)
+    split = split or config.dev_split
+    files = (out / "binding.md", out / "binding.json") if out else ()
+    check_writable(*files)
+    with progress_bar("probing") as tell:
+        questions, found = probe_models(folders, config, split, photos, device, tell)
+    Console().print(_answers(questions, found))
+    if files:
+        said = [f"root=data/{Path(w[5:]).name}" if w.startswith("root=") else w for w in words]
+        command = " ".join(["saccade probe", *folders, *said, f"split={split}", f"--photos {photos}"])
+        write_text(files[0], probe_page(questions, found, command))
+        write_json(files[1], probe_figures(questions, found, command))
+
+
+def _answers(questions: Questions, found: Sequence[ModelProbe]) -> Table:
+    """A column a model: there are more figures than a terminal has room for beside each other."""
+    from saccade.lab.probe import show_areas
+
+    title = f"{questions.data}/{questions.split}: {questions.photos:,} photos, {len(questions.foils):,} foils"
+    table = figure_table(title, ("", *(one.name for one in found), "chance"))
+    for kind in found[0].binding:
+        cells = [f"{one.binding[kind].own.value:.1f}" for one in found]
+        table.add_row(f"true caption wins: {kind}", *cells, "50.0")
+        table.add_row("  with another photo", *(f"{one.binding[kind].blind.value:.1f}" for one in found), "50.0")
+    table.add_section()
+    if found[0].pointing:
+        cells = [f"{one.pointing['all'].model:.1f}" for one in found]
+        table.add_row("words point at their things", *cells, f"{found[0].pointing['all'].random:.1f}")
+        table.add_row("  the middle of the photo", *[""] * len(found), f"{found[0].pointing['all'].middle:.1f}")
+        table.add_section()
+    areas = [show_areas(one.reasons) for one in found]
+    for n, label in enumerate(("deletion: least attended regions", "insertion: most attended", "random regions")):
+        table.add_row(label, *(each[n] for each in areas), "")
+    table.add_section()
+    if questions.entailment:
+        cells = [f"{one.entailment.value:.1f}" if one.entailment else "–" for one in found]
+        table.add_row("entailed above contradicted", *cells, "50.0")
+    return table

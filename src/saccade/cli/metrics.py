@@ -4,53 +4,33 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from saccade.cli import described
+
 if TYPE_CHECKING:
     from saccade.data.datasets.judgements import Judgements
-    from saccade.metrics.captions.meteor_tables import MeteorTables
+    from saccade.metrics.captions.meteor import MeteorTables
 
 app = typer.Typer(no_args_is_help=True, help="Score captions, and see which scores people agree with.")
 
-Only = Annotated[
-    list[str] | None,
-    typer.Option("--metric", "-m", help="This metric only; may be given several times. bleu4, meteor, cider_d …"),
-]
-Words = Annotated[
-    str,
-    typer.Option(
-        "--meteor",
-        help="Where METEOR's synonyms and paraphrases are: a folder with meteor-1.5.jar (meteor/ of the PyPI "
-        "package pycocoevalcap; read, not run) or one of WordNet's data base; `auto` takes what is installed, `none` "
-        "nothing, so that words match by themselves and their stems.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-
 
 @app.command()
+@described
 def score(
-    candidates: Annotated[
-        Path, typer.Argument(help='Captions to score: COCO\'s results, [{"image_id", "caption"}, …].')
-    ],
-    references: Annotated[Path, typer.Argument(help="What people said of the same pictures: COCO's captions_*.json.")],
-    only: Only = None,
-    words: Words = "auto",
-    frequencies: Annotated[
-        Path | None,
-        typer.Option(help="Document frequencies that CIDEr weighs words by; if not given, those of the references."),
-    ] = None,
-    train: Annotated[
-        Path | None, typer.Option(help="The captions a model was trained on: how many of its own are new?")
-    ] = None,
-    each: Annotated[
-        Path | None, typer.Option("--each", help="Write the scores of each picture to this file, one JSON line each.")
-    ] = None,
-    as_json: AsJson = False,
+    candidates: Path,
+    references: Path,
+    *,
+    only: list[str] | None = None,
+    words: str = "auto",
+    frequencies: Path | None = None,
+    train: Path | None = None,
+    each: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """How good are captions, beside those that people wrote?
 
@@ -64,9 +44,8 @@ def score(
     from saccade.core.progress import progress_bar
     from saccade.data.formats.captions import pair_captions, read_caption_results
     from saccade.metrics.captions.cider import DocumentFrequencies
-    from saccade.metrics.captions.diversity import diversity
-    from saccade.metrics.captions.meteor_tables import load_meteor_tables
-    from saccade.metrics.captions.report import caption_scores, caption_words
+    from saccade.metrics.captions.meteor import load_meteor_tables
+    from saccade.metrics.captions.report import caption_scores, caption_words, diversity
 
     check_writable(each)
     given = read_caption_results(references)
@@ -111,21 +90,14 @@ def score(
 
 
 @app.command()
+@described
 def correlate(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR",
-            help="A folder with captions.tsv.gz and ExpertAnnotations.tsv.gz or CrowdFlowerAnnotations.tsv.gz.",
-        ),
-    ],
-    captions: Annotated[
-        list[Path] | None,
-        typer.Option("--captions", help="Another folder with captions.tsv.gz, where DIR has not all captions."),
-    ] = None,
-    only: Only = None,
-    words: Words = "auto",
-    as_json: AsJson = False,
+    folder: Path,
+    *,
+    captions: list[Path] | None = None,
+    only: list[str] | None = None,
+    words: str = "auto",
+    as_json: bool = False,
 ) -> None:
     """Do metrics rank captions as people do? Kendall's tau of each metric with Flickr8k's judgements.
 
@@ -134,7 +106,7 @@ def correlate(
     Example: saccade metrics correlate data/flickr8k -m meteor -m cider_d
     """
     from saccade.data.datasets.judgements import read_judgements
-    from saccade.metrics.captions.meteor_tables import load_meteor_tables
+    from saccade.metrics.captions.meteor import load_meteor_tables
 
     tables = load_meteor_tables(words)
     found = [(judged, _correlate(judged, only, tables)) for judged in read_judgements(folder, captions or ())]

@@ -10,23 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from saccade.cli.options import (
-    Device,
-    ModelOption,
-    default_model,
-    figure_table,
-    report_unknown,
-    run_data,
-    sort_words,
-    with_words,
-)
+from saccade.cli.options import Device, default_model, figure_table, report_unknown, run_data, sort_words, with_words
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
 from saccade.tasks import eval_options, find_task, task_names
@@ -37,9 +28,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parents[1]
 
 
-def models(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-) -> None:
+def models(*, as_json: bool = False) -> None:
     """List the systems (task, paper, recipes, whether official checkpoints can be imported) and the trained models.
 
     A system is a name for `saccade train`; a trained model is one for `--model`, `saccade eval` and `saccade.load`.
@@ -129,14 +118,13 @@ def _parameter_count(path: Path) -> int:
 
 
 def train(
-    system: Annotated[str | None, typer.Argument(help="Which model, e.g. scan; `saccade models` lists them.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. data=world dim=256 epochs=10.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The run folder; runs/SYSTEM if not given.")] = None,
-    config: Annotated[Path | None, typer.Option(help="A YAML file of settings; KEY=VALUE words go over it.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
-    show: Annotated[bool, typer.Option("--show", help="Print the settings and leave.")] = False,
+    system: str | None = None,
+    settings: list[str] | None = None,
+    *,
+    out: Path | None = None,
+    config: Path | None = None,
+    resume: Path | None = None,
+    show: bool = False,
 ) -> None:
     """Train a model into a run folder.
 
@@ -176,31 +164,17 @@ def train(
 
 def with_task_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of every task, between its own, and in its help what each task's EvalOptions say."""
-    types = get_type_hints(command, include_extras=True)
-    own = [p.replace(annotation=types[p.name]) for p in inspect.signature(command).parameters.values()]
-    added = [
-        inspect.Parameter(
-            option.name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=option.default,
-            annotation=get_type_hints(options, include_extras=True)[option.name],
-        )
-        for options in eval_options()
-        for option in fields(options)
-    ]
+    first, split, *own, _ = inspect.signature(command, eval_str=True).parameters.values()
+    added = [p for options in eval_options() for p in inspect.signature(options, eval_str=True).parameters.values()]
     said = "\n\n".join(inspect.getdoc(options) or "" for options in eval_options())
     command.__doc__ = (inspect.getdoc(command) or "").replace("{tasks}", said)
-    command.__signature__ = inspect.Signature([*own[:2], *added, *own[2:-1]])  # type: ignore[attr-defined]
+    command.__signature__ = inspect.Signature([first, split, *added, *own])  # type: ignore[attr-defined]
     return command
 
 
 @with_task_options
 def evaluate(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Run or model folders, and KEY=VALUE words.")],
-    split: Annotated[str | None, typer.Option(help="Which split; the run's test split if not given.")] = None,
-    device: Device = "auto",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file too.")] = None,
-    **given: Any,
+    models: list[str], *, split: str | None = None, device: Device = "auto", json_file: Path | None = None, **given: Any
 ) -> None:
     """How good trained models are, each by the measures of its task.
 
@@ -263,15 +237,11 @@ def _options(spec: TaskSpec[Any, Any], given: Mapping[str, Any], folder: str) ->
 
 
 def explain(
-    picture: Annotated[Path, typer.Argument(help="A picture file.")],
-    text: Annotated[
-        str | None,
-        typer.Argument(help="The sentence. A captioner needs none: it then explains its own caption."),
-    ] = None,
-    model: ModelOption = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to draw it: .png, .jpg, .webp, or .html.")] = Path(
-        "why.png"
-    ),
+    picture: Path,
+    text: str | None = None,
+    *,
+    model: str | None = None,
+    out: Path = Path("why.png"),
     device: Device = "auto",
 ) -> None:
     """Draw which part of the picture each word found, or came from.

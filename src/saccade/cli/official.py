@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -12,21 +11,7 @@ from rich.table import Table
 from saccade.core.errors import SaccadeError, did_you_mean
 
 
-def import_checkpoint(
-    system: Annotated[
-        str, typer.Argument(help="Whose checkpoint it is: scan, camp, updown … (any other word lists all).")
-    ],
-    checkpoint: Annotated[Path, typer.Argument(help="The official file, e.g. model_best.pth.tar.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The model folder to write.")],
-    vocabulary: Annotated[
-        Path | None,
-        typer.Option(
-            "--vocabulary",
-            help="The official vocab.json or vocab.pkl; looked for beside the file. Captioners that bring their words "
-            "along (updown, adaptive: infos_*.pkl beside the checkpoint) need none.",
-        ),
-    ] = None,
-) -> None:
+def import_checkpoint(system: str, checkpoint: Path, *, out: Path, vocabulary: Path | None = None) -> None:
     """Turn an official checkpoint into a model folder (config.json, model.safetensors, vocabulary.json).
 
     The file is read with an allow-list: nothing in it is run.
@@ -58,12 +43,7 @@ def import_checkpoint(
     typer.echo(f"{system}: {model.parameter_count():,} parameters, {len(model.vocabulary):,} words, in {out}")
 
 
-def verify_folder(
-    system: Annotated[str, typer.Argument(help="What to verify: scan, updown, recall … (any other word lists all).")],
-    folder: Annotated[Path, typer.Argument(help="A folder of cases: checkpoints with inputs and outputs.")],
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the table to this file too.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Print every stage, not one row per kind of stage.")] = False,
-) -> None:
+def verify_folder(system: str, folder: Path, *, json_file: Path | None = None, full: bool = False) -> None:
     """Reproduce what the official code computed, stage by stage; exit code 1 if any stage is off.
 
     Example: saccade verify scan tests/golden/scan

@@ -1,4 +1,4 @@
-"""What commands share: `--device`, `--model`, the KEY=VALUE words of the data, and tables of figures."""
+"""What commands share: `--device`, the KEY=VALUE words of the data, tables of figures, photos and their drawings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from saccade.core.errors import SaccadeError, did_you_mean
 
 if TYPE_CHECKING:
     from saccade.data import DataConfig
+    from saccade.data.store.manifest import Broken
+    from saccade.explain.panels.regions import RegionPicture
     from saccade.language import Vocabulary
 
 
@@ -53,14 +55,6 @@ Device = Annotated[
         "--device",
         help="Where the network runs: cpu, cuda, cuda:1 …; auto: on the GPU if there is one.",
         callback=check_device,
-    ),
-]
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        help="A run or model folder, or a model of the package (scan-flickr8k). If not given: runs/scan, or else that.",
     ),
 ]
 
@@ -128,3 +122,49 @@ def figure_table(title: str, headings: Sequence[str]) -> Table:
         short = max(map(len, heading.split("\n"))) <= MAX_UNBROKEN
         table.add_column(escape(heading), justify="right", overflow="fold", no_wrap=short)
     return table
+
+
+SIDE_ALONE, SIDE_ON_SHEET = 2400, 800  # the longer side of a photo kept for its drawing, in pixels
+BROKEN_SHOWN = 10
+
+
+def listed_photos(photos: Sequence[Path]) -> list[Path]:
+    """Photos, and those in folders; one that is missing is named before a network is loaded."""
+    from saccade.core.errors import explain_os_errors
+    from saccade.vision import find_pictures
+
+    files = [file for place in photos for file in (find_pictures(place) if place.is_dir() else [place])]
+    for file in files:
+        with explain_os_errors(file, "read"):
+            file.stat()
+    return files
+
+
+def save_drawings(drawings: Sequence[RegionPicture], out: Path, top: int | None) -> None:
+    """One photo in full, or the first of several on a sheet."""
+    from saccade.explain.panels.regions import MAX_SHEET_PHOTOS, save_sheet
+
+    if len(drawings) == 1:
+        drawings[0].save(out, top)
+    else:
+        save_sheet(list(drawings[:MAX_SHEET_PHOTOS]), out, top)
+
+
+def print_where(out: Path, count: int, err: bool = False) -> None:
+    """Where the picture is, and whether it shows all photos."""
+    from saccade.explain.panels.regions import MAX_SHEET_PHOTOS
+
+    some = f" (the first {MAX_SHEET_PHOTOS} of {count} photos)" if count > MAX_SHEET_PHOTOS else ""
+    typer.echo(f"the picture is in {out}{some}", err=err)
+
+
+def report_broken(broken: Sequence[Broken], total: int) -> None:
+    """What could not be read, one line each, and the exit code that says so."""
+    for one in broken[:BROKEN_SHOWN]:
+        typer.echo(f"error: {one.reason}", err=True)
+    if len(broken) > BROKEN_SHOWN:
+        typer.echo(f"error: and {len(broken) - BROKEN_SHOWN:,} more", err=True)
+    if broken:
+        if total > 1:
+            typer.echo(f"{len(broken):,} of {total:,} pictures could not be read", err=True)
+        raise typer.Exit(2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -21,30 +21,12 @@ BATCH = 1024
 
 
 def parse(
-    text: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Sentences, each in quotes.")] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="A text file with one sentence a line, besides those given.")
-    ] = None,
-    parser: Annotated[
-        str,
-        typer.Option(
-            "--parser",
-            "-p",
-            help="Parser: rules (built in, quick), spacy or spacy:MODEL (an installed English model), or file:PATH "
-            "(parses made elsewhere: .conllu, or .json of CoreNLP).",
-        ),
-    ] = "rules",
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Write all parses: .conllu for dependency trees (file:PATH reads them back), .json for scene graphs.",
-        ),
-    ] = None,
-    picture: Annotated[
-        Path | None, typer.Option(help="Draw the scene graph of the first sentence: .png, .jpg or .webp.")
-    ] = None,
+    text: list[str] | None = None,
+    *,
+    file: Path | None = None,
+    parser: str = "rules",
+    out: Path | None = None,
+    picture: Path | None = None,
 ) -> None:
     """Which things does a sentence name, what are they like, and how do they stand to each other?
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -13,38 +13,40 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from saccade.cli.options import Device, ModelOption, default_model, report_unknown
-from saccade.cli.photos import SIDE_ALONE, SIDE_ON_SHEET, listed_photos, print_where, report_broken, save_drawings
-from saccade.core.errors import SaccadeError
-from saccade.tasks.captioning.options import (
-    MAX_COUNT,
-    MaxLengthOption,
-    NoRepeatNgramSizeOption,
-    NumBeamsOption,
-    PenaltyOption,
-    StrategyOption,
-    chosen_decoding,
+from saccade.cli.options import (
+    SIDE_ALONE,
+    SIDE_ON_SHEET,
+    Device,
+    default_model,
+    listed_photos,
+    print_where,
+    report_broken,
+    report_unknown,
+    save_drawings,
 )
+from saccade.core.errors import SaccadeError
+from saccade.tasks.captioning import LengthPenalty, Strategy, chosen_decoding
 
 if TYPE_CHECKING:
     from saccade.data.store.manifest import Broken
     from saccade.tasks.captioning.predict import Captioned
-    from saccade.tasks.dense_captioning.predict import DescribedPhoto
+    from saccade.tasks.dense_captioning.task import DescribedPhoto
 
 
 def score(
-    pictures: Annotated[list[Path], typer.Argument(help="Picture files, or folders of them.")],
-    text: Annotated[list[str], typer.Option("--text", "-t", help="A sentence; may be given several times.")],
-    model: ModelOption = None,
-    top: Annotated[int, typer.Option(help="Show at most so many pictures, best for the first sentence first.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    pictures: list[Path],
+    *,
+    text: list[str],
+    model: str | None = None,
+    top: int = 20,
+    as_json: bool = False,
     device: Device = "auto",
 ) -> None:
     """How well each picture fits each sentence.
 
     Example: saccade score photos/ -t "a red cube left of a blue ball" --model runs/scan
     """
-    from saccade.tasks.matching.predict import PictureMatcher
+    from saccade.tasks.matching.task import PictureMatcher
     from saccade.tasks.predict import load
     from saccade.vision.pictures import find_pictures
 
@@ -71,59 +73,21 @@ MAX_ROWS = 40  # pictures in the table where a file has them all
 
 
 def caption(
-    places: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="PHOTO...",
-            help="Photos, folders of them (searched with the folders in them), .txt lists of paths, or feature stores "
-            "made by `saccade extract`.",
-        ),
-    ],
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="A run or model folder of a captioner (`saccade train updown …`).")
-    ] = "runs/updown",
-    strategy: StrategyOption = None,
-    num_beams: NumBeamsOption = None,
-    num_return_sequences: Annotated[
-        int | None,
-        typer.Option(
-            "--num-return-sequences",
-            "-n",
-            min=1,
-            max=MAX_COUNT,
-            help="Captions of a picture: so many are drawn, or with --strategy beam and diverse the so many best are "
-            "kept. If not given: one of a beam, five samples, all diverse ones.",
-        ),
-    ] = None,
-    temperature: Annotated[
-        float | None, typer.Option(help="Below 1 the likely words become likelier, above 1 less so.")
-    ] = None,
-    top_k: Annotated[int | None, typer.Option(min=1, metavar="K", help="Draw among the K likeliest words.")] = None,
-    top_p: Annotated[
-        float | None,
-        typer.Option(metavar="P", help="Draw among the fewest words that share this much of the probability."),
-    ] = None,
-    max_length: MaxLengthOption = None,
-    length_penalty: PenaltyOption = None,
-    no_repeat_ngram_size: NoRepeatNgramSizeOption = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="What samples are drawn with.")] = 0,
-    attention: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE|DIR",
-            help="Draw what the captioner attended to for each word: why.png for one photo, a folder for a picture of "
-            "each, or why.html for a page of all.",
-        ),
-    ] = None,
-    json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--json",
-            metavar="FILE",
-            help='Write the captions in COCO\'s results format, [{"image_id", "caption"}, …], as `saccade metrics '
-            "score` reads them.",
-        ),
-    ] = None,
+    places: list[Path],
+    *,
+    model: str = "runs/updown",
+    strategy: Strategy | None = None,
+    num_beams: int | None = None,
+    num_return_sequences: int | None = None,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    max_length: int | None = None,
+    length_penalty: LengthPenalty | None = None,
+    no_repeat_ngram_size: int | None = None,
+    seed: int = 0,
+    attention: Path | None = None,
+    json_file: Path | None = None,
     device: Device = "auto",
 ) -> None:
     """Say what is in photos, word by word.
@@ -202,30 +166,14 @@ def _caption_table(done: Sequence[Captioned], score: str) -> Table:
 
 
 def densecap(
-    photos: Annotated[list[Path], typer.Argument(metavar="PHOTO...", help="Photos, or folders of them.")],
-    model: Annotated[
-        Path,
-        typer.Option("--model", "-m", help="A run or model folder of a dense captioner (`saccade train densecap …`)."),
-    ] = Path("runs/densecap"),
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Where to draw boxes and phrases: .png, .jpg or .webp; several photos become one contact sheet.",
-        ),
-    ] = None,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", help="Write every region's phrase, score and box (in pixels) to this file."),
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many regions of a photo are listed, the surest first.")] = 20,
-    least: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Regions that the model is less sure of are left out.")
-    ] = 0.1,
-    num_beams: Annotated[
-        int, typer.Option(min=1, help="Sentences followed at once; 1 takes the likeliest word each time.")
-    ] = 1,
+    photos: list[Path],
+    *,
+    model: Path = Path("runs/densecap"),
+    out: Path | None = None,
+    json_file: Path | None = None,
+    top: int = 20,
+    least: float = 0.1,
+    num_beams: int = 1,
     device: Device = "auto",
 ) -> None:
     """Find the parts of a photo that are worth a phrase, and say one of each.
@@ -240,7 +188,7 @@ def densecap(
     from saccade.data.store.manifest import Broken
     from saccade.decoding import DecodingConfig
     from saccade.explain.draw import check_format
-    from saccade.tasks.dense_captioning.predict import PictureDescriber
+    from saccade.tasks.dense_captioning.task import PictureDescriber
     from saccade.tasks.predict import load
 
     if out is not None:

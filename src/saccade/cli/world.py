@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from saccade.cli import described
 from saccade.core.config import override
 from saccade.core.errors import SaccadeError
 from saccade.core.files import atomic_file
@@ -19,25 +20,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Make and look at the built-in world of toys.", no_args_is_help=True)
 
-Settings = Annotated[
-    list[str] | None,
-    typer.Argument(help="Settings as key=value: pictures, seed, size, captions, twins, hard_groups, novel."),
-]
-Folder = Annotated[
-    Path | None, typer.Argument(help="A folder made by `saccade world make`; the default world if not given.")
-]
-
 
 @app.command()
-def make(
-    settings: Settings = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder to write; the cache folder if not given.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes; as many as there are cores if not given. The world is the same.")
-    ] = None,
-) -> None:
+@described
+def make(settings: list[str] | None = None, *, out: Path | None = None, workers: int | None = None) -> None:
     """Make a world: pictures, captions, boxes, masks and relations, all from one seed.
 
     A world made before with the same settings is found in the cache and not made again.
@@ -69,18 +55,16 @@ def make(
 
 
 @app.command()
+@described
 def show(
-    folder: Folder = None,
-    split: Annotated[str, typer.Option(help="train, dev, test, hard (twins side by side) or novel.")] = "test",
-    count: Annotated[int, typer.Option(help="How many pictures.")] = 12,
-    start: Annotated[int, typer.Option(help="The first picture.")] = 0,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The PNG to write.")] = Path("sheet.png"),
-    redraw: Annotated[
-        bool, typer.Option("--redraw", help="Draw the scenes anew at the sheet's resolution, not the stored pixels.")
-    ] = False,
-    light: Annotated[
-        bool, typer.Option("--light", help="256 dithered colours: a third of the bytes, for a web page.")
-    ] = False,
+    folder: Path | None = None,
+    *,
+    split: str = "test",
+    count: int = 12,
+    start: int = 0,
+    out: Path = Path("sheet.png"),
+    redraw: bool = False,
+    light: bool = False,
 ) -> None:
     """Draw a contact sheet: pictures with boxes, captions with each phrase in the colour of its box.
 
@@ -109,10 +93,8 @@ def show(
 
 
 @app.command()
-def info(
-    folder: Folder = None,
-    check: Annotated[bool, typer.Option("--check", help="Compare every byte with the checksums.")] = False,
-) -> None:
+@described
+def info(folder: Path | None = None, *, check: bool = False) -> None:
     """Count what a world holds: pictures, things, relations, words.
 
     Example: saccade world info worlds/five-thousand --check

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -105,6 +105,12 @@ def load_yaml(path: Path | str) -> dict[str, Any]:
     return values
 
 
+def load_table(path: Path) -> dict[str, Any]:
+    """A table of this package, by PyYAML's compiled reader where there is one: twenty times as fast."""
+    table: dict[str, Any] = yaml.load(read_text(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return table
+
+
 def save_yaml(config: Any, path: Path | str) -> None:
     write_text(path, yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True))
 
@@ -189,3 +195,21 @@ def _convert_to_one_of(hints: Sequence[Any], value: Any, path: str) -> Any:
         except SaccadeError as error:
             errors.append(error)
     raise errors[0]
+
+
+RANGES: Mapping[str, Callable[[float], bool]] = {
+    "at least 1": lambda value: value >= 1,
+    "zero or more": lambda value: value >= 0,
+    "more than zero": lambda value: value > 0,
+    "between 0 and 1": lambda value: 0 <= value <= 1,
+    "at least 0 and less than 1": lambda value: 0 <= value < 1,
+    "more than 0 and at most 1": lambda value: 0 < value <= 1,
+}
+
+
+def check_ranges(config: Any, names: str, expected: str) -> None:
+    """Raises: SaccadeError if one of these settings (None: not given) is not in the range of this name."""
+    for name in names.split():
+        value = getattr(config, name)
+        if value is not None and not RANGES[expected](value):
+            raise SaccadeError(f"{name} must be {expected}, not {value}")

@@ -21,6 +21,12 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
     return f'; did you mean "{near[0]}"?' if near else ""
 
 
+def not_among(word: str, options: Iterable[str]) -> str:
+    """What ends a refusal of a name: `"scna"; did you mean "scan"? (there are: scan, vsrn)`."""
+    options = list(options)
+    return f'"{word}"{did_you_mean(word, options)} (there are: {", ".join(options)})'
+
+
 @contextmanager
 def explain_os_errors(path: Path, action: str) -> Iterator[None]:
     """Turn what the operating system refuses while we `action` (read, write) `path` into a SaccadeError."""

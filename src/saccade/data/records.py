@@ -46,22 +46,6 @@ class ImageSource(Protocol):
     def batch(self, indices: Sequence[int]) -> RegionBatch | PictureBatch: ...
 
 
-def pad_pictures(pictures: Sequence[PictureRegions], dim: int) -> RegionBatch:
-    """Ragged pictures as one padded float32 batch. Copies once: views into a memory map stay untouched."""
-    size = max((len(p.features) for p in pictures), default=0)
-    features = np.zeros((len(pictures), size, dim), dtype=np.float32)
-    boxes = np.zeros((len(pictures), size, 4), dtype=np.float32)
-    mask = np.zeros((len(pictures), size), dtype=bool)
-    for i, picture in enumerate(pictures):
-        count = len(picture.features)
-        features[i, :count] = picture.features
-        boxes[i, :count] = picture.boxes
-        mask[i, :count] = True
-    return RegionBatch(
-        torch.from_numpy(features), torch.from_numpy(mask), torch.from_numpy(boxes), tuple(p.id for p in pictures)
-    )
-
-
 class RegionSource(Protocol):
     """Region features of many pictures, read on demand; a class that inherits from it needs `ids`, `dim` and `get`."""
 
@@ -77,7 +61,9 @@ class RegionSource(Protocol):
         return len(self.ids)
 
     def batch(self, indices: Sequence[int]) -> RegionBatch:
-        return pad_pictures([self.get(i) for i in indices], self.dim)
+        found = [self.get(i) for i in indices]
+        ids = [picture.id for picture in found]
+        return RegionBatch.of([p.features for p in found], [p.boxes for p in found], ids, dim=self.dim)
 
 
 @dataclass(frozen=True)

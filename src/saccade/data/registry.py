@@ -1,7 +1,7 @@
 """The list of data sets and feature files: what each is called, what it holds, who reads it, where to get it.
 
-`DATA_SETS` is the one table. A new data set is a file in `datasets/` with a reader for each kind of annotation that it
-holds, and a row here. A reader is a function `open(split, root, **options)`; the options it may ask for are the
+`datasets.yaml` is the one table. A new data set is a file in `datasets/` with a reader for each kind of annotation that
+it holds, and a row there. A reader is a function `open(split, root, **options)`; the options it may ask for are the
 settings of `DataConfig` named in `OPTIONS`. What it returns is a record of `saccade.data.records`, by annotation:
 
     captions   CaptionedImages (regions), CaptionedPhotos (files) or CaptionedDrawings
@@ -23,7 +23,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.config import load_yaml
+from saccade.core.errors import SaccadeError, not_among
 
 Annotation = Literal["captions", "boxes", "phrases"]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -108,183 +109,15 @@ class DataSet:
                 yield f"{folder} has no {names} ({part.holds}): get it from {part.home or self.home}"
 
 
-ENTITIES_HOME = "Flickr30k Entities, github.com/BryanPlummer/flickr30k_entities"
-MULTI30K_HOME = "Multi30k, github.com/multi30k/dataset"
-KARPATHY_HOME = "Karpathy's splits, with his page on deep visual-semantic alignments (caption_datasets.zip)"
-FLICKR_LICENCE = (
-    "photos under Flickr's terms of use, for non-commercial research and education only; not to be passed on"
-)
-COCO_LICENCE = "annotations CC BY 4.0; each photo under its own Flickr licence (its number is in the annotations)"
+def _rows() -> Iterator[DataSet]:
+    for name, row in load_yaml(Path(__file__).with_name("datasets.yaml")).items():
+        layouts = tuple(
+            tuple(Part(**{**part, "names": tuple(part["names"])}) for part in parts) for parts in row.get("layouts", ())
+        )
+        yield DataSet(name, **{**row, "signs": tuple(row.get("signs", ())), "layouts": layouts})
 
-_FLICKR30K_PHOTOS = Part(("flickr30k-images/", "flickr30k_images/", "images/", "Images/"), "the photos")
-_INSTANCES = ("annotations/instances_*.json", "instances_*.json")
-_ENTITIES: dict[Annotation, str] = {
-    "boxes": "datasets.entities:open_entity_boxes",
-    "phrases": "datasets.entities:open_entity_phrases",
-}
 
-DATA_SETS = {  # the order in which a path is judged: the first that it fits
-    row.name: row
-    for row in (
-        DataSet(
-            "world",
-            "the built-in world",
-            "made",
-            {"captions": "datasets.world:open_world", "phrases": "datasets.world:open_world_phrases"},
-        ),
-        DataSet(
-            "store", "feature store", "features", {"captions": "store.sources:open_store"}, signs=("manifest.json",)
-        ),
-        DataSet(
-            "precomp",
-            "precomputed arrays of SCAN and its kin",
-            "features",
-            {"captions": "formats.precomp:open_precomp"},
-            signs=("*_ims.npy",),
-        ),
-        DataSet(
-            "flickr8k",
-            "Flickr8k",
-            readers={
-                "captions": "datasets.flickr:open_flickr8k",
-                "boxes": "datasets.entities:open_entity_boxes",
-                "phrases": "datasets.entities:open_entity_phrases",
-            },
-            splits="datasets.flickr:flickr8k_splits",
-            layouts=(
-                (
-                    Part(("images/",), "the photos"),
-                    Part(("images.tsv.gz", "images.tsv"), "photo, split, width and height of the original"),
-                    Part(("captions.tsv.gz", "captions.tsv"), "five sentences a photo"),
-                    Part(("entities.jsonl.gz", "entities.jsonl"), "phrases with boxes", False, ENTITIES_HOME),
-                    Part(("multi30k_task2_german_5caps.tsv*",), "language=de, five sentences", False, MULTI30K_HOME),
-                    Part(("multi30k_en_de_fr_cs.tsv*",), "language=de1, fr, cs, one sentence", False, MULTI30K_HOME),
-                ),
-                (
-                    Part(("Flicker8k_Dataset/", "Flickr8k_Dataset/", "images/", "Images/"), "the photos"),
-                    Part(("Flickr8k_text/Flickr8k.token.txt", "Flickr8k.token.txt"), "five sentences a photo"),
-                    Part(("Flickr8k_text/Flickr_8k.trainImages.txt", "Flickr_8k.trainImages.txt"), "split train"),
-                    Part(("Flickr8k_text/Flickr_8k.devImages.txt", "Flickr_8k.devImages.txt"), "split dev"),
-                    Part(("Flickr8k_text/Flickr_8k.testImages.txt", "Flickr_8k.testImages.txt"), "split test"),
-                ),
-            ),
-            signs=(
-                "images.tsv.gz",
-                "images.tsv",
-                "entities.jsonl.gz",
-                "entities.jsonl",
-                "Flickr8k_text/Flickr8k.token.txt",
-                "Flickr8k.token.txt",
-            ),
-            home="the University of Illinois (Hodosh, Young, Hockenmaier: Framing Image Description as a Ranking Task)",
-            licence=FLICKR_LICENCE,
-        ),
-        DataSet(
-            "flickr30k",
-            "Flickr30k",
-            readers={
-                "captions": "datasets.flickr:open_flickr30k",
-                "boxes": "datasets.entities:open_entity_boxes",
-                "phrases": "datasets.entities:open_entity_phrases",
-            },
-            splits="datasets.flickr:flickr30k_splits",
-            layouts=(
-                (
-                    _FLICKR30K_PHOTOS,
-                    Part(("dataset_flickr30k.json", "dataset.json"), "sentences and splits", True, KARPATHY_HOME),
-                ),
-                (
-                    _FLICKR30K_PHOTOS,
-                    Part(("results_20130124.token", "results.token"), "five sentences a photo"),
-                    Part(("train.txt",), "split train", True, ENTITIES_HOME),
-                    Part(("val.txt",), "split val", True, ENTITIES_HOME),
-                    Part(("test.txt",), "split test", True, ENTITIES_HOME),
-                    Part(("Annotations/",), "boxes of phrases", False, ENTITIES_HOME),
-                    Part(("Sentences/",), "sentences with marked phrases", False, ENTITIES_HOME),
-                ),
-            ),
-            signs=("dataset_flickr30k.json", "results_20130124.token"),
-            home="the University of Illinois, by a form (Young et al.: From image descriptions to visual denotations)",
-            licence=FLICKR_LICENCE,
-        ),
-        DataSet(
-            "coco",
-            "COCO",
-            readers={"captions": "datasets.coco:open_coco", "boxes": "datasets.coco:open_coco_boxes"},
-            splits="datasets.coco:coco_splits",
-            layouts=(
-                (
-                    Part(("annotations/captions_*.json", "captions_*.json"), "five sentences a photo"),
-                    Part(("images/*20??/", "*20??/", "images/"), "the photos, a folder a split"),
-                    Part(_INSTANCES, "boxes of 80 kinds of things", False),
-                ),
-                (
-                    Part(("dataset_coco.json",), "sentences in Karpathy's splits", True, KARPATHY_HOME),
-                    Part(("images/*20??/", "*20??/", "images/"), "the photos"),
-                    Part(_INSTANCES, "boxes of 80 kinds of things", False),
-                ),
-                (  # what a detector needs
-                    Part(_INSTANCES, "boxes of things"),
-                    Part(("images/*/", "*20??/", "images/"), "the photos"),
-                ),
-            ),
-            signs=(
-                "annotations/captions_*.json",
-                "annotations/instances_*.json",
-                "captions_*20??.json",
-                "dataset_coco.json",
-            ),
-            home="cocodataset.org",
-            licence=COCO_LICENCE,
-        ),
-        DataSet(
-            "coco_mini",
-            "COCO photos, one line each",
-            readers={"captions": "datasets.coco:open_coco_mini", "boxes": "datasets.coco:open_coco_mini_boxes"},
-            splits="datasets.coco:coco_mini_splits",
-            layouts=(
-                (
-                    Part(("annotations.jsonl.gz", "annotations.jsonl"), "sentences, boxes, sizes, licences"),
-                    Part(("images/", "*.jpg"), "the photos"),
-                ),
-            ),
-            signs=("annotations.jsonl.gz", "annotations.jsonl"),
-            home="cocodataset.org; the folder photos/ of Saccade's repository is one",
-            licence=COCO_LICENCE,
-        ),
-        DataSet(
-            "visual_genome",
-            "Visual Genome",
-            readers={"boxes": "datasets.visual_genome:open_visual_genome_boxes"},
-            splits="datasets.visual_genome:visual_genome_splits",
-            layouts=(
-                (
-                    Part(("image_data.json*",), "the sizes of the photos"),
-                    Part(("attributes.json*", "objects.json*"), "boxes with names and attributes"),
-                    Part(("VG_100K/", "images/VG_100K/", "images/"), "the photos, first part"),
-                    Part(("VG_100K_2/", "images/VG_100K_2/", "images/"), "the photos, second part"),
-                    Part(("region_descriptions.json*",), "sentences on parts of photos", False),
-                    Part(("relationships.json*",), "which thing does what to which", False),
-                ),
-            ),
-            signs=("image_data.json", "image_data.json.gz"),
-            home="visualgenome.org",
-            licence="annotations CC BY 4.0; the photos are COCO's and YFCC100M's, each under its own licence",
-        ),
-        DataSet("hdf5", "HDF5", "features", recognise="formats.hdf5:is_hdf5"),
-        DataSet("lmdb", "LMDB", "features", recognise="formats.arrays:is_lmdb"),
-        DataSet("npz", "one file a picture", "features", recognise="formats.arrays:is_npz_folder"),
-        DataSet(
-            "karpathy",
-            "Karpathy split file",
-            "captions",
-            {"captions": "datasets.karpathy:open_karpathy"},
-            recognise="datasets.karpathy:is_karpathy",
-            home=KARPATHY_HOME,
-        ),
-        DataSet("tsv", "bottom-up-attention TSV", "features", recognise="formats.tsv:is_tsv"),
-    )
-}
+DATA_SETS = {row.name: row for row in _rows()}  # in the order in which a path is judged: the first that it fits
 
 
 def reader(name: str, annotation: Annotation = "captions") -> Callable[[Function], Function]:
@@ -307,9 +140,7 @@ def find_photos(name: str) -> DataSet:
     """A data set of photos by name. Raises: SaccadeError if there is none."""
     known = [row.name for row in DATA_SETS.values() if row.layouts]
     if name not in known:
-        raise SaccadeError(
-            f'there is no photo data set "{name}"{did_you_mean(name, known)} (there are: {", ".join(known)})'
-        )
+        raise SaccadeError(f"there is no photo data set {not_among(name, known)}")
     return DATA_SETS[name]
 
 
@@ -325,9 +156,7 @@ def open_records(config: DataConfig, split: str, annotation: Annotation = "capti
     """
     known = names_with(annotation)
     if config.name not in DATA_SETS or (annotation == "captions" and config.name not in known):
-        raise SaccadeError(
-            f'there is no data set "{config.name}"{did_you_mean(config.name, known)} (there are: {", ".join(known)})'
-        )
+        raise SaccadeError(f"there is no data set {not_among(config.name, known)}")
     row = DATA_SETS[config.name]
     if row.layouts and annotation != "captions":
         need_root(config.root, row.name, ", ".join(part.names[0] for part in row.layouts[0]))
@@ -363,9 +192,7 @@ def chosen_splits(split: str, known: Collection[str], where: object) -> frozense
         years = [name for name in sorted(known, reverse=True) if name[-4:].isdecimal() and name[:-4] in names]
         found = next((name for name in [*names, *years] if name in known), None)
         if found is None:
-            raise NoSplit(
-                f'{where} has no split "{part}"{did_you_mean(part, known)} (there are: {", ".join(sorted(known))})'
-            )
+            raise NoSplit(f"{where} has no split {not_among(part, sorted(known))}")
         parts.add(found)
     return frozenset(parts)
 

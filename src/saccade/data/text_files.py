@@ -172,6 +172,7 @@ class _Reader:
     def __init__(self, file: IO[str], path: Path) -> None:
         self.file, self.path = file, path
         self.text, self.place, self.ended = "", 0, False
+        self.last = ""  # what was read before this place
         self.decoder = json.JSONDecoder(parse_constant=partial(_refuse_constant, str(path)))
 
     def items(self) -> Iterator[tuple[str, int, Any]]:
@@ -179,41 +180,36 @@ class _Reader:
         if first == "[":
             yield from self._list("")
         elif first == "{":
-            yield from self._mapping()
+            for _ in self._each("}"):
+                key = self._value("a key")
+                if not isinstance(key, str):
+                    raise SaccadeError(f"{self.path}: a key is {type(key).__name__}, text was expected")
+                self._take(":", f"after {key[:40]!r}")
+                if self._next() == "[":
+                    yield from self._list(key)
+                else:
+                    yield key, 0, self._value(key)
+                self.last = key
         else:
             raise SaccadeError(f"{self.path} is not a JSON list or mapping")
         if self._next():
             raise SaccadeError(f"{self.path} goes on after its end")
 
-    def _mapping(self) -> Iterator[tuple[str, int, Any]]:
-        self.place += 1
-        if self._next() == "}":
-            self.place += 1
-            return
-        while True:
-            key = self._value("a key")
-            if not isinstance(key, str):
-                raise SaccadeError(f"{self.path}: a key is {type(key).__name__}, text was expected")
-            self._take(":", f"after {key[:40]!r}")
-            if self._next() == "[":
-                yield from self._list(key)
-            else:
-                yield key, 0, self._value(key)
-            if self._take(",}", key) == "}":
-                return
-
     def _list(self, key: str) -> Iterator[tuple[str, int, Any]]:
+        for position in self._each("]"):
+            yield key, position, self._value(f"{key}[{position}]")
+
+    def _each(self, end: str) -> Iterator[int]:
+        """Stop at each item of what begins here; whoever asks reads it before asking for the next."""
         self.place += 1
-        if self._next() == "]":
+        if self._next() == end:
             self.place += 1
             return
         position = 0
-        while True:
-            where = f"{key}[{position}]"
-            yield key, position, self._value(where)
-            if self._take(",]", where) == "]":
-                return
+        yield position
+        while self._take("," + end, self.last) != end:
             position += 1
+            yield position
 
     def _take(self, marks: str, where: str) -> str:
         """The next mark, which must be one of these."""
@@ -227,6 +223,7 @@ class _Reader:
 
     def _value(self, where: str) -> Any:
         """The value at this place. Text that ends too soon may go on in the next chunk, so it is tried again."""
+        self.last = where
         self._next()
         size = CHUNK
         while True:

@@ -6,7 +6,7 @@ that come with the dependencies. Sizes are in those pixels. Files are whole or a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -85,6 +85,14 @@ def fit(text: str, size: int, room: float, smallest: int = 18) -> tuple[str, int
             text = text[:-1]
         text += "…"
     return text, size
+
+
+def write(
+    pen: ImageDraw.ImageDraw, at: Point, text: str, size: int, tone: str = FAINT, anchor: str = "ls", room: float = 1e9
+) -> None:
+    """Text that fits into `room`; the left end of its baseline, or what `anchor` names (as in Pillow), is at `at`."""
+    text, size = fit(text, size, room)
+    pen.text(at, text, tone, font(text, size), anchor=anchor)
 
 
 def joins_left(word: str) -> bool:
@@ -249,18 +257,15 @@ FINE = 2  # lines are drawn so many times as large and then reduced
 RIM = (10, 12, 14, 170)  # the dark edge that keeps a line apart from any picture
 
 
-def smooth_layer(size: tuple[int, int], paint: Callable[[Brush], None]) -> Image.Image:
-    """A transparent layer with what `paint` draws on it, its edges smooth."""
-    layer = Image.new("RGBA", (size[0] * FINE, size[1] * FINE))
-    paint(Brush(ImageDraw.Draw(layer)))
-    return layer.resize(size, Image.Resampling.BOX)
-
-
 class Brush:
-    """Draws in the coordinates of the reduced layer."""
+    """Draws on a transparent layer of its own, in that layer's coordinates; `layer` has its edges smooth."""
 
-    def __init__(self, pen: ImageDraw.ImageDraw) -> None:
-        self._pen = pen
+    def __init__(self, size: tuple[int, int]) -> None:
+        self._size, self._large = size, Image.new("RGBA", (size[0] * FINE, size[1] * FINE))
+        self._pen = ImageDraw.Draw(self._large)
+
+    def layer(self) -> Image.Image:
+        return self._large.resize(self._size, Image.Resampling.BOX)
 
     def stroke(self, points: Float[Array, "point 2"], tones: tuple[str, str], thickness: float, rim: float = 0) -> None:
         """A line through points, its colour going over from the first tone to the second; with a dark rim if `rim`."""

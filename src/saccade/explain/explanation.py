@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from PIL import Image
 
 from saccade.batch import Alignment
 from saccade.core.errors import SaccadeError
-from saccade.explain.draw import PALETTE, Colour, size_like, spread
+from saccade.explain.draw import FAINT, INK, PALETTE, Colour, size_like, spread
 
 _SPECIAL = ("<pad>", "<start>", "<end>")  # <unk> never appears here: words are kept as written
 _ALIGNED = {  # what only some models' alignments say, by the axes it has beside the pair
@@ -70,23 +71,20 @@ class Explanation:
             )
         if self.word_score is not None and self.word_score.shape != (len(self.words),):
             raise SaccadeError(f"an explanation needs {len(self.words)} word scores, not {self.word_score.shape}")
+        sizes = {"word": len(self.words), "region": regions}
         for name in ("weights", "boxes", "word_score", "score", *_OPTIONAL):
             value = getattr(self, name)
             if value is None:
                 continue
-            if name in _OPTIONAL:
-                self._check_shape(name, value)
+            if axes := _OPTIONAL.get(name):  # there may be any number of steps but none
+                sizes["step"] = max(1, len(value)) if value.ndim else 1
+                if value.shape != tuple(sizes[axis] for axis in axes):
+                    wanted = ", ".join("steps" if axis == "step" else f"{sizes[axis]} {axis}s" for axis in axes)
+                    raise SaccadeError(f"an explanation's {name} must be [{wanted}], not {value.shape}")
             if not np.isfinite(value).all():
                 raise SaccadeError(f"an explanation's {name} must be finite numbers")
             if (name.endswith("_gate") or name == "sentinel") and not ((value >= 0) & (value <= 1)).all():
                 raise SaccadeError(f"an explanation's {name} must lie in 0..1, not in {value.min():g}..{value.max():g}")
-
-    def _check_shape(self, name: str, value: Array) -> None:
-        """An optional array has the axes that _OPTIONAL names; there may be any number of steps but none."""
-        sizes = {"step": max(1, len(value)) if value.ndim else 1, "word": len(self.words), "region": len(self.boxes)}
-        if value.shape != tuple(sizes[axis] for axis in _OPTIONAL[name]):
-            wanted = ", ".join("steps" if axis == "step" else f"{sizes[axis]} {axis}s" for axis in _OPTIONAL[name])
-            raise SaccadeError(f"an explanation's {name} must be [{wanted}], not {value.shape}")
 
     def picture(self, side: float) -> Image.Image:
         """The picture at about the area of a square of this side, neither side above a quarter more."""
@@ -96,6 +94,80 @@ class Explanation:
     def heat(self, word: int, size: tuple[int, int] | None = None) -> Float[Array, "height width"]:
         """Where word number `word` attends, 0..1, at the picture's own size or at `size` = (height, width)."""
         return spread(self.weights[word], self.boxes, size or (self.image.shape[0], self.image.shape[1]))
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """The places the content words attend to, in the order of the sentence.
+
+        Words get one colour when their strongest boxes are the same place. So "red" and "cube" share a colour exactly
+        when the model bound them to one object, which is what a reader wants to check.
+        """
+        share, boxes = shares(self.weights), self.boxes
+        found: list[tuple[int, list[int], float]] = []  # region, words, strength
+        # The surest word names the place; vaguer words then join it.
+        for word in sorted(range(len(self.words)), key=lambda i: -float(share[i].max(initial=0.0))):
+            if not is_content(self.words[word]) or not chooses(share[word]):
+                continue
+            region = int(share[word].argmax())
+            home = max(found, key=lambda place: overlap(boxes[place[0]], boxes[region]), default=None)
+            if home is not None and overlap(boxes[home[0]], boxes[region]) >= SAME_PLACE:
+                home[1].append(word)
+            else:
+                found.append((region, [word], float(share[word, region])))
+        kept = sorted(found, key=lambda place: (-len(place[1]), -place[2]))[: len(PALETTE)]
+        kept.sort(key=lambda place: min(place[1]))
+        return tuple(
+            Place(boxes[region], region, tuple(sorted(words)), strength, colour)
+            for (region, words, strength), colour in zip(kept, PALETTE, strict=False)
+        )
+
+    @cached_property
+    def colours(self) -> dict[int, Colour]:
+        """Of the words that have a place."""
+        return {word: place.colour for place in self.places for word in place.words}
+
+    def ink(self, word: int) -> str:
+        """A word's colour on paper: that of its place, else darker where it may show something."""
+        if word in self.colours:
+            return self.colours[word].ink
+        return INK if is_content(self.words[word]) else FAINT
+
+    @cached_property
+    def strengths(self) -> Float[Array, " word"] | None:
+        """The words' scores in 0..1. Cosines stay as they are; scores of a larger scale are divided by the largest."""
+        if self.word_score is None:
+            return None
+        scores = np.asarray(self.word_score, dtype=np.float64)
+        largest = float(np.abs(scores).max(initial=0.0))
+        scaled: Float[Array, " word"] = np.clip(scores / largest if largest > 1.0 + 1e-4 else scores, 0.0, 1.0)
+        return scaled
+
+    @property
+    def share(self) -> Share | None:
+        """How far a matcher's words let in what they found; how much of a captioner's attention went to no region."""
+        if self.sentinel is not None:
+            return Share(self.sentinel, "sentinel", "sentinel: the share of the attention that went to no region")
+        if self.word_gate is not None:
+            return Share(self.word_gate, "gate", "gate: how far a word lets in what it found")
+        return None
+
+    @property
+    def score_note(self) -> str:
+        """The score in words."""
+        if self.generated:
+            return f"log-probability {self.score:.2f} · bars: how sure of each word"
+        return f"score {self.score:.3f}"
+
+    def label(self, place: Place) -> str:
+        """A place's words as a tag, each word once: neighbours in the sentence joined by a space, others by a dot."""
+        text, seen, before = "", set[str](), -2
+        for index in place.words:
+            word = self.words[index]
+            if word not in seen:
+                text += (" " if index == before + 1 else " · ") * bool(text) + word
+                seen.add(word)
+                before = index
+        return text
 
     def save(self, path: Path | str) -> Path:
         """Drawn as a picture (.png, .jpg, .webp) or as a page (.html) at `path`, whole or not at all."""
@@ -191,41 +263,10 @@ def overlap(one: Float[Array, " 4"], other: Float[Array, " 4"]) -> float:
     return float(shared / union) if union > 0 else float(np.array_equal(one, other))
 
 
-def find_places(explanation: Explanation) -> tuple[Place, ...]:
-    """The places the content words attend to, in the order of the sentence.
-
-    Words get one colour when their strongest boxes are the same place. So "red" and "cube" share a colour exactly when
-    the model bound them to one object, which is what a reader wants to check.
-    """
-    share = shares(explanation.weights)
-    found: list[tuple[int, list[int], float]] = []  # region, words, strength
-    # The surest word names the place; vaguer words then join it.
-    for word in sorted(range(len(explanation.words)), key=lambda i: -float(share[i].max(initial=0.0))):
-        if not is_content(explanation.words[word]) or not chooses(share[word]):
-            continue
-        region = int(share[word].argmax())
-        box = explanation.boxes[region]
-        home = max(found, key=lambda place: overlap(explanation.boxes[place[0]], box), default=None)
-        if home is not None and overlap(explanation.boxes[home[0]], box) >= SAME_PLACE:
-            home[1].append(word)
-        else:
-            found.append((region, [word], float(share[word, region])))
-    kept = sorted(found, key=lambda place: (-len(place[1]), -place[2]))[: len(PALETTE)]
-    kept.sort(key=lambda place: min(place[1]))
-    return tuple(
-        Place(explanation.boxes[region], region, tuple(sorted(words)), strength, colour)
-        for (region, words, strength), colour in zip(kept, PALETTE, strict=False)
-    )
-
-
 def chooses(share: Float[Array, " region"]) -> bool:
     """Whether a word attends to some regions more than to others; one region alone is always chosen."""
     largest = float(share.max(initial=0.0))
     return largest > 0 and (len(share) == 1 or float(share.min()) < largest * (1 - 1e-4))
-
-
-def colour_of_word(places: tuple[Place, ...]) -> dict[int, Colour]:
-    return {word: place.colour for place in places for word in place.words}
 
 
 def shares(weights: Float[Array, "word region"]) -> Float[Array, "word region"]:
@@ -236,16 +277,6 @@ def shares(weights: Float[Array, "word region"]) -> Float[Array, "word region"]:
     return share
 
 
-def strengths(explanation: Explanation) -> Float[Array, " word"] | None:
-    """The words' scores in 0..1. Cosines stay as they are; scores of a larger scale are divided by the largest."""
-    if explanation.word_score is None:
-        return None
-    scores = np.asarray(explanation.word_score, dtype=np.float64)
-    largest = float(np.abs(scores).max(initial=0.0))
-    scaled: Float[Array, " word"] = np.clip(scores / largest if largest > 1.0 + 1e-4 else scores, 0.0, 1.0)
-    return scaled
-
-
 @dataclass(frozen=True)
 class Share:
     """A number of 0..1 that some models have for each word, drawn as a framed bar beneath it."""
@@ -253,31 +284,3 @@ class Share:
     values: Float[Array, " word"]
     name: str
     note: str  # how to read it
-
-
-def share_of_words(explanation: Explanation) -> Share | None:
-    """How far a matcher's words let in what they found; how much of a captioner's attention went to no region."""
-    if explanation.sentinel is not None:
-        return Share(explanation.sentinel, "sentinel", "sentinel: the share of the attention that went to no region")
-    if explanation.word_gate is not None:
-        return Share(explanation.word_gate, "gate", "gate: how far a word lets in what it found")
-    return None
-
-
-def score_note(explanation: Explanation) -> str:
-    """The score in words."""
-    if explanation.generated:
-        return f"log-probability {explanation.score:.2f} · bars: how sure of each word"
-    return f"score {explanation.score:.3f}"
-
-
-def label(explanation: Explanation, place: Place) -> str:
-    """The place's words as a tag, each word once: neighbours in the sentence joined by a space, others by a dot."""
-    text, seen, before = "", set[str](), -2
-    for index in place.words:
-        word = explanation.words[index]
-        if word not in seen:
-            text += (" " if index == before + 1 else " · ") * bool(text) + word
-            seen.add(word)
-            before = index
-    return text

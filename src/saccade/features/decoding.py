@@ -126,12 +126,13 @@ class ProcessesAhead:
 
     def __init__(self, opener: Opener, pictures: Sequence[Listed], workers: int) -> None:
         self.chunks = [range(i, min(i + CHUNK, len(pictures))) for i in range(0, len(pictures), CHUNK)]
+        self.workers = min(workers, len(self.chunks))
         self.decoders: list[_Decoder] = []
         try:
-            for _ in range(min(workers, len(self.chunks))):
+            for number in range(self.workers):  # each is at work while the next is forked
                 self.decoders.append(_Decoder(opener, pictures))
-            for number in range(CHUNKS_AHEAD * len(self.decoders)):
-                self._request(number)
+                for ahead_of_it in range(CHUNKS_AHEAD):
+                    self._request(number + ahead_of_it * self.workers)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -147,17 +148,19 @@ class ProcessesAhead:
 
     def close(self) -> None:
         for decoder in self.decoders:
-            decoder.close()
+            decoder.end()
+        for decoder in self.decoders:  # all were told: a process with a GPU's memory maps takes its time to end
+            decoder.join()
         self.decoders = []
 
     def _request(self, number: int) -> None:
         if number < len(self.chunks):
-            self.decoders[number % len(self.decoders)].request(self.chunks[number])
+            self.decoders[number % self.workers].request(self.chunks[number])
 
     def _take(self) -> Iterator[Opened | Broken]:
         for number, chunk in enumerate(self.chunks):
-            results = self.decoders[number % len(self.decoders)].answer(chunk)
-            self._request(number + CHUNKS_AHEAD * len(self.decoders))
+            results = self.decoders[number % self.workers].answer(chunk)
+            self._request(number + CHUNKS_AHEAD * self.workers)
             yield from results
 
 
@@ -208,11 +211,14 @@ class _Decoder:
     def _slot(self, number: int) -> int:
         return number % CHUNKS_AHEAD * self.slot_bytes
 
-    def close(self) -> None:
-        """End the process, whatever it is at."""
+    def end(self) -> None:
+        """Tell the process to end, whatever it is at."""
         self.pipe.close()
         with suppress(ProcessLookupError):
             os.kill(self.process, signal.SIGKILL)
+
+    def join(self) -> None:
+        """Wait until it has ended."""
         with suppress(ChildProcessError):
             os.waitpid(self.process, 0)
         self.memory.close()

@@ -13,16 +13,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import compress, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import only_one, sweep_lock
-from saccade.core.threads import ahead, prompt_turns
+from saccade.core.threads import ahead, behind
 from saccade.data.formats.captions import captions_of
 from saccade.data.formats.regions import GivenBoxes, Unit, read_boxes, read_sizes
 from saccade.data.records import PictureFile, RegionSource
@@ -126,67 +128,103 @@ def _extract(
     whole = [[one for one in b if one[0] not in known] for b in todo]
     done_count = len(pictures) - sum(id not in writer.done and id not in known for id, _ in pictures)
     broken: list[Broken] = []
-    flushed, rest = time.perf_counter(), FLUSH_SECONDS
     opened = open_ahead(opener, [one for b in whole for one in b], workers, batch_size)
 
     def collect(batch: Sequence[Listed]) -> list[Opened | Broken]:
         return [next(opened) for _ in batch]
 
-    def extract_batch(results: list[Opened | Broken]) -> tuple[list[Opened | Broken], RegionBatch | None]:
+    def extract_batch(results: list[Opened | Broken]) -> tuple[list[Opened | Broken], list[PackedRegions]]:
         good = [one for one in results if isinstance(one, Opened)]
         missing = any(one.id not in writer.done for one in good)
-        return results, _regions(good, extractor, batch_size) if missing else None
+        return results, _regions(good, extractor, batch_size, writer.manifest.dtype) if missing else []
 
-    # The batch after the next is collected, and the next goes through the network, while this one is written.
+    flushed, rest = time.perf_counter(), FLUSH_SECONDS
+
+    def write(batch: tuple[list[Opened | Broken], list[PackedRegions]]) -> tuple[list[Broken], int]:
+        """The pictures of a batch that are broken, and how many were not there before."""
+        nonlocal flushed, rest
+        results, parts = batch
+        new = sum(one.id not in writer.done for one in results)
+        good = (one for one in results if isinstance(one, Opened))
+        for part in parts:
+            _append(list(islice(good, len(part.counts))), part, writer)
+        if time.perf_counter() - flushed > rest:
+            begun = time.perf_counter()
+            writer.flush()
+            flushed = time.perf_counter()
+            rest = max(FLUSH_SECONDS, FLUSH_PATIENCE * (flushed - begun))
+        return [one for one in results if isinstance(one, Broken)], new
+
+    # While a batch goes through the network, the next is collected and the one before is written. A GPU's kernels are
+    # launched by this thread, which has done so before. On a CPU the network has a thread of its own: OpenMP's threads
+    # spin while they wait unless there are more of them than cores, and would take these from the decoders.
+    own_thread = int(extractor.device.type == "cpu")
     with (
-        prompt_turns(),
         closing(opened),
         closing(ahead(collect, whole, workers=1, most=1)) as collected,
-        closing(ahead(extract_batch, collected, workers=1, most=1)) as batches_done,
+        closing(ahead(extract_batch, collected, workers=own_thread, most=1)) as extracted,
+        closing(behind(write, extracted)) as written,
     ):
         if progress:
             progress(done_count, len(pictures))
-        for results, regions in batches_done:
-            broken += [one for one in results if isinstance(one, Broken)]
-            done_count += sum(one.id not in writer.done for one in results)
-            if regions is not None:
-                _append([one for one in results if isinstance(one, Opened)], regions, writer)
-            if time.perf_counter() - flushed > rest:
-                begun = time.perf_counter()
-                writer.flush()
-                flushed = time.perf_counter()
-                rest = max(FLUSH_SECONDS, FLUSH_PATIENCE * (flushed - begun))
+        for found, new in written:
+            broken += found
+            done_count += new
             if progress:
                 progress(done_count, len(pictures))
     return broken
 
 
-def _regions(good: Sequence[Opened], extractor: RegionExtractor, batch_size: int) -> RegionBatch:
-    """The regions of a whole batch, in memory."""
+class PackedRegions(NamedTuple):
+    """The regions of some pictures one after the other, `counts` of them for each, as a store keeps them."""
+
+    counts: list[int]
+    features: np.ndarray
+    boxes: np.ndarray
+    scores: np.ndarray | None
+
+
+def _regions(good: Sequence[Opened], extractor: RegionExtractor, batch_size: int, dtype: str) -> list[PackedRegions]:
+    """The regions of a whole batch, in the parts in which it went through the network."""
     given = [one.boxes for one in good if one.boxes is not None]
     try:
-        regions = extractor.extract([one.pixels for one in good], boxes=given or None, batch_size=batch_size)
+        parts = extractor.each_batch([one.pixels for one in good], given or None, batch_size)
+        return [_pack(regions, dtype) for regions in parts]
     except torch.OutOfMemoryError as error:
         raise SaccadeError(
             f"{extractor.device} has too little memory for {len(good)} pictures at once: take a smaller batch size"
         ) from error
-    return regions.to("cpu", torch.float32)
 
 
-def _append(good: Sequence[Opened], regions: RegionBatch, writer: StoreWriter) -> None:
-    """Write the rows of a batch that are not there yet."""
-    rows = [row for row, one in enumerate(good) if one.id not in writer.done]
-    if len(rows) < len(good):
-        good, regions = [good[row] for row in rows], regions.select(rows)
-    whole = bool(regions.mask.all())
-    features, boxes, scores = (
-        None if part is None else (part.flatten(0, 1) if whole else part[regions.mask]).numpy()
-        for part in (regions.features, regions.boxes, regions.scores)
-    )
-    assert features is not None
-    assert boxes is not None
+@torch.inference_mode()
+def _pack(regions: RegionBatch, dtype: str) -> PackedRegions:
+    """Regions without padding. A GPU rounds them too: it does so at once, and sends less."""
+    mask = regions.mask.cpu()
+    real = None if mask.all() else mask.flatten().nonzero()[:, 0].to(regions.features.device)
+
+    def packed(part: Tensor) -> Tensor:
+        return part.flatten(0, 1) if real is None else part.flatten(0, 1)[real]
+
+    features = packed(regions.features).float()
+    if features.is_cuda:
+        rounded = features.to(getattr(torch, dtype))
+        features = rounded if rounded.isfinite().all() else features  # or the writer says what is wrong with them
+    boxes = packed(regions.boxes).cpu().numpy()
+    scores = None if regions.scores is None else packed(regions.scores).cpu().numpy()
+    return PackedRegions(mask.sum(dim=1).tolist(), features.cpu().numpy(), boxes, scores)
+
+
+def _append(good: Sequence[Opened], regions: PackedRegions, writer: StoreWriter) -> None:
+    """Write the pictures that are not there yet."""
+    new = [one.id not in writer.done for one in good]
+    counts, features, boxes, scores = regions
+    if not all(new):
+        kept = np.repeat(new, counts)
+        counts, features, boxes = list(compress(counts, new)), features[kept], boxes[kept]
+        scores = None if scores is None else scores[kept]
+        good = list(compress(good, new))
     sizes = [(one.width, one.height) for one in good]
-    writer.append_batch([one.id for one in good], regions.mask.sum(dim=1).tolist(), features, boxes, sizes, scores)
+    writer.append_batch([one.id for one in good], counts, features, boxes, sizes, scores)
 
 
 def _check_ids(pictures: Sequence[Listed]) -> KeysView[str]:

@@ -100,48 +100,44 @@ def _features_folder(digest: str, extractor: RegionExtractor) -> Path:
 
 
 class PixelSource:
-    """An ImageSource of bytes [image, size, size, 3], decoded once and kept in one file that is mapped."""
+    """An ImageSource of bytes [image, height, width, 3]: of an array, often a mapped file, or drawn when asked for."""
 
-    def __init__(self, ids: Sequence[str], file: Path, size: int) -> None:
-        self.ids = ids
-        self.size = size
-        damaged = SaccadeError(f"{file} is damaged: remove it, and it is made again")
-        try:
-            with explain_os_errors(file, "read"):
-                self._pixels = np.load(file, mmap_mode="r")
-        except (ValueError, EOFError) as error:  # what NumPy makes of a header that is none, and of a file cut short
-            raise damaged from error
-        if self._pixels.shape != (len(ids), size, size, 3) or self._pixels.dtype != np.uint8:
-            raise damaged
+    def __init__(self, ids: Sequence[str], pictures: np.ndarray | Sequence[Callable[[], np.ndarray]]) -> None:
+        self.ids, self.pictures = ids, pictures
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def batch(self, indices: Sequence[int]) -> PictureBatch:
-        pixels = torch.from_numpy(self._pixels[list(indices)])
-        return PictureBatch(pixels, tuple(self.ids[i] for i in indices))
+        kept = self.pictures
+        pixels = kept[list(indices)] if isinstance(kept, np.ndarray) else np.stack([kept[i]() for i in indices])
+        return PictureBatch(torch.from_numpy(pixels), tuple(self.ids[i] for i in indices))
 
 
 def open_pixels(
     ids: Sequence[str], paths: Sequence[Path], size: int, progress: Callable[[int, int], None] | None = None
 ) -> PixelSource:
-    """Photos at `size` × `size`: from the cache, or decoded into it now."""
+    """Photos at `size` × `size`, in one file of the cache that is mapped: decoded into it now, if it is not there."""
     file = cache_folder() / "pixels" / f"{files_digest(paths)}-{size}.npy"
+    shape = (len(paths), size, size, 3)
     with only_one(file):
         if not file.exists():
-            _decode(paths, size, file, progress)
-    return PixelSource(ids, file, size)
-
-
-def _decode(paths: Sequence[Path], size: int, file: Path, progress: Callable[[int, int], None] | None) -> None:
-    with atomic_file(file) as temporary, ThreadPoolExecutor(DECODING_THREADS) as pool:
-        shape = (len(paths), size, size, 3)
-        pixels = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
-        for n, picture in enumerate(pool.map(lambda path: as_array(path, str(path), size), paths)):
-            pixels[n] = picture
-            if progress:
-                progress(n + 1, len(paths))
-        pixels.flush()
+            with atomic_file(file) as temporary, ThreadPoolExecutor(DECODING_THREADS) as pool:
+                pixels = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
+                for n, picture in enumerate(pool.map(lambda path: as_array(path, str(path), size), paths)):
+                    pixels[n] = picture
+                    if progress:
+                        progress(n + 1, len(paths))
+                pixels.flush()
+    damaged = SaccadeError(f"{file} is damaged: remove it, and it is made again")
+    try:
+        with explain_os_errors(file, "read"):
+            found = np.load(file, mmap_mode="r")
+    except (ValueError, EOFError) as error:  # what NumPy makes of a header that is none, and of a file cut short
+        raise damaged from error
+    if found.shape != shape or found.dtype != np.uint8:
+        raise damaged
+    return PixelSource(ids, found)
 
 
 def files_digest(paths: Sequence[Path]) -> str:
@@ -197,24 +193,19 @@ def phrase_batch(
     """Pad; `read` makes ids of phrases, of which `longest` words are kept."""
     things = max((len(r.boxes) for r in regions), default=0) or 1
     most = max((len(phrases) for r in regions for phrases in r.phrases), default=0) or 1
-    boxes, real = torch.zeros(len(regions), things, 4), torch.zeros(len(regions), things, dtype=torch.bool)
     counts = torch.zeros(len(regions), things, dtype=torch.long)
-    places = [
-        (i, t, p) for i, r in enumerate(regions) for t, phrases in enumerate(r.phrases) for p in range(len(phrases))
-    ]
+    for own, found in zip(counts, regions, strict=True):
+        own[: len(found.phrases)] = torch.tensor([len(phrases) for phrases in found.phrases], dtype=torch.long)
+    real = counts > 0
+    boxes = torch.zeros(len(regions), things, 4)
+    boxes[real] = torch.from_numpy(np.concatenate([np.zeros((0, 4), np.float32), *(r.boxes for r in regions)]))
     texts = [phrase for r in regions for phrases in r.phrases for phrase in phrases]
     tokens = read(texts).tokens if texts else torch.zeros(0, 2, dtype=torch.long)
     kept = tokens[:, : longest + 2].clone()  # <start>, at most `longest` words, <end>
     if tokens.shape[1] > longest + 2:
         kept[tokens[:, longest + 2] != PAD, -1] = END
     words = torch.zeros(len(regions), things, most, kept.shape[1], dtype=torch.long)
-    if places:
-        words[tuple(torch.tensor(places).T)] = kept
-    for i, found in enumerate(regions):
-        count = len(found.boxes)
-        boxes[i, :count] = torch.from_numpy(found.boxes)
-        real[i, :count] = True
-        counts[i, :count] = torch.tensor([len(phrases) for phrases in found.phrases], dtype=torch.long)
+    words[torch.arange(most) < counts[:, :, None]] = kept
     return PhraseBatch(pictures, boxes, real, words, counts)
 
 
@@ -237,21 +228,7 @@ def open_region_phrases(config: DataConfig, split: str) -> PhrasedPictures:
     paths = [picture for _, picture, _ in found if isinstance(picture, Path)]
     if not paths:
         drawings = [picture for _, picture, _ in found if not isinstance(picture, Path)]
-        return PhrasedPictures(config.name, split, DrawnPixels(ids, drawings), regions)
+        return PhrasedPictures(config.name, split, PixelSource(ids, drawings), regions)
     size = min(MAX_KEPT_SIDE, max(open_picture(paths[0]).size))
     with progress_bar(f"decoding {config.name}/{split}") as progress:
         return PhrasedPictures(config.name, split, open_pixels(ids, paths, size, progress), regions)
-
-
-class DrawnPixels:
-    """An ImageSource of pictures that are drawn when asked for."""
-
-    def __init__(self, ids: Sequence[str], pictures: Sequence[Callable[[], np.ndarray]]) -> None:
-        self.ids, self.pictures = ids, pictures
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def batch(self, indices: Sequence[int]) -> PictureBatch:
-        pixels = np.stack([self.pictures[i]() for i in indices])
-        return PictureBatch(torch.from_numpy(pixels), tuple(self.ids[i] for i in indices))

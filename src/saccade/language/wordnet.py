@@ -9,18 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.language.caption_words import WORDS
 
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
-# Endings that may be taken off, and what comes in their place; in this order, the first that gives a known word counts.
-ENDINGS = (
-    *(("s", ""), ("ses", "s"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"), ("men", "man")),
-    *(("ies", "y"),),
-    *(("s", ""), ("ies", "y"), ("es", "e"), ("es", ""), ("ed", "e"), ("ed", ""), ("ing", "e"), ("ing", "")),
-    *(("er", ""), ("est", ""), ("er", "e"), ("est", "e")),
-)
+ENDINGS = tuple(pair.split("/") for pair in WORDS["wordnet_endings"].split())  # and what comes for them
 
 
 @dataclass(frozen=True)
@@ -37,6 +33,17 @@ class WordNet:
         """The synonym sets of a word and of the word it is a form of."""
         own = self.sets.get(word, frozenset())
         return own.union(*(self.sets.get(base, frozenset()) for base in self._bases(word)))
+
+    @cached_property
+    def _known(self) -> dict[str, frozenset[int]]:
+        return {}
+
+    def synonyms(self, one: str, other: str) -> bool:
+        """Whether two words, or words they are forms of, are in one set. What was looked up is remembered."""
+        for word in (one, other):
+            if word not in self._known:
+                self._known[word] = self.of(word)
+        return not self._known[one].isdisjoint(self._known[other])
 
     def _bases(self, word: str) -> tuple[str, ...]:
         if word in self.bases:

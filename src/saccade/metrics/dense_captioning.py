@@ -12,11 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from numpy import ndarray as Array
 
+from saccade.metrics.captions.meteor import meteor
 from saccade.metrics.captions.score import Candidates, CaptionScore, References, Tokens
 from saccade.metrics.detection import average_precision
+from saccade.vision.boxes import iou
 
 OVERLAPS = (0.3, 0.4, 0.5, 0.6, 0.7)
 SCORES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
@@ -36,9 +39,9 @@ class Phrased:
 
 
 def dense_captioning_map(
-    found: Sequence[Phrased], truth: Sequence[Phrased], metric: Metric | None = None
+    found: Sequence[Phrased], truth: Sequence[Phrased], metric: Metric = meteor
 ) -> dict[str, float]:
-    """`map`, and `detection_map` where any words will do; both in 0…1. The metric is METEOR unless another is given."""
+    """`map`, and `detection_map` where any words will do; both in 0…1."""
     if len(found) != len(truth):
         raise ValueError(f"regions of {len(found)} pictures cannot be compared with those of {len(truth)}")
     merged = [merge(picture) for picture in truth]
@@ -96,12 +99,8 @@ def _claims(found: Phrased, truth: Phrased) -> list[_Claim]:
     return claims
 
 
-def _word_scores(claims: Sequence[_Claim], metric: Metric | None) -> Float[Array, " claim"]:
+def _word_scores(claims: Sequence[_Claim], metric: Metric) -> Float[Array, " claim"]:
     """Of the claims that could be right; every pair of phrase and references is scored once."""
-    if metric is None:
-        from saccade.metrics.captions.meteor import meteor
-
-        metric = meteor
     scored = [i for i, claim in enumerate(claims) if claim.first and claim.overlap >= min(OVERLAPS)]
     scores = np.zeros(len(claims))
     keys = [(tuple(claims[i].phrase), tuple(map(tuple, claims[i].references))) for i in scored]
@@ -113,10 +112,4 @@ def _word_scores(claims: Sequence[_Claim], metric: Metric | None) -> Float[Array
 
 
 def _iou(a: Float[Array, "n 4"], b: Float[Array, "m 4"]) -> Float[Array, "n m"]:
-    low = np.maximum(a[:, None, :2], b[None, :, :2])
-    high = np.minimum(a[:, None, 2:], b[None, :, 2:])
-    shared = np.clip(high - low, 0, None).prod(axis=2)
-    size_a, size_b = (np.clip(x[:, 2:] - x[:, :2], 0, None).prod(axis=1) for x in (a, b))
-    union = size_a[:, None] + size_b[None] - shared
-    overlap: Array = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-    return overlap
+    return np.asarray(iou(torch.tensor(a), torch.tensor(b)))

@@ -1,4 +1,5 @@
-"""Kendall's rank correlation (do two judges put things in the same order?), and means of several seeds with spread.
+"""Kendall's rank correlation (do two judges put things in the same order?), the area under the ROC curve, intervals of
+rates by bootstrap, and means of several seeds with spread.
 
 Of all pairs of things, C are put in the same order by both judges, D in opposite orders; T₁ and T₂ are the pairs that
 the first and the second judge hold equal, n₀ = n(n-1)/2 are all pairs, m is the smaller number of different values:
@@ -74,3 +75,24 @@ def mean_and_spread(values: Sequence[float], digits: int = 1) -> str:
     """`71.3 ± 0.8`: the mean and the standard deviation of a sample; of one value, the value alone."""
     mean = f"{np.mean(values):.{digits}f}"
     return f"{mean} ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else mean
+
+
+def roc_auc(positive: Float[np.ndarray, " thing"], negative: Float[np.ndarray, " other"]) -> float:
+    """How often a positive has a higher score than a negative, ties counting half: (R⁺ - n⁺(n⁺+1)/2) / (n⁺ n⁻)."""
+    if not len(positive) or not len(negative):
+        raise SaccadeError("the area under a ROC curve needs scores of both kinds")
+    _, inverse, counts = np.unique(np.concatenate([positive, negative]), return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]  # from 1, the mean rank of equals
+    count = len(positive)
+    return float((ranks[:count].sum() - count * (count + 1) / 2) / (count * len(negative)))
+
+
+def rate_interval(
+    values: Float[np.ndarray, " case"], groups: Int[np.ndarray, " case"], draws: int = 2000, seed: int = 0
+) -> tuple[float, float]:
+    """The middle 95 % of the mean over groups (the pictures that cases are of) drawn with replacement."""
+    numbers = np.unique(groups, return_inverse=True)[1]
+    sums, counts = np.bincount(numbers, weights=values), np.bincount(numbers)
+    drawn = np.random.default_rng(seed).integers(0, len(sums), (draws, len(sums)))
+    low, high = np.quantile(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1), [0.025, 0.975])
+    return float(low), float(high)

@@ -37,7 +37,7 @@ from saccade.language import Vocabulary
 from saccade.models.base.matcher import FragmentConfig, FragmentMatcher, Fragments
 from saccade.models.base.model import register
 from saccade.nn.attention import attended_length, masked_softmax, products, summed
-from saccade.nn.encode import at_least_float32, full_precision, unit
+from saccade.nn.encode import FullPrecision, unit
 from saccade.nn.losses import triplet_loss
 from saccade.ops import EPSILON
 from saccade.ops.all_pairs import all_pairs
@@ -113,7 +113,7 @@ class Camp(FragmentMatcher):
             self.fuse: Mapping[str, nn.Linear] = nn.ModuleDict(  # type: ignore[assignment]
                 {side: nn.Linear(2 * dim, dim, bias=config.rounds == 1) for side in sides}  # F
             )
-            self.judge = nn.Sequential(nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, 1))
+            self.judge = FullPrecision(nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, 1))
 
     def prepare(self, images: ImageCode, texts: TextCode) -> tuple[CampFragments, CampFragments]:
         words, mask, counts = texts.words, texts.mask, texts.mask.to(texts.words.dtype)
@@ -125,7 +125,7 @@ class Camp(FragmentMatcher):
 
     def _mapped(self, side: Side, other: Side, vectors: Tensor, mask: Tensor, counts: Tensor) -> CampFragments:
         maps = [layer for name, layer in self.look.items() if name.startswith(side)]
-        query, *others = (at_least_float32(layer(vectors)) for layer in maps)
+        query, *others = (layer(vectors) for layer in maps)
         share = counts / counts.sum(dim=-1, keepdim=True).clamp(min=1)
         mapped = CampFragments(vectors, mask, share, query, *others or [query])
         if not self.config.fusion:
@@ -135,7 +135,7 @@ class Camp(FragmentMatcher):
             mapped,
             own=F.linear(vectors, own),
             sent=F.linear(vectors, sent),
-            hidden=self.pool[side].hidden(vectors) if self.config.heads else None,
+            hidden=F.linear(vectors, self.pool[side].hidden.weight) if self.config.heads else None,
         )
 
     def pair(self, images: CampFragments, texts: CampFragments) -> Float[Tensor, "image text"]:
@@ -145,19 +145,18 @@ class Camp(FragmentMatcher):
         """p_v of each picture beside each text, and p_t of each text beside each picture: [image text dim]."""
         return self._pooled(*self.prepare(images, texts), self.config.fusion)
 
-    def align(self, images: ImageCode, texts: TextCode) -> Alignment:
-        regions, words = self.prepare(images, texts)
+    def alignment(self, images: CampFragments, texts: CampFragments) -> Alignment:
         fusion, first = self.config.fusion, int(self._counts_padding)
-        image = self._receive("regions", regions, words, fusion)
-        text = self._receive("words", words, regions, fusion)
+        image = self._receive("regions", images, texts, fusion)
+        text, mask = self._receive("words", texts, images, fusion), texts.mask[:, first:]
         return Alignment(
-            text.weights[:, first:] * texts.mask[:, :, None],
+            text.weights[:, first:] * mask[:, :, None],
             self._score(image.pooled, text.pooled, fusion),
-            texts.mask,
+            mask,
             images.mask,
-            word_score=text.cosine[:, first:] * texts.mask,
+            word_score=text.cosine[:, first:] * mask,
             region_score=image.cosine * images.mask,
-            word_gate=None if text.gate is None else text.gate[:, first:] * texts.mask,
+            word_gate=None if text.gate is None else text.gate[:, first:] * mask,
             region_gate=None if image.gate is None else image.gate * images.mask,
         )
 
@@ -168,7 +167,7 @@ class Camp(FragmentMatcher):
         if not self.config.message_loss:
             return {}
         sides = self.prepare(images, self.encode_texts(texts))
-        cosines = all_pairs(self._message_cosines, *sides, tuple(self.parameters()), self.budget)
+        cosines = all_pairs(self._message_cosines, *sides, self.budget)
         loss = triplet_loss(cosines, negatives="all", owner=owner) / max(1, len(owner))
         return {"message_loss": self.config.message_loss * loss}
 
@@ -183,20 +182,18 @@ class Camp(FragmentMatcher):
     def _receive(self, side: Side, own: CampFragments, other: CampFragments, fusion: bool) -> Received:
         """(1–5) for one side."""
         config: CampConfig = self.config
-        with full_precision(own.vectors):
-            first, weights = self._attend(own, other)  # P, R
-            length = attended_length(weights, products(other.vectors, other.vectors)) + EPSILON  # |v^|
-            match = (weights * products(own.vectors, other.vectors)).sum(dim=-1)  # v · v^
-            cosine = match / length / (torch.linalg.vector_norm(own.vectors, dim=-1) + EPSILON)
-            if not fusion:
-                return Received(first, cosine, None, self._pooled_messages(side, own, other, weights))
-            if config.rounds == 2:  # v^ ← v^ / |v^|
-                weights, match = weights / length[..., None], match / length
-            gate = match.sigmoid() if config.gate else torch.ones_like(match)  # (3)
+        first, weights = self._attend(own, other)  # P, R
+        length = attended_length(weights, products(other.vectors, other.vectors)) + EPSILON  # |v^|
+        match = (weights * products(own.vectors, other.vectors)).sum(dim=-1)  # v · v^
+        cosine = match / length / (torch.linalg.vector_norm(own.vectors, dim=-1) + EPSILON)
+        if not fusion:
+            return Received(first, cosine, None, self._pooled_messages(side, own, other, weights))
+        if config.rounds == 2:  # v^ ← v^ / |v^|
+            weights, match = weights / length[..., None], match / length
+        gate = match.sigmoid() if config.gate else torch.ones_like(match)  # (3)
         fused = self._fused(side, own, other, weights, gate[..., None])  # (4), without + v
         share = self.pool[side](fused, own.mask, own.hidden) if config.heads else own.share[..., None, :]
-        with full_precision(fused):
-            pooled = (summed(share.to(fused.dtype), fused) + summed(share, own.vectors))[..., 0, :]  # (5)
+        pooled = (summed(share, fused) + summed(share, own.vectors))[..., 0, :]  # (5)
         return Received(first, cosine, gate if config.gate else None, unit(pooled) if config.rounds == 2 else pooled)
 
     def _attend(self, own: CampFragments, other: CampFragments) -> tuple[Tensor, Tensor]:
@@ -213,10 +210,9 @@ class Camp(FragmentMatcher):
         """ReLU(g F_own v + g r (F_sent T))."""
         assert own.own is not None
         assert other.sent is not None
-        message = summed(gate * weights, other.sent)
-        fused = torch.addcmul(message, gate.to(message.dtype), own.own.to(message.dtype))
+        fused = torch.addcmul(summed(gate * weights, other.sent), gate.type_as(own.own), own.own)
         bias = self.fuse[side].bias  # the older model has one
-        return (fused if bias is None else fused + bias.to(fused.dtype)).relu_()
+        return (fused if bias is None else fused + bias.type_as(fused)).relu_()
 
     def _pooled_messages(self, side: Side, own: CampFragments, other: CampFragments, weights: Tensor) -> Tensor:
         """Of the pre-training: Σ ω v^."""
@@ -226,11 +222,10 @@ class Camp(FragmentMatcher):
 
     def _score(self, image: Float[Tensor, "*pair dim"], text: Float[Tensor, "*pair dim"], fusion: bool) -> Tensor:
         """(6); in the pre-training the cosine."""
-        with full_precision(image):
-            if not fusion:
-                return (image * text).sum(dim=-1)
-            logit: Tensor = self.judge(torch.cat([image, text], dim=-1))
-            return logit[..., 0].sigmoid()
+        if not fusion:
+            return (image * text).sum(dim=-1)
+        logit: Tensor = self.judge(torch.cat([image, text], dim=-1))
+        return logit[..., 0].sigmoid()
 
     @property
     def _counts_padding(self) -> bool:
@@ -254,7 +249,8 @@ class HeadPool(nn.Module):
         mask: Bool[Tensor, "*#pair part"],
         known: Float[Tensor, "*#pair part dim"] | None = None,
     ) -> Float[Tensor, "*pair 1 part"]:
-        hidden = F.linear(vectors, self.hidden.weight)
-        hidden = hidden.add_((self.hidden.bias if known is None else known).to(hidden.dtype)).relu_()
-        scores = at_least_float32(self.heads(hidden)).transpose(-1, -2)
+        hidden = self.hidden(vectors)
+        if known is not None:
+            hidden += known
+        scores = self.heads(hidden.relu_()).mT  # in place: these are the largest tensors of all
         return masked_softmax(scores, mask[..., None, :]).mean(dim=-2, keepdim=True)

@@ -44,9 +44,8 @@ from saccade.language.parsing.parser import shared_parser
 from saccade.models.base.matcher import FragmentConfig, FragmentMatcher
 from saccade.models.base.model import register
 from saccade.nn.attention import masked_softmax
-from saccade.nn.encode import full_precision
 from saccade.ops import EPSILON, AttentionForm, attention_weights, pool
-from saccade.ops.graph_matching import GRAPH_MATCHING, GraphProblem, GraphWeights, Nodes, graph_matching
+from saccade.ops.graph_matching import GRAPH_MATCHING, Nodes
 
 
 @dataclass(frozen=True)
@@ -108,18 +107,13 @@ class Gsmn(FragmentMatcher):
         itself = torch.eye(texts.tokens.shape[1], dtype=torch.bool, device=texts.tokens.device)
         return replace(code, links=(texts.adjacency() | itself) & texts.mask[:, :, None])
 
-    def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-        regions, words = self.prepare(images, texts)
-        visual = self.visual.weights() if self.config.graphs != "textual" else None
-        textual = self.textual.weights() if self.config.graphs != "visual" else None
-        plain = self.pair, self.structure, tuple(self.parameters()), self.budget
-        return graph_matching(GraphProblem(regions, words, self.config.blocks, self.form, visual, textual, *plain))
-
     def prepare(self, images: ImageCode, texts: TextCode) -> tuple[Nodes, Nodes]:
         """The nodes of both graphs and their edges."""
-        regions, words = images.regions * images.mask[..., None], texts.words * texts.mask[..., None]
         visual, textual = self.visual_edges(images), self.textual_edges(texts)
-        return Nodes(regions, images.mask, visual), Nodes(words, texts.mask, textual)
+        return (
+            Nodes.of(images.regions, images.mask, self.config.blocks, visual),
+            Nodes.of(texts.words, texts.mask, self.config.blocks, textual),
+        )
 
     def visual_edges(self, images: ImageCode) -> Float[Tensor, "image region region kernel"] | None:
         """(3): one weight for each kernel."""
@@ -139,10 +133,9 @@ class Gsmn(FragmentMatcher):
         return likeness_weights(texts.words, texts.mask, self.config.link_sharpness, links)[..., None]
 
     def pair(self, images: Nodes, texts: Nodes) -> Float[Tensor, "image text"]:
-        with full_precision(images.vectors):
-            words, _ = block_cosines(texts, images, self.config.blocks, self.form)
-            regions, _ = block_cosines(images, texts, self.config.blocks, self.form)
-            return self.structure(words, regions.transpose(0, 1), images, texts)
+        words, _ = block_cosines(texts, images, self.form)
+        regions, _ = block_cosines(images, texts, self.form)
+        return self.structure(words, regions.transpose(0, 1), images, texts)
 
     def structure(
         self,
@@ -159,16 +152,14 @@ class Gsmn(FragmentMatcher):
             score = score + self.textual(words.transpose(0, 1), texts.mask, texts.links).T
         return score
 
-    def align(self, images: ImageCode, texts: TextCode) -> Alignment:
-        visual, textual = self.prepare(images, texts)
-        with full_precision(visual.vectors):
-            words, weights = block_cosines(textual, visual, self.config.blocks, self.form, every_pair=False)
-            regions, _ = block_cosines(visual, textual, self.config.blocks, self.form, every_pair=False)
-            score = words.new_zeros(len(texts))
-            if self.config.graphs != "textual":
-                score = score + self.visual(regions, visual.mask, visual.links)[:, 0]
-            if self.config.graphs != "visual":
-                score = score + self.textual(words, textual.mask, textual.links)[:, 0]
+    def alignment(self, images: Nodes, texts: Nodes) -> Alignment:
+        words, weights = block_cosines(texts, images, self.form, every_pair=False)
+        regions, _ = block_cosines(images, texts, self.form, every_pair=False)
+        score = words.new_zeros(len(texts))
+        if self.config.graphs != "textual":
+            score = score + self.visual(regions, images.mask, images.links)[:, 0]
+        if self.config.graphs != "visual":
+            score = score + self.textual(words, texts.mask, texts.links)[:, 0]
         return Alignment(
             weights[:, 0].mT,
             score,
@@ -176,30 +167,29 @@ class Gsmn(FragmentMatcher):
             images.mask,
             word_score=words[:, 0].mean(dim=-1) * texts.mask,
             region_score=regions[:, 0].mean(dim=-1) * images.mask,
-            word_links=None if textual.links is None else textual.links[..., 0],
-            region_links=None if visual.links is None else self.visual.edge_importance(visual.links),
+            word_links=None if texts.links is None else texts.links[..., 0],
+            region_links=None if images.links is None else self.visual.edge_importance(images.links),
         )
 
 
 def block_cosines(
-    queries: Nodes, context: Nodes, blocks: int, form: AttentionForm, every_pair: bool = True
+    queries: Nodes, context: Nodes, form: AttentionForm, every_pair: bool = True
 ) -> tuple[Float[Tensor, "other item query block"], Float[Tensor, "other item part query"]]:
     """m of (1) and the weights α: every item with every other, or (one item to each) item p with other p.
 
     Tensors keep the item and its queries innermost, so that sums over the context run along memory.
     """
-    query, part, mask = queries.blocked(blocks), context.blocked(blocks), queries.mask
-    gram = torch.matmul(part, part.mT) if context.gram is None else context.gram
-    length = query.square().sum(dim=-1).clamp(min=EPSILON**2).sqrt().transpose(1, 2)  # [item, query, block]
+    mask = queries.mask
+    length = queries.vectors.square().sum(dim=-1).clamp(min=EPSILON**2).sqrt().transpose(1, 2)  # [item, query, block]
     if every_pair:
-        scores = torch.einsum("obpd,ibqd->bopiq", part, query)
+        scores = torch.einsum("obpd,ibqd->bopiq", context.vectors, queries.vectors)
     else:
-        scores = torch.einsum("obpd,obqd->bopq", part, query).unsqueeze(3)
+        scores = torch.einsum("obpd,obqd->bopq", context.vectors, queries.vectors).unsqueeze(3)
         mask, length = mask[:, None], length[:, None]
     weights = attention_weights(scores.sum(dim=0).transpose(1, 2), mask, context.mask[:, None], form)
     spread = weights.transpose(1, 2).contiguous()  # α: [other, part, item, query]
     product = (scores * spread).sum(dim=2)  # q · a, [block, other, item, query]
-    squared = (torch.einsum("obps,osiq->obpiq", gram, spread) * spread[:, None]).sum(dim=2)  # |a|² = αᵀ G α
+    squared = (torch.einsum("obps,osiq->obpiq", context.gram, spread) * spread[:, None]).sum(dim=2)  # |a|² = αᵀ G α
     size = length * squared.permute(0, 2, 3, 1).clamp(min=EPSILON**2).sqrt()
     return product.permute(1, 2, 3, 0) / size.clamp(min=EPSILON), weights
 
@@ -232,12 +222,6 @@ class MatchedGraph(nn.Module):
         assert self.propagate is not None
         shares = links @ torch.stack([kernel.weight.norm() for kernel in self.propagate.kernels])
         return shares / shares.sum(dim=-1, keepdim=True).clamp(min=1e-30)
-
-    def weights(self) -> GraphWeights:
-        kernels = [] if self.propagate is None else [kernel.weight for kernel in self.propagate.kernels]
-        bias = None if self.propagate is None else self.propagate.bias()
-        hidden, score = (self.hidden.weight, self.hidden.bias), (self.score.weight, self.score.bias)
-        return GraphWeights(kernels, bias, self.bend, hidden, score)
 
 
 class GraphConvolution(nn.Module):
@@ -314,9 +298,8 @@ def likeness_weights(
 ) -> Float[Tensor, "graph node node"]:
     """(2); `links` is A, None for all edges; zero where a node is padding."""
     there = mask[:, :, None] & mask[:, None]
-    with full_precision(nodes):  # λ multiplies rounding errors
-        alike = sharpness * torch.bmm(nodes, nodes.mT)
-    weights = masked_softmax(alike, there) * (there if links is None else there & links)
+    likeness = masked_softmax(sharpness * torch.bmm(nodes, nodes.mT), there)
+    weights = likeness * (there if links is None else there & links)
     return F.normalize(weights, dim=-1, eps=1e-30)
 
 

@@ -19,7 +19,7 @@ matrix; and since W [q ; a] = W_q q + Σ_i α_ij (W_a c_i), W_a is applied once 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -31,13 +31,12 @@ from torch.nn import functional as F
 from saccade.batch import Alignment, ImageCode, TextCode
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.models.base.matcher import FragmentConfig, FragmentMatcher, Fragments, roles
+from saccade.models.base.matcher import FragmentConfig, FragmentMatcher, Fragments
 from saccade.models.base.model import register
 from saccade.nn.attention import attended_cosine, products
-from saccade.nn.encode import at_least_float32, full_precision, unit
-from saccade.ops import AttentionForm, Normaliser, attended_similarity, attention_weights, pool
-from saccade.ops.all_pairs import all_pairs
-from saccade.ops.recurrent_attention import RECURRENT_ATTENTION, MemoryWeights, RecurrentProblem, recurrent_attention
+from saccade.nn.encode import unit
+from saccade.ops import AttentionForm, Normaliser, attention_weights, pool
+from saccade.ops.recurrent_attention import RECURRENT_ATTENTION
 
 MemoryForm = Literal["gate", "mlp", "add", "none"]
 
@@ -75,29 +74,44 @@ class Imram(FragmentMatcher):
         self.words_ask = RecurrentAttention("words", config) if config.queries != "regions" else None
         self.regions_ask = RecurrentAttention("regions", config) if config.queries != "words" else None
 
-    def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-        return torch.stack([side.similarity(images, texts) for side in self._sides()]).sum(dim=0)  # (7)
+    @property
+    def sides(self) -> list[RecurrentAttention]:
+        """Words that attend to regions, regions that attend to words, or both."""
+        return [side for side in (self.words_ask, self.regions_ask) if side is not None]
 
-    def pair(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-        return torch.stack([side.similarities(images, texts).sum(dim=0) for side in self._sides()]).sum(dim=0)  # (7)
+    def prepare(self, images: ImageCode, texts: TextCode) -> tuple[MemoryFragments, MemoryFragments]:
+        regions, words = images.regions * images.mask[..., None], texts.words * texts.mask[..., None]
+        return (
+            MemoryFragments.of(regions, images.mask, self.regions_ask, self.words_ask),
+            MemoryFragments.of(words, texts.mask, self.words_ask, self.regions_ask),
+        )
 
-    def align(self, images: ImageCode, texts: TextCode) -> Alignment:
-        """Picture p with text p: every step of the words (of the regions, where they alone attend)."""
-        sides = [side.align(images, texts) for side in self._sides()]
+    def pair(self, images: MemoryFragments, texts: MemoryFragments) -> Float[Tensor, "image text"]:
+        return torch.stack([side(images, texts).sum(dim=0) for side in self.sides]).sum(dim=0)  # (7)
+
+    def alignment(self, images: MemoryFragments, texts: MemoryFragments) -> Alignment:
+        """Every step of the words (of the regions, where they alone attend)."""
+        sides = [side.alignment(images, texts) for side in self.sides]
         if len(sides) == 1:
             return sides[0]
         words, regions = sides
         return replace(words, score=words.score + regions.score, region_score=regions.region_score)
 
-    def _sides(self) -> list[RecurrentAttention]:
-        return [side for side in (self.words_ask, self.regions_ask) if side is not None]
-
 
 @dataclass(frozen=True)
 class MemoryFragments(Fragments):
-    """One side, zero where padded, with what each fragment adds to an update of the memory."""
+    """One side, zero where padded, with what its fragments add to an update of the memory."""
 
-    update: Float[Tensor, "item part more"]  # W_q q of queries, W_a c + b of a context
+    recalled: Float[Tensor, "item part more"] | None = None  # W_q q, where these attend
+    offered: Float[Tensor, "item part more"] | None = None  # W_a c + b, where these are attended to
+
+    @classmethod
+    def of(
+        cls, vectors: Tensor, mask: Tensor, own: RecurrentAttention | None, other: RecurrentAttention | None
+    ) -> MemoryFragments:
+        """Of fragments whose own side attends to the other side, and which the other side attends to."""
+        recalled = None if own is None else own.memory.recall(vectors)
+        return cls(vectors, mask, recalled, None if other is None else other.memory.offer(vectors))
 
 
 class RecurrentAttention(nn.Module):
@@ -105,44 +119,19 @@ class RecurrentAttention(nn.Module):
 
     def __init__(self, queries: Literal["words", "regions"], config: ImramConfig) -> None:
         super().__init__()
-        self.words_attend, self.steps, self.budget = queries == "words", config.steps, config.budget_mb << 20
+        self.words_attend, self.steps = queries == "words", config.steps
         self.form = AttentionForm(config.normaliser, config.sharpness, config.slope, pool=config.pool)
         memory = config.memory if config.steps > 1 else "none"
         self.memory = MemoryDistillation(config.dim, memory, config.unit_memory)
 
-    def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-        """Σ_k F_k of every picture with every text."""
-        queries, context = roles(images, texts, self.words_attend)
-        if self.memory.form == "none":  # all steps are the first one, which is SCAN's
-            table = self.steps * attended_similarity(queries, context, self.form, self.budget)
-        else:
-
-            def plain() -> Float[Tensor, "item other"]:
-                parts = self.prepare(images, texts)
-                table = all_pairs(self.pair, *parts, tuple(self.parameters()), self.budget)
-                return table.T if self.words_attend else table
-
-            options = self.memory.weights(), self.form, self.steps, self.budget
-            table = recurrent_attention(RecurrentProblem(queries, context, *options, plain))
-        return table.T if self.words_attend else table
-
-    def similarities(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "step image text"]:
+    def forward(self, images: MemoryFragments, texts: MemoryFragments) -> Float[Tensor, "step image text"]:
         """F_k of every step k."""
-        return self._steps_of(*self.prepare(images, texts))
+        queries, context = (texts, images) if self.words_attend else (images, texts)
+        steps = [pool(match, queries.mask[None], self.form.pool) for _, match in self.attend(queries, context)]
+        return torch.stack(steps) if self.words_attend else torch.stack(steps).mT
 
-    def pair(self, images: MemoryFragments, texts: MemoryFragments) -> Float[Tensor, "image text"]:
-        return self._steps_of(images, texts).sum(dim=0)
-
-    def prepare(self, images: ImageCode, texts: TextCode) -> tuple[MemoryFragments, MemoryFragments]:
-        queries, context = roles(images, texts, self.words_attend)
-        first, other = (side.vectors * side.mask[..., None] for side in (queries, context))
-        return self._swap(
-            MemoryFragments(first, queries.mask, self.memory.recall(first)),
-            MemoryFragments(other, context.mask, self.memory.offer(other)),
-        )
-
-    def align(self, images: ImageCode, texts: TextCode) -> Alignment:
-        queries, context = self._swap(*self.prepare(images, texts))
+    def alignment(self, images: MemoryFragments, texts: MemoryFragments) -> Alignment:
+        queries, context = (texts, images) if self.words_attend else (images, texts)
         weights, match = zip(*self.attend(queries, context, every_pair=False), strict=True)
         steps, cosines = torch.cat(weights, dim=1), torch.cat(match, dim=1).mean(dim=1) * queries.mask
         score = self.steps * pool(cosines, queries.mask, self.form.pool)
@@ -155,30 +144,21 @@ class RecurrentAttention(nn.Module):
         self, queries: MemoryFragments, context: MemoryFragments, every_pair: bool = True
     ) -> Iterator[tuple[Float[Tensor, "other item query part"], Float[Tensor, "other item query"]]]:
         """The weights α and cosines of each step: every item with every other, or (`every_pair` off) p with p."""
+        assert queries.recalled is not None
+        assert context.offered is not None
         mask = queries.mask[None] if every_pair else queries.mask[:, None]
         pairs = (1, -1) if every_pair else queries.mask.shape  # the queries of all items in one row, or each alone
-        query = queries.vectors.reshape(*pairs, queries.vectors.shape[-1])
-        recalled = queries.update.reshape(*pairs, queries.update.shape[-1])
-        with full_precision(query):
-            length = torch.linalg.vector_norm(query, dim=-1).view(mask.shape)
-            gram = products(context.vectors, context.vectors)[:, None]
+        query, recalled = (part.reshape(*pairs, part.shape[-1]) for part in (queries.vectors, queries.recalled))
+        length = torch.linalg.vector_norm(query, dim=-1).view(mask.shape)
+        gram = products(context.vectors, context.vectors)[:, None]
         original = None
         for step in range(self.steps):
-            scores = at_least_float32(query @ context.vectors.mT).view(len(context), *mask.shape[1:], -1)  # (1)
+            scores = (query @ context.vectors.mT).view(len(context), *mask.shape[1:], -1)  # (1)
             weights = attention_weights(scores.mT, mask, context.mask[:, None], self.form).mT  # (1–2)
             original = scores if original is None else original  # q⁰ · c
             yield weights, attended_cosine(weights, original, length, gram)  # (6)
             if step + 1 < self.steps:  # no step follows that would use the last update
-                query = self.memory(query, weights.flatten(1, 2), context.update, recalled if step == 0 else None)
-
-    def _steps_of(self, images: MemoryFragments, texts: MemoryFragments) -> Float[Tensor, "step image text"]:
-        queries, context = self._swap(images, texts)
-        steps = [pool(match, queries.mask[None], self.form.pool) for _, match in self.attend(queries, context)]
-        return torch.stack(steps) if self.words_attend else torch.stack(steps).mT
-
-    def _swap(self, one: MemoryFragments, other: MemoryFragments) -> tuple[MemoryFragments, MemoryFragments]:
-        """(images, texts) ↔ (queries, context)."""
-        return (other, one) if self.words_attend else (one, other)
+                query = self.memory(query, weights.flatten(1, 2), context.offered, None if step else recalled)
 
 
 class MemoryDistillation(nn.Module):
@@ -190,24 +170,13 @@ class MemoryDistillation(nn.Module):
         self.gate = nn.Linear(2 * dim, dim) if form == "gate" else None
         self.candidate = nn.Linear(2 * dim, dim) if form in ("gate", "mlp") else None
 
-    @property
-    def layers(self) -> list[nn.Linear]:
-        """W [q ; a] + b: of the gate and the candidate, as far as this form has them."""
-        return [layer for layer in (self.gate, self.candidate) if layer is not None]
-
-    def weights(self) -> MemoryWeights | None:
-        """For backends of the paper's own form; None: it is another."""
-        if self.gate is None or self.candidate is None or self.unit_length:
-            return None
-        return MemoryWeights(self.gate.weight, self.gate.bias, self.candidate.weight, self.candidate.bias)
-
     def recall(self, query: Float[Tensor, "*item query dim"]) -> Float[Tensor, "*item query more"]:
         """W_q q, for the gate and the candidate side by side; q itself for a form without either."""
         return torch.cat(self._query_parts(query), dim=-1)
 
     def offer(self, context: Float[Tensor, "other part dim"]) -> Float[Tensor, "other part more"]:
         """W_a c + b likewise. The weights α sum to one, and so add b once."""
-        parts = [F.linear(context, layer.weight[:, self.dim :], layer.bias) for layer in self.layers]
+        parts = [F.linear(context, layer.weight[:, self.dim :], layer.bias) for layer in self._layers]
         return torch.cat(parts, dim=-1) if parts else context
 
     def forward(
@@ -220,18 +189,22 @@ class MemoryDistillation(nn.Module):
         """The queries after a step with these weights; `recalled` is `recall(query)`, if that is known."""
         if self.form == "none":
             return query
-        count = max(1, len(self.layers))
-        own: Sequence[Tensor] = self._query_parts(query) if recalled is None else recalled.chunk(count, dim=-1)
-        mixed = [  # W [q ; a] + b
-            torch.baddbmm(mine, weights.to(mine.dtype), theirs.to(mine.dtype))
-            for mine, theirs in zip(own, offered.chunk(count, dim=-1), strict=True)
+        layers = max(1, len(self._layers))
+        own = self._query_parts(query) if recalled is None else list(recalled.chunk(layers, dim=-1))
+        mixed = [  # W [q ; a] + b = W_q q + Σ α (W_a c + b)
+            torch.baddbmm(mine, weights.type_as(mine), theirs.type_as(mine))
+            for mine, theirs in zip(own, offered.chunk(layers, dim=-1), strict=True)
         ]
         if self.form == "gate":
             gate, candidate = mixed[0].sigmoid(), mixed[1].tanh()  # (3–4)
-            updated = torch.lerp(candidate, query.to(gate.dtype), gate)  # (5)
+            updated = torch.lerp(candidate, query.type_as(gate), gate)  # (5)
         else:
             updated = mixed[0].tanh() if self.form == "mlp" else mixed[0]
-        return unit(at_least_float32(updated)) if self.unit_length else updated
+        return unit(updated) if self.unit_length else updated
+
+    @property
+    def _layers(self) -> list[nn.Linear]:
+        return [layer for layer in (self.gate, self.candidate) if layer is not None]
 
     def _query_parts(self, query: Float[Tensor, "*item query dim"]) -> list[Tensor]:
-        return [F.linear(query, layer.weight[:, : self.dim]) for layer in self.layers] or [query]
+        return [F.linear(query, layer.weight[:, : self.dim]) for layer in self._layers] or [query]

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from saccade.batch import Alignment, ImageCode, TextCode
 from saccade.language import Vocabulary
-from saccade.models.base.matcher import FragmentConfig, FragmentMatcher, roles
+from saccade.models.base.matcher import FragmentConfig, FragmentMatcher
 from saccade.models.base.model import register
 from saccade.nn.attention import attended_cosine, products
 from saccade.ops import (
@@ -36,6 +36,7 @@ from saccade.ops import (
     attention_weights,
     pool,
 )
+from saccade.ops.form import roles
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Scan(FragmentMatcher):
         table = self._attend(*every, *each)[2]  # [context item, query item]
         return table if self.config.queries == "words" else table.T
 
-    def align(self, images: ImageCode, texts: TextCode) -> Alignment:
+    def alignment(self, images: ImageCode, texts: TextCode) -> Alignment:
         queries, context = roles(images, texts, self.config.queries == "words")
         weights, match, score = self._attend(queries.vectors, queries.mask, context.vectors, context.mask)
         if self.config.queries == "words":

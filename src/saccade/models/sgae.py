@@ -431,30 +431,25 @@ def spatial_words(vocabulary: Vocabulary) -> Int[Tensor, " kind"]:
 
 
 def spatial_graph(images: RegionBatch, words: Int[Tensor, " kind"], neighbours: int) -> SceneGraphBatch:
-    """A relation of every region to each of its nearest `neighbours`, by their boxes; no names, no attributes."""
+    """A relation of every region to each of its nearest `neighbours`, by their boxes; no names, no attributes.
+
+    The distance is that of the centres; of equals the first is nearer.
+    """
     boxes, mask = images.boxes, images.mask
     count, regions = mask.shape
-    nearest, there = nearest_neighbours(boxes, mask, neighbours)
+    centres = (boxes[:, :, :2] + boxes[:, :, 2:]) / 2
+    apart = (centres[:, :, None] - centres[:, None]).square().sum(dim=3)
+    itself = torch.eye(regions, dtype=torch.bool, device=boxes.device)
+    apart = apart.masked_fill(itself | ~mask[:, None], float("inf"))
+    distances, order = apart.sort(dim=2, stable=True)  # stable: padding must not change who comes first
+    nearest = order[:, :, :neighbours]
+    there = distances[:, :, :neighbours].isfinite() & mask[:, :, None]
     kinds = how_they_stand(boxes).gather(2, nearest)
     subjects = torch.arange(regions, device=boxes.device)[:, None].expand_as(nearest)
     relations = torch.stack([subjects, nearest, words.to(boxes.device)[kinds]], dim=3)
     unnamed, none = nearest.new_zeros(count, regions), nearest.new_zeros(count, 0)
     edges = relations.flatten(1, 2), there.flatten(1)
     return SceneGraphBatch(unnamed, mask, *edges, none, none[:, :, None], none[:, :, None].bool())
-
-
-def nearest_neighbours(
-    boxes: Float[Tensor, "image region 4"], mask: Bool[Tensor, "image region"], neighbours: int
-) -> tuple[Int[Tensor, "image region neighbour"], Bool[Tensor, "image region neighbour"]]:
-    """By the distance of their centres, of equals the first; and which of them are there."""
-    regions = mask.shape[1]
-    centres = (boxes[:, :, :2] + boxes[:, :, 2:]) / 2
-    apart = (centres[:, :, None] - centres[:, None]).square().sum(dim=3)
-    itself = torch.eye(regions, dtype=torch.bool, device=boxes.device)
-    apart = apart.masked_fill(itself | ~mask[:, None], float("inf"))
-    distances, order = apart.sort(dim=2, stable=True)  # stable: padding must not change who comes first
-    there = distances[:, :, :neighbours].isfinite() & mask[:, :, None]
-    return order[:, :, :neighbours], there
 
 
 def how_they_stand(boxes: Float[Tensor, "image region 4"]) -> Int[Tensor, "image region region"]:

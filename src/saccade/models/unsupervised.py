@@ -103,7 +103,7 @@ class SentenceCritic(SentenceReader):
 
     def score(self, words: Int[Tensor, "text step"], mask: Bool[Tensor, "text step"]) -> CriticOutput:
         states = self(words, mask)
-        recalled = unit(at_least_float32(self.recall(last_state(states, mask.sum(dim=1)))))
+        recalled = unit(self.recall(last_state(states, mask.sum(dim=1))))
         return CriticOutput(at_least_float32(self.natural(states))[:, :, 0], mask, recalled)
 
 
@@ -148,7 +148,7 @@ class Unsupervised(Captioner[LstmMemory, MeanContext]):
         """f, and the weights of the regions in their mean."""
         shares = (images.mask / images.mask.sum(dim=1, keepdim=True).clamp(min=1)).to(images.features.dtype)
         mean = torch.bmm(shares[:, None], images.features)[:, 0]
-        return unit(at_least_float32(self.project(mean))), shares
+        return unit(self.project(mean)), shares
 
     def start(self, images: RegionBatch) -> State:
         return self.start_from(*self.encode_images(images))

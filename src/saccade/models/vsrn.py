@@ -30,7 +30,7 @@ from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.matcher import EncoderConfig, Matcher
 from saccade.models.base.model import register
-from saccade.nn.attention import attended, masked_softmax
+from saccade.nn.attention import attended, masked_softmax, products
 from saccade.nn.encode import (
     MaskedBatchNorm,
     RegionEncoder,
@@ -114,10 +114,7 @@ class Vsrn(Matcher):
     ) -> Float[Tensor, "image dim"]:
         """m, from the regions in their stored order."""
         counts = mask.sum(dim=1)
-        if self.memory is None:
-            whole = mean_state(regions, counts)
-        else:
-            whole = at_least_float32(last_state(self.memory(regions, counts), counts))
+        whole = mean_state(regions, counts) if self.memory is None else last_state(self.memory(regions, counts), counts)
         if self.final_norm is not None:
             whole = self.final_norm(whole[:, None], mask.any(dim=1)[:, None])[:, 0]
         whole = unit(whole) if self.config.unit_images else whole
@@ -173,7 +170,7 @@ class RelationBlock(nn.Module):
         self, regions: Float[Tensor, "image region dim"], mask: Bool[Tensor, "image region"]
     ) -> Float[Tensor, "image region region"]:
         """R, how much the first region takes from the second; zero at padding."""
-        scores = at_least_float32(self.taking(regions) @ self.giving(regions).transpose(1, 2))
+        scores = products(self.taking(regions), self.giving(regions))
         if self.affinity == "softmax":
             scores = masked_softmax(scores, mask[:, None])
         else:
@@ -185,8 +182,7 @@ class RelationBlock(nn.Module):
     ) -> tuple[Float[Tensor, "image region dim"], Float[Tensor, "image region region"]]:
         """The related regions, and R."""
         links = self.links(regions, mask)
-        taken = at_least_float32(self.mix(links @ self.message(regions)))
-        return regions + self.norm(taken, mask), links
+        return regions + self.norm(self.mix(links @ self.message(regions)), mask), links
 
 
 class ConcatAttention(nn.Module):
@@ -248,7 +244,7 @@ class CaptionGenerator(nn.Module):
     ) -> tuple[Float[Tensor, "image region dim"], Float[Tensor, "image dim"]]:
         """The states over the regions, and the last one, from which generation starts."""
         counts = mask.sum(dim=1)
-        states = at_least_float32(self.reader(self.dropout(self.project(regions)), counts))
+        states = self.reader(self.dropout(self.project(regions)), counts)
         if not self.reader.bidirectional:
             return states, last_state(states, counts)
         onward, back = states.chunk(2, dim=-1)

@@ -18,6 +18,7 @@ def masked_softmax(
     scores: Float[Tensor, "*items part"], mask: Bool[Tensor, "*#items part"]
 ) -> Float[Tensor, "*items part"]:
     """Over the last axis, where the mask is True; all weights are alike where it is True nowhere."""
+    scores = at_least_float32(scores)
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
 
 
@@ -77,13 +78,15 @@ def attended(
 
 
 def products(one: Float[Tensor, "*#pair query dim"], other: Float[Tensor, "*#pair part dim"]) -> Tensor:
-    """Q Kᵀ; an axis of pairs that only one of the two has is never copied."""
-    return einsum("...qd,...pd->...qp", one, other)
+    """Q Kᵀ, in float32 at least; an axis of pairs that only one of the two has is never copied."""
+    with full_precision(one):
+        return einsum("...qd,...pd->...qp", at_least_float32(one), at_least_float32(other))
 
 
 def summed(weights: Float[Tensor, "*#pair query part"], vectors: Float[Tensor, "*#pair part dim"]) -> Tensor:
-    """What the queries attend to: A = α C."""
-    return einsum("...qp,...pd->...qd", weights, vectors)
+    """What the queries attend to: A = α C, in the precision of C."""
+    with full_precision(vectors):
+        return einsum("...qp,...pd->...qd", weights.to(vectors.dtype), vectors)
 
 
 def attended_length(weights: Float[Tensor, "*pair query part"], gram: Float[Tensor, "*#pair part part"]) -> Tensor:
@@ -98,5 +101,4 @@ def attended_cosine(
     gram: Float[Tensor, "*#pair part part"],
 ) -> Float[Tensor, "*pair query"]:
     """cos(q, a) of a = Σ α c without a, from the scores s = q · c: Σ α s / (|q| |a|)."""
-    with full_precision(weights):
-        return (weights * scores).sum(dim=-1) / (length * attended_length(weights, gram)).clamp(min=EPSILON)
+    return (weights * scores).sum(dim=-1) / (length * attended_length(weights, gram)).clamp(min=EPSILON)

@@ -28,16 +28,26 @@ def full_precision(like: Tensor) -> torch.autocast:
     return torch.autocast(like.device.type, enabled=False)
 
 
+class FullPrecision(nn.Sequential):
+    """Layers that mixed precision leaves alone."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        with full_precision(inputs):
+            result: Tensor = super().forward(at_least_float32(inputs))  # type: ignore[no-untyped-call]
+            return result
+
+
 def unit(vectors: Float[Tensor, "*items dim"]) -> Float[Tensor, "*items dim"]:
-    """Vectors of length one; zero vectors (padding) stay zero."""
+    """Vectors of length one, in float32 at least; zero vectors (padding) stay zero."""
+    vectors = at_least_float32(vectors)
     length: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return vectors / (length + 1e-8)
 
 
 def last_state(states: Float[Tensor, "item place dim"], lengths: Int[Tensor, " item"]) -> Float[Tensor, "item dim"]:
-    """The state of a recurrent network at the last real place."""
+    """The state of a recurrent network at the last real place, in float32 at least."""
     last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, states.shape[2])
-    return states.gather(1, last)[:, 0]
+    return at_least_float32(states.gather(1, last)[:, 0])
 
 
 def mean_state(states: Float[Tensor, "item place dim"], lengths: Int[Tensor, " item"]) -> Float[Tensor, "item dim"]:
@@ -87,6 +97,7 @@ class MaskedBatchNorm(RowBatchNorm):
     def forward(  # type: ignore[override]
         self, inputs: Float[Tensor, "item place dim"], mask: Bool[Tensor, "item place"]
     ) -> Float[Tensor, "item place dim"]:
+        inputs = at_least_float32(inputs)
         if not self.training:
             return super().forward(inputs.flatten(0, 1)).view_as(inputs) * mask[:, :, None]
         real = mask.flatten().nonzero()[:, 0]
@@ -94,14 +105,51 @@ class MaskedBatchNorm(RowBatchNorm):
         return torch.zeros_like(inputs).flatten(0, 1).index_copy(0, real, normal).view_as(inputs)
 
 
+class Standardise(nn.Module):
+    """Every channel to mean 0 and spread 1 over the real regions of a batch; afterwards by the running figures.
+
+    A backbone whose features share a large mean makes all regions alike at first, and the hardest negatives stall.
+    """
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, dim: int, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.momentum = momentum
+        self.register_buffer("mean", torch.zeros(dim))
+        self.register_buffer("variance", torch.ones(dim))
+
+    def forward(
+        self, features: Float[Tensor, "image region dim"], mask: Bool[Tensor, "image region"]
+    ) -> Float[Tensor, "image region dim"]:
+        features, real = at_least_float32(features), mask[:, :, None]
+        mean, variance = self.mean, self.variance
+        if self.training:
+            count = real.sum().clamp(min=1)
+            mean = (features * real).sum(dim=(0, 1)) / count
+            variance = ((features - mean).square() * real).sum(dim=(0, 1)) / count
+            with torch.no_grad():
+                self.mean.lerp_(mean.to(self.mean), self.momentum)
+                self.variance.lerp_(variance.to(self.variance), self.momentum)
+        return (features - mean) * (variance + 1e-5).rsqrt() * real
+
+
 class RegionEncoder(nn.Module):
-    """v = W x + b for every region, of unit length unless `normalise` is off."""
+    """v = W x + b for every region, of unit length unless `normalise` is off; x standardised if wanted."""
 
     def __init__(
-        self, region_dim: int, dim: int, weight_norm: bool = False, normalise: bool = True, dropout: float = 0.0
+        self,
+        region_dim: int,
+        dim: int,
+        weight_norm: bool = False,
+        normalise: bool = True,
+        dropout: float = 0.0,
+        standardise: bool = False,
     ) -> None:
         super().__init__()
         self.normalise = normalise
+        self.standardise = Standardise(region_dim) if standardise else None
         self.dropout = dropout_layer(dropout)
         self.fc: nn.Module
         if weight_norm:
@@ -112,7 +160,8 @@ class RegionEncoder(nn.Module):
             nn.init.zeros_(self.fc.bias)
 
     def forward(self, images: RegionBatch) -> Float[Tensor, "image region dim"]:
-        vectors: Tensor = at_least_float32(self.fc(self.dropout(images.features)))
+        features = images.features if self.standardise is None else self.standardise(images.features, images.mask)
+        vectors: Tensor = at_least_float32(self.fc(self.dropout(features)))
         return (unit(vectors) if self.normalise else vectors) * images.mask[:, :, None]
 
 

@@ -29,7 +29,7 @@ def whole_similarity(
         with full_precision(image):  # similar pictures differ by less than bfloat16 resolves
             return image @ text.T
     alone = ImageCode(image[:, None], images.mask[:, :1], image), TextCode(text[:, None], texts.mask[:, :1], text)
-    return all_pairs(_order_table, *alone, (), budget)
+    return all_pairs(_order_table, *alone, budget)
 
 
 def nearest_regions(images: ImageCode, texts: TextCode, sharpness: float, measure: Measure = "cosine") -> Alignment:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary, finalize
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -34,23 +34,41 @@ _measured: WeakKeyDictionary[Any, dict[tuple[Any, ...], int]] = WeakKeyDictionar
 
 @dataclass(frozen=True)
 class PairsProblem:
-    """The table of `pair` over all pictures and texts, each a `Batch` of tensors whose first axis counts items.
+    """Every picture with every text, by a model: its `prepare` for each of them alone, then its `pair` in tiles.
 
-    Texts have a `mask` [text word], and `trimmed(longest)` cuts their words. `weights` has all that `pair` learns, and
-    may have more: nothing else but the batches gets a gradient. Tiles have `together` texts or a multiple of that.
+    What is prepared is a `Batch` of tensors whose first axis counts items; texts have a `mask` [text word], and
+    `trimmed(longest)` cuts their words. A gradient comes to these and to the model's parameters. Another function may
+    be given instead of the model's `pair`, for pictures and texts as it takes them.
     """
 
-    pair: Pair
+    model: Any
     images: Any
     texts: Any
-    weights: Sequence[Tensor] = ()
-    budget: int = DEFAULT_BUDGET
-    together: int = 1
-    model: Any = None  # whose `pair` it is: what it takes is measured once for each
+    budget: int = DEFAULT_BUDGET  # bytes of temporaries, about
+    instead: Pair | None = None
+    together: int = 1  # tiles have so many texts or a multiple
 
     def describe(self) -> str:
         like = self.like
-        return f"{name_of(like.dtype)}, {self.images.mask.shape[1]} regions, {self.texts.mask.shape[1]} words"
+        return f"{name_of(product_dtype(like))}, {self.images.mask.shape[1]} regions, {self.texts.mask.shape[1]} words"
+
+    @property
+    def pair(self) -> Pair:
+        found: Pair = self.instead or self.model.pair
+        return found
+
+    @cached_property
+    def sides(self) -> tuple[Any, Any]:
+        """Pictures and texts as `pair` takes them."""
+        if self.instead is not None:
+            return self.images, self.texts
+        prepared: tuple[Any, Any] = self.model.prepare(self.images, self.texts)
+        return prepared
+
+    @property
+    def weights(self) -> tuple[Tensor, ...]:
+        """All that `pair` learns; perhaps more."""
+        return tuple(self.model.parameters()) if isinstance(self.model, nn.Module) else ()
 
     @property
     def like(self) -> Tensor:
@@ -64,46 +82,36 @@ class PairsProblem:
 
     def pair_bytes(self, words: int) -> int:
         """What `pair` holds at once for a picture and a text of so many words; measured once for items of a kind."""
-        like = self.like
-        kind = tuple(_kind(side) for side in (self.images, self.texts.trimmed(words)))
+        (images, texts), like = self.sides, self.like
+        kind = tuple(_kind(side) for side in (images, texts.trimmed(words)))
         precision = product_dtype(like), like.device.type, torch.is_grad_enabled()
-        owner, key = self.model or self.pair, (getattr(self.pair, "__name__", ""), *precision, *kind)
-        known = _measured.setdefault(owner, {})
+        known, key = _measured.setdefault(self.model, {}), (getattr(self.pair, "__name__", ""), *precision, *kind)
         if key not in known:
-            images = self.images.select(slice(MEASURED_IMAGES))  # several: what a text takes by itself is shared
-            texts = self.texts.select(slice(self.together)).trimmed(words)
-            known[key] = max(1, peak_bytes(lambda: self.pair(images, texts)) // (len(images) * len(texts)))
+            some = images.select(slice(MEASURED_IMAGES))  # several: what a text takes by itself is shared
+            few = texts.select(slice(self.together)).trimmed(words)
+            known[key] = max(1, peak_bytes(lambda: self.pair(some, few)) // (len(some) * len(few)))
         return known[key]
 
     @cached_property
     def table_bytes(self) -> int:
         """Of the table in one piece; an upper bound where that is small anyway."""
-        bound = self.pairs * MAX_PAIR_TO_CODES * (_bytes_of_one(self.images) + _bytes_of_one(self.texts))
+        bound = self.pairs * MAX_PAIR_TO_CODES * sum(_bytes_of_one(side) for side in self.sides)
         if bound <= min(self.budget, CPU_TILE):
             return bound
         return self.pairs * self.pair_bytes(self.texts.mask.shape[1])
 
     def columns(self, budget: int) -> tuple[Any, Int[Tensor, " text"], list[list[Tile]]]:
         """The texts by length, the longest first; where each of them was; and tiles for them."""
-        order, lengths = longest_first(self.texts.mask)
+        order, lengths = longest_first(self.sides[1].mask)
         tiles = _columns(
             lengths, len(self.images), lambda words: max(1, budget // self.pair_bytes(words)), self.together
         )
-        return self.texts.select(order), order, tiles
+        return self.sides[1].select(order), order, tiles
 
 
-def all_pairs(
-    pair: Pair,
-    images: Any,
-    texts: Any,
-    weights: Sequence[Tensor] = (),
-    budget: int = DEFAULT_BUDGET,
-    together: int = 1,
-    model: Any = None,
-) -> Float[Tensor, "image text"]:
-    """The table of `pair` over all pictures and texts, in tiles of at most about `budget` bytes: see `PairsProblem`."""
-    model = model or getattr(pair, "__self__", None)
-    return ALL_PAIRS(PairsProblem(pair, images, texts, weights, budget, together, model))
+def all_pairs(pair: Pair, images: Any, texts: Any, budget: int = DEFAULT_BUDGET) -> Float[Tensor, "image text"]:
+    """The table of a function, or of a model's method, over all pictures and texts: see `PairsProblem`."""
+    return ALL_PAIRS(PairsProblem(getattr(pair, "__self__", pair), images, texts, budget, pair))
 
 
 def peak_bytes(run: Callable[[], object]) -> int:
@@ -168,17 +176,17 @@ def _too_much_to_keep(problem: PairsProblem) -> str | None:
 def _whole_table(problem: PairsProblem) -> Float[Tensor, "image text"]:
     if not problem.pairs:
         return problem.like.new_zeros(len(problem.images), len(problem.texts))
-    return problem.pair(problem.images, problem.texts)
+    return problem.pair(*problem.sides)
 
 
 def _tiled_table(problem: PairsProblem) -> Float[Tensor, "image text"]:
     texts, order, columns = problem.columns(problem.budget)
-    return _table(problem.pair, problem.images, texts, columns)[:, order.argsort()]
+    return _table(problem.pair, problem.sides[0], texts, columns)[:, order.argsort()]
 
 
 def _recomputed_table(problem: PairsProblem) -> Float[Tensor, "image text"]:
     texts, order, columns = problem.columns(problem.budget)
-    sides = problem.images, texts
+    sides = problem.sides[0], texts
     kinds = [(type(side), [f.name for f in fields(side) if getattr(side, f.name) is not None]) for side in sides]
     tensors = [getattr(side, name) for side, (_, names) in zip(sides, kinds, strict=True) for name in names]
     table: Tensor = _Recomputed.apply(problem.pair, columns, kinds, *tensors, *problem.weights)  # type: ignore[no-untyped-call]
@@ -188,10 +196,10 @@ def _recomputed_table(problem: PairsProblem) -> Float[Tensor, "image text"]:
 def _table_on_cores(problem: PairsProblem) -> Float[Tensor, "image text"]:
     """Every core takes tiles of its own."""
     texts, order, columns = problem.columns(min(CPU_TILE, problem.budget // torch.get_num_threads()))
-    table = problem.like.new_empty(len(problem.images), len(texts))
+    images, table = problem.sides[0], problem.like.new_empty(len(problem.images), len(texts))
 
     def fill(rows: slice, place: slice, longest: int) -> None:
-        table[rows, place] = problem.pair(problem.images.select(rows), texts.select(place).trimmed(longest))
+        table[rows, place] = problem.pair(images.select(rows), texts.select(place).trimmed(longest))
 
     on_every_core(partial(fill, *tile) for column in columns for tile in column)
     return table[:, order.argsort()]

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from saccade.batch import ImageCode, TextCode
+
 Normaliser = Literal["clipped_l2", "l2", "clipped_l1", "l1", "softmax", "clipped", "none"]
 Pool = Literal["logsumexp", "mean", "max", "sum"]
 Choice = Literal["attend", "max"]
@@ -77,6 +79,12 @@ class Queries(_Padded):
 @dataclass(frozen=True)
 class Context(_Padded):
     """What is attended to: the other side."""
+
+
+def roles(images: ImageCode, texts: TextCode, words_attend: bool) -> tuple[Queries, Context]:
+    """Words attend to regions, or regions to words."""
+    regions, words = (images.regions, images.mask), (texts.words, texts.mask)
+    return (Queries(*words), Context(*regions)) if words_attend else (Queries(*regions), Context(*words))
 
 
 def product_dtype(like: Tensor) -> torch.dtype:

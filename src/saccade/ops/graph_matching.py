@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -19,9 +20,9 @@ from torch.nn import functional as F
 
 from saccade.batch import Batch
 from saccade.ops import gpu, native, triton
-from saccade.ops.all_pairs import Pair, all_pairs
+from saccade.ops.all_pairs import ALL_PAIRS, PairsProblem
 from saccade.ops.dispatch import Backend, Operator, anything
-from saccade.ops.form import MAX_UNSHIFTED_SHARPNESS, AttentionForm, name_of, product_dtype
+from saccade.ops.form import MAX_UNSHIFTED_SHARPNESS, AttentionForm
 from saccade.ops.tiling import slices
 
 CACHED_TEXTS = 512  # whose words and Gram matrices a GPU's cache holds, while picture after picture asks for them
@@ -29,26 +30,29 @@ CACHED_TEXTS = 512  # whose words and Gram matrices a GPU's cache holds, while p
 
 @dataclass(frozen=True)
 class Nodes(Batch):
-    """One side: the vectors of its nodes, zero where padded, and the edges between them."""
+    """One side: vectors in t blocks, zero where padded; their products with each other; the edges between them."""
 
-    vectors: Float[Tensor, "item node dim"]
+    vectors: Float[Tensor, "item block node few"]
     mask: Bool[Tensor, "item node"]
+    gram: Float[Tensor, "item block node node"]
     links: Float[Tensor, "item node node #kernel"] | None = None  # w_ijk
-    gram: Float[Tensor, "item block node node"] | None = None  # products of two nodes of an item, block by block
+
+    @classmethod
+    def of(
+        cls,
+        vectors: Float[Tensor, "item node dim"],
+        mask: Bool[Tensor, "item node"],
+        blocks: int,
+        links: Float[Tensor, "item node node #kernel"] | None = None,
+    ) -> Nodes:
+        width = vectors.shape[-1] // blocks
+        few = (vectors * mask[..., None]).view(*mask.shape, blocks, width).transpose(1, 2)
+        return cls(few, mask, torch.matmul(few, few.mT), links)
 
     def trimmed(self, longest: int) -> Nodes:
-        vectors, mask = self.vectors[:, :longest], self.mask[:, :longest]
         links = None if self.links is None else self.links[:, :longest, :longest]
-        gram = None if self.gram is None else self.gram[..., :longest, :longest]
-        return Nodes(vectors, mask, links, gram)
-
-    def blocked(self, blocks: int) -> Float[Tensor, "item block node few"]:
-        """Each vector in so many parts of neighbouring numbers."""
-        return self.vectors.view(*self.mask.shape, blocks, self.vectors.shape[-1] // blocks).transpose(1, 2)
-
-    def with_gram(self, blocks: int) -> Nodes:
-        blocked = self.blocked(blocks)
-        return replace(self, gram=torch.matmul(blocked, blocked.mT))
+        gram = self.gram[..., :longest, :longest]
+        return Nodes(self.vectors[:, :, :longest], self.mask[:, :longest], gram, links)
 
 
 @dataclass(frozen=True)
@@ -61,43 +65,27 @@ class GraphWeights:
     hidden: tuple[Float[Tensor, "hidden in"], Float[Tensor, " hidden"]]  # W₁, b₁
     score: tuple[Float[Tensor, "1 hidden"], Float[Tensor, " 1"]]  # w₂, b₂
 
-
-@dataclass(frozen=True)
-class GraphProblem:
-    """Every picture with every text; temporaries take at most about `budget` bytes."""
-
-    images: Nodes
-    texts: Nodes
-    blocks: int
-    form: AttentionForm
-    visual: GraphWeights | None  # None: the score of this graph is not asked for
-    textual: GraphWeights | None
-    pair: Pair  # the model's own equations, of two `Nodes`
-    structure: Callable[
-        [Tensor, Tensor, Nodes, Nodes], Tensor
-    ]  # their second half, from cosines [image text node block]
-    weights: Sequence[Tensor]
-    budget: int
-
-    def describe(self) -> str:
-        dtype, regions, words = product_dtype(self.images.vectors), self.images.mask.shape[1], self.texts.mask.shape[1]
-        return f"{name_of(dtype)}, {regions} regions, {words} words, {self.blocks} blocks"
+    @classmethod
+    def of(cls, graph: Any) -> GraphWeights | None:
+        """From the layers of a model's graph; None: the model has no such graph."""
+        if graph is None:
+            return None
+        kernels = [] if graph.propagate is None else [kernel.weight for kernel in graph.propagate.kernels]
+        bias = None if graph.propagate is None else graph.propagate.bias()
+        layers = [(layer.weight, layer.bias) for layer in (graph.hidden, graph.score)]
+        return cls(kernels, bias, graph.bend, *layers)
 
 
-def graph_matching(problem: GraphProblem) -> Float[Tensor, "image text"]:
-    """The score of both graphs, of every picture with every text."""
-    return GRAPH_MATCHING(problem)
-
-
-def _suits_triton(problem: GraphProblem) -> str | None:
-    regions, words, form = problem.images.vectors, problem.texts.vectors, problem.form
+def _suits_triton(problem: PairsProblem) -> str | None:
+    regions, words = problem.images.regions, problem.texts.words
+    form: AttentionForm = problem.model.form
     if (reason := gpu.refuses(regions.device)) is not None:
         return reason
     if not torch.is_autocast_enabled("cuda") or torch.is_grad_enabled():
         return "it is for mixed precision without a gradient"
     if torch.float64 in (regions.dtype, words.dtype):
         return "the vectors are of float64"
-    width, longest = regions.shape[-1] // problem.blocks, max(regions.shape[1], words.shape[1])
+    width, longest = regions.shape[-1] // problem.model.config.blocks, max(regions.shape[1], words.shape[1])
     if not (16 <= width <= 128 and width & (width - 1) == 0):
         return f"a block has {width} numbers: the kernel takes 16, 32, 64 or 128"
     if not 0 < longest <= triton.BIN or not len(regions):
@@ -106,37 +94,38 @@ def _suits_triton(problem: GraphProblem) -> str | None:
     return None if plain else "the kernel has clipped_l2 alone, and no sharpness above 30"
 
 
-def triton_graphs(problem: GraphProblem, tiles: tuple[int, int] | None = None) -> Float[Tensor, "image text"]:
+def triton_graphs(problem: PairsProblem, tiles: tuple[int, int] | None = None) -> Float[Tensor, "image text"]:
     """A kernel for the node level, one large product of 16 bits for what travels; `tiles`: texts and images at once."""
     from saccade.ops.triton.block_cosines import block_cosines, pack_images, pack_texts
 
-    images, texts, blocks = problem.images, problem.texts, problem.blocks
-    table = images.vectors.new_empty(len(images), len(texts), dtype=torch.float32)
-    with torch.autocast(images.vectors.device.type, enabled=False), gpu.on_gpu_of(images.vectors):
-        packed_images = pack_images(images.vectors, images.mask, blocks)
-        wide, tall = tiles or _tiles(problem)
+    images, texts, blocks = problem.images, problem.texts, problem.model.config.blocks
+    visual, textual = (GraphWeights.of(getattr(problem.model, name, None)) for name in ("visual", "textual"))
+    table: Tensor = images.regions.new_empty(len(images), len(texts), dtype=torch.float32)
+    with torch.autocast(images.regions.device.type, enabled=False), gpu.on_gpu_of(images.regions):
+        regions, words = problem.sides
+        packed_images = pack_images(images.regions, images.mask, blocks)
+        wide, tall = tiles or _tiles(problem, visual or textual)
         for some in slices(len(texts), -(-len(texts) // wide)):
-            part = texts.select(some)
-            packed_texts = pack_texts(part.vectors, part.mask, blocks)
-            folded = _folded(problem.textual, part.links)
+            mask = texts.mask[some]
+            packed_texts = pack_texts(texts.words[some], mask, blocks)
+            folded = _folded(textual, words.links, some)
             for rows in slices(len(images), -(-len(images) // tall)):
-                words, regions = block_cosines(packed_images[rows], packed_texts, problem.form)
-                score = words.new_zeros((), dtype=torch.float32)
-                if problem.textual is not None:
-                    score = score + _scores_16(problem.textual, words, part.mask, folded).T
-                del words
-                if problem.visual is not None:
-                    links = None if images.links is None else images.links[rows]
-                    edges = _folded(problem.visual, links)
-                    score = score + _scores_16(problem.visual, regions, images.mask[rows], edges)
+                of_words, of_regions = block_cosines(packed_images[rows], packed_texts, problem.model.form)
+                score = of_words.new_zeros((), dtype=torch.float32)
+                if textual is not None:
+                    score = score + _scores_16(textual, of_words, mask, folded).T
+                del of_words
+                if visual is not None:
+                    edges = _folded(visual, regions.links, rows)
+                    score = score + _scores_16(visual, of_regions, images.mask[rows], edges)
                 table[rows, some] = score
     return table
 
 
 def _folded(
-    graph: GraphWeights | None, links: Float[Tensor, "graph node node #kernel"] | None
+    graph: GraphWeights | None, links: Float[Tensor, "graph node node #kernel"] | None, some: slice
 ) -> Float[Tensor, "graph in_dim out_dim"] | None:
-    """One matrix for each graph, w_ijk W_k, from all its nodes' numbers to all that arrives at its nodes, in float16.
+    """One matrix for each of some graphs, w_ijk W_k, from all its nodes' numbers to all that arrives, in float16.
 
     Many times the work in one large product, instead of many small ones and the walks through memory between them:
     quicker where the nodes of a graph are many different ones and the processor multiplies matrices of 16 bits.
@@ -144,7 +133,7 @@ def _folded(
     if graph is None or links is None or not graph.kernels:
         return None
     maps = torch.stack(list(graph.kernels)).permute(2, 0, 1)  # [block, kernel, part]
-    arrives = links.transpose(1, 2).expand(-1, -1, -1, maps.shape[1])  # [graph, sender, receiver, kernel]
+    arrives = links[some].transpose(1, 2).expand(-1, -1, -1, maps.shape[1])  # [graph, sender, receiver, kernel]
     graphs, nodes = arrives.shape[:2]
     out = arrives.new_empty(graphs, nodes, len(maps), nodes, *maps.shape[1:], dtype=torch.float16)
     torch.mul(arrives[:, :, None, :, :, None], maps[:, None], out=out)
@@ -174,11 +163,10 @@ def _scores_16(
     return sums.add_(graph.score[1] * mask.any(dim=1, keepdim=True))
 
 
-def _tiles(problem: GraphProblem) -> tuple[int, int]:
+def _tiles(problem: PairsProblem, graph: GraphWeights | None) -> tuple[int, int]:
     """How many texts, and how many pictures with them, keep it within the budget."""
-    regions, words, blocks = problem.images.mask.shape[1], problem.texts.mask.shape[1], problem.blocks
-    graph = problem.visual or problem.textual
     assert graph is not None
+    regions, words, blocks = problem.images.mask.shape[1], problem.texts.mask.shape[1], problem.model.config.blocks
     hidden, budget = len(graph.hidden[1]), problem.budget
     per_pair = 2 * (blocks * (regions + words) + 2 * hidden * max(regions, words))
     of_text, of_image = (2 * blocks * hidden * places**2 for places in (words, regions))
@@ -186,45 +174,40 @@ def _tiles(problem: GraphProblem) -> tuple[int, int]:
     return wide, max(1, budget * 3 // 4 // (wide * per_pair + of_image))
 
 
-def _suits_native(problem: GraphProblem) -> str | None:
+def _suits_native(problem: PairsProblem) -> str | None:
     if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
         return "it is for float32 without a gradient"
-    regions, words = problem.images.vectors, problem.texts.vectors
+    regions, words = problem.images.regions, problem.texts.words
     work = 4.0 * problem.images.mask.numel() * problem.texts.mask.numel() * regions.shape[-1]
-    return native.refuses(regions.device, {regions.dtype, words.dtype}, problem.form, work)
+    return native.refuses(regions.device, {regions.dtype, words.dtype}, problem.model.form, work)
 
 
-def _native_graphs(problem: GraphProblem) -> Float[Tensor, "image text"]:
+def _native_graphs(problem: PairsProblem) -> Float[Tensor, "image text"]:
     """Cosines in compiled loops; the weights of attention are nowhere written down."""
     from saccade.ops.native.attention import NativeAttention
 
-    loops, blocks = NativeAttention.of(problem.form), problem.blocks
+    loops = NativeAttention.of(problem.model.form)
 
     def native_pair(images: Nodes, texts: Nodes) -> Float[Tensor, "image text"]:
-        sides = [
-            argument
-            for side in (images, texts)
-            for argument in (side.blocked(blocks).transpose(1, 2), side.gram, side.mask)
-        ]
-        words, regions = loops.block_cosines(*sides)  # type: ignore[arg-type]
-        return problem.structure(words, regions, images, texts)
+        sides = [part for side in (images, texts) for part in (side.vectors.transpose(1, 2), side.gram, side.mask)]
+        score: Tensor = problem.model.structure(*loops.block_cosines(*sides), images, texts)
+        return score
 
-    return _in_tiles(problem, native_pair, loops.lanes)
+    return ALL_PAIRS(PairsProblem(problem.model, *problem.sides, problem.budget, native_pair, loops.lanes))
 
 
-def _in_tiles(problem: GraphProblem, pair: Pair, together: int = 1) -> Float[Tensor, "image text"]:
-    with torch.autocast(problem.images.vectors.device.type, enabled=False):
-        images, texts = problem.images.with_gram(problem.blocks), problem.texts.with_gram(problem.blocks)
-    model = getattr(problem.pair, "__self__", None)
-    return all_pairs(pair, images, texts, problem.weights, problem.budget, together, model)
+def _plain_graphs(problem: PairsProblem) -> Float[Tensor, "image text"]:
+    """Out of mixed precision: blocks of few numbers may nearly cancel."""
+    with torch.autocast(problem.like.device.type, enabled=False):
+        return ALL_PAIRS(problem)
 
 
-GRAPH_MATCHING: Operator[GraphProblem, Tensor] = Operator(
+GRAPH_MATCHING: Operator[PairsProblem, Tensor] = Operator(
     "graph_matching",
     (
         Backend("triton", _suits_triton, triton_graphs, gpu.triton_unavailable),
         Backend("native", _suits_native, _native_graphs, native.unavailable),
-        Backend("torch", anything, lambda problem: _in_tiles(problem, problem.pair)),
+        Backend("torch", anything, _plain_graphs),
     ),
     torch.bfloat16,
 )

@@ -150,7 +150,11 @@ def assign(
     left[0] = 0
     items, sizes = [], []
     while left.any():
-        pattern = _pattern(left, size, slots)
+        pattern, room = list[int](), size  # the lengths of one full bin
+        for fits in np.flatnonzero(left)[::-1].tolist():
+            count = min(int(left[fits]), room // fits, slots - len(pattern))
+            pattern += [fits] * count
+            room -= fits * count
         uses = {length: pattern.count(length) for length in set(pattern)}
         copies = min(int(left[length]) // count for length, count in uses.items())
         item, length = np.full((copies, slots), NOBODY), np.zeros((copies, slots), dtype=np.int64)
@@ -164,17 +168,6 @@ def assign(
     if not items:
         return np.zeros((0, slots), dtype=np.int64), np.zeros((0, slots), dtype=np.int64)
     return np.concatenate(items), np.concatenate(sizes)
-
-
-def _pattern(left: Int[np.ndarray, " length"], size: int, slots: int) -> list[int]:
-    """The lengths of one full bin."""
-    pattern: list[int] = []
-    room = size
-    for length in np.flatnonzero(left)[::-1].tolist():
-        count = min(int(left[length]), room // length, slots - len(pattern))
-        pattern += [length] * count
-        room -= length * count
-    return pattern
 
 
 def gather(vectors: Float[Tensor, "item place dim"], bins: Bins, dtype: torch.dtype) -> Float[Tensor, "row dim"]:
@@ -206,20 +199,15 @@ def fill_empty(
 
     Which these are: their numbers, or a mask where a GPU knows it alone.
     """
+    counts = lengths.float()[:, None]  # where every query's R is 0
+    pooled = counts.log() / form.pool_sharpness if form.pool == "logsumexp" else counts * 0
     if isinstance(nothing, Tensor):
-        pooled = _of_nothing(form, lengths)
-        out = torch.where(nothing, pooled[:, None], out)
+        out = torch.where(nothing, pooled, out)
     elif len(nothing):
-        out[:, nothing] = _of_nothing(form, lengths)[:, None]
+        out[:, nothing] = pooled
     least = -torch.inf if form.pool in ("logsumexp", "max") else 0.0
     if isinstance(nobody, Tensor):
         out = out.masked_fill_(nobody[:, None], least)
     elif len(nobody):
         out[nobody] = least
     return out
-
-
-def _of_nothing(form: AttentionForm, lengths: Int[Tensor, " item"]) -> Float[Tensor, " item"]:
-    """Where every query's R is 0."""
-    counts = lengths.float()
-    return counts.log() / form.pool_sharpness if form.pool == "logsumexp" else counts * 0

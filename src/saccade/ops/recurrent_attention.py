@@ -12,10 +12,9 @@ last one is never written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -23,8 +22,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.ops import gpu, triton
+from saccade.ops.all_pairs import ALL_PAIRS, PairsProblem
 from saccade.ops.dispatch import Backend, Operator, anything
-from saccade.ops.form import REDUCED, AttentionForm, Context, Queries, name_of, product_dtype
+from saccade.ops.form import REDUCED, AttentionForm, product_dtype, roles
+from saccade.ops.similarity import attended_similarity
 from saccade.ops.tiling import neighbours
 
 if TYPE_CHECKING:
@@ -33,72 +34,49 @@ if TYPE_CHECKING:
 TILE_QUERIES = 8192  # then what is prepared for each context item costs next to nothing
 
 
-@dataclass(frozen=True)
-class MemoryWeights:
-    """W [q ; a] + b, of the gate and of the candidate."""
-
-    gate: Float[Tensor, "dim 2*dim"]
-    gate_bias: Float[Tensor, " dim"]
-    candidate: Float[Tensor, "dim 2*dim"]
-    candidate_bias: Float[Tensor, " dim"]
-
-
-@dataclass(frozen=True)
-class RecurrentProblem:
-    """Σ_k F_k of every query item with every context item."""
-
-    queries: Queries
-    context: Context
-    memory: MemoryWeights | None  # None: no gated memory
-    form: AttentionForm
-    steps: int
-    budget: int  # bytes of temporaries
-    plain: Callable[[], Float[Tensor, "item other"]]  # the model's own equations, in tiles
-
-    def describe(self) -> str:
-        dtype = name_of(product_dtype(self.queries.vectors))
-        return f"{dtype}, {self.queries.parts} queries, {self.context.parts} context vectors, {self.steps} steps"
-
-
-def recurrent_attention(problem: RecurrentProblem) -> Float[Tensor, "item other"]:
-    """Σ_k F_k of every query item with every context item."""
-    return RECURRENT_ATTENTION(problem)
-
-
-def _suits_triton(problem: RecurrentProblem) -> str | None:
-    queries, context, form = problem.queries, problem.context, problem.form
+def _suits_triton(problem: PairsProblem) -> str | None:
     if torch.is_grad_enabled():
         return "it has no gradient"
-    if (reason := gpu.refuses(queries.device)) is not None:
+    if (reason := gpu.refuses(problem.like.device)) is not None:
         return reason
-    if problem.memory is None:
+    if any(side.memory.form != "gate" or side.memory.unit_length for side in problem.model.sides):
         return "it has the gated memory alone, with queries of any length"
-    if queries.dtype != context.dtype or queries.dtype == torch.float64:
+    regions, words = problem.images.regions, problem.texts.words
+    if regions.dtype != words.dtype or regions.dtype == torch.float64:
         return "it takes vectors of one precision, float32 or less"
-    if not 0 < max(queries.parts, context.parts) <= triton.BIN:
-        return f"an item has {max(queries.parts, context.parts)} vectors, a tile of the kernel 1 to {triton.BIN}"
-    if not min(queries.vectors.numel(), context.vectors.numel()):
+    longest = max(regions.shape[1], words.shape[1])
+    if not 0 < longest <= triton.BIN:
+        return f"an item has {longest} vectors, a tile of the kernel 1 to {triton.BIN}"
+    if not min(regions.numel(), words.numel()):
         return "there is nothing to compare"
-    plain = form.slope <= 1 and form.pool in ("mean", "sum")
+    forms = [side.form for side in problem.model.sides]
+    plain = all(form.slope <= 1 and form.pool in ("mean", "sum") for form in forms)
     return None if plain else "it has slopes up to 1, pooled by mean or sum"
 
 
 @dataclass(frozen=True)
 class _MergedMemory:
-    """Gate and candidate side by side, in the precision of the products."""
+    """W [q ; a] + b of gate and candidate side by side, in the precision of the products."""
 
     of_query: Float[Tensor, "2*dim dim"]
     of_context: Float[Tensor, "2*dim dim"]
     bias: Float[Tensor, " 2*dim"]
 
     @classmethod
-    def of(cls, memory: MemoryWeights, dtype: torch.dtype) -> _MergedMemory:
-        weight, dim = torch.cat([memory.gate, memory.candidate]).to(dtype), len(memory.gate)
-        bias = torch.cat([memory.gate_bias, memory.candidate_bias]).to(dtype)
-        return cls(weight[:, :dim], weight[:, dim:], bias)
+    def of(cls, memory: Any, dtype: torch.dtype) -> _MergedMemory:
+        """From the layers of a model's memory."""
+        weight = torch.cat([memory.gate.weight, memory.candidate.weight]).to(dtype)
+        bias = torch.cat([memory.gate.bias, memory.candidate.bias]).to(dtype)
+        return cls(weight[:, : memory.dim], weight[:, memory.dim :], bias)
 
 
-def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[Tensor, "item other"]:
+def triton_steps(problem: PairsProblem, fused: bool | None = None) -> Float[Tensor, "image text"]:
+    """Σ_k F_k of words and of regions, whichever the model has attend."""
+    tables = [_triton_side(side, problem, fused) for side in problem.model.sides]
+    return torch.stack(tables).sum(dim=0)
+
+
+def _triton_side(side: Any, problem: PairsProblem, fused: bool | None) -> Float[Tensor, "image text"]:
     """In large tiles without padding, within the budget.
 
     `fused`: what was attended to comes into memory in a kernel, rather than by a product before it; in 16 bits unless
@@ -106,8 +84,8 @@ def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[
     """
     from saccade.ops.triton.memory_steps import FUSED_MULTIPLE, StepContext, StepQueries, power_of_two_from_16
 
-    queries, query_mask = problem.queries.vectors, problem.queries.mask
-    context, context_mask = problem.context.vectors, problem.context.mask
+    asking, asked = roles(problem.images, problem.texts, side.words_attend)
+    queries, query_mask, context, context_mask = asking.vectors, asking.mask, asked.vectors, asked.mask
     device, dim = queries.device, queries.shape[-1]
     dtype = product_dtype(queries)
     element, room = torch.finfo(dtype).bits // 8, problem.budget * 7 // 8
@@ -122,9 +100,8 @@ def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[
         """Of a query and a context item: it, what it brings into an update, and its scores."""
         return element * (3 * dim + 4 * parts)
 
-    assert problem.memory is not None
     with torch.autocast(device.type, enabled=False), gpu.on_gpu_of(queries):
-        memory = _MergedMemory.of(problem.memory, dtype)
+        memory = _MergedMemory.of(side.memory, dtype)
         for items, rows in neighbours(query_counts, min(TILE_QUERIES, room // 16 // row_bytes(groups[0][2]))):
             vectors = queries.flatten(0, 1).index_select(0, place[rows])
             length = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float32)
@@ -142,9 +119,9 @@ def triton_steps(problem: RecurrentProblem, fused: bool | None = None) -> Float[
                     padded = F.pad(padded, (0, 0, 0, parts - padded.shape[1]))
                     gram = torch.bmm(padded.float(), padded.float().mT)
                     step_context = StepContext(padded.to(dtype), gram, counts[here : here + len(some)].int())
-                    sides = step_queries, step_context
-                    table[some, items] = _tile(*sides, recalled, memory, problem.form, problem.steps, fused)
-    return table.T
+                    steps = step_queries, step_context, recalled, memory, side.form, side.steps, fused
+                    table[some, items] = _tile(*steps)
+    return table if side.words_attend else table.T
 
 
 def _tile(
@@ -189,11 +166,27 @@ def runs(values: list[int]) -> list[tuple[int, int, int]]:
     return [(begin, end, values[begin]) for begin, end in pairwise(edges) if begin < end]
 
 
-RECURRENT_ATTENTION: Operator[RecurrentProblem, Tensor] = Operator(
+def _suits_one_step(problem: PairsProblem) -> str | None:
+    forgets = all(side.memory.form == "none" for side in problem.model.sides)
+    return None if forgets else "queries change from step to step"
+
+
+def _one_step(problem: PairsProblem) -> Float[Tensor, "image text"]:
+    """Without a memory all steps are the first one, which is SCAN's."""
+    tables = []
+    for side in problem.model.sides:
+        sides = roles(problem.images, problem.texts, side.words_attend)
+        table = side.steps * attended_similarity(*sides, side.form, problem.budget)
+        tables.append(table.T if side.words_attend else table)
+    return torch.stack(tables).sum(dim=0)
+
+
+RECURRENT_ATTENTION: Operator[PairsProblem, Tensor] = Operator(
     "recurrent_attention",
     (
         Backend("triton", _suits_triton, triton_steps, gpu.triton_unavailable),
-        Backend("torch", anything, lambda problem: problem.plain()),
+        Backend("attended similarity", _suits_one_step, _one_step),
+        Backend("torch", anything, ALL_PAIRS),
     ),
     torch.bfloat16,
 )

@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.ops.form import DEFAULT_BUDGET, EPSILON, AttentionForm, Context, Pool, Queries, product_dtype
+from saccade.ops.form import DEFAULT_BUDGET, EPSILON, REDUCED, AttentionForm, Context, Pool, Queries, product_dtype
 from saccade.ops.tiling import cut, longest_first
 
 TEMPORARIES = 3  # score-sized tensors alive at once in a tile's forward pass
@@ -67,8 +67,11 @@ def attention_weights(
     context_mask: Bool[Tensor, "*#pair part"],
     form: AttentionForm,
 ) -> Float[Tensor, "*pair part query"]:
-    """The weights α alone, for scores of any leading shape: over the parts of the context, for every query."""
-    there = query_mask.unsqueeze(-2)
+    """The weights α alone, for scores of any leading shape: over the parts of the context, for every query.
+
+    In float32 at least: λ₁ multiplies what 16 bits round.
+    """
+    scores, there = scores.float() if scores.dtype in REDUCED else scores, query_mask.unsqueeze(-2)
     sharp = _sharpen((scores * there).unsqueeze(-1), query_mask.unsqueeze(-1), form).squeeze(-1)
     return sharp.masked_fill(~context_mask.unsqueeze(-1), torch.finfo(scores.dtype).min).softmax(dim=-2) * there
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,6 +30,7 @@ from torch import Tensor
 
 from saccade.core.errors import SaccadeError, explain_os_errors, surfaced_os_errors
 from saccade.core.files import atomic_file, read_json, sha256, write_json
+from saccade.data.text_files import JsonEntry
 from saccade.search.region_codes import RegionCodes
 
 FORMAT, VERSION = "saccade-codes", 1
@@ -80,13 +81,9 @@ class CodeContents:
         shards, metadata = values.get("shards"), values.get("metadata", {})
         if not isinstance(shards, list) or not isinstance(metadata, dict):
             raise SaccadeError(f'{path}: "shards" must be a list and "metadata" a mapping')
-        found = CodeContents(
-            _whole(values, "dim", path),
-            values["dtype"],
-            _whole(values, "shard_pictures", path),
-            metadata,
-            tuple(_shard(shard, path) for shard in shards),
-        )
+        entry = JsonEntry(values, str(path))
+        parts = tuple(_shard(shard, path) for shard in shards)
+        found = CodeContents(entry.whole("dim", 1), values["dtype"], entry.whole("shard_pictures", 1), metadata, parts)
         if values.get("count") != found.count:
             raise SaccadeError(f"{path}: count is {values.get('count')!r}, but the shards hold {found.count} pictures")
         return found
@@ -98,7 +95,7 @@ class CodeStore:
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         self.contents = CodeContents.load(self.folder)
-        self._ends = list(accumulate(shard.pictures for shard in self.contents.shards))
+        self._ends = [0, *accumulate(shard.pictures for shard in self.contents.shards)]
         self._open: dict[int, tuple[RegionCodes, tuple[str, ...]]] = {}
 
     def __reduce__(self) -> Any:  # another process maps the files itself
@@ -117,17 +114,16 @@ class CodeStore:
 
     @cached_property
     def ids(self) -> Sequence[str]:
-        return tuple(id for number in range(len(self._ends)) for id in self._shard(number)[1])
+        return tuple(id for number in range(len(self.contents.shards)) for id in self._shard(number)[1])
 
     def part(self, first: int, stop: int) -> RegionCodes:
         """Pictures `first` to `stop`; within one shard nothing is copied."""
         if not 0 <= first <= stop <= len(self):
             raise SaccadeError(f"{self.folder} has {len(self):,} pictures: there is no part from {first} to {stop}")
-        parts, begin = [], 0
-        for number, end in enumerate(self._ends):
+        parts = []
+        for number, (begin, end) in enumerate(pairwise(self._ends)):
             if first < end and stop > begin:
                 parts.append(self._shard(number)[0].part(max(first, begin) - begin, min(stop, end) - begin))
-            begin = end
         return RegionCodes.join(parts) if parts else self._nothing()
 
     def pick(self, pictures: Int[Tensor, " choice"]) -> RegionCodes:
@@ -135,12 +131,11 @@ class CodeStore:
         ordered, places = torch.unique(pictures, return_inverse=True)
         if len(ordered) and not 0 <= int(ordered[0]) <= int(ordered[-1]) < len(self):
             raise SaccadeError(f"{self.folder} has {len(self):,} pictures, numbered from 0")
-        parts, begin = [], 0
-        for number, end in enumerate(self._ends):
+        parts = []
+        for number, (begin, end) in enumerate(pairwise(self._ends)):
             inside = ordered[(ordered >= begin) & (ordered < end)]
             if len(inside):
                 parts.append(self._shard(number)[0].pick(inside - begin))
-            begin = end
         found = RegionCodes.join(parts) if parts else self._nothing()
         return found if torch.equal(ordered, pictures) else found.pick(places)
 
@@ -334,21 +329,13 @@ def _write_shard(path: Path, ids: Sequence[str], codes: RegionCodes) -> CodeShar
     return CodeShard(path.name, len(ids), len(codes.vectors), digest)
 
 
-def _whole(values: dict[str, Any], key: str, path: Path) -> int:
-    value = values.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise SaccadeError(f'{path}: "{key}" is {value!r}, a whole number of at least 1 was expected')
-    return value
-
-
 def _shard(values: Any, path: Path) -> CodeShard:
     if not isinstance(values, dict):
         raise SaccadeError(
             f"{path}: a shard is {values!r}, a mapping with file, pictures, rows and sha256 was expected"
         )
-    file, rows, digest = values.get("file"), values.get("rows"), values.get("sha256")
-    if not isinstance(file, str) or Path(file).name != file or not file.startswith("codes-"):  # never out of the folder
-        raise SaccadeError(f'{path}: the shard file {file!r} must be a name like "codes-00000.safetensors"')
-    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 0 or not isinstance(digest, str):
-        raise SaccadeError(f"{path}: the shard {file} needs its number of rows and its sha256")
-    return CodeShard(file, _whole(values, "pictures", path), rows, digest)
+    entry = JsonEntry(values, str(path))
+    shard = CodeShard(entry.text("file"), entry.whole("pictures", 1), entry.whole("rows"), entry.text("sha256"))
+    if Path(shard.file).name != shard.file or not shard.file.startswith("codes-"):  # never out of the folder
+        raise SaccadeError(f'{path}: the shard file {shard.file!r} must be a name like "codes-00000.safetensors"')
+    return shard

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -27,7 +28,7 @@ from saccade.search.maxsim import QueryWords, by_triton, can_choose, maxsim_code
 from saccade.search.region_codes import RegionCodes
 
 if TYPE_CHECKING:
-    from saccade.search.triton.launch import PreparedWords
+    from saccade.search.triton.launch import PreparedWords, TileScores
 
 _AHEAD = 2  # tiles that are read while another is searched
 _CPU_PICTURES = 4096  # of a tile that is read from disk: some tens of megabytes
@@ -146,19 +147,16 @@ def search_codes(
     place = torch.device(device) if device is not None else _home(codes)
     if place == torch.device("cuda"):  # as tensors name it that lie there: "cuda" is one of them
         place = torch.device("cuda", torch.cuda.current_device())
-    queries = _rounded(queries.to(place), codes if exact is None else exact)
+    source = codes if exact is None else exact
+    kind = (source if isinstance(source, RegionCodes) else source.part(0, 0)).vectors.dtype
+    queries = queries.to(place)
+    if kind in (torch.float16, torch.bfloat16):
+        queries = queries.to(kind).to(torch.float32)
+    search = _Search(queries, exact, k, place, budget)
     found: Ranking | None = None
-    words: PreparedWords | None = None  # as a GPU wants them, made for the first tile
     with on_gpu_of(queries.words):
         for first, tile in stream(codes, _pictures(queries, codes, place, budget), place):
-            if words is None and by_triton(queries, tile):
-                from saccade.search.triton.launch import words_for
-
-                words = words_for(queries, tile, _beside(queries, exact, place))
-            if exact is None:
-                best = _best(queries, tile, k, first, words, budget)
-            else:
-                best = _certain(queries, tile, exact, k, first, found, words, budget)
+            best = search.best(tile, first) if exact is None else search.certain(tile, exact, first, found)
             found = best if found is None else found.join(best, k)
     if found is None:
         nothing = torch.zeros(len(queries), 0, device=place)
@@ -195,55 +193,70 @@ def stream(codes: CodeSource, step: int, device: torch.device) -> Iterator[tuple
         tiles.close()
 
 
-def _best(
-    queries: QueryWords, tile: RegionCodes, k: int, first: int, words: PreparedWords | None, budget: int
-) -> Ranking:
-    if words is None or not by_triton(queries, tile):
-        return top_k(maxsim_codes(queries, tile, budget), k, first)
-    from saccade.search.triton.launch import launch, shape_for
-    from saccade.search.triton.lists import best_listed
+@dataclass
+class _Search:
+    """What is the same for every tile of a search."""
 
-    scores, peaks = launch(queries, tile, words=words)
-    block = shape_for(tile).pictures
-    return best_listed(scores, peaks, block, k, first) or top_k(scores, k, first, peaks, block)
+    queries: QueryWords
+    exact: CodeSource | None
+    k: int
+    device: torch.device
+    budget: int
+    words: PreparedWords | None = None  # as a GPU wants them, made for the first tile
 
+    @cached_property
+    def near(self) -> RegionCodes | None:
+        """Exact codes that a kernel can pick from by itself."""
+        exact = self.exact
+        if isinstance(exact, RegionCodes) and exact.vectors.device == self.device and can_choose(self.queries, exact):
+            return exact
+        return None
 
-def _certain(
-    queries: QueryWords,
-    tile: RegionCodes,
-    exact: CodeSource,
-    k: int,
-    first: int,
-    found: Ranking | None,
-    words: PreparedWords | None,
-    budget: int,
-) -> Ranking:
-    """The best k of a tile of bytes by their exact scores, leaving out what cannot be among the best k of all."""
-    known = found.scores[:, k - 1] if found is not None and found.scores.shape[1] >= k else None
-    near = _beside(queries, exact, tile.vectors.device) if tile.vectors.dtype == torch.int8 else None
-    blocks: tuple[Tensor, int] | tuple[()] = ()  # the best that each block of so many pictures could score
-    if words is not None and by_triton(queries, tile):
-        from saccade.search.triton.launch import launch, shape_for
-        from saccade.search.triton.lists import certain_listed
+    def launched(self, tile: RegionCodes, bound: bool = False) -> TileScores | None:
+        """The scores of a tile, if Triton's kernels can score it."""
+        if not by_triton(self.queries, tile):
+            return None
+        from saccade.search.triton.launch import launch, words_for
 
-        most, peaks = launch(queries, tile, bound=True, words=words)
-        blocks = peaks, shape_for(tile).pictures
-        best = None if near is None else certain_listed(queries, near, most, *blocks, k, first, known, words)
-        if best is not None:
-            return best
-    else:
-        most = maxsim_codes(queries, tile, budget, bound=True)
-    if known is None:  # the exact scores of a first guess say how good is good enough
-        guess = _scored(queries, exact, top_k(most, k, first, *blocks).indices, k, budget)
-        known = guess.scores[:, k - 1] if guess.scores.shape[1] >= k else most.new_full((len(most),), -torch.inf)
-    return _scored(queries, exact, _listed(most >= known[:, None], first), k, budget)
+        self.words = self.words or words_for(self.queries, tile, self.near)
+        return launch(self.queries, tile, bound, words=self.words)
 
+    def best(self, tile: RegionCodes, first: int) -> Ranking:
+        launched = self.launched(tile)
+        if launched is None:
+            return top_k(maxsim_codes(self.queries, tile, self.budget), self.k, first)
+        from saccade.search.triton.lists import best_listed
 
-def _beside(queries: QueryWords, exact: CodeSource | None, device: torch.device) -> RegionCodes | None:
-    """Exact codes that a kernel can pick from by itself."""
-    if isinstance(exact, RegionCodes) and exact.vectors.device == device and can_choose(queries, exact):
-        return exact
-    return None
+        return best_listed(launched, self.k, first) or top_k(launched[0], self.k, first, *launched[1:])
+
+    def certain(self, tile: RegionCodes, exact: CodeSource, first: int, found: Ranking | None) -> Ranking:
+        """The best k of a tile of bytes by their exact scores, leaving out what cannot be among the best k of all."""
+        k = self.k
+        known = found.scores[:, k - 1] if found is not None and found.scores.shape[1] >= k else None
+        launched = self.launched(tile, bound=True)
+        most = launched[0] if launched else maxsim_codes(self.queries, tile, self.budget, bound=True)
+        if launched is not None and self.near is not None and tile.vectors.dtype == torch.int8:
+            from saccade.search.triton.lists import certain_listed
+
+            best = certain_listed(self.queries, self.near, launched, k, first, known, self.words)
+            if best is not None:
+                return best
+        if known is None:  # the exact scores of a first guess say how good is good enough
+            guess = self.scored(exact, top_k(most, k, first, *(launched[1:] if launched else ())).indices)
+            known = guess.scores[:, k - 1] if guess.scores.shape[1] >= k else most.new_full((len(most),), -torch.inf)
+        return self.scored(exact, _listed(most >= known[:, None], first))
+
+    def scored(self, exact: CodeSource, listed: Int[Tensor, "query choice"]) -> Ranking:
+        """Rank the listed pictures of each query by their exact scores."""
+        if not listed.shape[1]:
+            return Ranking(torch.zeros(listed.shape, device=listed.device), listed)
+        if self.near is not None:
+            from saccade.search.triton.launch import launch_chosen
+
+            return ranked(launch_chosen(self.queries, self.near, listed), listed, self.k, listed >= 0)
+        pictures, places = torch.unique(listed.clamp(min=0), return_inverse=True)  # any query's, each read once
+        scores = maxsim_codes(self.queries, exact.pick(pictures.to(_home(exact))).to(listed.device), self.budget)
+        return ranked(scores.float().gather(1, places), listed, self.k, listed >= 0)
 
 
 def _listed(chosen: Bool[Tensor, "query picture"], first: int) -> Int[Tensor, "query choice"]:
@@ -254,23 +267,6 @@ def _listed(chosen: Bool[Tensor, "query picture"], first: int) -> Int[Tensor, "q
     listed = torch.full((len(chosen), int(counts.max())), -1, device=chosen.device)
     listed[query, rank] = picture + first
     return listed
-
-
-def _scored(
-    queries: QueryWords, exact: CodeSource, listed: Int[Tensor, "query choice"], k: int, budget: int
-) -> Ranking:
-    """Rank the listed pictures of each query by their exact scores."""
-    place = listed.device
-    if not listed.shape[1]:
-        return Ranking(torch.zeros(listed.shape, device=place), listed)
-    near = _beside(queries, exact, place)
-    if near is not None:
-        from saccade.search.triton.launch import launch_chosen
-
-        return ranked(launch_chosen(queries, near, listed), listed, k, listed >= 0)
-    pictures, places = torch.unique(listed.clamp(min=0), return_inverse=True)  # any query's, each read once
-    scores = maxsim_codes(queries, exact.pick(pictures.to(_home(exact))).to(place), budget)
-    return ranked(scores.float().gather(1, places), listed, k, listed >= 0)
 
 
 def _pictures(queries: QueryWords, codes: CodeSource, device: torch.device, budget: int) -> int:
@@ -287,8 +283,3 @@ def _pictures(queries: QueryWords, codes: CodeSource, device: torch.device, budg
 
 def _home(codes: CodeSource) -> torch.device:
     return codes.vectors.device if isinstance(codes, RegionCodes) else torch.device("cpu")
-
-
-def _rounded(queries: QueryWords, codes: CodeSource) -> QueryWords:
-    kind = (codes if isinstance(codes, RegionCodes) else codes.part(0, 0)).vectors.dtype
-    return queries.to(kind).to(torch.float32) if kind in (torch.float16, torch.bfloat16) else queries

@@ -138,17 +138,9 @@ def _run_triton(problem: MaxSimProblem) -> Tensor:
         return launch(problem.queries, problem.codes, problem.bound)[0]
 
 
-def _run_torch(problem: MaxSimProblem) -> Tensor:
-    return _tiled(problem.queries, problem.codes, problem.budget, problem.bound)
-
-
-MAXSIM: Operator[MaxSimProblem, Tensor] = Operator(
-    "maxsim",
-    (Backend("triton", _suits_triton, _run_triton, gpu.triton_unavailable), Backend("torch", anything, _run_torch)),
-)
-
-
-def _tiled(queries: QueryWords, codes: RegionCodes, budget: int, bound: bool) -> Float[Tensor, "query picture"]:
+def _run_torch(problem: MaxSimProblem) -> Float[Tensor, "query picture"]:
+    """Tiles of matrix products."""
+    queries, codes, budget = problem.queries, problem.codes, problem.budget
     integer = codes.vectors.dtype == torch.int8
     kind = torch.float64 if codes.vectors.dtype == torch.float64 else torch.float32
     count = len(queries.words)
@@ -180,9 +172,15 @@ def _tiled(queries: QueryWords, codes: RegionCodes, budget: int, bound: bool) ->
         assert codes.bounds is not None
         scale, reach, error = codes.bounds[..., None]
         scores *= scale
-        if bound:
+        if problem.bound:
             scores += reach * off + error * size
     return scores.masked_fill_(empty[:, None], -torch.inf).T
+
+
+MAXSIM: Operator[MaxSimProblem, Tensor] = Operator(
+    "maxsim",
+    (Backend("triton", _suits_triton, _run_triton, gpu.triton_unavailable), Backend("torch", anything, _run_torch)),
+)
 
 
 def _best(table: Tensor, tile: RegionCodes) -> Tensor:

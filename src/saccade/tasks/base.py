@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
@@ -82,14 +82,6 @@ class Open(Protocol[S]):
 
 
 @dataclass(frozen=True)
-class ClaimDefaults:
-    """What the claims' runs of a task have in common on one data set."""
-
-    settings: tuple[str, ...] = ()  # key=value words of `saccade train`
-    note: str = ""  # what a reader should know of them
-
-
-@dataclass(frozen=True)
 class TaskSpec(Generic[M, D]):
     """Everything that varies by task. `train`, `eval`, `load`, the claims and the leaderboard know no more of it."""
 
@@ -107,7 +99,6 @@ class TaskSpec(Generic[M, D]):
     options: type  # of `saccade eval`: EvalOptions, in the task's __init__.py
     next_steps: tuple[str, ...] = ("saccade eval {run}",)  # after training
     build: Callable[[type[M], Any, Prepared], M] = build_model  # (class, its settings, prepared) → a fresh model
-    claims: Mapping[str, ClaimDefaults] = field(default_factory=dict)  # by data set
     benchmark: Benchmark[M, D] | None = None  # for the leaderboard; None: it has no table of such models
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any
 
 import torch
 
@@ -32,25 +32,15 @@ def prepare_captioned(train: CaptionedImages, settings: Any) -> Prepared:
     return replace(words, widths=widths, extractor=train.extractor)
 
 
-class PairConfig(Protocol):
-    @property
-    def items(self) -> Literal["pairs", "pictures"]:
-        """What a batch counts: pairs, or pictures with all their captions."""
-        ...
-
-
-Config = TypeVar("Config", bound=PairConfig)
-
-
-class PairTask(Generic[Config]):
-    """Pictures and captions of theirs in one batch."""
+class PairTask:
+    """Pictures and captions of theirs in one batch; `config.items` says whether it counts pairs or pictures."""
 
     def __init__(
         self,
         train: CaptionedImages,
         dev: CaptionedImages,
         read: Read,
-        config: Config,
+        config: Any,
         augmentation: AugmentConfig | None = None,
     ) -> None:
         self.train, self.dev, self.config, self.augmentation = train, dev, config, augmentation

@@ -6,12 +6,4 @@ from saccade.training.optimiser import learning_rate
 from saccade.training.seeds import seed_everything
 from saccade.training.trainer import FitResult, Trainer
 
-__all__ = [
-    "FitResult",
-    "RunFolder",
-    "Trainer",
-    "TrainerConfig",
-    "differing_key",
-    "learning_rate",
-    "seed_everything",
-]
+__all__ = ["FitResult", "RunFolder", "Trainer", "TrainerConfig", "differing_key", "learning_rate", "seed_everything"]

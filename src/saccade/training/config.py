@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 
 Optimiser = Literal["adam", "adamw", "sgd"]
@@ -53,25 +54,14 @@ class TrainerConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "decay_every", "devices", "nodes", "log_every"):
-            _require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
-        if self.steps is not None:
-            _require("steps", self.steps, self.steps >= 1, "at least 1")
-        for name in ("weight_decay", "warmup_steps", "clip_norm", "evaluate_every", "checkpoint_every", "patience"):
-            _require(name, getattr(self, name), getattr(self, name) >= 0, "zero or more")
-        for name in ("prefetch", "seed"):
-            _require(name, getattr(self, name), getattr(self, name) >= 0, "zero or more")
-        _require("learning_rate", self.learning_rate, self.learning_rate > 0, "more than zero")
-        _require("average", self.average, 0 <= self.average < 1, "at least 0 and less than 1")
-        _require("warmup_share", self.warmup_share, 0 <= self.warmup_share < 1, "at least 0 and less than 1")
-        _require("decay", self.decay, 0 < self.decay <= 1, "more than 0 and at most 1")
-        known = self.strategy == "auto" or self.strategy.startswith("ddp")
-        _require("strategy", self.strategy, known, "auto, ddp or ddp_find_unused_parameters_true")
-
-
-def _require(name: str, value: object, holds: bool, expected: str) -> None:
-    if not holds:
-        raise SaccadeError(f"{name} must be {expected}, not {value}")
+        check_ranges(self, "epochs steps batch_size decay_every devices nodes log_every", "at least 1")
+        check_ranges(self, "weight_decay warmup_steps clip_norm evaluate_every checkpoint_every", "zero or more")
+        check_ranges(self, "patience prefetch seed", "zero or more")
+        check_ranges(self, "learning_rate", "more than zero")
+        check_ranges(self, "average warmup_share", "at least 0 and less than 1")
+        check_ranges(self, "decay", "more than 0 and at most 1")
+        if self.strategy != "auto" and not self.strategy.startswith("ddp"):
+            raise SaccadeError(f"strategy must be auto, ddp or ddp_find_unused_parameters_true, not {self.strategy}")
 
 
 def differing_key(

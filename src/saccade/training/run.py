@@ -39,6 +39,8 @@ class BackboneConfig:
     train: bool = False  # from pixels: the grid extractor `data.extractor` becomes part of the model
     freeze: int = 4  # so many of the backbone's first parts stay as they are (EfficientNet-Lite has nine)
     lr_scale: float = 0.2  # how fast the extractor learns, beside the rest of the model
+    layer_decay: float = 1.0  # each part of the backbone learns so many times as fast as the part after it
+    drop_path: float = 0.0  # the chance of a picture to pass the last residual branches by (dinov2 only)
     augment: AugmentConfig = field(default_factory=AugmentConfig)
 
     def __post_init__(self) -> None:
@@ -51,6 +53,10 @@ class BackboneConfig:
                 f"backbone.lr_scale must be more than zero, not {self.lr_scale}: "
                 "backbone.train=false leaves the extractor as it is"
             )
+        if not 0 < self.layer_decay <= 1:
+            raise SaccadeError(f"backbone.layer_decay must be more than 0 and at most 1, not {self.layer_decay}")
+        if not 0 <= self.drop_path < 1:
+            raise SaccadeError(f"backbone.drop_path must be at least 0 and less than 1, not {self.drop_path}")
 
 
 @dataclass(frozen=True)
@@ -124,28 +130,33 @@ def run_parts(
     seed_everything(config.trainer.seed)
     model: Model = spec.build(entry(config.system).model, config.model, prepared)
     if backbone is not None:
-        freeze(backbone, config.backbone.freeze)
+        prepare_backbone(backbone, config.backbone)
         model.backbone, model.backbone_lr_scale = backbone, config.backbone.lr_scale
+        model.backbone_layer_decay = config.backbone.layer_decay
     for note in prepared.notes:
         console.print(note, highlight=False)
     if config.start is not None:
-        console.print(start_from(model, config.start).describe(), markup=False, highlight=False)
+        console.print(start_from(model, config.start), markup=False, highlight=False)
     if config.only is not None:
         count = train_only(model, config.only)
         console.print(f"training {count} of {len(list(model.parameters()))} weights", highlight=False)
     return model, spec.task(model, train, dev, config.task, config.backbone.augment), prepared
 
 
-def freeze(backbone: TrainableBackbone, count: int) -> None:
-    """The first `count` parts of the backbone stay as they are; something must be left to train."""
+def prepare_backbone(backbone: TrainableBackbone, config: BackboneConfig) -> None:
+    """Its first `freeze` parts stay as they are, and pictures may pass branches by (`drop_path`).
+
+    Raises: SaccadeError if nothing would be left to train, or the backbone has no such branches.
+    """
     parts = backbone.backbone.parts
-    if count >= len(parts):
+    if config.freeze >= len(parts):
         raise SaccadeError(
-            f"backbone.freeze={count} leaves nothing of the extractor {backbone.name} to train: it has "
+            f"backbone.freeze={config.freeze} leaves nothing of the extractor {backbone.name} to train: it has "
             f"{len(parts)} part{'s' if len(parts) > 1 else ''}"
         )
-    for part in parts[:count]:
+    for part in parts[: config.freeze]:
         part.requires_grad_(False)
+    backbone.backbone.set_drop_path(config.drop_path)
 
 
 def train_run(config: RunConfig, folder: Path | str, resume: bool = False, console: Console | None = None) -> FitResult:
@@ -175,26 +186,9 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
     return trainer.fit(model, task, resume)
 
 
-@dataclass(frozen=True)
-class Taken:
-    """What a model took over from another."""
-
-    folder: Path
-    names: tuple[str, ...]  # of the weights that were taken
-    fresh: tuple[str, ...]  # of those that were not there, or of another shape
-    words: int  # that both know; their vectors are taken by name where the vocabularies differ
-    vocabulary: int  # words of the new model
-
-    def describe(self) -> str:
-        text = f"started from {self.folder}: {len(self.names)} of {len(self.names) + len(self.fresh)} weights taken"
-        if self.words < self.vocabulary:
-            text += f", {self.words:,} of {self.vocabulary:,} words known there"
-        return f"{text}, fresh: {', '.join(self.fresh)}" if self.fresh else text
-
-
 @torch.no_grad()
-def start_from(model: Model, folder: Path | str) -> Taken:
-    """Take every weight of the same name and shape from a model or run folder; the rest stays as it is.
+def start_from(model: Model, folder: Path | str) -> str:
+    """Take every weight of the same name and shape from a model or run folder, and say which; the rest stays as it is.
 
     Tables of words are taken word by word, so that the other model may know other words.
     """
@@ -222,20 +216,20 @@ def start_from(model: Model, folder: Path | str) -> Taken:
         names.append(name)
     if not names:
         raise SaccadeError(f"start={folder}: it has no weight of the same name and shape as this {model.name}")
-    fresh = tuple(name for name in ours if name not in names)
-    return Taken(found, tuple(names), fresh, len(shared), len(words))
+    text = f"started from {found}: {len(names)} of {len(ours)} weights taken"
+    if len(shared) < len(words):
+        text += f", {len(shared):,} of {len(words):,} words known there"
+    fresh = [name for name in ours if name not in names]
+    return f"{text}, fresh: {', '.join(fresh)}" if fresh else text
 
 
 def _tables_of_words(model: Model, words: int) -> set[str]:
     """The weights with one row for every word: embeddings, and layers that answer with a word."""
-
-    def by_word(module: nn.Module) -> bool:
-        rows = getattr(module, "num_embeddings", getattr(module, "out_features", None))
-        return isinstance(module, nn.Embedding | nn.Linear) and rows == words
-
-    layers = {name: module for name, module in model.named_modules() if by_word(module)}
     return {
-        f"{name}.{kind}" for name, module in layers.items() for kind in dict(module.named_parameters(recurse=False))
+        f"{name}.{kind}"
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Embedding | nn.Linear) and len(module.weight) == words
+        for kind, _ in module.named_parameters(recurse=False)
     }
 
 

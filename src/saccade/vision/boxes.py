@@ -6,6 +6,8 @@ detectors (DenseCap, the Caffe R-CNNs) do with boxes in pixels: the side is then
 
 from __future__ import annotations
 
+from typing import NamedTuple, TypeAlias
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,6 +18,17 @@ from saccade.core.errors import SaccadeError
 WHOLE = (0.0, 0.0, 1.0, 1.0)  # the box of the whole picture
 UNKNOWN = -1  # the label of a thing that has none, or one too rare to learn
 GEOMETRY_DIM = 8  # numbers that `geometry` gives of a box
+
+Truth: TypeAlias = Float[Tensor, "image thing 4"]  # the true boxes of a padded batch …
+Real: TypeAlias = Bool[Tensor, "image thing"]  # … and which of them are there
+
+
+class Proposals(NamedTuple):
+    """Boxes found in each picture, best first, how sure, and which are there: the others are padding."""
+
+    boxes: Float[Tensor, "image count 4"]
+    scores: Float[Tensor, "image count"]
+    mask: Bool[Tensor, "image count"]
 
 
 def area(boxes: Float[Tensor, "*batch 4"], inclusive: bool = False) -> Float[Tensor, "*batch"]:
@@ -44,9 +57,7 @@ def paired_iou(a: Float[Tensor, "*batch 4"], b: Float[Tensor, "*batch 4"]) -> Fl
     return iou(a[..., None, :], b[..., None, :])[..., 0, 0]
 
 
-def overlaps(
-    boxes: Float[Tensor, "*batch box 4"], truth: Float[Tensor, "image thing 4"], real: Bool[Tensor, "image thing"]
-) -> Float[Tensor, "image box thing"]:
+def overlaps(boxes: Float[Tensor, "*batch box 4"], truth: Truth, real: Real) -> Float[Tensor, "image box thing"]:
     """Intersection over union with every true box of a padded batch; −1 with those that are padding."""
     return iou(boxes, truth).masked_fill(~real[:, None, :], -1.0)
 
@@ -75,6 +86,13 @@ def overlap_more(
     union = area(a, inclusive)[..., :, None] + area(b, inclusive)[..., None, :]
     union.sub_(shared).clamp_(min=torch.finfo(union.dtype).tiny)  # without a union nothing is shared: 0 / tiny
     return shared.div_(union) > threshold
+
+
+def cell_middles(rows: int, columns: int, device: torch.device) -> Float[Tensor, "row column 2"]:
+    """(x, y) of each cell's middle in 0..1."""
+    y = (torch.arange(rows, device=device) + 0.5) / rows
+    x = (torch.arange(columns, device=device) + 0.5) / columns
+    return torch.stack([x[None, :].expand(rows, columns), y[:, None].expand(rows, columns)], dim=-1)
 
 
 def clip(boxes: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch 4"]:

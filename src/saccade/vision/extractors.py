@@ -21,7 +21,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -35,11 +35,12 @@ from saccade.core.files import read_json, sha256, write_json
 from saccade.core.threads import ahead, openers
 from saccade.core.weights import Form, read_weights, write_weights
 from saccade.vision.backbones.base import Backbone, FoldableNetwork
-from saccade.vision.boxes import WHOLE, as_boxes, pick
+from saccade.vision.boxes import WHOLE, Proposals, as_boxes, pick
 from saccade.vision.pictures import Picture, as_array, ids_of, name_of
 
 Network = TypeVar("Network", bound=nn.Module)
 Config = TypeVar("Config")
+Pixels: TypeAlias = UInt8[np.ndarray, "row column 3"]
 
 KINDS = {  # imported when first asked for
     "world": "saccade.vision.detectors.world",
@@ -84,7 +85,7 @@ class RegionExtractor(ABC):
         self.network.to(device)
         return self
 
-    def prepare(self, picture: Picture, where: str = "the picture") -> UInt8[np.ndarray, "row column 3"]:
+    def prepare(self, picture: Picture, where: str = "the picture") -> Pixels:
         """What `extract` does first with each picture; it takes the result in the picture's place.
 
         The result is small and may be made in another thread, so that many pictures can wait in memory for the network.
@@ -94,7 +95,7 @@ class RegionExtractor(ABC):
 
     def batches(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None, batch_size: int
-    ) -> Iterator[tuple[list[UInt8[np.ndarray, "row column 3"]], list[Float[Tensor, "region 4"]] | None]]:
+    ) -> Iterator[tuple[list[Pixels], list[Float[Tensor, "region 4"]] | None]]:
         """`batch_size` prepared pictures at a time, with the boxes that were given for them, checked.
 
         Files are opened by a few threads, up to a batch ahead of the network.
@@ -104,7 +105,7 @@ class RegionExtractor(ABC):
         if self.max_cpu_batch is not None and self.device.type == "cpu":
             batch_size = min(batch_size, self.max_cpu_batch)
 
-        def prepare(i: int) -> UInt8[np.ndarray, "row column 3"]:
+        def prepare(i: int) -> Pixels:
             return self.prepare(images[i], name_of(images[i], i))
 
         all_files = len(ids_of(images)) > 1  # a picture in memory may be listed twice, and Pillow's are not for threads
@@ -135,9 +136,10 @@ class RegionExtractor(ABC):
         parts = [regions.to("cpu", torch.float32) for regions in self.each_batch(images, boxes, batch_size)]
         return replace(stack(parts), ids=ids_of(images)) if parts else RegionBatch.of([], [], scores=[])
 
-    def regions(self, pictures: list[UInt8[np.ndarray, "row column 3"]], boxes: list[Tensor] | None) -> RegionBatch:
+    def regions(self, pictures: list[Pixels], boxes: list[Tensor] | None) -> RegionBatch:
         """The regions of prepared pictures, found or given; zeros where a picture has fewer than others."""
-        raise NotImplementedError
+        given = None if boxes is None else [own.numpy() for own in boxes]
+        return self.extract(pictures, boxes=given, batch_size=len(pictures))
 
     def describe(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
@@ -164,6 +166,16 @@ class RegionExtractor(ABC):
         raise SaccadeError(f'the extractor "{self.name}" finds regions but has no names for them')
 
 
+def upload(
+    pictures: Sequence[UInt8[np.ndarray, "row column 3"]], device: torch.device
+) -> UInt8[Tensor, "image row column 3"]:
+    """Pictures of one shape on the device; to a GPU they go by way of pinned memory, which PyTorch keeps for others."""
+    shape = (len(pictures), *pictures[0].shape)
+    pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=device.type == "cuda")
+    np.stack(pictures, out=pixels.numpy())
+    return pixels.to(device, non_blocking=True)
+
+
 def padded_regions(
     vectors: Float[Tensor, "image region dim"],
     boxes: Float[Tensor, "image region 4"],
@@ -187,14 +199,14 @@ def padded_boxes(
 
 def with_whole_picture(
     boxes: Float[Tensor, "image region 4"], scores: Float[Tensor, "image region"], mask: Bool[Tensor, "image region"]
-) -> tuple[Float[Tensor, "image more 4"], Float[Tensor, "image more"], Bool[Tensor, "image more"]]:
+) -> Proposals:
     """The whole picture as one more region, after the last real one of each picture, with score 1."""
     boxes, scores, mask = (torch.cat([part, torch.zeros_like(part[:, :1])], dim=1) for part in (boxes, scores, mask))
     image, last = torch.arange(len(boxes), device=boxes.device), mask.sum(dim=1)
     boxes[image, last] = boxes.new_tensor(WHOLE)
     scores[image, last] = 1.0
     mask[image, last] = True
-    return boxes, scores, mask
+    return Proposals(boxes, scores, mask)
 
 
 def for_inference(network: Network) -> Network:

@@ -5,7 +5,7 @@ Nothing is proposed and nothing can be missed; a thing may lie across cells, and
 picture. Several grids in one set (`/7+3+1`) give things of several sizes one region that holds them.
 
 The name says all: `grid`, `grid:efficientnet-lite2`, `grid:efficientnet-lite0@288/7+3+1`,
-`grid:hf:microsoft/resnet-50`; `#-2` after the backbone takes its last map but one.
+`grid:dinov2-s@224/7`, `grid:hf:microsoft/resnet-50`; `#-2` after the backbone takes its last map but one.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from saccade.vision.extractors import (
     network_digest,
     padded_boxes,
     padded_regions,
+    upload,
 )
 from saccade.vision.roi import roi_bilinear
 
@@ -95,6 +96,7 @@ class GridNetwork(TrainableBackbone):
         self.config = config or GridConfig()
         self.backbone = load_backbone(self.config.backbone, pretrained)
         self.size = self.config.size or self.backbone.size
+        self.backbone.check_sides(self.size)
         maps = len(self.backbone.channels)
         if not -maps <= self.config.level < maps:
             raise SaccadeError(
@@ -153,7 +155,7 @@ class GridExtractor(RegionExtractor):
 
     def regions(self, pictures: list[np.ndarray], boxes: list[Tensor] | None) -> RegionBatch:
         """The cells; or, with boxes, the mean of the map inside each."""
-        pixels = torch.from_numpy(np.stack(pictures)).to(self.device)
+        pixels = upload(pictures, self.device)
         if boxes is None:
             cells: RegionBatch = self.network(PictureBatch(pixels))
             return cells

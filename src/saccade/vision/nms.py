@@ -28,7 +28,7 @@ from saccade.vision.boxes import overlap_more
 CPU_BLOCK_BOXES = 64  # decided together
 GPU_BLOCK_BOXES = 2048  # fewer and larger steps are faster there
 ROUNDS_PER_CHECK = 4  # on a GPU: each check whether anything still changes waits for it
-MAX_GPU_PAIRS = 2**24  # of boxes held at a time: 64 MB in float32
+MAX_GPU_PAIRS = 2**26  # of boxes held at a time: 256 MB in float32
 MAX_CPU_PAIRS = 2**20  # the table should stay in the cache
 
 
@@ -163,11 +163,11 @@ def class_confidence(
     by_class = scores[..., 1:].transpose(1, 2).flatten(0, 1)  # [image · class, box]
     by_class = by_class.masked_fill(~(by_class >= floor), -torch.inf)
     counted, row = (by_class >= floor).sum(dim=1).sort(descending=True)
-    lengths = [length for length in counted.tolist() if length]  # of the rows, longest first: rows of a like length …
-    start = 0
-    while start < len(lengths):  # … go together, so many that what is held stays small
-        longest, size = lengths[start], rows_at_once(len(lengths) - start, lengths[start], boxes.device)
-        chosen = row[start : min(start + size, len(lengths))]
+    lengths = counted.cpu()  # of the rows, longest first: rows of a like length …
+    start, end = 0, int(lengths.count_nonzero())
+    while start < end:  # … go together, so many that what is held stays small
+        longest = int(lengths[start])
+        chosen = row[start : min(start + rows_at_once(end - start, longest, boxes.device), end)]
         image = chosen // (scores.shape[2] - 1)
         score, order = by_class[chosen].sort(dim=1, descending=True, stable=True)
         score, order = score[:, :longest], order[:, :longest]

@@ -23,7 +23,7 @@ Two conventions on where the points lie:
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -33,15 +33,22 @@ from torch.nn import functional
 Convention = Literal["centres", "densecap"]
 Padding = Literal["zeros", "border"]  # what a point off the map reads
 
+Maps: TypeAlias = Float[Tensor, "image channel row column"]
+Boxes: TypeAlias = Float[Tensor, "region 4"]
+Regions: TypeAlias = Int[Tensor, " region"]  # the picture of each, or a cell
+Points: TypeAlias = Float[Tensor, "region size size 2"]
+Inside: TypeAlias = Float[Tensor, "region channel size size"]
+Bins: TypeAlias = Int[Tensor, "region size"]
+
 
 def roi_bilinear(
-    maps: Float[Tensor, "image channel row column"],
-    boxes: Float[Tensor, "region 4"],
-    image_index: Int[Tensor, " region"],
+    maps: Maps,
+    boxes: Boxes,
+    image_index: Regions,
     size: int = 7,
     convention: Convention = "centres",
     image_size: tuple[int, int] | None = None,
-) -> Float[Tensor, "region channel size size"]:
+) -> Inside:
     """Features inside each box (x1, y1, x2, y2 in 0..1) of picture `image_index[region]`.
 
     `image_size` (height, width in pixels) is needed by the `densecap` convention alone.
@@ -54,7 +61,7 @@ def roi_bilinear(
     return sample(maps, centre_points(boxes, size), image_index, padding="border", align_corners=False)
 
 
-def centre_points(boxes: Float[Tensor, "region 4"], size: int) -> Float[Tensor, "region size size 2"]:
+def centre_points(boxes: Boxes, size: int) -> Points:
     """The (x, y) centres of size × size equal bins of each box, from 0..1 to the −1..1 of `grid_sample`."""
     steps = (torch.arange(size, device=boxes.device, dtype=boxes.dtype) + 0.5) / size
     low, side = boxes[:, :2], boxes[:, 2:] - boxes[:, :2]
@@ -64,7 +71,7 @@ def centre_points(boxes: Float[Tensor, "region 4"], size: int) -> Float[Tensor, 
     return torch.stack([x[:, None, :].expand(shape), y[:, :, None].expand(shape)], dim=-1) * 2 - 1
 
 
-def densecap_boxes(boxes: Float[Tensor, "region 4"], image_size: tuple[int, int]) -> Float[Tensor, "region 4"]:
+def densecap_boxes(boxes: Boxes, image_size: tuple[int, int]) -> Boxes:
     """x1, y1, x2, y2 in 0..1 to xc, yc, w, h in 1-based pixels: the whole picture has xc = (W + 1)/2 and w = W."""
     height, width = image_size
     scale = boxes.new_tensor([width, height])
@@ -74,7 +81,7 @@ def densecap_boxes(boxes: Float[Tensor, "region 4"], image_size: tuple[int, int]
     )
 
 
-def densecap_theta(boxes: Float[Tensor, "region 4"], image_size: tuple[int, int]) -> Float[Tensor, "region 2 3"]:
+def densecap_theta(boxes: Boxes, image_size: tuple[int, int]) -> Float[Tensor, "region 2 3"]:
     """The affine maps of xc, yc, w, h boxes: rows give y and x, columns multiply (y, x, 1)."""
     height, width = image_size
     xc, yc, w, h = boxes.unbind(dim=1)
@@ -83,7 +90,7 @@ def densecap_theta(boxes: Float[Tensor, "region 4"], image_size: tuple[int, int]
     return torch.stack(rows, dim=1).view(-1, 2, 3)
 
 
-def densecap_points(theta: Float[Tensor, "region 2 3"], size: int) -> Float[Tensor, "region size size 2"]:
+def densecap_points(theta: Float[Tensor, "region 2 3"], size: int) -> Points:
     """The (y, x) points at which each affine map reads, from a base grid that includes −1 and +1."""
     steps = torch.linspace(-1, 1, size, device=theta.device, dtype=theta.dtype)
     y, x = torch.meshgrid(steps, steps, indexing="ij")
@@ -91,13 +98,7 @@ def densecap_points(theta: Float[Tensor, "region 2 3"], size: int) -> Float[Tens
     return (base @ theta.transpose(1, 2)).view(-1, size, size, 2)
 
 
-def sample(
-    maps: Float[Tensor, "image channel row column"],
-    points: Float[Tensor, "region size size 2"],
-    image_index: Int[Tensor, " region"],
-    padding: Padding,
-    align_corners: bool,
-) -> Float[Tensor, "region channel size size"]:
+def sample(maps: Maps, points: Points, image_index: Regions, padding: Padding, align_corners: bool) -> Inside:
     """Read each region's (x, y) points from its picture's map.
 
     A map laid out channels last is a list of cells, and a point is the weighted sum of the four around it: each cell is
@@ -122,7 +123,7 @@ def sample(
 
 def _neighbours(
     place: Float[Tensor, "region size size"], cells: int, padding: Padding, align_corners: bool
-) -> tuple[Int[Tensor, "region size size 2"], Float[Tensor, "region size size 2"]]:
+) -> tuple[Int[Tensor, "region size size 2"], Points]:
     """The two cells of an axis around each place in −1..1, and how near it is to each: 1 is on it, 0 a cell away."""
     at = (place + 1) / 2 * (cells - 1) if align_corners else (place + 1) / 2 * cells - 0.5
     if padding == "border":
@@ -133,13 +134,7 @@ def _neighbours(
     return both.clamp(0, cells - 1).nan_to_num(0).long(), near
 
 
-def sample_grid(
-    maps: Float[Tensor, "image channel row column"],
-    points: Float[Tensor, "region size size 2"],
-    image_index: Int[Tensor, " region"],
-    padding: Padding,
-    align_corners: bool,
-) -> Float[Tensor, "region channel size size"]:
+def sample_grid(maps: Maps, points: Points, image_index: Regions, padding: Padding, align_corners: bool) -> Inside:
     """`sample` by PyTorch's own, which wants one grid a picture: its regions are laid below one another in a tall one.
 
     The maps are never copied, and pictures with fewer regions read some points in vain.
@@ -161,12 +156,7 @@ def sample_grid(
     return tall.transpose(1, 2)[image_index, slot]
 
 
-def roi_max(
-    maps: Float[Tensor, "image channel row column"],
-    boxes: Float[Tensor, "region 4"],
-    image_index: Int[Tensor, " region"],
-    size: int = 7,
-) -> Float[Tensor, "region channel size size"]:
+def roi_max(maps: Maps, boxes: Boxes, image_index: Regions, size: int = 7) -> Inside:
     """The largest value in each of size × size bins of a box that is first rounded to whole cells (Fast R-CNN).
 
     Rounding has no gradient, so none reaches the box. A bin's maximum over 2ᵏ cells or a few more is that of two
@@ -177,35 +167,23 @@ def roi_max(
     across, down = (_bins(corners[:, i], corners[:, i + 2], (columns, rows)[i], size) for i in (0, 1))
     longest = [int((high - low).max()) if len(boxes) else 1 for low, high in (down, across)]
     tall, wide = (length.bit_length() for length in longest)
-    sizes = [(1 << i, 1 << j) for i in range(tall) for j in range(wide)]
-    windows = torch.stack([_window_maxima(maps, *both).permute(0, 2, 3, 1) for both in sizes])
-    (top, bottom, i), (left, right, j) = (_two_windows(low, high) for low, high in (down, across))
+    windows = []  # maxima of the window that begins at each cell; cells off the map count for nothing
+    for height, width in ((1 << i, 1 << j) for i in range(tall) for j in range(wide)):
+        padded = functional.pad(maps, (0, width - 1, 0, height - 1), value=-torch.inf)
+        windows.append(functional.max_pool2d(padded, (height, width), stride=1).permute(0, 2, 3, 1))
+    i, j = ((high - low).float().log2().floor().long() for low, high in (down, across))
+    (top, bottom), (left, right) = ((low, high - 2**k) for (low, high), k in ((down, i), (across, j)))
     level = i[:, :, None] * wide + j[:, None, :]
     image = image_index[:, None, None].expand_as(level)
-    looked_up = [windows[level, image, y[:, :, None], x[:, None, :]] for y in (top, bottom) for x in (left, right)]
+    table = torch.stack(windows)
+    looked_up = [table[level, image, y[:, :, None], x[:, None, :]] for y in (top, bottom) for x in (left, right)]
     return torch.stack(looked_up).amax(dim=0).permute(0, 3, 1, 2)
 
 
-def _bins(
-    low: Int[Tensor, " region"], high: Int[Tensor, " region"], cells: int, size: int
-) -> tuple[Int[Tensor, "region size"], Int[Tensor, "region size"]]:
+def _bins(low: Regions, high: Regions, cells: int, size: int) -> tuple[Bins, Bins]:
     """Where each bin of a stretch of cells begins and ends (exclusive); they overlap where cells do not divide."""
     low = low.clamp(0, cells - 1)
     length = (high.clamp(max=cells) - low).clamp(min=1)
     step = torch.arange(size, device=low.device)
     begin = low[:, None] + length[:, None] * step // size
     return begin, low[:, None] - (-length[:, None] * (step + 1) // size)
-
-
-def _two_windows(
-    low: Int[Tensor, "region size"], high: Int[Tensor, "region size"]
-) -> tuple[Int[Tensor, "region size"], Int[Tensor, "region size"], Int[Tensor, "region size"]]:
-    """Two windows of 2ᵏ cells that together are the bin: where they begin, and k."""
-    k = (high - low).float().log2().floor().long()
-    return low, high - 2**k, k
-
-
-def _window_maxima(maps: Float[Tensor, "image channel row column"], tall: int, wide: int) -> Tensor:
-    """The maximum of the window that begins at each cell; cells off the map count for nothing."""
-    padded = functional.pad(maps, (0, wide - 1, 0, tall - 1), value=-torch.inf)
-    return functional.max_pool2d(padded, (tall, wide), stride=1)

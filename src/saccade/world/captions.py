@@ -11,29 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from saccade.world import grammar
-from saccade.world.catalogue import ACTS, PREDICATES, possible
+from saccade.world import grammar, sample
+from saccade.world.catalogue import ACTS, PREDICATES, column, possible
 from saccade.world.dice import Dice
-from saccade.world.sample import (
-    ACT_SIZES,
-    HELD_OUT_COLOURS,
-    Wish,
-    arrange,
-    fits,
-    held_out_act,
-    is_novel,
-    relate,
-    sample_scene,
-)
 from saccade.world.scene import Scene, SceneCaption, SceneRelation, Thing
 
 SWAPS = (("colour",), ("material",), ("size",), ("kind",), ("kind", "colour", "size", "material"))
 
-_PREDICATE_WEIGHTS = (
-    dict.fromkeys(PREDICATES, 1.5)
-    | dict.fromkeys(("holding", "wearing", "riding", "pushing", "inside"), 5.0)
-    | {"next to": 1.0, "chasing": 6.0, "looking at": 2.0, "on": 3.0, "under": 2.0}
-)
+_PREDICATE_WEIGHTS = dict.fromkeys(PREDICATES, 1.5) | column("predicates", "said")
 
 
 @dataclass(frozen=True)
@@ -231,11 +216,11 @@ def _believable(plan: grammar.Plan, things: Sequence[Thing]) -> bool:
     first = [m.things[0] for m in plan.mentions]
     for mention in plan.mentions:
         thing = things[mention.things[0]]
-        if "colour" in mention.attributes and (thing.colour, thing.kind) in HELD_OUT_COLOURS:
+        if "colour" in mention.attributes and (thing.colour, thing.kind) in sample.HELD_OUT_COLOURS:
             return False
     for s, predicate, o in plan.claims:
         a, b = things[first[s]].kind, things[first[o]].kind
-        if not possible(a, predicate, b) or held_out_act(a, predicate, b):
+        if not possible(a, predicate, b) or sample.held_out_act(a, predicate, b):
             return False
     return True
 
@@ -250,7 +235,7 @@ def acts_of(scene: Scene) -> tuple[SceneRelation, ...]:
     return tuple(
         r
         for r in scene.relations
-        if r.predicate in ACT_SIZES and not (r.predicate == "on" and (r.subject, r.object) in implied)
+        if r.predicate in sample.ACT_SIZES and not (r.predicate == "on" and (r.subject, r.object) in implied)
     )
 
 
@@ -259,7 +244,7 @@ def twin_pair(
 ) -> tuple[tuple[Scene, tuple[SceneCaption, ...]], tuple[Scene, tuple[SceneCaption, ...]]]:
     """Two scenes, each with `captions` sentences true of it and false of the other, the same words in both."""
     while True:
-        scene = sample_scene(dice, names[0], Wish(least=2, most=6, hidden=hidden))
+        scene = sample.sample_scene(dice, names[0], sample.Wish(least=2, most=6, hidden=hidden))
         for _ in range(4):
             found = make_twin(scene, dice, names[1], hidden)
             if found is None:
@@ -284,18 +269,18 @@ def make_twin(scene: Scene, dice: Dice, name: str, hidden: float) -> tuple[Scene
         if swap == ("material",) and (scene.lighting == "night" or "small" in (a.size, b.size)):
             continue  # too little to see it by
         things = rebind(scene.things, i, j, swap)
-        if is_novel(things, acts) or not all(_suits(act, things) for act in acts):
+        if sample.is_novel(things, acts) or not all(_suits(act, things) for act in acts):
             continue
-        placed = arrange(things, acts)
-        if fits(placed, acts, hidden):
-            twin = replace(scene, id=name, things=placed, relations=relate(placed, acts), twin=scene.id)
+        placed = sample.arrange(things, acts)
+        if sample.fits(placed, acts, hidden):
+            twin = replace(scene, id=name, things=placed, relations=sample.relate(placed, acts), twin=scene.id)
             return twin, Focus(i, j, swap)
     return None
 
 
 def _suits(act: SceneRelation, things: Sequence[Thing]) -> bool:
     a, b = things[act.subject], things[act.object]
-    first, second = ACT_SIZES[act.predicate]
+    first, second = sample.ACT_SIZES[act.predicate]
     if act.predicate in ("inside", "wearing") and a.size == b.size:
         return False
     if act.predicate == "wearing" and {a.size, b.size} == {"small", "large"}:

@@ -10,87 +10,20 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from saccade.world.catalogue import column
 from saccade.world.dice import Dice
 from saccade.world.scene import Phrase, Scene, SceneRelation, Thing
 
-
-def _synonyms(text: str) -> dict[str, tuple[str, ...]]:
-    """Words that mean the same, the most frequent first; it is also their name in the catalogue."""
-    return {words[0]: words for words in (tuple(entry.split("/")) for entry in text.split())}
-
-
-NOUNS = _synonyms(
-    """
-    cube/block ball/sphere cone cylinder/drum pyramid star ring/hoop mug/cup lamp/light table/desk basket/hamper hat key
-    mushroom/toadstool tree/fir house/cottage car/automobile boat/ship fish duck/bird cat/kitten dog/puppy horse/pony
-    bear/teddy robot/android
-    """
+# Words that mean the same, the most frequent first, by their name in the catalogue.
+NOUNS, COLOUR_WORDS, SIZE_WORDS, MATERIAL_WORDS, PLACES, LIGHTS, PREPOSITIONS = (
+    column(table, "words")
+    for table in ("kinds", "colours", "sizes", "materials", "backgrounds", "lightings", "predicates")
 )
 _PLURALS = {"fish": "fish", "puppy": "puppies", "pony": "ponies", "teddy": "teddies"}
-
-COLOUR_WORDS = _synonyms(
-    """
-    red/crimson orange yellow/golden green/emerald turquoise/cyan blue/navy purple/violet pink/rosy white/ivory
-    black/dark
-    """
-)
-SIZE_WORDS: dict[str, tuple[str, ...]] = {
-    "small": ("small", "little", "tiny"),
-    "medium": ("medium-sized",),
-    "large": ("large", "big", "huge"),
-}
-MATERIAL_WORDS: dict[str, tuple[str, ...]] = {
-    "rubber": ("rubber", "matte"),
-    "metal": ("metal", "shiny", "metallic"),
-    "wood": ("wooden",),
-    "cloth": ("cloth", "woven", "fabric"),
-    "glass": ("glass", "transparent"),
-}
 ATTRIBUTES = {"kind": NOUNS, "size": SIZE_WORDS, "colour": COLOUR_WORDS, "material": MATERIAL_WORDS}
-
-PLACES: dict[str, tuple[str, ...]] = {
-    "meadow": ("in a meadow", "on the grass", "in a field", "on the lawn"),
-    "beach": ("on the beach", "on the sand", "at the seaside", "by the sea"),
-    "room": ("in a room", "on the floor", "indoors"),
-    "snow": ("in the snow", "on the snowy ground", "in a winter landscape"),
-    "street": ("in the street", "on the pavement", "before a brick wall"),
-}
-LIGHTS: dict[str, tuple[str, ...]] = {
-    "noon": ("on a sunny day", "at noon"),
-    "sunset": ("at sunset", "in the evening"),
-    "night": ("at night", "in the moonlight"),
-    "overcast": ("on a cloudy day", "under a cloudy sky"),
-}
+VERBS: dict[str, tuple[tuple[str, str], ...]] = column("predicates", "verbs")  # finite verb, participle
+PASSIVES: dict[str, tuple[str, ...]] = column("predicates", "passives")
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
-
-# After "is", after a noun, and at the head of a sentence ("left of the ball there is a cube").
-PREPOSITIONS: dict[str, tuple[str, ...]] = {
-    "left of": ("left of", "to the left of", "on the left side of"),
-    "right of": ("right of", "to the right of", "on the right side of"),
-    "in front of": ("in front of", "nearer than"),
-    "behind": ("behind", "farther away than"),
-    "next to": ("next to", "beside", "close to", "near"),
-    "on": ("on", "on top of", "atop"),
-    "under": ("under", "beneath", "below", "underneath"),
-    "inside": ("inside", "in", "within"),
-}
-# Finite verb, participle; then the passive participle.
-VERBS: dict[str, tuple[tuple[str, str], ...]] = {
-    "holding": (("holds", "holding"), ("carries", "carrying")),
-    "wearing": (("wears", "wearing"), ("has on", "dressed in")),
-    "riding": (("rides", "riding"), ("travels on", "travelling on")),
-    "chasing": (("chases", "chasing"), ("runs after", "running after"), ("follows", "following")),
-    "pushing": (("pushes", "pushing"), ("shoves", "shoving")),
-    "looking at": (("looks at", "looking at"), ("watches", "watching"), ("faces", "facing")),
-}
-PASSIVES: dict[str, tuple[str, ...]] = {
-    "holding": ("held by", "carried by"),
-    "wearing": ("worn by",),
-    "riding": ("ridden by",),
-    "chasing": ("chased by", "followed by"),
-    "pushing": ("pushed by", "shoved by"),
-    "looking at": ("watched by",),
-}
 
 
 def plural(noun: str) -> str:

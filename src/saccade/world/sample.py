@@ -18,6 +18,7 @@ from saccade.world.catalogue import (
     MATERIALS,
     MEDIUM_CUBE,
     SIZES,
+    column,
     kinds_with,
     possible,
 )
@@ -192,17 +193,9 @@ def is_novel(things: Sequence[Thing], relations: Iterable[SceneRelation]) -> boo
 COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8)
 COUNT_WEIGHTS = (1, 5, 12, 20, 22, 16, 12, 7, 5)
 
-ACT_WEIGHTS = {"on": 3.0, "inside": 2.0, "holding": 2.5, "wearing": 1.5, "riding": 2.0, "chasing": 3.0, "pushing": 1.5}
+ACT_WEIGHTS: dict[str, float] = column("predicates", "weight")
 # Sizes of the doer and of what it is done to, so that the act is visible.
-ACT_SIZES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "on": (("small", "medium"), ("medium", "large")),
-    "inside": (("small", "medium"), ("medium", "large")),
-    "holding": (("medium", "large"), ("small",)),
-    "wearing": (("medium", "large"), ("small", "medium")),
-    "riding": (("small",), ("medium", "large")),
-    "chasing": (("small", "medium"), ("small", "medium")),
-    "pushing": (("small", "medium"), ("small", "medium")),
-}
+ACT_SIZES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = column("predicates", "sizes")
 
 
 @dataclass(frozen=True)
@@ -223,7 +216,7 @@ def sample_scene(dice: Dice, name: str, wish: Wish | None = None) -> Scene:
     stage = Scene(
         id=name,
         background=dice.pick(BACKGROUNDS),
-        lighting=dice.weighted(LIGHTINGS, (5, 2, 2, 3)),
+        lighting=dice.weighted(LIGHTINGS, tuple(column("lightings", "weight").values())),
         light_from=dice.pick((-1, 1)),
         horizon=dice.between(0.31, 0.4),
         seed=dice.below(1 << 30),

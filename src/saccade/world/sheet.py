@@ -47,7 +47,9 @@ def contact_sheet(
     for n in range(0, len(indices), unit):
         left, top = GAP + n % columns * cell, head + n // columns * tall + GAP // 2
         members = indices[n : n + unit]
-        _card(pen, left - 9, top - 9, left + cell * len(members) - GAP + 9, top + tall - GAP + 3)
+        card = (left - 9, top - 9, left + cell * len(members) - GAP + 9, top + tall - GAP + 3)
+        corners = tuple(SCALE * at for at in card)
+        pen.rounded_rectangle(corners, 10 * SCALE, fill=CARD, outline="#e4dfd3", width=SCALE)
         for k, i in enumerate(members):
             _draw_picture(sheet, pen, split, i, left + k * cell, top, redraw)
         # Twins show the same sentences of each, side by side: as many as there is room for under both.
@@ -63,11 +65,6 @@ def contact_sheet(
                     pen.text(((left + k * cell) * SCALE + dx, (y + dy) * SCALE), word, fill=colour, font=font)
             y += lines + 5
     return sheet.resize((sheet.width // SCALE, sheet.height // SCALE), Image.Resampling.LANCZOS)
-
-
-def _card(pen: ImageDraw.ImageDraw, left: int, top: int, right: int, bottom: int) -> None:
-    corners = (left * SCALE, top * SCALE, right * SCALE, bottom * SCALE)
-    pen.rounded_rectangle(corners, 10 * SCALE, fill=CARD, outline="#e4dfd3", width=SCALE)
 
 
 def _draw_picture(

@@ -1,13 +1,20 @@
 # mypy: disable-error-code="attr-defined"
-"""A world's settings, and a world on disk: one Arrow file a split, memory-mapped, and a manifest of its files."""
+"""A world's settings, and a world on disk: one Arrow file a split, memory-mapped, and a manifest of its files.
+
+Scenes, captions and pictures are made by several processes, and written whole or not at all.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
+import sys
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,12 +26,18 @@ from jaxtyping import Bool, Float32, UInt8
 
 from saccade.core.config import from_dict, to_dict
 from saccade.core.errors import SaccadeError, explain_os_errors
-from saccade.core.files import cache_folder, read_json, sha256
+from saccade.core.files import atomic_folder, cache_folder, read_json, sha256, write_json
+from saccade.core.threads import cores
+from saccade.world.captions import caption_scene, twin_pair
+from saccade.world.dice import Dice
+from saccade.world.render import render
+from saccade.world.sample import Wish, sample_scene
 from saccade.world.scene import Scene, SceneCaption, SceneRelation
 
 GENERATOR = 4  # raised whenever the same configuration would give another picture or sentence
 
 SPLITS = ("train", "dev", "test", "hard", "novel")
+CHUNK = 32  # pictures (about) that one worker makes at a time, and one record batch on disk
 
 
 @dataclass(frozen=True)
@@ -88,24 +101,6 @@ class Triplet(NamedTuple):
 
 _TYPES = {str: pa.string(), int: pa.int32(), bytes: pa.binary()}
 _SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind in get_type_hints(SceneRow).items()])
-
-
-class RowWriter:
-    """Appends rows to an Arrow file."""
-
-    def __init__(self, path: Path, size: int) -> None:
-        self._schema = _SCHEMA.with_metadata({"size": str(size)})
-        self._writer = pa.ipc.new_file(str(path), self._schema)
-
-    def write(self, rows: Sequence[SceneRow]) -> None:
-        columns = [pa.array(column, kind.type) for column, kind in zip(zip(*rows, strict=True), _SCHEMA, strict=True)]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
-
-    def __enter__(self) -> RowWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._writer.close()
 
 
 class Split:
@@ -176,6 +171,110 @@ class World:
     def __repr__(self) -> str:
         counts = ", ".join(f"{name} {len(split)}" for name, split in self._splits.items())
         return f"World({self.folder}: {counts})"
+
+
+def make_world(
+    config: WorldConfig,
+    folder: Path | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> World:
+    """Make the world, or open it if it was made before. `progress` gets (pictures made, pictures in all)."""
+    target = Path(folder) if folder is not None else config.folder()
+    if (target / "manifest.json").is_file():
+        world = open_world(target)
+        if world.config == config:
+            return world
+        if folder is not None:
+            raise SaccadeError(f"{target} holds a world of other settings: choose another folder or remove it")
+    elif target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise SaccadeError(f"{target} is in the way: it exists and holds no world")
+    counts, total, done = config.counts(), sum(config.counts().values()), 0
+    with atomic_folder(target) as temporary:
+        files = {}
+        for split in SPLITS:
+            path = temporary / f"{split}.arrow"
+            schema = _SCHEMA.with_metadata({"size": str(config.size)})
+            with pa.ipc.new_file(str(path), schema) as writer:
+                for rows in _made(config, split, workers):
+                    columns = [pa.array(c, kind.type) for c, kind in zip(zip(*rows, strict=True), schema, strict=True)]
+                    writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+                    done += len(rows)
+                    if progress:
+                        progress(done, total)
+            files[path.name] = {"pictures": counts[split], "bytes": path.stat().st_size, "sha256": sha256(path)}
+        manifest = {"format": "saccade world", "generator": GENERATOR, "config": to_dict(config), "files": files}
+        write_json(temporary / "manifest.json", manifest)
+    return open_world(target)
+
+
+def _pairs(config: WorldConfig, split: str) -> int:
+    """How many groups of a split are pairs of twins; they come first."""
+    if split == "hard":
+        return config.hard_groups
+    return round(config.counts()["train"] * config.twins / 2) if split == "train" else 0
+
+
+def _made(config: WorldConfig, split: str, workers: int | None) -> Iterator[list[SceneRow]]:
+    """The rows of a split, in order. Every group has a seed of its own, so the workers' number changes nothing."""
+    groups = config.counts()[split] - _pairs(config, split)  # a group is a scene, or a pair of twins
+    chunks = [range(n, min(n + CHUNK, groups)) for n in range(0, groups, CHUNK)]
+    count = min(workers or cores(), len(chunks))
+    if count <= 1:
+        yield from (make_rows(config, split, chunk) for chunk in chunks)
+        return
+    context = multiprocessing.get_context("fork" if sys.platform.startswith("linux") else "spawn")
+    pool = ProcessPoolExecutor(count, mp_context=context)
+    try:
+        waiting: list[Future[list[SceneRow]]] = []
+        for chunk in chunks:
+            waiting.append(pool.submit(make_rows, config, split, chunk))
+            if len(waiting) > 3 * count:  # enough ahead to keep all busy, little enough to keep in memory
+                yield waiting.pop(0).result()
+        for future in waiting:
+            yield future.result()
+    except BrokenProcessPool as error:
+        raise SaccadeError("a process making pictures was ended from outside (out of memory?)") from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def make_rows(config: WorldConfig, split: str, groups: Iterable[int]) -> list[SceneRow]:
+    """Draw, word and paint some groups of a split."""
+    rows: list[SceneRow] = []
+    for group in groups:
+        for scene, captions in _group(config, split, group):
+            picture = render(scene, config.size)
+            owners = np.zeros(picture.image.shape[:2], np.uint8)  # 0: background, n: thing n - 1
+            for n, mask in enumerate(picture.masks):
+                owners[mask] = n + 1
+            rows.append(
+                SceneRow(
+                    id=scene.id,
+                    group=group,
+                    scene=json.dumps(scene.to_json(), separators=(",", ":")),
+                    captions=json.dumps([c.to_json() for c in captions], separators=(",", ":"), ensure_ascii=False),
+                    boxes=picture.boxes.tobytes(),
+                    owners=zlib.compress(owners.tobytes(), 1),
+                    image=picture.image.tobytes(),
+                )
+            )
+    return rows
+
+
+def _group(config: WorldConfig, split: str, group: int) -> tuple[tuple[Scene, tuple[SceneCaption, ...]], ...]:
+    dice = Dice(config.seed, split, group)
+    pairs = _pairs(config, split)
+    first = group * 2 if group < pairs else group + pairs
+    names = (f"{split}-{first:06d}", f"{split}-{first + 1:06d}")
+    if split == "hard":
+        return twin_pair(dice, names, config.captions, hidden=0.12)
+    if group < pairs:  # some of their captions distinguish the twins, the others are ordinary
+        pair = twin_pair(dice, names, (config.captions + 1) // 2, hidden=0.2)
+        return tuple((scene, caption_scene(scene, dice, config.captions, given)) for scene, given in pair)
+    wish = Wish(least=1, most=6, novel=True) if split == "novel" else Wish()
+    scene = sample_scene(dice, names[0], wish)
+    return ((scene, caption_scene(scene, dice, config.captions)),)
 
 
 def open_world(folder: Path | str, check: bool = False) -> World:

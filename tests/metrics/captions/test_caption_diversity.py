@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from saccade.core.errors import SaccadeError
-from saccade.metrics.captions.diversity import diversity, mutual_bleu
+from saccade.metrics.captions.report import diversity, mutual_bleu
 
 CAPTIONS = [text.split() for text in ("a dog runs", "a dog sits", "a dog runs")]
 

@@ -21,13 +21,15 @@ from saccade.metrics.captions.meteor import (
     Match,
     MeteorConfig,
     MeteorSentence,
+    MeteorTables,
     count_chunks,
     meteor,
     normalise,
+    read_meteor_tables,
+    read_paraphrases,
     read_sentence,
     search,
 )
-from saccade.metrics.captions.meteor_tables import MeteorTables, read_meteor_tables, read_paraphrases
 from saccade.metrics.statistics import kendall
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "caption_metrics"

@@ -145,7 +145,7 @@ def test_codes_too_large_for_one_number_are_sorted_all_the_same() -> None:
         assert found.tolist() == [1 * scale, 3 * scale, 5 * scale, 5 * scale]
         assert where.tolist() == [3, 1, 0, 2]
     counted = count_ngrams(np.array([0, 1, 0, 1, 1]), np.array([2, 3]))
-    assert [len(codes) for codes in counted.ngrams.codes] == [2, 2, 1, 0]
+    assert [len(codes) for codes in counted.ngrams] == [2, 2, 1, 0]
 
 
 def test_a_report_has_every_metric_and_knows_a_perfect_captioner() -> None:

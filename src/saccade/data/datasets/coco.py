@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,9 @@ from saccade.data.text_files import JsonEntry, find_file, need_file, pixel_box, 
 
 FOLDER_HOLDS = "annotations/captions_train2017.json … or dataset_coco.json, and the photos in images/train2017/ …"
 MINI_FOLDER_HOLDS = "annotations.jsonl.gz and images/"
+BOX = ("x", "y", "width", "height")  # in pixels
+
+Thing = tuple[str, tuple[float, ...], str]  # its category, its `BOX`, and where it stands in a file
 
 
 def open_coco(split: str, root: Path | None) -> CaptionedPhotos:
@@ -63,7 +65,7 @@ def read_instances(path: Path, photos: Path) -> Iterator[BoxedPicture]:
 
     Crowds (many things under one box) and boxes without area are left out; COCO has no attributes.
     """
-    images: dict[int, tuple[str, int, int]] = {}
+    images: dict[int, tuple[str, tuple[int, int]]] = {}
     names: dict[int, str] = {}
     boxes: dict[int, list[tuple[int, tuple[float, ...], str]]] = {}
     for key, position, item in read_items(path):
@@ -72,26 +74,24 @@ def read_instances(path: Path, photos: Path) -> Iterator[BoxedPicture]:
         entry = JsonEntry.of(item, f"{path}, {key}[{position}]")
         if key == "images":
             size = entry.whole("width", 1), entry.whole("height", 1)
-            images[entry.whole("id")] = (entry.text("file_name"), *size)
+            images[entry.whole("id")] = entry.text("file_name"), size
         elif key == "categories":
             names[entry.whole("id")] = entry.text("name")
         elif not entry.values.get("iscrowd"):
-            box = entry.numbers("bbox", ("x", "y", "width", "height"))
+            box = entry.numbers("bbox", BOX)
             boxes.setdefault(entry.whole("image_id"), []).append((entry.whole("category_id"), box, entry.where))
     _all_known(boxes, images, path, "the picture")
     _all_known({c for found in boxes.values() for c, _, _ in found}, names, path, "the category")
     folder = PhotoFolder(photos)
-    for id, (file_name, width, height) in images.items():
+    for id, (file_name, size) in images.items():
         things = [(names[c], b, where) for c, b, where in boxes.get(id, ()) if b[2] > 0 and b[3] > 0]
-        yield boxed_things(file_name, folder.path(file_name, path), width, height, things)
+        yield boxed_things(file_name, folder.path(file_name, path), size, things)
 
 
-def boxed_things(
-    name: str, path: Path, width: int, height: int, things: Iterable[tuple[str, tuple[float, ...], str]]
-) -> BoxedPicture:
-    """A picture from (name, [x, y, width, height] in pixels, where it stands in a file) of each thing."""
-    boxes = ((thing, pixel_box((x, y, x + w, y + h), width, height, where)) for thing, (x, y, w, h), where in things)
-    return BoxedPicture.of(name, path, (width, height), ((box, thing, ()) for thing, box in boxes))
+def boxed_things(name: str, path: Path, size: tuple[int, int], things: Iterable[Thing]) -> BoxedPicture:
+    """A picture of (width, height) pixels with its things."""
+    boxes = ((thing, pixel_box((x, y, x + w, y + h), *size, where)) for thing, (x, y, w, h), where in things)
+    return BoxedPicture.of(name, path, size, ((box, thing, ()) for thing, box in boxes))
 
 
 def read_captions_file(path: Path, split: str) -> list[Photo]:
@@ -144,44 +144,31 @@ def _photo_folders(root: Path) -> tuple[Path, ...]:
     return tuple(years) or (root / "images",)
 
 
-@dataclass(frozen=True)
-class CocoLine:
-    """One line: a photo, its sentences, its things as (category, [x, y, width, height], where it stands)."""
-
-    photo: Photo
-    width: int
-    height: int
-    things: tuple[tuple[str, tuple[float, ...], str], ...]
-
-
 def open_coco_mini(split: str, root: Path | None) -> CaptionedPhotos:
     """One split: train and dev are train2017 and val2017."""
     folder = need_root(root, "coco_mini", MINI_FOLDER_HOLDS)
-    photos = [line.photo for line in read_coco_lines(folder)]
-    return captioned_photos("coco_mini", split, photos, _photos(folder), folder)
+    photos = [photo for photo, _ in read_coco_lines(_mini_file(folder))]
+    return captioned_photos("coco_mini", split, photos, _mini_photos(folder), folder)
 
 
 def open_coco_mini_boxes(split: str, root: Path) -> tuple[BoxedPicture, ...]:
-    lines = list(read_coco_lines(root))
-    wanted = chosen_splits(split, {line.photo.split for line in lines}, root)
-    photos = _photos(root)
+    lines = list(read_coco_lines(_mini_file(root)))
+    wanted = chosen_splits(split, {photo.split for photo, _ in lines}, root)
+    photos = _mini_photos(root)
     return tuple(
-        boxed_things(line.photo.name, photos.path(line.photo.name, root), line.width, line.height, line.things)
-        for line in lines
-        if line.photo.split in wanted
+        boxed_things(photo.name, photos.path(photo.name, root), photo.size, things)
+        for photo, things in lines
+        if photo.split in wanted and photo.size is not None
     )
 
 
 def coco_mini_splits(root: Path) -> dict[str, tuple[str, ...]]:
-    splits = tuple(dict.fromkeys(line.photo.split for line in read_coco_lines(root)))
+    splits = tuple(dict.fromkeys(photo.split for photo, _ in read_coco_lines(_mini_file(root))))
     return {"captions": splits, "boxes": splits}
 
 
-def read_coco_lines(root: Path) -> Iterator[CocoLine]:
-    return read_coco_file(need_file(root, "annotations.jsonl.gz", f"{MINI_FOLDER_HOLDS} were expected"))
-
-
-def read_coco_file(path: Path) -> Iterator[CocoLine]:
+def read_coco_lines(path: Path) -> Iterator[tuple[Photo, tuple[Thing, ...]]]:
+    """`annotations.jsonl`: each photo with its size and its sentences, and its things without crowds."""
     seen: set[str] = set()
     for number, value in read_json_lines(path):
         entry = JsonEntry.of(value, f"{path}, line {number}")
@@ -189,18 +176,17 @@ def read_coco_file(path: Path) -> Iterator[CocoLine]:
         if name in seen:
             raise SaccadeError(f"{entry.where}: {name[:80]} occurs a second time")
         seen.add(name)
-        width, height = entry.whole("width", 1), entry.whole("height", 1)
+        size = entry.whole("width", 1), entry.whole("height", 1)
         texts = tuple(text.strip() for text in entry.texts("captions"))
-        photo = Photo(name, entry.text("coco_split"), texts, (width, height))
-        yield CocoLine(photo, width, height, tuple(_things(entry)))
+        photo = Photo(name, entry.text("coco_split"), texts, size)
+        boxes = [(thing, thing.numbers("bbox_xywh", BOX)) for thing in entry.entries("objects")]
+        real = [(thing, box) for thing, box in boxes if not thing.values.get("iscrowd") and box[2] > 0 and box[3] > 0]
+        yield photo, tuple((thing.text("category"), box, thing.where) for thing, box in real)
 
 
-def _things(entry: JsonEntry) -> Iterator[tuple[str, tuple[float, ...], str]]:
-    for thing in entry.entries("objects"):
-        box = thing.numbers("bbox_xywh", ("x", "y", "width", "height"))
-        if not thing.values.get("iscrowd") and box[2] > 0 and box[3] > 0:
-            yield thing.text("category"), box, thing.where
+def _mini_file(root: Path) -> Path:
+    return need_file(root, "annotations.jsonl.gz", f"{MINI_FOLDER_HOLDS} were expected")
 
 
-def _photos(root: Path) -> PhotoFolder:
+def _mini_photos(root: Path) -> PhotoFolder:
     return PhotoFolder(root / "images" if (root / "images").is_dir() else root)

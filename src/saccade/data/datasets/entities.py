@@ -19,17 +19,17 @@ from jaxtyping import Float32
 
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import read_text
-from saccade.data.datasets.photos import PhotoFolder, first_folder, has_words
+from saccade.data.datasets.photos import PhotoFolder, first_folder, has_words, read_split_lists
 from saccade.data.records import BoxedPicture, PhrasedBoxes
 from saccade.data.registry import chosen_splits
-from saccade.data.text_files import JsonEntry, as_number, find_file, pixel_box, read_json_lines, read_lines
+from saccade.data.text_files import JsonEntry, as_number, find_file, pixel_box, read_json_lines
 from saccade.language.phrases import NounPhrase, chain_name, read_phrase
 
 FOLDER_HOLDS = "entities.jsonl.gz, or as published Annotations/ and Sentences/"
 PHOTO_FOLDERS = ("images", "flickr30k-images", "flickr30k_images", "Flicker8k_Dataset", "Flickr8k_Dataset")
 MAX_XML_BYTES = 1 << 22  # of an annotation; the published ones have a few thousand
 MARK = re.compile(r"\[/EN#(\d+)((?:/[\w-]+)+)\s+([^\[\]]*)\]")
-LISTS = ("train", "val", "test")
+LISTS = {"train": "train.txt", "val": "val.txt", "test": "test.txt"}
 
 
 @dataclass(frozen=True)
@@ -190,13 +190,7 @@ def _sentence(entry: JsonEntry) -> EntitySentence:
 
 def read_published(root: Path, split: str | None = None) -> Iterator[EntityPicture]:
     """The photos of a split by the lists train.txt, val.txt, test.txt; without a split, every annotation there is."""
-    split_of = {
-        line.strip(): part
-        for part in LISTS
-        if (root / f"{part}.txt").is_file()
-        for _, line in read_lines(root / f"{part}.txt")
-        if line.strip()
-    }
+    split_of = read_split_lists(root, LISTS)
     if split is None:
         ids = sorted(path.stem for path in (root / "Annotations").glob("*.xml"))
     elif not split_of:

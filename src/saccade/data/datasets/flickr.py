@@ -12,9 +12,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, not_among
+from saccade.data.datasets.entities import LISTS as ENTITY_LISTS
 from saccade.data.datasets.karpathy import karpathy_photos
-from saccade.data.datasets.photos import NoCaptions, Photo, PhotoFolder, captioned_photos, first_folder, group_texts
+from saccade.data.datasets.photos import (
+    NoCaptions,
+    Photo,
+    PhotoFolder,
+    captioned_photos,
+    first_folder,
+    group_texts,
+    read_split_lists,
+)
 from saccade.data.records import CaptionedPhotos
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.text_files import find_file, need_file, read_lines, read_table
@@ -29,7 +38,6 @@ FLICKR30K_HOLDS = (
 )
 PHOTO_FOLDERS = ("Flicker8k_Dataset", "Flickr8k_Dataset", "images", "Images")
 FLICKR30K_PHOTO_FOLDERS = ("flickr30k-images", "flickr30k_images", "images", "Images")
-FLICKR30K_SPLITS = ("train", "val", "test")
 LISTS = {"train": "Flickr_8k.trainImages.txt", "dev": "Flickr_8k.devImages.txt", "test": "Flickr_8k.testImages.txt"}
 LOST = frozenset({"2258277193_586949ec62.jpg"})  # in the published list of training photos, but never published
 TRANSLATIONS = "multi30k_en_de_fr_cs.tsv.gz"
@@ -45,10 +53,7 @@ def open_flickr8k(split: str, root: Path | None, language: str = "en") -> Captio
     """
     folder = need_root(root, "flickr8k", FOLDER_HOLDS)
     if language not in LANGUAGES:
-        raise SaccadeError(
-            f'data=flickr8k has no language "{language}"{did_you_mean(language, LANGUAGES)} '
-            f"(there are: {', '.join(LANGUAGES)})"
-        )
+        raise SaccadeError(f"data=flickr8k has no language {not_among(language, LANGUAGES)}")
     if find_file(folder, "images.tsv.gz") is not None:
         return _open_tables(folder, split, language)
     if language != "en":
@@ -122,13 +127,7 @@ def _open_published(folder: Path, split: str) -> CaptionedPhotos:
     if path is None:
         raise SaccadeError(f"{folder} has neither images.tsv.gz nor Flickr8k.token.txt: Flickr8k is {FOLDER_HOLDS}")
     texts = group_texts(read_tokens(path))
-    split_of = {
-        name: part
-        for part, list_name in LISTS.items()
-        if (found := find_file(texts_folder, list_name)) is not None
-        for _, line in read_lines(found)
-        if (name := line.strip())
-    }
+    split_of = read_split_lists(texts_folder, LISTS)
     if not split_of:
         raise SaccadeError(f"{texts_folder / LISTS['train']} is missing: the lists of photos say which split is which")
     photos = PhotoFolder(first_folder(folder, PHOTO_FOLDERS))
@@ -162,13 +161,10 @@ def open_flickr30k(split: str, root: Path | None) -> CaptionedPhotos:
     if path is None:
         raise SaccadeError(f"{folder} has no sentences: Flickr30k is {FLICKR30K_HOLDS}")
     texts = group_texts(read_tokens(path))
-    entries = []
-    for part in FLICKR30K_SPLITS:
-        listed = find_file(folder, f"{part}.txt")
-        if listed is not None:
-            names = (line.strip() for _, line in read_lines(listed))
-            found = [name if name.endswith(".jpg") else f"{name}.jpg" for name in names if name]
-            entries += [Photo(name, part, texts.get(name, ())) for name in dict.fromkeys(found)]
+    split_of = {
+        f"{name.removesuffix('.jpg')}.jpg": part for name, part in read_split_lists(folder, ENTITY_LISTS).items()
+    }
+    entries = [Photo(name, part, texts.get(name, ())) for name, part in split_of.items()]
     if not entries:
         raise SaccadeError(f"{folder / 'train.txt'} is missing: train.txt, val.txt and test.txt name the splits")
     return captioned_photos("flickr30k", split, entries, photos, path)
@@ -176,5 +172,5 @@ def open_flickr30k(split: str, root: Path | None) -> CaptionedPhotos:
 
 def flickr30k_splits(folder: Path) -> dict[str, tuple[str, ...]]:
     """The splits of a folder by what they hold; boxes are Entities'."""
-    boxed = (folder / "Annotations").is_dir() and (folder / "train.txt").is_file()
-    return {"captions": FLICKR30K_SPLITS, **({"boxes": FLICKR30K_SPLITS} if boxed else {})}
+    splits, boxed = tuple(ENTITY_LISTS), (folder / "Annotations").is_dir() and (folder / "train.txt").is_file()
+    return {"captions": splits, **({"boxes": splits} if boxed else {})}

@@ -18,10 +18,7 @@ from saccade.data.text_files import find_file, need_file, read_table
 
 EXPERTS = "ExpertAnnotations.tsv.gz"
 CROWD = "CrowdFlowerAnnotations.tsv.gz"
-_COLUMNS = {
-    EXPERTS: ("image", "caption_id", "score1", "score2", "score3"),
-    CROWD: ("image", "caption_id", "frac_yes", "n_yes", "n_no"),
-}
+_SCORES = {"experts": ("score1", "score2", "score3"), "crowd": ("frac_yes", "n_yes", "n_no")}
 
 
 @dataclass(frozen=True)
@@ -61,14 +58,12 @@ def read_judgements(folder: Path, others: Sequence[Path] = ()) -> list[Judgement
 def _read(kind: str, path: Path, captions: dict[str, dict[str, str]]) -> Judgements:
     rows: list[Judgement] = []
     own = unknown = 0
-    columns = _COLUMNS[EXPERTS if kind == "experts" else CROWD]
-    for line, (image, caption_id, *fields) in read_table(path, columns):
+    for line, (image, caption_id, *fields) in read_table(path, ("image", "caption_id", *_SCORES[kind])):
         photo, hash_sign, number = caption_id.rpartition("#")
         if not hash_sign or not photo or not number.isdecimal():
             raise SaccadeError(f"{path}, line {line}: the caption is {caption_id[:80]!r}, photo.jpg#n was expected")
-        numbers = [
-            _number(f"{path}, line {line}: {name}", text) for name, text in zip(columns[2:], fields, strict=True)
-        ]
+        named = zip(_SCORES[kind], fields, strict=True)
+        numbers = [_number(f"{path}, line {line}: {name}", text) for name, text in named]
         references, caption = captions.get(image), captions.get(photo, {}).get(number)
         if photo == image:
             own += 1

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError
 from saccade.data.datasets.photos import Photo, PhotoFolder, captioned_photos
 from saccade.data.records import Caption, CaptionedImages, CaptionedPhotos
-from saccade.data.registry import need_root
+from saccade.data.registry import chosen_splits, need_root
 from saccade.data.store.arrow import FeatureStore
 from saccade.data.store.sources import join_captions
 from saccade.data.text_files import first_bytes, read_json_file
@@ -69,12 +69,7 @@ def open_karpathy(split: str, root: Path | None) -> CaptionedImages:
 def join_karpathy(path: Path, store: FeatureStore, split: str) -> CaptionedImages:
     """The sentences of a split with their pictures in the store."""
     images = read_karpathy(path)
-    splits = {i.split for i in images}
-    wanted = {"val" if part == "dev" and "dev" not in splits else part for part in split.split("+")}
-    for part in sorted(wanted - splits):
-        raise SaccadeError(
-            f'{path} has no split "{part}"{did_you_mean(part, splits)} (there are: {", ".join(sorted(splits))})'
-        )
+    wanted = chosen_splits(split, {image.split for image in images}, path)
     chosen = [image for image in images if image.split in wanted]
     captions = karpathy_captions(path, chosen, store.index)
     return join_captions("karpathy", split, store, captions, store.extractor)
@@ -111,20 +106,14 @@ def karpathy_captions(path: Path, images: Sequence[KarpathyImage], known: dict[s
 def _image(entry: Any, where: str) -> KarpathyImage:
     if not isinstance(entry, dict):
         raise SaccadeError(f"{where} is {entry!r}, a mapping was expected")
-    for key, kind, words in (("filename", str, "text"), ("split", str, "text"), ("sentences", list, "a list")):
+    expected: tuple[tuple[str, Any, str], ...] = (("filename", str, "text"), ("split", str, "text"))
+    expected += (("sentences", list, "a list"), *((key, int | None, "a whole number") for key in ("imgid", "cocoid")))
+    for key, kind, words in expected:
         if not isinstance(entry.get(key), kind):
             raise SaccadeError(f'{where}: "{key}" is {entry.get(key)!r}, {words} was expected')
-    for key in ("imgid", "cocoid"):
-        if not isinstance(entry.get(key), int | None):
-            raise SaccadeError(f'{where}: "{key}" is {entry.get(key)!r}, a whole number was expected')
-    return KarpathyImage(
-        filename=entry["filename"],
-        split=entry["split"],
-        sentences=tuple(_sentence(s, f"{where}.sentences[{n}]") for n, s in enumerate(entry["sentences"])),
-        imgid=entry.get("imgid"),
-        cocoid=entry.get("cocoid"),
-        filepath=entry.get("filepath"),
-    )
+    sentences = tuple(_sentence(s, f"{where}.sentences[{n}]") for n, s in enumerate(entry["sentences"]))
+    others = (entry.get(key) for key in ("imgid", "cocoid", "filepath"))
+    return KarpathyImage(entry["filename"], entry["split"], sentences, *others)
 
 
 def _sentence(entry: Any, where: str) -> KarpathySentence:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.data.records import CaptionedPhotos
 from saccade.data.registry import chosen_splits
-from saccade.data.text_files import as_text
+from saccade.data.text_files import as_text, find_file, read_lines
 
 
 class NoCaptions(SaccadeError):
@@ -97,6 +97,17 @@ def group_texts(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     for name, text in pairs:
         texts.setdefault(name, []).append(text)
     return {name: tuple(found) for name, found in texts.items()}
+
+
+def read_split_lists(folder: Path, files: Mapping[str, str]) -> dict[str, str]:
+    """Photo → split from lists of photos, one a line, by split: {"train": "train.txt"}; not all need be there."""
+    return {
+        name: split
+        for split, file in files.items()
+        if (found := find_file(folder, file)) is not None
+        for _, line in read_lines(found)
+        if (name := line.strip())
+    }
 
 
 def first_folder(root: Path, names: Sequence[str]) -> Path:

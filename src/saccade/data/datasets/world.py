@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, not_among
 from saccade.core.progress import progress_bar
 from saccade.data.records import CaptionedDrawings, PhrasedBoxes
 from saccade.world import Split, WorldConfig, make_world
@@ -51,9 +51,7 @@ def open_world_phrases(
 
 def _open_part(split: str, root: Path | None, seed: int, pictures: int) -> tuple[WorldConfig, Split]:
     if split not in SPLITS:
-        raise SaccadeError(
-            f'the world has no split "{split}"{did_you_mean(split, SPLITS)} (there are: {", ".join(SPLITS)})'
-        )
+        raise SaccadeError(f"the world has no split {not_among(split, SPLITS)}")
     if pictures < 1:
         raise SaccadeError(f"a world of {pictures} pictures is empty: give pictures=2000 or so")
     config = WorldConfig(pictures=pictures, seed=seed)

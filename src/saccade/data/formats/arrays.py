@@ -29,14 +29,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from saccade.core.errors import SaccadeError, explain_os_errors
-from saccade.data.formats.regions import (
-    NO_SIZES,
-    WHOLE_IMAGE,
-    Sizes,
-    check_boxes,
-    check_features,
-    position,
-)
+from saccade.data.formats.regions import NO_SIZES, WHOLE_IMAGE, Sizes, check_boxes, check_features, position
 from saccade.data.records import PictureRegions, RegionSource
 
 Arrays = Mapping[str, np.ndarray]
@@ -76,6 +69,13 @@ class ArrayPictures(RegionSource, ABC):
     @abstractmethod
     def arrays(self, index: int) -> Arrays:
         """The arrays of one picture under names that the tools use."""
+
+    @cached_property
+    def box_path(self) -> Path | None:
+        """The boxes beside, as ImageCaptioning.pytorch has them: cocobu_att → cocobu_box, x_att.lmdb → x_box.lmdb."""
+        stem, dot, ending = self.path.name.partition(".")
+        beside = self.path.with_name(f"{stem.removesuffix('_att')}_box{dot}{ending}")
+        return beside if stem.endswith("_att") and beside.exists() else None
 
     def where(self, index: int) -> str:
         """What an error about one picture begins with."""
@@ -234,11 +234,6 @@ def _number(arrays: Arrays, names: Sequence[str]) -> int:
 class NpzFolder(ArrayPictures):
     """The pictures of a folder, by file name without ending, in alphabetical order."""
 
-    def __init__(self, path: Path | str, sizes: Sizes = NO_SIZES) -> None:
-        super().__init__(path, sizes)
-        beside = boxes_beside(self.path)
-        self.box_folder = beside if beside is not None and beside.is_dir() else None
-
     @cached_property
     def _files(self) -> dict[str, Path]:
         with explain_os_errors(self.path, "read"):
@@ -259,7 +254,7 @@ class NpzFolder(ArrayPictures):
 
     @cached_property
     def boxes(self) -> str:
-        if self.box_folder is None and (pickles := sum(1 for _ in self.path.rglob(f"*{MMF_INFO}"))):
+        if self.box_path is None and (pickles := sum(1 for _ in self.path.rglob(f"*{MMF_INFO}"))):
             return f"missing: they lie in {pickles:,} pickled *{MMF_INFO} files, which are not read"
         return super().boxes
 
@@ -269,18 +264,12 @@ class NpzFolder(ArrayPictures):
     def arrays(self, index: int) -> Arrays:
         path = self._files[self.ids[index]]
         arrays = dict(_read_file(path))
-        if self.box_folder is not None:
-            boxes = self.box_folder / f"{self.ids[index]}.npy"
+        if self.box_path is not None:
+            boxes = self.box_path / f"{self.ids[index]}.npy"
             if not boxes.exists():
                 raise SaccadeError(f"{boxes} is missing: {path} has no boxes")
             arrays["bbox"] = only_array(_read_file(boxes), str(boxes))
         return arrays
-
-
-def boxes_beside(path: Path) -> Path | None:
-    """Where ImageCaptioning.pytorch puts the boxes of `path`: cocobu_att → cocobu_box, x_att.lmdb → x_box.lmdb."""
-    stem, dot, ending = path.name.partition(".")
-    return path.with_name(f"{stem.removesuffix('_att')}_box{dot}{ending}") if stem.endswith("_att") else None
 
 
 def is_npz_folder(path: Path) -> bool:
@@ -299,11 +288,6 @@ class LmdbPictures(ArrayPictures):
     @property
     def _database(self) -> Any:
         return _open_lmdb(self.path.resolve())
-
-    @cached_property
-    def _box_path(self) -> Path | None:
-        beside = boxes_beside(self.path)
-        return beside.resolve() if beside is not None and beside.exists() else None
 
     @cached_property
     def _keys(self) -> tuple[bytes, ...]:
@@ -326,8 +310,8 @@ class LmdbPictures(ArrayPictures):
     def arrays(self, index: int) -> Arrays:
         key, where = self._keys[index], self.where(index)
         arrays = dict(_value(self._database, key, where))
-        if self._box_path is not None:
-            boxes = _value(_open_lmdb(self._box_path), key, f"the boxes of {where}")
+        if self.box_path is not None:
+            boxes = _value(_open_lmdb(self.box_path.resolve()), key, f"the boxes of {where}")
             arrays["bbox"] = only_array(boxes, where)
         return arrays
 

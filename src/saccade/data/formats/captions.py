@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.coco import read_captions_file, read_coco_file
+from saccade.data.datasets.coco import read_captions_file, read_coco_lines
 from saccade.data.datasets.flickr import read_tokens
 from saccade.data.datasets.karpathy import read_karpathy
 from saccade.data.records import Caption, other_names
@@ -50,8 +50,9 @@ def _read_captions(path: Path) -> Iterator[Caption]:
     first = next(read_json_lines(path), (0, None))[1] if kind == "jsonl" else None
     whole = read_json_file(path) if kind == "json" else None
     if isinstance(first, dict) and "captions" in first:  # a line holds all sentences of a photo, as coco_mini's do
-        photos = (line.photo for line in read_coco_file(path))
-        yield from (Caption(photo.name, text, photo.split) for photo in photos for text in photo.texts)
+        yield from (
+            Caption(photo.name, text, photo.split) for photo, _ in read_coco_lines(path) for text in photo.texts
+        )
     elif kind == "jsonl":
         yield from read_captions(path)
     elif isinstance(whole, dict) and "annotations" in whole:

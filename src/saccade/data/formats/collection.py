@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
+from saccade.core.errors import SaccadeError, explain_os_errors, not_among
 from saccade.data.datasets.karpathy import karpathy_captions, read_karpathy
 from saccade.data.formats.arrays import ArrayPictures, LmdbPictures, NpzFolder
 from saccade.data.formats.hdf5 import open_hdf5
 from saccade.data.formats.precomp import PrecompImages, open_precomp, precomp_splits, write_precomp
 from saccade.data.formats.regions import find_sizes, read_sizes
 from saccade.data.formats.tsv import BottomUpTsv, TsvRow, write_tsv
-from saccade.data.records import Caption, PictureRegions, RegionSource
+from saccade.data.records import Caption, RegionSource
 from saccade.data.registry import DataSet, recognise
 from saccade.data.store.arrow import FeatureStore, StoreWriter
 from saccade.data.store.manifest import CAPTIONS, read_captions, write_captions
@@ -99,8 +99,8 @@ def open_collection(
         known = sorted({c.split for c in sentences if c.split is not None})
         for split in splits:
             if split not in known:
-                there = f" (there are: {', '.join(known)})" if known else " (its captions name no splits)"
-                raise SaccadeError(f'{path} has no split "{split}"{did_you_mean(split, known)}{there}')
+                named = not_among(split, known) if known else f'"{split}" (its captions name no splits)'
+                raise SaccadeError(f"{path} has no split {named}")
         sentences = tuple(c for c in sentences if c.split in splits)
         wanted = {c.image for c in sentences}
         pictures = RegionSubset(found.pictures, [n for n, id in enumerate(found.pictures.ids) if id in wanted])
@@ -150,28 +150,25 @@ def convert(
         return _to_precomp(source, path, dtype, progress)
     if path.exists():
         raise SaccadeError(f"{path} exists already; remove it or choose another name")
-    count = 0
 
     def rows() -> Iterator[TsvRow]:
-        nonlocal count
-        for picture in _pictures(source, set()):
-            yield TsvRow.of(picture)
-            count += 1
+        for n in range(len(source.pictures)):
+            yield TsvRow.of(source.pictures.get(n))
             progress()
 
     write_tsv(path, rows())
-    return count
+    return len(source.pictures)
 
 
 def _to_store(source: Collection, path: Path, dtype: str, extractor: str | None, progress: Progress) -> int:
     """Goes on where an earlier run stopped: pictures that are in the store already are passed over."""
     with StoreWriter(path, source.pictures.dim, dtype, extractor or source.extractor, source.metadata) as writer:
         before = len(writer.done)
-        for picture in _pictures(source, writer.done):
-            writer.append(
-                picture.id, picture.features, picture.boxes, picture.width, picture.height, scores=picture.scores
-            )
-            progress()
+        for n, id in enumerate(source.pictures.ids):
+            if id not in writer.done:
+                own = source.pictures.get(n)
+                writer.append(own.id, own.features, own.boxes, own.width, own.height, own.scores)
+                progress()
         added = len(writer.done) - before
     if source.captions:
         write_captions(path / CAPTIONS, source.captions)
@@ -188,9 +185,3 @@ def _to_precomp(source: Collection, path: Path, dtype: str, progress: Progress) 
     for data in joined:
         write_precomp(path, data, dtype, progress)
     return sum(len(data.images) for data in joined)
-
-
-def _pictures(source: Collection, done: set[str]) -> Iterator[PictureRegions]:
-    for n, id in enumerate(source.pictures.ids):
-        if id not in done:
-            yield source.pictures.get(n)

@@ -18,7 +18,7 @@ import numpy as np
 
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import read_json, read_text
-from saccade.data.formats.arrays import KNOWN, PIXEL_BOXES, SCORES, UNIT_BOXES, ArrayPictures, Arrays, boxes_beside
+from saccade.data.formats.arrays import KNOWN, PIXEL_BOXES, SCORES, UNIT_BOXES, ArrayPictures, Arrays
 from saccade.data.formats.regions import NO_SIZES, Sizes
 from saccade.data.text_files import first_bytes
 
@@ -68,8 +68,7 @@ class Hdf5Pictures(_Hdf5):
 
     @cached_property
     def _box_file(self) -> Any:
-        beside = boxes_beside(self.path)
-        return _open(beside) if beside is not None and beside.exists() else None
+        return None if self.box_path is None else _open(self.box_path)
 
     def arrays(self, index: int) -> Arrays:
         id, where = self.ids[index], self.where(index)
@@ -81,7 +80,7 @@ class Hdf5Pictures(_Hdf5):
         if self._box_file is not None:
             boxes = self._box_file.get(id)
             if not _is_array(boxes):
-                raise SaccadeError(f"{boxes_beside(self.path)} has no boxes of the picture {id}")
+                raise SaccadeError(f"{self.box_path} has no boxes of the picture {id}")
             arrays["bbox"] = self._read(boxes, (), where)
         return arrays
 

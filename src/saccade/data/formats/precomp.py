@@ -16,12 +16,7 @@ import numpy as np
 
 from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
 from saccade.core.files import atomic_file, read_text
-from saccade.data.formats.regions import (
-    WHOLE_IMAGE,
-    check_boxes,
-    check_features,
-    position,
-)
+from saccade.data.formats.regions import WHOLE_IMAGE, check_boxes, check_features, position
 from saccade.data.records import CaptionedImages, PictureRegions, RegionSource
 from saccade.data.registry import need_root
 
@@ -162,10 +157,7 @@ def read_stripped_lines(path: Path) -> list[str]:
 
 
 def write_precomp(
-    folder: Path | str,
-    data: CaptionedImages,
-    dtype: str = "float32",
-    progress: Callable[[], None] = lambda: None,
+    folder: Path | str, data: CaptionedImages, dtype: str = "float32", progress: Callable[[], None] = lambda: None
 ) -> None:
     """`{split}_ims.npy`, `_boxes.npy`, `_sizes.npy`, `_caps.txt`, `_ids.txt`: all of them, or none."""
     folder, split, count = Path(folder), data.split, len(data.images)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float32
+from jaxtyping import Float16, Float32
 
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.data.records import other_names
@@ -25,6 +25,7 @@ from saccade.data.text_files import JsonEntry, as_number, numbers_text, read_jso
 
 WHOLE_IMAGE = np.array([0.0, 0.0, 1.0, 1.0], dtype=np.float32)  # stands in for boxes that a format threw away
 BOX_ROUNDING = 1e-5  # how far a box may leave 0..1 through float32 rounding and still be clipped, not refused
+ONE_THREAD_VALUES = 2**15  # so many PyTorch converts without its pool of threads
 
 Sizes = Mapping[str, tuple[int, int]]  # (width, height) by picture id
 NO_SIZES: Sizes = {}
@@ -65,15 +66,28 @@ def check_features(features: np.ndarray, dim: int, dtype: str, where: str) -> np
         raise SaccadeError(f"{where}: features have shape {list(features.shape)}, [regions, {dim}] was expected")
     if features.dtype.kind not in "fiu":
         raise SaccadeError(f"{where}: features are {features.dtype}, numbers were expected")
-    largest = np.maximum(features.max(initial=0), -float(features.min(initial=0)))  # NaN and infinity come through
-    if not np.isfinite(largest):
+    if features.dtype == np.float16:  # without their sign, halves are ordered as their bits are, a hundred times faster
+        largest = (features.view(np.uint16) & 0x7FFF).max(initial=0).view(np.float16)
+    else:
+        largest = np.maximum(features.max(initial=0), -float(features.min(initial=0)))
+    if not np.isfinite(largest):  # both come through a maximum
         raise SaccadeError(f"{where}: the features hold NaN or infinity")
     with np.errstate(over="ignore"):
         if not np.isfinite(np.asarray(largest).astype(dtype)):
             raise SaccadeError(f"{where}: the feature value {float(largest):g} does not fit into {dtype}")
     if features.dtype == np.float32 and dtype == "float16" and features.flags.carray:  # views of files are not
-        return torch.from_numpy(features).to(torch.float16).numpy()  # rounds as NumPy does, four times as quickly
+        return _as_half(features)
     return features.astype(dtype)
+
+
+def _as_half(features: Float32[np.ndarray, "region dim"]) -> Float16[np.ndarray, "region dim"]:
+    """Rounded as NumPy does it, many times as quickly; in this thread alone, since others may be using all cores."""
+    values = torch.from_numpy(features).flatten()
+    half = torch.empty(values.shape, dtype=torch.float16)
+    pieces = (torch.split(whole, ONE_THREAD_VALUES) for whole in (values, half))
+    for piece, rounded in zip(*pieces, strict=True):
+        rounded.copy_(piece)
+    return half.view(features.shape).numpy()
 
 
 def read_sizes(path: Path | str) -> Sizes:

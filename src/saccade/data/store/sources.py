@@ -93,11 +93,8 @@ class RegionsInMemory:
 
     def batch(self, indices: Sequence[int]) -> RegionBatch:
         """The pictures at `indices`, without the padding that the longest of them does not need."""
-        chosen = self.all.select(indices)
-        longest = int(self.counts[list(indices)].max()) if len(chosen) else 0
-        scores = None if chosen.scores is None else chosen.scores[:, :longest]
-        features, boxes = chosen.features[:, :longest], chosen.boxes[:, :longest]
-        return replace(chosen, features=features, boxes=boxes, mask=chosen.mask[:, :longest], scores=scores)
+        longest = int(self.counts[list(indices)].max()) if len(indices) else 0
+        return self.all.select(indices).resize(region=longest)
 
 
 def held_in_memory(data: CaptionedImages, device: torch.device | str = "cpu") -> CaptionedImages:

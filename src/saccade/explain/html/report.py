@@ -1,13 +1,12 @@
 """The report of a whole run on one page: what was done, the numbers, searches with their reasons, and hard twins.
 
-A report is data; the functions below make markup of its sections. All texts are plain text and are escaped here.
+A report is data; `report.html` makes markup of it, and escapes all texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Literal
 
@@ -17,9 +16,7 @@ from numpy import ndarray as Array
 from saccade.core.errors import SaccadeError
 from saccade.core.files import write_text
 from saccade.explain.explanation import Explanation
-from saccade.explain.html.figure import match_figure, picture_uri, write_page
-
-FOUND_SIDE, TWIN_SIDE = 224, 320  # longer sides of the embedded pictures
+from saccade.explain.html.figure import write_page
 
 
 @dataclass(frozen=True)
@@ -61,6 +58,18 @@ class Results:
         for row in self.rows:
             if len(row.values) != columns:
                 raise SaccadeError(f'the results of "{row.name}" need {columns} values, not {len(row.values)}')
+
+    @property
+    def best(self) -> list[float]:
+        """The best mean of each column, chance aside."""
+        rows = [row.values for row in self.rows if row.kind != "chance"]
+        found = ([v.mean for row in rows if (v := row[n]) is not None] for n in range(len(self.starts)))
+        return [max(means, default=float("inf")) for means in found]
+
+    @property
+    def starts(self) -> list[bool]:
+        """Whether each column is the first of its group."""
+        return [n == 0 for _, names in self.groups for n in range(len(names))]
 
 
 @dataclass(frozen=True)
@@ -107,18 +116,7 @@ class Report:
 
     def html(self) -> str:
         """The page: one self-contained document. All texts are plain text and are escaped."""
-        parts = [
-            f'<header><h1>{escape(self.title)}</h1><p class="lead">{escape(self.lead)}</p>',
-            highlight_list(self.highlights),
-            "</header>",
-            stages_section(self.stages),
-            results_section(self.results) if self.results else "",
-            queries_section(self.queries),
-            twins_section(self.twins),
-            commands_section(self.commands),
-            f'<footer class="note">{escape(self.foot)}</footer>' if self.foot else "",
-        ]
-        return write_page(self.title, "\n".join(part for part in parts if part), STYLE)
+        return write_page("report.html", self.title, report=self, duration=_duration)
 
     def save(self, path: Path | str) -> Path:
         path = Path(path)
@@ -128,196 +126,8 @@ class Report:
         return path
 
 
-def highlight_list(highlights: tuple[tuple[str, str], ...]) -> str:
-    if not highlights:
-        return ""
-    items = "".join(f"<div><dt>{escape(what)}</dt><dd>{escape(value)}</dd></div>" for value, what in highlights)
-    return f'<dl class="highlights">{items}</dl>'
-
-
-def stages_section(stages: tuple[ReportStage, ...]) -> str:
-    """A bar whose parts are as long as the stages took, with a list beneath."""
-    if not stages:
-        return ""
-    total = sum(stage.seconds for stage in stages)
-    bar = "".join(
-        f'<i class="s{n % 7}" style="flex-grow:{max(s.seconds, 0.01):.2f}"></i>' for n, s in enumerate(stages)
-    )
-    rows = "".join(
-        f'<li><i class="s{n % 7}"></i><span>{escape(s.name)}</span><b>{_duration(s.seconds)}</b>'
-        f"<small>{escape(s.detail)}</small></li>"
-        for n, s in enumerate(stages)
-    )
-    return (
-        f'<section><h2>What was done, in {_duration(total)}</h2><div class="timeline" aria-hidden="true">{bar}</div>'
-        f'<ol class="stages">{rows}</ol></section>'
-    )
-
-
 def _duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s"
-
-
-def results_section(results: Results) -> str:
-    def best(column: int) -> float:
-        means = [v.mean for row in results.rows if row.kind != "chance" and (v := row.values[column]) is not None]
-        return max(means, default=float("inf"))
-
-    def cell(row: ReportRow, column: int, first: bool) -> str:
-        value, edge = row.values[column], " first" if first else ""
-        if value is None:
-            return f'<td class="none{edge}">–</td>'
-        spread = f"<small>± {value.spread:.1f}</small>" if value.spread is not None else ""
-        text = f"{value.mean:.1f}{spread}"
-        if row.kind != "chance" and value.mean >= best(column):
-            text = f"<strong>{text}</strong>"
-        return f'<td class="value{edge}" style="--part:{min(max(value.mean, 0), 100):.1f}%">{text}</td>'
-
-    starts, at = set[int](), 0
-    for _, names in results.groups:
-        starts.add(at)
-        at += len(names)
-    groups = "".join(
-        f'<th colspan="{len(names)}" class="first">{escape(group)}</th>' for group, names in results.groups
-    )
-    columns = "".join(
-        f'<th scope="col"{" class=first" if n == 0 else ""}>{escape(name)}</th>'
-        for _, names in results.groups
-        for n, name in enumerate(names)
-    )
-    rows = "".join(
-        f'<tr class="{row.kind}"><th scope="row">{escape(row.name)}</th>'
-        + "".join(cell(row, column, column in starts) for column in range(at))
-        + "</tr>"
-        for row in results.rows
-    )
-    note = f'<p class="note">{escape(results.note)}</p>' if results.note else ""
-    return (
-        '<section><h2>Results</h2><div class="scroll"><table class="results"><thead>'
-        f"<tr><td></td>{groups}</tr><tr><td></td>{columns}</tr></thead><tbody>{rows}</tbody></table></div>{note}</section>"
-    )
-
-
-def queries_section(queries: tuple[Query, ...]) -> str:
-    if not queries:
-        return ""
-    intro = (
-        '<p class="note">Each sentence, the pictures it finds in order, and below, why the first was found: hover, tap '
-        "or focus a word to light up what it attends to. Words of one colour attend to the same place. The framed "
-        "picture is the one the sentence was written for.</p>"
-    )
-    return f"<section><h2>Searches</h2>{intro}{''.join(map(_query, queries))}</section>"
-
-
-def _query(query: Query) -> str:
-    found = "".join(
-        f'<li{" class=right" if f.right else ""}><img src="{picture_uri(f.image, FOUND_SIDE)}" alt="picture {n}">'
-        f"<span>{n}{' · right' if f.right else ''}</span><b>{f.score:.3f}</b></li>"
-        for n, f in enumerate(query.found, start=1)
-    )
-    beyond = "" if any(f.right for f in query.found) else f'<p class="note">The right one is at rank {query.rank}.</p>'
-    figure = match_figure(query.explanation) if query.explanation else ""
-    return f'<article><h3>“{escape(query.text)}”</h3><ol class="found">{found}</ol>{beyond}{figure}</article>'
-
-
-def twins_section(twins: tuple[Twin, ...]) -> str:
-    if not twins:
-        return ""
-    intro = (
-        '<p class="note">Two pictures described by the same words, bound otherwise. A model that only weighs which '
-        "words occur cannot distinguish them; one that attends word by word can. The larger of the two scores is "
-        "bold; a tick means that the sentence preferred its own picture.</p>"
-    )
-    return f'<section><h2>Hard twins</h2>{intro}<div class="twins">{"".join(map(_twin, twins))}</div></section>'
-
-
-def _twin(twin: Twin) -> str:
-    pictures = "".join(
-        f'<figure><img src="{picture_uri(image, TWIN_SIDE)}" alt="{escape(caption, quote=True)}">'
-        f"<figcaption>{name}</figcaption></figure>"
-        for name, image, caption in zip("AB", twin.images, twin.captions, strict=True)
-    )
-    rows = ""
-    for own, caption in enumerate(twin.captions):
-        rows += f'<tr class="said"><th colspan="4" scope="rowgroup">{"AB"[own]}: “{escape(caption)}”</th></tr>'
-        for model, scores in twin.scores.items():
-            right = bool(scores[own][own] > scores[own][1 - own])
-            verdict = '<span class="tick">✓<span class="sr"> right</span></span>'
-            if not right:
-                verdict = '<span class="cross">✗<span class="sr"> wrong</span></span>'
-            preferred = own if right else 1 - own
-            cells = "".join(
-                f"<td><strong>{s:.3f}</strong></td>" if n == preferred else f"<td>{s:.3f}</td>"
-                for n, s in enumerate(map(float, scores[own]))
-            )
-            rows += f'<tr><th scope="row">{escape(model)}</th>{cells}<td>{verdict}</td></tr>'
-    head = '<thead><tr><td></td><th scope="col">A</th><th scope="col">B</th><td></td></tr></thead>'
-    return f'<div class="twin"><div class="pair">{pictures}</div><table>{head}<tbody>{rows}</tbody></table></div>'
-
-
-def commands_section(commands: tuple[tuple[str, str], ...]) -> str:
-    if not commands:
-        return ""
-    items = "".join(f"<dt><code>{escape(command)}</code></dt><dd>{escape(what)}</dd>" for command, what in commands)
-    return f'<section><h2>How to go on</h2><dl class="commands">{items}</dl></section>'
-
-
-STYLE = """
-.highlights{display:flex;flex-wrap:wrap;gap:1rem 3rem;margin:2rem 0 0}
-.highlights div{display:flex;flex-direction:column-reverse;justify-content:flex-end;max-width:15rem}
-.highlights dd{margin:0;font:600 2.6rem/1.1 var(--serif);font-variant-numeric:lining-nums tabular-nums}
-.highlights dt{color:var(--soft);font-size:.92rem;line-height:1.4}
-.timeline{display:flex;height:14px;gap:2px;border-radius:7px;overflow:hidden;margin:1rem 0;print-color-adjust:exact}
-.s0{background:#0069ab}.s1{background:#58b7f5}.s2{background:#00785a}.s3{background:#e08a00}.s4{background:#bf4b00}
-.s5{background:#a63f7c}.s6{background:#7d8790}
-.stages{list-style:none;margin:0;padding:0;display:grid;grid-template-columns:repeat(auto-fill,minmax(15rem,1fr));
-gap:.7rem 2rem}
-.stages li{display:grid;grid-template-columns:12px 1fr auto;gap:0 .6rem;align-items:baseline}
-.stages i{width:10px;height:10px;border-radius:3px;print-color-adjust:exact}
-.stages b{font-weight:500;font-variant-numeric:tabular-nums}
-.stages small{grid-column:2/4;color:var(--soft);line-height:1.35}
-.scroll{overflow-x:auto}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-.results{margin:1rem 0 .6rem;font-size:.93rem;min-width:100%}
-.results th,.results td{padding:.42rem .45rem;text-align:right;white-space:nowrap;font-weight:400}
-.results thead th{color:var(--soft);font-size:.85rem}
-.results thead tr:first-child th{text-align:left;vertical-align:bottom;padding-bottom:0;color:var(--ink);
-line-height:1.3;white-space:normal}
-.results tbody tr{border-top:1px solid var(--rule)}
-.results tbody th{text-align:left;font-weight:500}
-.results .first{padding-left:1.4rem}
-.results .value{background:linear-gradient(var(--bar),var(--bar)) 0 calc(100% + 5px)/var(--part) 3px no-repeat;
-background-origin:content-box;vertical-align:top;print-color-adjust:exact}
-.results .model .value{--bar:var(--accent)}
-.results .chance{color:var(--soft)}
-.results small{display:block;color:var(--soft);font-weight:400;line-height:1.2}
-.found{list-style:none;display:grid;grid-template-columns:repeat(5,1fr);gap:.8rem;margin:0 0 1.4rem;padding:0;
-max-width:46rem}
-.found li{display:grid;grid-template-columns:1fr auto;gap:.35rem .4rem;font-size:.82rem;line-height:1.3;
-color:var(--soft)}
-.found img{grid-column:1/3;width:100%;display:block;border-radius:7px}
-.found .right{color:var(--right);font-weight:600}
-.found .right img{box-shadow:0 0 0 2px var(--paper),0 0 0 5px var(--right)}
-.found b{font-weight:400;font-variant-numeric:tabular-nums}
-.twins{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,27rem),1fr));gap:2.4rem;
-margin-top:1.4rem}
-.twin{break-inside:avoid}
-.pair{display:grid;grid-template-columns:1fr 1fr;gap:.7rem}
-.pair img{width:100%;display:block;border-radius:8px}
-.pair figcaption{color:var(--soft);font-size:.85rem;text-align:center}
-.twin table{width:100%;font-size:.9rem}
-.twin th,.twin td{padding:.22rem .5rem;text-align:right;font-weight:400}
-.twin thead th{color:var(--soft)}
-.twin th[scope=row]{text-align:left;color:var(--soft);padding-left:1rem}
-.said th{text-align:left;padding:.5rem 0 .1rem;border-top:1px solid var(--rule);line-height:1.35}
-.tick{color:var(--right);font-weight:700}.cross{color:var(--wrong);font-weight:700}
-.commands dt{margin-top:1rem;overflow-wrap:anywhere}
-.commands dd{margin:.25rem 0 0;color:var(--soft)}
-.commands code{background:var(--panel);padding:.15rem .5rem;border-radius:.35rem;
-box-decoration-break:clone;-webkit-box-decoration-break:clone}
-footer{margin-top:3rem}
-@media (max-width:720px){.found{grid-template-columns:repeat(3,1fr)}}
-"""

@@ -92,7 +92,6 @@ def draw_panel(panel: Panel, explanation: Explanation, room: int = ROOM) -> Imag
     sheet = Image.new("RGB", (wide + 2 * draw.MARGIN, drawn.height + HEADING + 2 * draw.MARGIN - 12), draw.PAPER)
     sheet.paste(drawn, (draw.MARGIN, draw.MARGIN + HEADING - 12))
     pen = ImageDraw.Draw(sheet)
-    pen.text((draw.MARGIN, draw.MARGIN + 22), panel.name, draw.INK, draw.font(panel.name, draw.LABEL + 2), anchor="ls")
-    note, size = draw.fit(panel.note, draw.NOTE + 2, wide)
-    pen.text((draw.MARGIN, draw.MARGIN + 60), note, draw.FAINT, draw.font(note, size), anchor="ls")
+    draw.write(pen, (draw.MARGIN, draw.MARGIN + 22), panel.name, draw.LABEL + 2, draw.INK)
+    draw.write(pen, (draw.MARGIN, draw.MARGIN + 60), panel.note, draw.NOTE + 2, room=wide)
     return sheet

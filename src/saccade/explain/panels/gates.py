@@ -26,22 +26,26 @@ def draw_gates(explanation: Explanation, room: int) -> Image.Image:
     sheet = Image.new("RGB", (room, high), draw.PAPER)
     pen = ImageDraw.Draw(sheet)
     draw.paste_rounded(sheet, drawn, 0, 0)
-    _legend(sheet, drawn.height + 26)
+    for number, openness in enumerate(LEGEND):  # boxes on dark ground, as they would lie on the picture
+        swatch = Image.new("RGBA", (64, 44), (*(round(110 * (0.35 + 0.65 * openness)) for _ in "rgb"), 255))
+        line = Image.new("RGBA", swatch.size)
+        thickness, opacity = marks(openness)
+        draw.outline(ImageDraw.Draw(line), (6, 6, 57, 37), (*draw.rgb(OPEN), opacity), thickness, shadow=False)
+        x, y, text = 150 * number, drawn.height + 26, f"{openness:.1f}"
+        draw.paste_rounded(sheet, Image.alpha_composite(swatch, line).convert("RGB"), x, y)
+        draw.write(pen, (x + 78, y + 31), text, draw.NOTE + 2)
     y = 0
     for name, regions in rows:
         if not regions:
             continue
-        pen.text((left, y + 24), name, draw.INK, draw.font(name, draw.LABEL - 4), anchor="ls")
+        draw.write(pen, (left, y + 24), name, draw.LABEL - 4, draw.INK)
         x = left
         for region in regions:
             piece = draw.cut(source, explanation.boxes[region], CUT)
             if x + piece.width > room:
                 break
             draw.paste_rounded(sheet, piece, x, y + 46)
-            number = f"{gates[region]:.2f}"
-            pen.text(
-                (x + piece.width, y + 46 + CUT + 33), number, draw.FAINT, draw.font(number, draw.NOTE), anchor="rs"
-            )
+            draw.write(pen, (x + piece.width, y + 46 + CUT + 33), f"{gates[region]:.2f}", draw.NOTE, draw.FAINT, "rs")
             end = x + piece.width - round(draw.width("0.00", draw.NOTE)) - 10
             draw.gate(pen, x, max(end, x + 24), y + 46 + CUT + 17, float(gates[region]), ON_PAPER)
             x += piece.width + draw.GAP
@@ -69,18 +73,3 @@ def gated_picture(picture: Image.Image, explanation: Explanation) -> Image.Image
 def marks(openness: float) -> tuple[int, int]:
     """Thickness and opacity of a box's line."""
     return max(1, round(1 + 6 * openness)), round(30 + 225 * openness)
-
-
-def _legend(sheet: Image.Image, y: int) -> None:
-    """Three boxes on dark ground, as they would lie on the picture."""
-    pen = ImageDraw.Draw(sheet)
-    x = 0
-    for openness in LEGEND:
-        swatch = Image.new("RGBA", (64, 44), (*(round(110 * (0.35 + 0.65 * openness)) for _ in "rgb"), 255))
-        line = Image.new("RGBA", swatch.size)
-        thickness, opacity = marks(openness)
-        draw.outline(ImageDraw.Draw(line), (6, 6, 57, 37), (*draw.rgb(OPEN), opacity), thickness, shadow=False)
-        draw.paste_rounded(sheet, Image.alpha_composite(swatch, line).convert("RGB"), x, y)
-        text = f"{openness:.1f}"
-        pen.text((x + 78, y + 31), text, draw.FAINT, draw.font(text, draw.NOTE + 2), anchor="ls")
-        x += 150

@@ -8,7 +8,7 @@ phrases matched; a colour joins words and their region.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -16,17 +16,7 @@ from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
 from saccade.explain import draw
-from saccade.explain.explanation import (
-    SAME_PLACE,
-    Explanation,
-    Place,
-    colour_of_word,
-    find_places,
-    is_content,
-    label,
-    overlap,
-    strengths,
-)
+from saccade.explain.explanation import SAME_PLACE, Explanation, Place, overlap
 
 PICTURE_SIDE, CUT, SMALL_CUT = 760, 128, 104  # sides of the picture, of the regions of a link, of the regions in order
 MAX_CUT_WIDTH, ARROW = round(draw.MAX_CUT_ASPECT * CUT), 110  # room for a region and for the arrow of a link
@@ -89,27 +79,25 @@ def draw_links(picture: Image.Image, explanation: Explanation, links: list[Link]
     shown = sorted({region for i, j, _ in links for region in (i, j)} | {hub})
     frames = {region: draw.pixels(explanation.boxes[region], picture.size) for region in shown}
     peak = max((abs(value) for _, _, value in links), default=1.0)
-
-    def paint(brush: draw.Brush) -> None:
-        for taker, giver, value in reversed(links):  # the strongest last, on top
-            tone = GIVES if value > 0 else AGAINST
-            path = draw.bend(draw.middle(frames[giver]), draw.middle(frames[taker]))
-            brush.arrow(_short_of(path, 16), (tone, tone), 2 + 8 * abs(value) / peak, rim=2)
-        for region, frame in frames.items():
-            brush.dot(draw.middle(frame), 12 if region == hub else 8, HUB, "#11161b", 3)
-
+    brush = draw.Brush(picture.size)
+    for taker, giver, value in reversed(links):  # the strongest last, on top
+        tone = GIVES if value > 0 else AGAINST
+        path = draw.bend(draw.middle(frames[giver]), draw.middle(frames[taker]))
+        brush.arrow(_short_of(path, 16), (tone, tone), 2 + 8 * abs(value) / peak, rim=2)
+    for region, frame in frames.items():
+        brush.dot(draw.middle(frame), 12 if region == hub else 8, HUB, "#11161b", 3)
     tones = {region: (*draw.rgb(HUB), 255 if region == hub else 150) for region in shown}
     outlines = [(frames[r], tones[r], 7 if r == hub else 2, r == hub) for r in shown]
     tags = [(f"{hub + 1} most connected", "#ffffff", frames[hub])]
     tags += [(str(r + 1), "#d7dde2", frames[r]) for r in shown if r != hub]
-    return _draw_nodes(picture, 0.3, outlines, paint, tags, 14)
+    return _draw_nodes(picture, 0.3, outlines, brush, tags, 14)
 
 
 def _draw_nodes(
     picture: Image.Image,
     dimmed: float,
     outlines: Sequence[tuple[draw.Frame, tuple[int, ...], int, bool]],
-    paint: Callable[[draw.Brush], None],
+    brush: draw.Brush,
     tags: Sequence[tuple[str, str, draw.Frame]],
     radius: int,
 ) -> Image.Image:
@@ -122,7 +110,7 @@ def _draw_nodes(
     taken = [(round(x - radius), round(y - radius), round(x + radius), round(y + radius)) for x, y in nodes]
     for text, colour, frame in tags:
         draw.tag(names, text, colour, frame, taken)
-    for layer in (boxes, draw.smooth_layer(drawn.size, paint), names):
+    for layer in (boxes, brush.layer(), names):
         drawn = Image.alpha_composite(drawn, layer)
     return drawn.convert("RGB")
 
@@ -151,37 +139,32 @@ def _draw_list(explanation: Explanation, source: Image.Image, links: list[Link],
         one, other = _piece(source, explanation, giver, CUT), _piece(source, explanation, taker, CUT)
         draw.paste_rounded(sheet, one, x + MAX_CUT_WIDTH - one.width, y)  # beside the arrow: arrows stand in line
         x += MAX_CUT_WIDTH
-        _draw_arrow(sheet, (x + 12, y + CUT // 2), tone, 2 + 8 * abs(value) / peak)
+        path, brush = np.stack([np.linspace(0, ARROW - 24, 20), np.full(20, 20.0)], axis=1), draw.Brush((ARROW, 40))
+        brush.arrow(path, (tone, tone), 2 + 8 * abs(value) / peak)
+        sheet.paste(layer := brush.layer(), (x + 12, y + CUT // 2 - 20), layer)
         draw.paste_rounded(sheet, other, x + ARROW, y)
         x += ARROW + MAX_CUT_WIDTH + 24
         text = f"{value:.{decimals}f}"
         stop = number // rows * (slot + draw.GUTTER) + slot
-        pen.text((stop, y + CUT / 2 + 8), text, draw.FAINT, draw.font(text, draw.NOTE), anchor="rs")
+        draw.write(pen, (stop, y + CUT / 2 + 8), text, draw.NOTE, draw.FAINT, "rs")
         stop -= round(draw.width(f"-{peak:.{decimals}f}", draw.NOTE)) + 14
         draw.bar(pen, x, stop, y + CUT // 2 - 3, draw.RULE)
         draw.bar(pen, x, x + round((stop - x) * abs(value) / peak), y + CUT // 2 - 3, tone)
     y = rows * (CUT + 30)
     if against:
         text = "blue: a link below zero, the region takes the opposite"
-        pen.text((MAX_CUT_WIDTH, y + 22), text, ON_PAPER[AGAINST], draw.font(text, draw.NOTE + 2), anchor="ls")
+        draw.write(pen, (MAX_CUT_WIDTH, y + 22), text, draw.NOTE + 2, ON_PAPER[AGAINST])
         y += 50
     if scored:
         _draw_order(sheet, source, explanation, y)
     return sheet
 
 
-def _draw_arrow(sheet: Image.Image, at: tuple[int, int], tone: str, thickness: float) -> None:
-    path = np.stack([np.linspace(0, ARROW - 24, 20), np.full(20, 20.0)], axis=1)
-    layer = draw.smooth_layer((ARROW, 40), lambda brush: brush.arrow(path, (tone, tone), thickness))
-    sheet.paste(layer, (at[0], at[1] - 20), layer)
-
-
 def _draw_order(sheet: Image.Image, source: Image.Image, explanation: Explanation, y: int) -> None:
     """The regions in the order in which the model takes them in, each with its score, as many as there is room for."""
     assert explanation.region_score is not None
     scores, pen = explanation.region_score, ImageDraw.Draw(sheet)
-    text = "the regions in the model's order, with their scores"
-    pen.text((0, y + 26), text, draw.INK, draw.font(text, draw.LABEL - 4), anchor="ls")
+    draw.write(pen, (0, y + 26), "the regions in the model's order, with their scores", draw.LABEL - 4, draw.INK)
     peak = max(float(np.abs(scores).max()), 1e-9)
     x = 0
     for region in range(len(scores)):
@@ -214,39 +197,36 @@ Edge = tuple[int, int, float]  # two nodes and the strength of their link, 0..1
 
 def draw_graphs(explanation: Explanation, room: int) -> Image.Image:
     """Left the picture with its graph, right the sentence with its own and the matched regions beneath."""
-    places = find_places(explanation)
-    picture = draw_region_graph(explanation.picture(GRAPH_SIDE), explanation, places)
-    sentence = draw_word_graph(explanation, places, max(room - picture.width - draw.GUTTER, 400))
+    picture = draw_region_graph(explanation.picture(GRAPH_SIDE), explanation)
+    sentence = draw_word_graph(explanation, max(room - picture.width - draw.GUTTER, 400))
     sheet = Image.new("RGB", (room, max(picture.height, sentence.height)), draw.PAPER)
     draw.paste_rounded(sheet, picture, 0, 0)
     sheet.paste(sentence, (picture.width + draw.GUTTER, max(0, (picture.height - sentence.height) // 2)))
     return sheet
 
 
-def region_edges(explanation: Explanation, places: tuple[Place, ...]) -> list[Edge]:
+def region_edges(explanation: Explanation) -> list[Edge]:
     """Links between the drawn regions, as positions in `places`."""
-    if explanation.region_links is None or len(places) < 2:
+    nodes = [place.region for place in explanation.places]
+    if explanation.region_links is None or len(nodes) < 2:
         return []
-    nodes = [place.region for place in places]
     return strongest(explanation.region_links[np.ix_(nodes, nodes)], len(nodes) + 1)
 
 
-def draw_region_graph(picture: Image.Image, explanation: Explanation, places: tuple[Place, ...]) -> Image.Image:
+def draw_region_graph(picture: Image.Image, explanation: Explanation) -> Image.Image:
     """The picture with a node in the middle of each place's box, and the links between them."""
+    places = explanation.places
     frames = [draw.pixels(place.box, picture.size) for place in places]
-
-    def paint(brush: draw.Brush) -> None:
-        for one, other, strength in region_edges(explanation, places):
-            tones = places[one].colour.glow, places[other].colour.glow
-            path = draw.bend(draw.middle(frames[one]), draw.middle(frames[other]), 0.1)
-            brush.stroke(path, tones, 2 + 9 * strength, rim=2)
-        for place, frame in zip(places, frames, strict=True):
-            brush.dot(draw.middle(frame), 13, place.colour.glow, "#11161b", 4)
-
-    both = list(zip(places, frames, strict=True))
+    both, brush = list(zip(places, frames, strict=True)), draw.Brush(picture.size)
+    for one, other, strength in region_edges(explanation):
+        tones = places[one].colour.glow, places[other].colour.glow
+        path = draw.bend(draw.middle(frames[one]), draw.middle(frames[other]), 0.1)
+        brush.stroke(path, tones, 2 + 9 * strength, rim=2)
+    for place, frame in both:
+        brush.dot(draw.middle(frame), 13, place.colour.glow, "#11161b", 4)
     outlines = [(frame, (*draw.rgb(place.colour.glow), 255), 4, True) for place, frame in both]
-    tags = [(label(explanation, place), place.colour.glow, frame) for place, frame in both]
-    return _draw_nodes(picture, 0.28, outlines, paint, tags, 18)
+    tags = [(explanation.label(place), place.colour.glow, frame) for place, frame in both]
+    return _draw_nodes(picture, 0.28, outlines, brush, tags, 18)
 
 
 def strongest(links: Float[Array, "node node"], most: int) -> list[Edge]:
@@ -272,9 +252,10 @@ def word_edges(explanation: Explanation) -> list[Edge]:
     return strongest(links, len(explanation.words))
 
 
-def draw_word_graph(explanation: Explanation, places: tuple[Place, ...], room: int) -> Image.Image:
+def draw_word_graph(explanation: Explanation, room: int) -> Image.Image:
     """The words in reading order, arches for their links, and below them the region each phrase matched."""
-    words, inks = explanation.words, {word: colour.ink for word, colour in colour_of_word(places).items()}
+    words, places = explanation.words, explanation.places
+    inks = {word: colour.ink for word, colour in explanation.colours.items()}
     size, lines = lay_words(words, room - 8)
     edges = word_edges(explanation)
     line_of = {word: number for number, line in enumerate(lines) for word, _, _ in line}
@@ -291,25 +272,22 @@ def draw_word_graph(explanation: Explanation, places: tuple[Place, ...], room: i
     def top(word: int) -> tuple[float, float]:
         return _mid(spot[word]), baselines[line_of[word]] - size - 6.0
 
-    def paint(brush: draw.Brush) -> None:
-        for one, other, strength in edges:
-            tones = inks.get(one, PLAIN), inks.get(other, PLAIN)
-            start, stop = top(one), top(other)
-            if line_of[one] == line_of[other]:
-                path = draw.arch(start, stop, _rise(stop[0] - start[0]))
-            else:
-                below = np.array([start[0], baselines[line_of[one]] + 14.0])
-                path = draw.through(below, np.array([stop[0], below[1]]), np.array(stop))
-            brush.stroke(path, tones, 1.5 + 4.5 * strength)
-        for word in {w for one, other, _ in edges for w in (one, other)}:
-            brush.dot(top(word), 6, inks.get(word, PLAIN))
-
-    sheet.paste(layer := draw.smooth_layer(sheet.size, paint), (0, 0), layer)
+    brush = draw.Brush(sheet.size)
+    for one, other, strength in edges:
+        tones = inks.get(one, PLAIN), inks.get(other, PLAIN)
+        start, stop = top(one), top(other)
+        if line_of[one] == line_of[other]:
+            path = draw.arch(start, stop, _rise(stop[0] - start[0]))
+        else:
+            below = np.array([start[0], baselines[line_of[one]] + 14.0])
+            path = draw.through(below, np.array([stop[0], below[1]]), np.array(stop))
+        brush.stroke(path, tones, 1.5 + 4.5 * strength)
+    for word in {w for one, other, _ in edges for w in (one, other)}:
+        brush.dot(top(word), 6, inks.get(word, PLAIN))
+    sheet.paste(layer := brush.layer(), (0, 0), layer)
     pen = ImageDraw.Draw(sheet)
     for word, (x, _) in spot.items():
-        text, fitted = draw.fit(words[word], size, room)
-        tone = inks.get(word) or (draw.INK if is_content(text) else draw.FAINT)
-        pen.text((x, baselines[line_of[word]]), text, tone, draw.font(text, fitted), anchor="ls")
+        draw.write(pen, (x, baselines[line_of[word]]), words[word], size, explanation.ink(word), room=room)
     for number, baseline in enumerate(baselines):
         here = [place for place, home in zip(places, homes, strict=True) if home == number]
         _draw_matches(sheet, explanation, here, {w: s for w, s in spot.items() if line_of[w] == number}, baseline)
@@ -350,36 +328,17 @@ def _draw_matches(
     lefts = spread_out([float(w) for w in wanted], [piece.width for piece in pieces], sheet.width)
     for place, piece, left in zip(places, pieces, lefts, strict=True):
         top, tone = baseline + 74, place.colour.ink
-        stems = [_mid(spot[word]) for word in place.words if word in spot]
-        layer = _draw_stems(stems, left + piece.width / 2, tone, (sheet.width, 76))
-        sheet.paste(layer, (0, baseline), layer)
-        for word in place.words:
-            if word in spot:
-                x, stop = spot[word]
-                pen.rounded_rectangle((x, baseline + 12, stop, baseline + 17), 2, tone)
+        brush, here = draw.Brush((sheet.width, 76)), [spot[word] for word in place.words if word in spot]
+        for span in here:
+            brush.stroke(draw.drop((_mid(span), 18.0), (left + piece.width / 2, 76)), (tone, tone), 3)
+        sheet.paste(layer := brush.layer(), (0, baseline), layer)
+        for x, stop in here:
+            pen.rounded_rectangle((x, baseline + 12, stop, baseline + 17), 2, tone)
         draw.paste_rounded(sheet, piece, round(left), top)
-        _draw_score(pen, explanation, place, round(left), piece.width, top + MATCH_CUT)
-
-
-def _draw_stems(starts: list[float], stop: float, tone: str, size: tuple[int, int]) -> Image.Image:
-    """Lines from words down to the region they share."""
-
-    def paint(brush: draw.Brush) -> None:
-        for start in starts:
-            brush.stroke(draw.drop((start, 18.0), (stop, size[1])), (tone, tone), 3)
-
-    return draw.smooth_layer(size, paint)
-
-
-def _draw_score(
-    pen: ImageDraw.ImageDraw, explanation: Explanation, place: Place, left: int, wide: int, floor: int
-) -> None:
-    scores = strengths(explanation)
-    if scores is None or explanation.word_score is None:
-        return
-    words = list(place.words)
-    score, share = explanation.word_score[words].mean(), float(scores[words].mean())
-    draw.score_bar(pen, left, left + wide, floor + 23, score, share, place.colour.ink, 10)
+        if explanation.strengths is not None and explanation.word_score is not None:
+            words, x = list(place.words), round(left)
+            score, share = explanation.word_score[words].mean(), float(explanation.strengths[words].mean())
+            draw.score_bar(pen, x, x + piece.width, top + MATCH_CUT + 23, score, share, tone, 10)
 
 
 def spread_out(middles: list[float], widths: list[int], room: int, gap: int = 22) -> list[float]:

@@ -139,7 +139,7 @@ class _Label:
         x, y = self.spot
         over.paste(Image.new("RGBA", self.plate, self.colour), self.spot, draw.rounded(self.plate, self.plate[1] // 4))
         x, base = x + self.size // 3, y + round(1.05 * self.size)
-        pen.text((x, base), self.text, DARK, draw.font(self.text, self.size), anchor="ls")
+        draw.write(pen, (x, base), self.text, self.size, DARK)
         if self.note:
             right = self.spot[0] + self.plate[0] - self.size // 3
             pen.text((right, base), self.note, "#11161bb0", draw.font(self.note, _note_size(self.size)), anchor="rs")
@@ -180,47 +180,35 @@ def _lay(
                 wanted = [(left + 4, top + 4), *wanted]
             wanted += [(left, bottom - high), (right - wide, bottom), (right, top), (left - wide, top)]
             wanted += [(left, top + step * high) for step in range(1, max(1, (bottom - top) // high))]
-        near = [_inside(spot, label.plate, size) for spot in wanted]
+        near = [(min(max(2, x), size[0] - wide - 2), min(max(2, y), size[1] - high - 2)) for x, y in wanted]
+        plates = [(x, y, x + wide, y + high) for x, y in near]
         others = [other for other in named if other != frame]
-        free = [spot for spot in near if not any(_shared(_at(spot, label.plate), t) for t in taken)]
+        free = [plate for plate in plates if not any(_shared(plate, t) for t in taken)]
+        # the largest part of another region that the label would lie over
+        cost = [max((_shared(p, other) / max(1, _area(other)) for other in others), default=0.0) for p in free]
+        plate = _nearest(frame, label.plate, size, taken) if line and not free else None
         if free:
-            cost = [_hidden(_at(spot, label.plate), others) for spot in free]
-            label.spot = next((s for s, c in zip(free, cost, strict=True) if c < HIDDEN), free[int(np.argmin(cost))])
-        elif line:
-            label.spot = _nearest(frame, label.plate, size, taken)
-            label.reach = None if label.spot is None else _reach(_at(label.spot, label.plate), frame)
-        if label.spot is not None:
-            taken.append(_at(label.spot, label.plate))
+            plate = next((p for p, c in zip(free, cost, strict=True) if c < HIDDEN), free[int(np.argmin(cost))])
+        elif plate is not None and not _shared(plate, frame):  # a line to the nearest point of its box
+            x, y = (plate[0] + plate[2]) // 2, (plate[1] + plate[3]) // 2
+            label.reach = x, y, min(max(x, left), right), min(max(y, top), bottom)
+        if plate is not None:
+            label.spot = plate[:2]
+            taken.append(plate)
 
 
 def _nearest(
     frame: draw.Frame, plate: tuple[int, int], size: tuple[int, int], taken: list[draw.Frame]
-) -> tuple[int, int] | None:
+) -> draw.Frame | None:
     """The free place nearest to a box, on a grid of half plates over the whole picture."""
-    middle = (frame[0] + frame[2] - plate[0]) / 2, (frame[1] + frame[3] - plate[1]) / 2
-    spots = [
-        (x, y)
-        for y in range(4, size[1] - plate[1] - 3, max(1, plate[1] // 2))
-        for x in range(4, size[0] - plate[0] - 3, max(1, plate[0] // 2))
+    (wide, high), middle = plate, ((frame[0] + frame[2] - plate[0]) / 2, (frame[1] + frame[3] - plate[1]) / 2)
+    plates = [
+        (x, y, x + wide, y + high)
+        for y in range(4, size[1] - high - 3, max(1, high // 2))
+        for x in range(4, size[0] - wide - 3, max(1, wide // 2))
     ]
-    spots.sort(key=lambda s: (s[0] - middle[0]) ** 2 + (s[1] - middle[1]) ** 2)
-    return next((s for s in spots if not any(_shared(_at(s, plate), t) for t in taken)), None)
-
-
-def _reach(plate: draw.Frame, frame: draw.Frame) -> draw.Frame | None:
-    """The line from a plate to the nearest point of its box, if it does not touch it."""
-    if _shared(plate, frame):
-        return None
-    x, y = (plate[0] + plate[2]) // 2, (plate[1] + plate[3]) // 2
-    return x, y, min(max(x, frame[0]), frame[2]), min(max(y, frame[1]), frame[3])
-
-
-def _inside(spot: tuple[int, int], plate: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
-    return (min(max(2, spot[0]), size[0] - plate[0] - 2), min(max(2, spot[1]), size[1] - plate[1] - 2))
-
-
-def _at(spot: tuple[int, int], plate: tuple[int, int]) -> draw.Frame:
-    return spot[0], spot[1], spot[0] + plate[0], spot[1] + plate[1]
+    plates.sort(key=lambda p: (p[0] - middle[0]) ** 2 + (p[1] - middle[1]) ** 2)
+    return next((p for p in plates if not any(_shared(p, t) for t in taken)), None)
 
 
 def _area(frame: draw.Frame) -> int:
@@ -229,11 +217,6 @@ def _area(frame: draw.Frame) -> int:
 
 def _shared(one: draw.Frame, other: draw.Frame) -> int:
     return _area((max(one[0], other[0]), max(one[1], other[1]), min(one[2], other[2]), min(one[3], other[3])))
-
-
-def _hidden(plate: draw.Frame, others: Sequence[draw.Frame]) -> float:
-    """The largest part of another region that a label would lie over."""
-    return max((_shared(plate, other) / max(1, _area(other)) for other in others), default=0.0)
 
 
 def draw_sheet(photos: Sequence[RegionPicture], top: int | None = None) -> Image.Image:
@@ -251,10 +234,8 @@ def draw_sheet(photos: Sequence[RegionPicture], top: int | None = None) -> Image
         for photo, size in row:
             named = top if top is not None or not photo.labels else photo.surest(NAMED_ON_SHEET)
             draw.paste_rounded(sheet, draw_regions(photo, named, size), x, floor - size[1])
-            text, letter = (
-                draw.fit(photo.title, draw.NOTE, size[0], smallest=draw.NOTE - 5) if photo.title else ("", draw.NOTE)
-            )
-            pen.text((x, floor + 32), text, draw.FAINT, draw.font(text, letter), anchor="ls")
+            if photo.title:
+                draw.write(pen, (x, floor + 32), photo.title, draw.NOTE, room=size[0])
             x += size[0] + GAP
         y = floor + FOOT
     return sheet
@@ -281,10 +262,9 @@ def _rows(photos: Sequence[RegionPicture]) -> list[list[tuple[RegionPicture, tup
     laid = []
     for row in filter(None, rows):
         high = min((room - GAP * (len(row) - 1)) / sum(slots[i] for i in row), 1.4 * ROW)
-        laid.append([(photos[i], _size(aspects[i], slots[i], high)) for i in row])
+        sizes = [  # the largest pictures inside slots of slot · high by high
+            (max(1, round(min(slots[i], aspects[i]) * high)), max(1, round(high * min(1.0, slots[i] / aspects[i]))))
+            for i in row
+        ]
+        laid.append([(photos[i], size) for i, size in zip(row, sizes, strict=True)])
     return laid
-
-
-def _size(aspect: float, slot: float, high: float) -> tuple[int, int]:
-    """The largest picture of this aspect ratio inside a slot of slot · high by high."""
-    return max(1, round(min(slot, aspect) * high)), max(1, round(high * min(1.0, slot / aspect)))

@@ -42,19 +42,18 @@ def draw_scene_graph(graph: SceneGraph, caption: str = "") -> Image.Image:
     words = caption.split()
     for row, line in enumerate(lines):
         for index, x, _ in line:
-            face = draw.font(words[index], CAPTION)
-            pen.text((MARGIN + x, MARGIN + 30 + row * 44), words[index], draw.INK, face, anchor="ls")
+            draw.write(pen, (MARGIN + x, MARGIN + 30 + row * 44), words[index], CAPTION, draw.INK)
     if not graph.objects:
-        pen.text((MARGIN, top + 40), "no things", draw.FAINT, draw.font("no things", WORD), anchor="ls")
+        draw.write(pen, (MARGIN, top + 40), "no things", WORD)
     for thing, (left, right) in boxes.items():
         pen.rounded_rectangle((left, top, right, top + BOX), 14, FIELD, EDGE, 3)
         middle = (left + right) / 2
-        pen.text((middle, top + BOX / 2 + 2), thing.name, draw.INK, draw.font(thing.name, NAME), anchor="mm")
+        draw.write(pen, (middle, top + BOX / 2 + 2), thing.name, NAME, draw.INK, "mm")
         for n, word in enumerate(said[thing]):
             y = top + BOX + 10 + n * (PILL + 10)
             half = draw.width(word, WORD) / 2 + 20
             pen.rounded_rectangle((middle - half, y, middle + half, y + PILL), PILL / 2, SAID, draw.RULE, 2)
-            pen.text((middle, y + PILL / 2 + 1), word, draw.INK, draw.font(word, WORD), anchor="mm")
+            draw.write(pen, (middle, y + PILL / 2 + 1), word, WORD, draw.INK, "mm")
     _draw_arrows(pen, arrows, list(boxes.values()), top)
     return drawn
 
@@ -119,4 +118,4 @@ def _draw_arrows(pen: ImageDraw.ImageDraw, arrows: list[_Arrow], boxes: list[tup
         pen.polygon([(x2, top - 1), (x2 - 9, top - 18), (x2 + 9, top - 18)], LINE)
         half, middle = draw.width(arrow.text, WORD) / 2 + 8, (x1 + x2) / 2
         pen.rectangle((middle - half, y - 18, middle + half, y + 18), draw.PAPER)
-        pen.text((middle, y), arrow.text, draw.INK, draw.font(arrow.text, WORD), anchor="mm")
+        draw.write(pen, (middle, y), arrow.text, WORD, draw.INK, "mm")

@@ -16,21 +16,7 @@ from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
 from saccade.explain import draw
-from saccade.explain.explanation import (
-    SAME_PLACE,
-    Explanation,
-    Place,
-    chooses,
-    colour_of_word,
-    find_places,
-    is_content,
-    label,
-    overlap,
-    score_note,
-    share_of_words,
-    shares,
-    strengths,
-)
+from saccade.explain.explanation import SAME_PLACE, Explanation, chooses, is_content, overlap, shares
 
 PICTURE_SIDE, TILE, SMALL = 760, 288, 172  # a square picture, a content word's tile, a function word's
 UNDER_TILE, GATE = 92, 34  # word and score bar beneath a tile; the gate's bar beneath them
@@ -52,13 +38,11 @@ class Cell:
 
 def draw_strip(explanation: Explanation) -> Image.Image:
     """The whole strip as an RGB picture."""
-    places = find_places(explanation)
-    colours = colour_of_word(places)
     aspect = explanation.image.shape[1] / explanation.image.shape[0]
     large = draw.size_like(aspect, PICTURE_SIDE, PICTURE_SIDE * 1.25)
     column = max(large[0], PICTURE_SIDE * 3 // 4)
     lines = draw.break_lines(explanation.words, draw.CAPTION, column)
-    gated = share_of_words(explanation) is not None
+    gated = explanation.share is not None
     foot = UNDER_TILE + GATE * gated
     left_size = column, large[1] + 40 + len(lines) * int(draw.CAPTION * 1.5) + 44 + 40 * gated
     rows = arrange(explanation.words, aspect, left_size, foot)
@@ -72,15 +56,13 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     sheet = Image.new("RGB", total, draw.PAPER)
     pen = ImageDraw.Draw(sheet)
     if explanation.title:
-        text, size = draw.fit(explanation.title, draw.LABEL, total[0] - 2 * draw.MARGIN)
-        pen.text((draw.MARGIN, draw.MARGIN + 26), text, draw.FAINT, draw.font(text, size), anchor="ls")
+        draw.write(pen, (draw.MARGIN, draw.MARGIN + 26), explanation.title, draw.LABEL, room=total[0] - 2 * draw.MARGIN)
 
     top = draw.MARGIN + heading
     source = Image.fromarray(explanation.image)
-    draw.paste_rounded(
-        sheet, with_places(source.resize(large, Image.Resampling.LANCZOS), explanation, places), draw.MARGIN, top
-    )
-    draw_caption(pen, explanation, lines, colours, (draw.MARGIN, top + large[1] + 40), column)
+    picture = with_places(source.resize(large, Image.Resampling.LANCZOS), explanation)
+    draw.paste_rounded(sheet, picture, draw.MARGIN, top)
+    draw_caption(pen, explanation, lines, (draw.MARGIN, top + large[1] + 40), column)
 
     left, floor = draw.MARGIN + column + draw.GUTTER, top
     sizes = {cell.size for row in rows for cell in row}
@@ -88,10 +70,9 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     for row in rows:
         floor += max(cell.size[1] for cell in row)  # the line the row's pictures stand on
         for cell in row:
-            weights, colour = explanation.weights[cell.word], colours.get(cell.word)
-            tile = draw_tile(picture_of_size[cell.size], weights, explanation.boxes, cell.content, colour)
+            tile = draw_tile(picture_of_size[cell.size], explanation, cell, explanation.weights[cell.word])
             draw.paste_rounded(sheet, tile, left + cell.x, floor - cell.size[1])
-            draw_foot(pen, explanation, cell, colour, left + cell.x, floor)
+            draw_foot(pen, explanation, cell, left + cell.x, floor)
         floor += foot + draw.GAP
     return sheet
 
@@ -133,15 +114,11 @@ def extent(rows: list[list[Cell]], foot: int = UNDER_TILE) -> tuple[int, int]:
 
 
 def draw_tile(
-    picture: Image.Image,
-    weights: Float[Array, " region"],
-    boxes: Float[Array, "region 4"],
-    content: bool,
-    colour: draw.Colour | None,
+    picture: Image.Image, explanation: Explanation, cell: Cell, weights: Float[Array, " region"]
 ) -> Image.Image:
     """The picture lit where a word attends, its strongest boxes outlined; a function word's tile is paler."""
-    wide, high = picture.size
-    tile = Image.fromarray(draw.illuminate(np.asarray(picture), draw.spread(weights, boxes, (high, wide))))
+    boxes, colour = explanation.boxes, explanation.colours.get(cell.word)
+    tile = Image.fromarray(draw.illuminate(np.asarray(picture), draw.spread(weights, boxes, picture.size[::-1])))
     share = shares(weights[None])[0]
     outlines = Image.new("RGBA", tile.size)
     pen = ImageDraw.Draw(outlines)
@@ -149,29 +126,23 @@ def draw_tile(
         strength = float(share[region] / share.max())
         frame = draw.pixels(boxes[region], tile.size)
         tone = (*draw.rgb(colour.glow if colour else "#ffffff"), round(255 * (0.25 + 0.75 * strength**2)))
-        draw.outline(pen, frame, tone, max(2, round((4 if content else 2) * strength)), shadow=False)
+        draw.outline(pen, frame, tone, max(2, round((4 if cell.content else 2) * strength)), shadow=False)
     tile = Image.alpha_composite(tile.convert("RGBA"), outlines).convert("RGB")
-    return tile if content else Image.blend(tile, Image.new("RGB", tile.size, draw.PAPER), 0.45)
+    return tile if cell.content else Image.blend(tile, Image.new("RGB", tile.size, draw.PAPER), 0.45)
 
 
-def draw_foot(
-    pen: ImageDraw.ImageDraw, explanation: Explanation, cell: Cell, colour: draw.Colour | None, x: int, y: int
-) -> None:
+def draw_foot(pen: ImageDraw.ImageDraw, explanation: Explanation, cell: Cell, x: int, y: int) -> None:
     """The word beneath its tile; as bars, how well it found its regions and how far it lets them in."""
-    room = max(cell.size[0], MIN_SLOT)
-    ink = colour.ink if colour else (draw.INK if cell.content else draw.FAINT)
-    text, size = draw.fit(explanation.words[cell.word], draw.LABEL if cell.content else draw.LABEL - 5, room)
-    pen.text((x, y + 42), text, ink, draw.font(text, size), anchor="ls")
-    scores = strengths(explanation)
+    room, ink = max(cell.size[0], MIN_SLOT), explanation.ink(cell.word)
+    size = draw.LABEL if cell.content else draw.LABEL - 5
+    draw.write(pen, (x, y + 42), explanation.words[cell.word], size, ink, room=room)
     end = x + room - round(draw.width("0.00", draw.NOTE)) - 14
-    if scores is not None and explanation.word_score is not None:
-        score, strength = explanation.word_score[cell.word], float(scores[cell.word])
+    if explanation.strengths is not None and explanation.word_score is not None:
+        score, strength = explanation.word_score[cell.word], float(explanation.strengths[cell.word])
         draw.score_bar(pen, x, x + room, y + 60, score, strength, ink, 14)
-    share = share_of_words(explanation)
-    if share is not None:
+    if (share := explanation.share) is not None:
         openness = float(share.values[cell.word])
-        number = f"{openness:.2f}"
-        pen.text((x + room, y + 71 + GATE), number, draw.FAINT, draw.font(number, draw.NOTE), anchor="rs")
+        draw.write(pen, (x + room, y + 71 + GATE), f"{openness:.2f}", draw.NOTE, draw.FAINT, "rs")
         draw.gate(pen, x, end, y + 55 + GATE, openness, ink)
 
 
@@ -179,48 +150,40 @@ def draw_caption(
     pen: ImageDraw.ImageDraw,
     explanation: Explanation,
     lines: list[list[tuple[int, float, float]]],
-    colours: dict[int, draw.Colour],
     at: tuple[int, int],
     room: int,
 ) -> None:
     """The sentence under the picture: words in the colour of their place, underlined as strongly as they matched."""
-    scores = strengths(explanation)
-    x, y = at
+    scores, (x, y) = explanation.strengths, at
     for number, line in enumerate(lines):
         baseline = y + number * int(draw.CAPTION * 1.5) + draw.CAPTION
         for word, offset, length in line:
-            colour = colours.get(word)
-            text, size = draw.fit(explanation.words[word], draw.CAPTION, room)
-            tone = colour.ink if colour else (draw.INK if is_content(text) else draw.FAINT)
-            pen.text((x + offset, baseline), text, tone, draw.font(text, size), anchor="ls")
-            strength = 1.0 if scores is None else float(scores[word])
-            thickness = round(6 * strength)
-            if colour and thickness:
+            tone = explanation.ink(word)
+            draw.write(pen, (x + offset, baseline), explanation.words[word], draw.CAPTION, tone, room=room)
+            thickness = round(6 * (1.0 if scores is None else float(scores[word])))
+            if word in explanation.colours and thickness:
                 span = (x + offset, baseline + 12, x + offset + length - 1, baseline + 11 + thickness)
-                pen.rectangle(span, colour.ink)
+                pen.rectangle(span, tone)
     foot = y + len(lines) * int(draw.CAPTION * 1.5) + 36
-    note, size = draw.fit(score_note(explanation), draw.NOTE + 2, room)
-    pen.text((x, foot), note, draw.FAINT, draw.font(note, size), anchor="ls")
-    share = share_of_words(explanation)
-    if share is not None:
+    draw.write(pen, (x, foot), explanation.score_note, draw.NOTE + 2, room=room)
+    if (share := explanation.share) is not None:
         draw.gate(pen, x, x + 80, foot + 24, 0.6, draw.FAINT)
-        note, size = draw.fit(share.note, draw.NOTE + 2, room - 98)
-        pen.text((x + 98, foot + 40), note, draw.FAINT, draw.font(note, size), anchor="ls")
+        draw.write(pen, (x + 98, foot + 40), share.note, draw.NOTE + 2, room=room - 98)
 
 
-def with_places(picture: Image.Image, explanation: Explanation, places: tuple[Place, ...]) -> Image.Image:
+def with_places(picture: Image.Image, explanation: Explanation) -> Image.Image:
     """The large picture with each place's box and a tag that names its words."""
     drawn = picture.convert("RGBA")
     over = Image.new("RGBA", drawn.size)
     pen = ImageDraw.Draw(over)
-    taken: list[tuple[int, int, int, int]] = []
+    places, taken = explanation.places, list[draw.Frame]()
     surest = max((place.strength for place in places), default=1.0)
     for place in places:
         strength = place.strength / surest
         tone = (*draw.rgb(place.colour.glow), round(255 * (0.5 + 0.5 * strength)))
         draw.outline(pen, draw.pixels(place.box, drawn.size), tone, round(2 + 3 * strength), shadow=True)
     for place in places:  # tags after all boxes, so that no line crosses a word
-        draw.tag(over, label(explanation, place), place.colour.glow, draw.pixels(place.box, drawn.size), taken)
+        draw.tag(over, explanation.label(place), place.colour.glow, draw.pixels(place.box, drawn.size), taken)
     return Image.alpha_composite(drawn, over).convert("RGB")
 
 
@@ -244,7 +207,6 @@ def draw_steps(explanation: Explanation, room: int) -> Image.Image:
     assert explanation.steps is not None
     blocks = arrange_steps(explanation, room)
     source = Image.fromarray(explanation.image)
-    colours = colour_of_word(find_places(explanation))
     steps = len(explanation.steps)
     tall = [max(cell.size[1] for cell in block) for block in blocks]
     heights = [steps * (high + BAR) + FOOT for high in tall]
@@ -256,18 +218,18 @@ def draw_steps(explanation: Explanation, room: int) -> Image.Image:
     for block, high, height in zip(blocks, tall, heights, strict=True):
         for step in range(steps):
             floor = top + step * (high + BAR) + high  # the line the row's pictures stand on
-            name = f"step {step + 1}"
-            pen.text((0, floor - high / 2), name, draw.INK, draw.font(name, draw.LABEL - 4), anchor="lm")
+            draw.write(pen, (0, floor - high / 2), f"step {step + 1}", draw.LABEL - 4, draw.INK, "lm")
             for cell in block:
-                tile = draw_step_tile(thumbs[cell.size], explanation, step, cell, colours.get(cell.word))
+                tile = draw_step_tile(thumbs[cell.size], explanation, step, cell)
                 draw.paste_rounded(sheet, tile, cell.x, floor - cell.size[1])
-                _draw_bar(pen, explanation, step, cell, colours.get(cell.word), floor)
+                sharpest = float(shares(explanation.steps[step, cell.word][None]).max())  # how sharp the attention is
+                tone = explanation.colours[cell.word].ink if cell.word in explanation.colours else draw.FAINT
+                draw.bar(pen, cell.x, cell.x + cell.size[0], floor + 9, draw.RULE)
+                draw.bar(pen, cell.x, cell.x + round(cell.size[0] * sharpest), floor + 9, tone)
         for cell in block:
-            colour = colours.get(cell.word)
             letters, slot = draw.LABEL if cell.content else draw.LABEL - 5, max(cell.size[0], NARROW)
             text, size = draw.fit(explanation.words[cell.word], letters, slot, draw.NOTE - 3)
-            ink = colour.ink if colour else (draw.INK if cell.content else draw.FAINT)
-            pen.text((cell.x, top + height - FOOT + 28), text, ink, draw.font(text, size), anchor="ls")
+            draw.write(pen, (cell.x, top + height - FOOT + 28), text, size, explanation.ink(cell.word))
         top += height + draw.GAP
     return sheet
 
@@ -307,13 +269,11 @@ def arrange_steps(explanation: Explanation, room: int) -> list[list[Cell]]:
     return blocks or [[Cell(0, NAME, draw.size_like(aspect, SMALL_STEP, 1.6 * SMALL_STEP), False)]]  # punctuation alone
 
 
-def draw_step_tile(
-    picture: Image.Image, explanation: Explanation, step: int, cell: Cell, colour: draw.Colour | None
-) -> Image.Image:
+def draw_step_tile(picture: Image.Image, explanation: Explanation, step: int, cell: Cell) -> Image.Image:
     """A word's tile at one step; where its strongest region is not where it was, an arrow shows the way."""
     assert explanation.steps is not None
     weights, boxes = explanation.steps[step, cell.word], explanation.boxes
-    tile = draw_tile(picture, weights, boxes, cell.content, colour)
+    tile = draw_tile(picture, explanation, cell, weights)
     if step == 0 or not cell.content:
         return tile
     before, after = int(explanation.steps[step - 1, cell.word].argmax()), int(weights.argmax())
@@ -323,18 +283,6 @@ def draw_step_tile(
     if np.hypot(stop[0] - start[0], stop[1] - start[1]) < 24:  # a box within a box: no way to show
         return tile
 
-    def paint(brush: draw.Brush) -> None:
-        brush.arrow(draw.bend(start, stop), ("#ffffff", "#ffffff"), 4, rim=2)
-
-    return Image.alpha_composite(tile.convert("RGBA"), draw.smooth_layer(tile.size, paint)).convert("RGB")
-
-
-def _draw_bar(
-    pen: ImageDraw.ImageDraw, explanation: Explanation, step: int, cell: Cell, colour: draw.Colour | None, floor: int
-) -> None:
-    """How sharp the attention is: the share of the word's strongest region."""
-    assert explanation.steps is not None
-    share = float(shares(explanation.steps[step, cell.word][None]).max())
-    stop = cell.x + cell.size[0]
-    draw.bar(pen, cell.x, stop, floor + 9, draw.RULE)
-    draw.bar(pen, cell.x, cell.x + round(cell.size[0] * share), floor + 9, colour.ink if colour else draw.FAINT)
+    brush = draw.Brush(tile.size)
+    brush.arrow(draw.bend(start, stop), ("#ffffff", "#ffffff"), 4, rim=2)
+    return Image.alpha_composite(tile.convert("RGBA"), brush.layer()).convert("RGB")

@@ -32,7 +32,7 @@ from saccade.metrics.captions.cider import DocumentFrequencies
 from saccade.metrics.captions.reward import SelfCriticalReward
 from saccade.models import Sgae
 from saccade.models.sgae import GraphContext, GraphNodes, PlainPictureGraph
-from saccade.tasks.captioning.self_critical import mean_of_others, policy_loss
+from saccade.tasks.captioning.task import mean_of_others, policy_loss
 
 LOG_PROBABILITY, METRIC, LOSS = 1e-5, 1e-6, 1e-5  # allowed of float32 outputs, computed in float64 here
 DOCUMENT_FREQUENCIES = "scst_df.p"

@@ -58,9 +58,10 @@ class GsmnCase(MatchingCase[Gsmn]):
     def node_match(self, number: str, side: str) -> Tensor:
         """Node level, of all pictures with one caption: the cosines of its words, or of the regions, block by block."""
         images, text = self.doubles[0], self.caption(number)
-        nodes = {"regions": Nodes(images.regions, images.mask), "words": Nodes(text.words, text.mask)}
+        sides = {"regions": (images.regions, images.mask), "words": (text.words, text.mask)}
+        nodes = {name: Nodes.of(*parts, self.model.config.blocks) for name, parts in sides.items()}
         queries, context = (nodes.pop(side), *nodes.values())
-        cosines, _ = block_cosines(queries, context, self.model.config.blocks, self.exact.form)
+        cosines, _ = block_cosines(queries, context, self.exact.form)
         return cosines[0] if side == "regions" else cosines[:, 0]
 
     def likeness(self, number: str) -> Tensor:

@@ -28,8 +28,7 @@ from saccade.language.tokenise import ptb_tokenise
 from saccade.metrics import ranks, recall, summary
 from saccade.metrics.captions.bleu import bleu
 from saccade.metrics.captions.cider import cider, cider_d
-from saccade.metrics.captions.meteor import meteor
-from saccade.metrics.captions.meteor_tables import MeteorTables, find_meteor_tables, read_meteor_tables
+from saccade.metrics.captions.meteor import MeteorTables, find_meteor_tables, meteor, read_meteor_tables
 from saccade.metrics.captions.rouge import rouge_l
 from saccade.metrics.captions.score import CaptionScore
 from saccade.metrics.statistics import kendall

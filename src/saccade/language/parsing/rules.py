@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from saccade.language.caption_words import C, WordClass
+from saccade.language import caption_words as tables
+from saccade.language.caption_words import C, WordClass, word_pairs
 from saccade.language.parsing.clauses import PRESENTERS, Clauses
 from saccade.language.parsing.parser import Parse, Parser
 from saccade.language.parsing.tags import BREAKS, NOUNS, PHRASE, SPECIFIERS, VERBS
@@ -18,17 +19,8 @@ _BEFORE_NOUN = {
     C.DETERMINER: "det", C.OWNER: "nmod:poss", C.NUMBER: "nummod", C.ADJECTIVE: "amod", C.NOUN: "compound",
     C.PLURAL: "compound",
 }  # fmt: skip
-
-
 PUNCTUATION = (C.MARK, C.COMMA)
-TAGS = {  # the universal tag of each class
-    C.DETERMINER: "DET", C.OWNER: "PRON", C.NUMBER: "NUM", C.ADJECTIVE: "ADJ", C.NOUN: "NOUN", C.PLURAL: "NOUN",
-    C.PRONOUN: "PRON", C.FINITE: "VERB", C.DOING: "VERB", C.DONE: "VERB", C.INFINITIVE: "VERB", C.AUXILIARY: "AUX",
-    C.PREPOSITION: "ADP", C.FIXED: "ADP", C.CONJUNCTION: "CCONJ", C.SUBORDINATOR: "SCONJ", C.RELATIVE: "PRON",
-    C.ADVERB: "ADV", C.TO: "PART", C.TO_INFINITIVE: "PART", C.THERE: "PRON", C.POSSESSIVE: "PART", C.COMMA: "PUNCT",
-    C.MARK: "PUNCT", C.MATERIAL: "NOUN", C.S_FORM: "NOUN", C.NAMES_VERB: "NOUN", C.OTHER: "ADJ", C.UNKNOWN_S: "NOUN",
-    C.BASE: "NOUN", C.ING: "VERB", C.PARTICIPLE: "VERB", C.PAST: "VERB",
-}  # fmt: skip
+TAGS = {WordClass[name]: tag for name, tag in word_pairs(tables.WORDS["universal_tags"]).items()}
 
 
 class RuleParser(Parser):
@@ -42,8 +34,6 @@ class RuleParser(Parser):
 
 class _Sentence(Clauses):
     """One caption, read from left to right."""
-
-    __slots__ = ()
 
     def parse(self) -> Parse:
         classes, place = self.classes, 0
@@ -70,7 +60,7 @@ class _Sentence(Clauses):
         """Words up to the noun they belong to; which noun, and what for, is decided in `_place`."""
         classes, count = self.classes, self.count
         if classes[start] is C.PRONOUN:
-            self._place(start, start)
+            self._place(start)
             return start + 1
         last = -1  # the last noun so far
         place = start
@@ -131,7 +121,7 @@ class _Sentence(Clauses):
                     described = at
         for at in range(last + 1, end):  # "his mouth open"
             self.set(at, last, "amod")
-        self._place(start, last)
+        self._place(last)
         return max(end, last + 1)
 
     def _joins_adjectives(self, place: int) -> bool:
@@ -178,7 +168,7 @@ class _Sentence(Clauses):
             self.set_predicate(first)
         elif self.case >= 0:
             self.classes[first] = C.NOUN
-            self._place(start, first)
+            self._place(first)
         elif self.noun > self.verb:
             self.set(first, self.noun, "amod")
         elif self.verb >= 0:
@@ -187,7 +177,7 @@ class _Sentence(Clauses):
             self.waiting.append((first, "dep"))
         return max(end, stop)
 
-    def _place(self, start: int, head: int) -> None:
+    def _place(self, head: int) -> None:
         """Give a noun phrase its place in the sentence."""
         if self.case >= 0:
             if self.in_case(head):
@@ -245,7 +235,9 @@ class _Sentence(Clauses):
                 self.close_clause(self.subject)
             self.begin((self.main, "conj"))
             self.subject = head
-            self._attach_conjunction_later()
+            if self.conjunction >= 0:
+                self.waiting.append((self.conjunction, "cc"))
+                self.conjunction = -1
             return
         other = self._alike(head)
         if other < 0:
@@ -256,11 +248,6 @@ class _Sentence(Clauses):
             self.verb = -1
         if self.conjunction >= 0:
             self.set(self.conjunction, head, "cc")
-            self.conjunction = -1
-
-    def _attach_conjunction_later(self) -> None:
-        if self.conjunction >= 0:
-            self.waiting.append((self.conjunction, "cc"))
             self.conjunction = -1
 
     def _alike(self, head: int) -> int:

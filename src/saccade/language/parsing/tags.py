@@ -9,23 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from saccade.language.caption_words import (
-    ANIMATE,
-    BE,
-    BEFORE_ING,
-    COLOUR_WORDS,
-    HAVE,
-    MODALS,
-    NAMING_ING,
-    NOUN_COLLECTIVES,
-    ONLY_VERBS,
-    PARTICLES,
-    C,
-    WordClass,
-    lexicon,
-    singular,
-    word_table,
-)
+from saccade.language import caption_words as tables
+from saccade.language.caption_words import C, WordClass, lexicon, singular, word_table
 from saccade.language.parsing.scene_graph import FIRST_OF_SEVERAL, compound_length
 
 NOUNS = frozenset({C.NOUN, C.PLURAL})
@@ -99,11 +84,6 @@ def classify(words: Sequence[str]) -> list[WordClass]:
 class _Reading:
     """A caption while it is read: the classes found so far, and what its clause has had."""
 
-    __slots__ = (
-        "after", "before", "begun", "finite", "found", "joined", "outside", "place", "raw", "relative", "several",
-        "word", "words",
-    )  # fmt: skip
-
     def __init__(self, words: Sequence[str]) -> None:
         self.words = words
         self.found = [CLASSES[word] for word in words]
@@ -153,7 +133,7 @@ class _Reading:
         if self.finite and self.relative:  # it has its verb; the clause around it may still want one
             self.finite, self.relative = self.outside, False
         elif not self.begun and found in NOUNS and self.after not in NOUNS:
-            self.begun, self.several = True, found is C.PLURAL or self.word in NOUN_COLLECTIVES
+            self.begun, self.several = True, found is C.PLURAL or self.word in tables.NOUN_COLLECTIVES
         self.found[place] = self.before = found
         self.place += 1
 
@@ -163,7 +143,7 @@ class _Reading:
 
 def does(noun: str) -> bool:
     """Whether what the noun names can act."""
-    return singular(noun) in ANIMATE
+    return singular(noun) in tables.ANIMATE
 
 
 def counted(reading: _Reading) -> bool:
@@ -177,7 +157,7 @@ def counted(reading: _Reading) -> bool:
 def _noun(at: _Reading) -> WordClass:
     if at.before is C.TO_INFINITIVE:
         return C.INFINITIVE  # "to cover"
-    names_verb = at.word in BEFORE_ING and at.after in (C.ING, C.S_FORM) and at.second not in NOUNS
+    names_verb = at.word in tables.BEFORE_ING and at.after in (C.ING, C.S_FORM) and at.second not in NOUNS
     if names_verb and at.before in (C.AUXILIARY, C.NOUN, C.PLURAL, C.DOING):
         return C.NAMES_VERB
     if at.before is C.PLURAL and not at.finite and at.after in (C.PREPOSITION, C.ADVERB, C.TO) and does(at.previous):
@@ -199,7 +179,7 @@ def _other(at: _Reading) -> WordClass:
 
 def _adjective(at: _Reading) -> WordClass:
     before, after = at.before, at.after
-    if at.word in COLOUR_WORDS and before in _BEFORE_WORN and stands_alone(at):
+    if at.word in tables.COLOUR_WORDS and before in _BEFORE_WORN and stands_alone(at):
         return C.NOUN
     if after not in NOMINAL and after not in BREAKS and after is not C.ADVERB:
         if before in _BEFORE_BARE or (before is C.ADJECTIVE and at.earlier(SPECIFIERS)):
@@ -222,7 +202,7 @@ def stands_alone(reading: _Reading) -> bool:
     if words[at] not in ("in", "wearing", "wears"):
         return False
     at = reading.place + 1
-    while raw[at] in BREAKS or (raw[at] is C.ADJECTIVE and words[at] in COLOUR_WORDS):
+    while raw[at] in BREAKS or (raw[at] is C.ADJECTIVE and words[at] in tables.COLOUR_WORDS):
         if raw[at] in BREAKS and raw[at + 1] is not C.ADJECTIVE:
             return True
         at += 1
@@ -243,7 +223,7 @@ def _material(at: _Reading) -> WordClass:
 
 def _preposition(at: _Reading) -> WordClass:
     described = at.after is C.PARTICIPLE and at.second in NOUNS
-    if at.word in PARTICLES and at.after not in PHRASE_START and not described:
+    if at.word in tables.PARTICLES and at.after not in PHRASE_START and not described:
         return C.ADVERB
     return C.PREPOSITION
 
@@ -268,10 +248,10 @@ def _ing(at: _Reading) -> WordClass:
         if before is C.ADJECTIVE and at.earlier(_DESCRIBED):  # "a large gathering"
             return C.NOUN
         ends = after in (C.PREPOSITION, C.MARK, C.COMMA, C.CONJUNCTION)
-        return C.NOUN if ends and before is C.ADJECTIVE and at.word in NAMING_ING else C.DOING
-    if before in (C.PREPOSITION, C.DOING, C.FINITE) and named and at.word in NAMING_ING:
+        return C.NOUN if ends and before is C.ADJECTIVE and at.word in tables.NAMING_ING else C.DOING
+    if before in (C.PREPOSITION, C.DOING, C.FINITE) and named and at.word in tables.NAMING_ING:
         return C.ADJECTIVE
-    if before is C.NOUN and at.previous in BEFORE_ING and at.word in NAMING_ING and named:
+    if before is C.NOUN and at.previous in tables.BEFORE_ING and at.word in tables.NAMING_ING and named:
         return C.NOUN
     return C.DOING
 
@@ -307,16 +287,16 @@ def _unknown_s(at: _Reading) -> WordClass:
 def _base(at: _Reading) -> WordClass:
     """run, play: after "to" and a modal, or what several do."""
     before, after = at.before, at.after
-    if before is C.TO_INFINITIVE or (before is C.AUXILIARY and at.previous not in BE):
+    if before is C.TO_INFINITIVE or (before is C.AUXILIARY and at.previous not in tables.BE):
         return C.INFINITIVE
-    only_verb = at.word in ONLY_VERBS
+    only_verb = at.word in tables.ONLY_VERBS
     if at.finite:
         return C.FINITE if before is C.CONJUNCTION and after in _AFTER_JOINED_VERB and only_verb else C.NOUN
     if (
         before is C.PLURAL
         or (before is C.PRONOUN and at.previous not in OBJECT_PRONOUNS)
         or (before is C.RELATIVE and at.earlier(_SEVERAL))
-        or (before is C.NOUN and at.previous in NOUN_COLLECTIVES)
+        or (before is C.NOUN and at.previous in tables.NOUN_COLLECTIVES)
     ):
         return C.FINITE
     if before in (C.NOUN, C.COMMA, C.ADVERB) and (at.several or at.joined) and only_verb:
@@ -357,9 +337,9 @@ def _auxiliary(at: _Reading) -> WordClass:
         return C.POSSESSIVE
     if at.word == "having":
         return C.DOING
-    if at.word in HAVE and at.after in _OWNED:
+    if at.word in tables.HAVE and at.after in _OWNED:
         return C.FINITE
-    if at.word in MODALS and at.word[:2] == "do" and at.after not in (C.BASE, C.ADVERB):
+    if at.word in tables.MODALS and at.word[:2] == "do" and at.after not in (C.BASE, C.ADVERB):
         return C.FINITE
     at.finite = at.finite or at.word not in ("be", "been", "being")
     return C.AUXILIARY
@@ -399,7 +379,7 @@ def clause_follows(reading: _Reading) -> bool:
             return True
         if found in (C.S_FORM, C.UNKNOWN_S) and before in (C.NOUN, C.PRONOUN, C.PLURAL):
             return True
-        several = before in (C.PLURAL, C.PRONOUN) or (before is C.NOUN and words[n - 1] in NOUN_COLLECTIVES)
+        several = before in (C.PLURAL, C.PRONOUN) or (before is C.NOUN and words[n - 1] in tables.NOUN_COLLECTIVES)
         if found is C.BASE and several:
             return True
         if found in (C.SUBORDINATOR, C.RELATIVE, C.MARK):

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from saccade.metrics.captions.ngrams import MAX_NGRAM_WORDS, Numbers, PreparedReferences, Word, ranges
+from saccade.metrics.captions.ngrams import MAX_NGRAM_WORDS, Numbers, Owners, PreparedReferences, Sentences, ranges
 from saccade.metrics.captions.score import Candidates, CaptionScore, References, check_captions
 
 TINY, SMALL = 1e-15, 1e-9
@@ -24,24 +24,15 @@ TINY, SMALL = 1e-15, 1e-9
 class Bleu:
     """Sentence BLEU against references that are prepared once."""
 
-    def __init__(self, references: PreparedReferences | Sequence[Sequence[Sequence[Word]]]) -> None:
+    def __init__(self, references: PreparedReferences | Sequence[Sentences]) -> None:
         self.references = references if isinstance(references, PreparedReferences) else PreparedReferences(references)
 
-    def score(
-        self, candidates: Sequence[Sequence[Word]], owners: Sequence[int] | Numbers | None = None
-    ) -> Float[np.ndarray, "n candidate"]:
+    def score(self, candidates: Sentences, owners: Owners = None) -> Float[np.ndarray, "n candidate"]:
         """BLEU-1 to BLEU-4 of each candidate against the references of the picture that owns it."""
         return _bleu(*self.counts(candidates, owners))
 
-    def counts(
-        self, candidates: Sequence[Sequence[Word]], owners: Sequence[int] | Numbers | None = None
-    ) -> tuple[
-        Int[np.ndarray, "n candidate"],
-        Int[np.ndarray, "n candidate"],
-        Int[np.ndarray, " candidate"],
-        Int[np.ndarray, " candidate"],
-    ]:
-        """N-grams that are right, all n-grams of the candidates, their lengths and those of the nearest references."""
+    def counts(self, candidates: Sentences, owners: Owners = None) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """[n, candidate] n-grams that are right, and all; the candidates' lengths and the nearest references'."""
         said, about = self.references.read(candidates, owners)
         right = np.zeros((MAX_NGRAM_WORDS, len(about)), dtype=np.int64)
         for n, (counts, shelf, found) in enumerate(self.references.shared(said, about)):
@@ -64,19 +55,13 @@ class Bleu:
 def bleu(candidates: Candidates, references: References) -> list[CaptionScore]:
     """BLEU-1, BLEU-2, BLEU-3 and BLEU-4."""
     check_captions(candidates, references)
-    right, guesses, lengths, wanted = Bleu(references).counts(candidates)
-    each = _bleu(right, guesses, lengths, wanted)
-    total = [np.asarray(part).sum(axis=-1, keepdims=True) for part in (right, guesses, lengths, wanted)]
-    corpus = _bleu(total[0], total[1], total[2], total[3])
+    counts = Bleu(references).counts(candidates)
+    each = _bleu(*counts)
+    corpus = _bleu(*(part.sum(axis=-1, keepdims=True) for part in counts))
     return [CaptionScore(float(corpus[n, 0]), each[n]) for n in range(MAX_NGRAM_WORDS)]
 
 
-def _bleu(
-    right: Int[np.ndarray, "n row"],
-    guesses: Int[np.ndarray, "n row"],
-    lengths: Int[np.ndarray, " row"],
-    wanted: Int[np.ndarray, " row"],
-) -> Float[np.ndarray, "n row"]:
+def _bleu(right: Numbers, guesses: Numbers, lengths: Numbers, wanted: Numbers) -> Float[np.ndarray, "n row"]:
     product = np.cumprod((right + TINY) / (guesses + SMALL), axis=0)
     mean = product ** (1 / np.arange(1, MAX_NGRAM_WORDS + 1)[:, None])
     ratio = (lengths + TINY) / (wanted + SMALL)

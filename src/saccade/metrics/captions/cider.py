@@ -27,15 +27,15 @@ from jaxtyping import Float
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, read_pickle, write_json
+from saccade.metrics.captions import ngrams
 from saccade.metrics.captions.ngrams import (
     MAX_NGRAM_WORDS,
     Counted,
-    Ngrams,
     Numbers,
+    Owners,
     PreparedReferences,
+    Sentences,
     Word,
-    WordNumbers,
-    joined,
 )
 from saccade.metrics.captions.score import Candidates, CaptionScore, References, check_captions
 
@@ -54,7 +54,7 @@ class DocumentFrequencies:
     counts: Mapping[tuple[Word, ...], float]
 
     @classmethod
-    def of(cls, references: Sequence[Sequence[Sequence[Word]]]) -> DocumentFrequencies:
+    def of(cls, references: Sequence[Sentences]) -> DocumentFrequencies:
         """Of captions given picture by picture."""
         counts: Counter[tuple[Word, ...]] = Counter()
         for captions in references:
@@ -106,7 +106,7 @@ class DocumentFrequencies:
             raise SaccadeError("the new names are not distinct: n-grams would fall together")
         return DocumentFrequencies(self.pictures, renamed)
 
-    def table(self, words: WordNumbers) -> tuple[Ngrams, list[Float[np.ndarray, " ngram"]]]:
+    def table(self, words: ngrams.WordNumbers) -> tuple[ngrams.Ngrams, list[Float[np.ndarray, " ngram"]]]:
         """The n-grams and all their beginnings as tables of numbers, and each one's frequency."""
         rows: list[list[tuple[Word, ...]]] = [[] for _ in range(MAX_NGRAM_WORDS)]
         values: list[list[float]] = [[] for _ in range(MAX_NGRAM_WORDS)]
@@ -120,7 +120,7 @@ class DocumentFrequencies:
         tables, frequencies = [], []
         for n in range(MAX_NGRAM_WORDS):
             longer = range(n, MAX_NGRAM_WORDS)
-            codes = np.concatenate([joined(beginnings[group], numbers[group][:, n]) for group in longer])
+            codes = np.concatenate([ngrams.joined(beginnings[group], numbers[group][:, n]) for group in longer])
             table, which = np.unique(codes, return_inverse=True)
             ends = np.cumsum([len(rows[group]) for group in longer])[:-1]
             for group, part in zip(longer, np.split(which, ends), strict=True):
@@ -129,7 +129,7 @@ class DocumentFrequencies:
             frequency[beginnings[n]] = values[n]
             tables.append(table)
             frequencies.append(frequency)
-        return Ngrams(tuple(tables)), frequencies
+        return tuple(tables), frequencies
 
 
 SIGMA = 6.0
@@ -140,7 +140,7 @@ class CiderD:
 
     def __init__(
         self,
-        references: PreparedReferences | Sequence[Sequence[Sequence[Word]]],
+        references: PreparedReferences | Sequence[Sentences],
         document_frequencies: DocumentFrequencies | None = None,
         sigma: float | None = SIGMA,
         clipped: bool = True,
@@ -153,7 +153,7 @@ class CiderD:
             pictures = float(len(self.references))
             frequencies = [
                 np.bincount(shelf.keys // shelf.pictures, minlength=len(table)).astype(np.float64)
-                for shelf, table in zip(self.references.shelves, self.references.counted.ngrams.codes, strict=True)
+                for shelf, table in zip(self.references.shelves, self.references.counted.ngrams, strict=True)
             ]
         else:
             pictures = document_frequencies.pictures
@@ -163,10 +163,8 @@ class CiderD:
         self._scales = [_inverse(norm) for _, norm in self._weigh(self.references.counted)]
         self._word_pairs = _word_pairs(self.references.counted)
 
-    def score(
-        self, candidates: Sequence[Sequence[Word]], owners: Sequence[int] | Numbers | None = None
-    ) -> Float[np.ndarray, " candidate"]:
-        """Of each candidate against the references of the picture that owns it (by default, one a picture)."""
+    def score(self, candidates: Sentences, owners: Owners = None) -> Float[np.ndarray, " candidate"]:
+        """Of each candidate against the references of the picture that owns it."""
         said, about = self.references.read(candidates, owners)
         word_pairs = _word_pairs(said)
         total = np.zeros(len(about))
@@ -187,8 +185,9 @@ class CiderD:
 
     def _weigh(self, counted: Counted) -> Iterator[tuple[Float[np.ndarray, " count"], Float[np.ndarray, " sentence"]]]:
         """For each n how rare the n-gram of every count is, and the norm of every sentence."""
-        places: Sequence[Numbers | slice]
-        places = [slice(0, -1)] * MAX_NGRAM_WORDS if counted.ngrams is self._table else self._table.find(counted.ngrams)
+        places: Sequence[Numbers | slice] = [slice(0, -1)] * MAX_NGRAM_WORDS
+        if counted.ngrams is not self._table:
+            places = ngrams.find_ngrams(self._table, counted.ngrams)
         for counts, place, every in zip(counted.counts, places, self._rarity, strict=True):
             rarity = every[place][counts.ngram]
             squares = (counts.times * rarity) ** 2

@@ -15,23 +15,167 @@ search from left to right over the reference takes those that make the most matc
 matches that are neighbours in both sentences), then the shortest way between them. In the search an exact match counts
 for each of its words, another one for every second (so a lone word counts nothing): this is how METEOR 1.5 rounds its
 one half.
+
+What METEOR knows of English beside its formula. Of our own there are only the function words. Synonyms come from
+WordNet, paraphrases from METEOR's table; both are read from where the user has them, and without them their stages are
+left out:
+
+- the PyPI package `pycocoevalcap` carries `meteor-1.5.jar`, an archive with WordNet's sets and METEOR's own word lists,
+  and the table of paraphrases: with it the figures are METEOR's. Nothing of it is run, and no Java is needed;
+- a folder of WordNet's data base gives the synonyms alone.
 """
 
 from __future__ import annotations
 
+import gzip
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import zipfile
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from operator import itemgetter
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
 
+from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.language.caption_words import WORDS, word_table
 from saccade.language.stem import stem
-from saccade.language.wordnet import WordNet
-from saccade.metrics.captions.meteor_tables import MAX_PHRASE_WORDS, MeteorTables, read_paraphrases
+from saccade.language.wordnet import WordNet, is_wordnet, read_wordnet
 from saccade.metrics.captions.score import Candidates, CaptionScore, References, Tokens, check_captions
+
+JAR = "meteor-1.5.jar"
+PARAPHRASES = "data/paraphrase-en.gz"
+MAX_PHRASE_WORDS = 7  # in METEOR's table
+FUNCTION_WORDS = word_table(WORDS["function_words"])
+
+
+@dataclass(frozen=True)
+class MeteorTables:
+    """The knowledge that METEOR uses. As it stands, what needs no file."""
+
+    function_words: frozenset[str] = FUNCTION_WORDS
+    abbreviations: frozenset[str] = frozenset(("v", "vs"))  # keep their dot, whatever follows
+    wordnet: WordNet = field(default_factory=WordNet)
+    paraphrases: Path | None = None
+    place: Path | None = None
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """What counts as a match."""
+        there = {"synonym": bool(self.wordnet), "paraphrase": self.paraphrases is not None}
+        return "exact", "stem", *(stage for stage, known in there.items() if known)
+
+    def describe(self) -> str:
+        """Which stages and tables METEOR uses, for people."""
+        used = f"meteor matches by: {', '.join(self.stages)}"
+        if "paraphrase" in self.stages:
+            return f"{used} ({self.place})"
+        return f"{used}; for the figures of METEOR 1.5 itself `pip install --no-deps pycocoevalcap` (read, not run)"
+
+
+def load_meteor_tables(place: str = "auto") -> MeteorTables:
+    """What a folder holds; `auto`: what is installed; `none`: nothing.
+
+    Raises: SaccadeError if there is no such folder.
+    """
+    found = find_meteor_tables() if place == "auto" else None if place == "none" else Path(place)
+    if place not in ("auto", "none") and not Path(place).is_dir():
+        raise SaccadeError(f"--meteor {place}: there is no such folder (auto and none are the other answers)")
+    return MeteorTables() if found is None else read_meteor_tables(found)
+
+
+def find_meteor_tables() -> Path | None:
+    """A folder that `read_meteor_tables` can read, if one is installed: $SACCADE_METEOR, pycocoevalcap, WordNet."""
+    given = os.environ.get("SACCADE_METEOR")
+    if given:
+        return Path(given)
+    places = [folder / "meteor" for folder in _package("pycocoevalcap")]
+    places += [found for folder in _package("wn") for found in sorted(folder.glob("data/wordnet-*"))]
+    places += [Path(home) / "dict" for home in (os.environ.get("WNHOME"),) if home]
+    places += [Path.home() / "nltk_data" / "corpora" / "wordnet", Path("/usr/share/wordnet")]
+    return next((place for place in places if (place / JAR).is_file() or is_wordnet(place)), None)
+
+
+def read_meteor_tables(place: Path) -> MeteorTables:
+    """From a folder with meteor-1.5.jar (and data/paraphrase-en.gz), or from one of WordNet's data base."""
+    if is_wordnet(place):
+        return MeteorTables(wordnet=read_wordnet(place), place=place)
+    jar = place / JAR
+    if not jar.is_file():
+        raise SaccadeError(
+            f"{place} holds neither {JAR} (as the PyPI package pycocoevalcap has it, in its folder meteor/) "
+            "nor WordNet's index.noun, index.verb, index.adj and index.adv"
+        )
+    sets = _pairs(jar, "synonym/english.synsets")
+    bases: dict[str, list[str]] = {}
+    for base, forms in _pairs(jar, "synonym/english.exceptions"):
+        for form in forms.split():
+            bases.setdefault(form, []).append(base)
+    try:
+        numbered = {word: frozenset(map(int, found.split())) for word, found in sets}
+    except ValueError as error:
+        raise SaccadeError(f"{jar}, synonym/english.synsets: numbers of synonym sets were expected") from error
+    paraphrases = place / PARAPHRASES
+    prefixes = [line.split() for line in _lines(jar, "nonbreaking/english.prefixes") if not line.startswith("#")]
+    return MeteorTables(
+        frozenset(_lines(jar, "function/english.words")),
+        frozenset(words[0] for words in prefixes if len(words) == 1),
+        WordNet(numbered, {form: tuple(found) for form, found in bases.items()}),
+        paraphrases if paraphrases.is_file() else None,
+        place,
+    )
+
+
+def read_paraphrases(path: Path, phrases: Collection[str]) -> dict[str, list[str]]:
+    """Those entries of the table both sides of which are among `phrases`: phrase → its paraphrases.
+
+    The table has five million entries, three lines each (probability, phrase, paraphrase), and a set of captions needs
+    few of them.
+    """
+    wanted = {phrase.encode() for phrase in phrases}
+    found: dict[str, list[str]] = {}
+    with explain_os_errors(path, "read"):
+        try:
+            with gzip.open(path) as file:
+                left: list[bytes] = [b""]
+                while block := file.read(1 << 24):
+                    lines = (left[-1] + block).split(b"\n")
+                    lines = left[:-1] + lines
+                    whole = (len(lines) - 1) // 3 * 3
+                    for one, other in zip(lines[1:whole:3], lines[2:whole:3], strict=True):
+                        if one in wanted and other in wanted:
+                            found.setdefault(one.decode(), []).append(other.decode())
+                    left = lines[whole:]
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise SaccadeError(f"{path} is not a whole gzip file: copy it again") from error
+    if left != [b""]:
+        raise SaccadeError(f"{path} is no table of paraphrases: three lines an entry were expected")
+    return found
+
+
+def _package(name: str) -> list[Path]:
+    spec = find_spec(name)  # looks for it, imports nothing
+    return [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
+
+
+def _lines(jar: Path, name: str) -> list[str]:
+    with explain_os_errors(jar, "read"):
+        try:
+            with zipfile.ZipFile(jar) as archive:
+                return archive.read(name).decode("utf-8").splitlines()
+        except (KeyError, zipfile.BadZipFile, zlib.error, UnicodeDecodeError, NotImplementedError) as error:
+            raise SaccadeError(f"{jar} is not the archive of METEOR 1.5: {name} could not be read from it") from error
+
+
+def _pairs(jar: Path, name: str) -> list[tuple[str, str]]:
+    lines = _lines(jar, name)
+    return list(zip(lines[::2], lines[1::2], strict=False))
+
 
 _LETTER = r"[^\W\d_]"
 _PLAIN = re.compile(r"[a-z0-9 ]*\Z")
@@ -55,10 +199,6 @@ class MeteorSentence:
     words: tuple[str, ...]
     stems: tuple[str, ...]
     function: tuple[bool, ...]  # words of little meaning: "the", "of"
-
-    @property
-    def function_count(self) -> int:
-        return sum(self.function)
 
 
 def read_sentence(tokens: Tokens, tables: MeteorTables) -> MeteorSentence:
@@ -134,12 +274,10 @@ Paraphrases: TypeAlias = Mapping[str, list[str]]
 
 
 class Aligner:
-    """Aligns sentences; remembers which words are synonyms."""
+    """Aligns sentences by words, stems, synonyms and paraphrases."""
 
     def __init__(self, wordnet: WordNet, paraphrases: Paraphrases) -> None:
         self.wordnet, self.paraphrases = wordnet, paraphrases
-        self._sets: dict[str, frozenset[int]] = {}
-        self._same: dict[tuple[str, str], bool] = {}
 
     def align(self, candidate: MeteorSentence, reference: MeteorSentence) -> tuple[list[Match], int]:
         """The best alignment, from left to right in the reference, and how many chunks it has."""
@@ -164,7 +302,9 @@ class Aligner:
             ]
             if self.wordnet:
                 here += [
-                    Match(SYNONYM, place, 1, start, 1) for start, (other, _) in said if self._synonyms(other, word)
+                    Match(SYNONYM, place, 1, start, 1)
+                    for start, (other, _) in said
+                    if other != word and self.wordnet.synonyms(other, word)
                 ]
         if different and self.paraphrases:
             for place, count, start, start_count in self._phrases(reference.words, candidate.words):
@@ -172,15 +312,6 @@ class Aligner:
             for start, start_count, place, count in self._phrases(candidate.words, reference.words):
                 found[place].append(Match(PARAPHRASE, place, count, start, start_count))
         return found
-
-    def _synonyms(self, one: str, other: str) -> bool:
-        pair = (one, other)
-        if pair not in self._same:
-            for word in pair:
-                if word not in self._sets:
-                    self._sets[word] = self.wordnet.of(word)
-            self._same[pair] = one != other and not self._sets[one].isdisjoint(self._sets[other])
-        return self._same[pair]
 
     def _phrases(self, words: tuple[str, ...], others: tuple[str, ...]) -> Iterable[tuple[int, int, int, int]]:
         """Where a phrase of `words` stands whose paraphrase stands in `others`: place, length, place, length."""
@@ -256,22 +387,19 @@ def _take(path: _Path, match: Match, cost: int, used: int, taken: int) -> _Path:
 
 def _certain(possible: list[list[Match]]) -> tuple[dict[int, Match], int, int]:
     """Matches whose words no other match wants, by their place; and the words they use, as bits."""
-    wanted: dict[tuple[int, int], int] = {}
+    one_start = one_place = several_starts = several_places = 0  # words that a match wants, or several, as bits
     for match in (match for choices in possible for match in choices):
-        for side, first, count in ((0, match.start, match.start_length), (1, match.place, match.length)):
-            for word in range(first, first + count):
-                wanted[side, word] = wanted.get((side, word), 0) + 1
+        starts, places = _bits(match.start, match.start_length), _bits(match.place, match.length)
+        several_starts, several_places = several_starts | one_start & starts, several_places | one_place & places
+        one_start, one_place = one_start | starts, one_place | places
     fixed: dict[int, Match] = {}
     used = taken = 0
     for place, choices in enumerate(possible):
-        if len(choices) != 1:
-            continue
-        match = choices[0]
-        spans = ((0, match.start, match.start_length), (1, place, match.length))
-        if all(wanted[side, first + n] == 1 for side, first, count in spans for n in range(count)):
-            fixed[place] = match
-            used |= _bits(match.start, match.start_length)
-            taken |= _bits(place, match.length)
+        for match in choices if len(choices) == 1 else ():
+            starts, places = _bits(match.start, match.start_length), _bits(place, match.length)
+            if not starts & several_starts and not places & several_places:
+                fixed[place] = match
+                used, taken = used | starts, taken | places
     return fixed, used, taken
 
 
@@ -323,7 +451,11 @@ def meteor(
         there = {phrase for each in read.values() for _, phrase in phrases(each.words)}
         paraphrases = read_paraphrases(tables.paraphrases, there)
     aligner = Aligner(tables.wordnet, paraphrases)
-    counts = np.stack([_best(one, each, aligner, config) for one, each in zip(said, wanted, strict=True)])
+    best = []
+    for one, each in zip(said, wanted, strict=True):
+        rows = [_counts(one, reference, *aligner.align(one, reference)) for reference in each]
+        best.append(rows[int(np.argmax([score(row, config) for row in rows]))])
+    counts = np.stack(best)
     whole = counts.sum(0)
     return CaptionScore(score(whole, config), np.array([score(row, config) for row in counts]))
 
@@ -333,19 +465,12 @@ def meteor(
 LENGTHS, FUNCTION, CANDIDATE, REFERENCE, CHUNKS = slice(0, 2), slice(2, 4), slice(4, 12), slice(12, 20), 20
 
 
-def _best(
-    candidate: MeteorSentence, references: Sequence[MeteorSentence], aligner: Aligner, config: MeteorConfig
-) -> Float[np.ndarray, " count"]:
-    rows = [_counts(candidate, reference, *aligner.align(candidate, reference)) for reference in references]
-    return rows[int(np.argmax([score(row, config) for row in rows]))]
-
-
 def _counts(
     candidate: MeteorSentence, reference: MeteorSentence, matches: list[Match], chunks: int
 ) -> Float[np.ndarray, " count"]:
     row = np.zeros(21)
     row[LENGTHS] = len(candidate.words), len(reference.words)
-    row[FUNCTION] = candidate.function_count, reference.function_count
+    row[FUNCTION] = sum(candidate.function), sum(reference.function)
     for match in matches:
         for word in range(match.start, match.start + match.start_length):
             row[4 + 2 * match.stage + candidate.function[word]] += 1

@@ -22,7 +22,10 @@ MAX_NGRAM_WORDS = 4  # of those that BLEU and CIDEr count
 WORD_BITS = 32  # of an n-gram's code; the rest is for the number of its beginning
 
 Word: TypeAlias = Hashable  # a token or a word id
+Sentences: TypeAlias = Sequence[Sequence[Word]]
 Numbers: TypeAlias = Int[np.ndarray, " _"]
+Ngrams: TypeAlias = tuple[Numbers, ...]  # for n = 1 … 4 the sorted codes of distinct n-grams; a place is a number
+Owners: TypeAlias = Sequence[int] | Numbers | None  # the picture of each candidate; None: one a picture, in order
 
 
 class WordNumbers:
@@ -31,28 +34,22 @@ class WordNumbers:
     def __init__(self) -> None:
         self._numbers: dict[Word, int] = defaultdict(count().__next__)
 
-    def read(self, sentences: Sequence[Sequence[Word]]) -> tuple[Numbers, Numbers]:
+    def read(self, sentences: Sentences) -> tuple[Numbers, Numbers]:
         """All words of all sentences one after another, and the length of each sentence."""
         lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
         words = map(self._numbers.__getitem__, chain.from_iterable(sentences))
         return np.fromiter(words, dtype=np.int64, count=int(lengths.sum())), lengths
 
 
-@dataclass(frozen=True, eq=False)
-class Ngrams:
-    """Distinct n-grams: for n = 1 … 4 a sorted table of codes; an n-gram's place there is its number."""
-
-    codes: tuple[Numbers, ...]
-
-    def find(self, others: Ngrams) -> list[Numbers]:
-        """For each n the places of other n-grams in these tables; -1 for those that are not there."""
-        found: list[Numbers] = []
-        for own, codes in zip(self.codes, others.codes, strict=True):
-            if found:
-                beginning = found[-1][codes >> WORD_BITS]
-                codes = np.where(beginning < 0, -1, joined(beginning, codes & ((1 << WORD_BITS) - 1)))
-            found.append(places(own, codes))
-        return found
+def find_ngrams(tables: Ngrams, others: Ngrams) -> list[Numbers]:
+    """For each n the places of other n-grams in these tables; -1 for those that are not there."""
+    found: list[Numbers] = []
+    for own, codes in zip(tables, others, strict=True):
+        if found:
+            beginning = found[-1][codes >> WORD_BITS]
+            codes = np.where(beginning < 0, -1, joined(beginning, codes & ((1 << WORD_BITS) - 1)))
+        found.append(places(own, codes))
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +99,7 @@ def count_ngrams(words: Numbers, lengths: Numbers) -> Counted:
         first = np.flatnonzero(new | changes(sentences))
         tables.append(joined(*np.divmod(codes[new], vocabulary)))
         counts.append(Counts(numbers[first], sentences[first], np.diff(first, append=len(codes))))
-    return Counted(lengths, Ngrams(tuple(tables)), tuple(counts))
+    return Counted(lengths, tuple(tables), tuple(counts))
 
 
 def sort_with_places(codes: Numbers, places: Numbers) -> tuple[Numbers, Numbers]:
@@ -161,7 +158,7 @@ def ranges(first: Numbers, amounts: Numbers) -> Numbers:
 class PreparedReferences:
     """References counted once, to compare any number of candidates with."""
 
-    def __init__(self, references: Sequence[Sequence[Sequence[Word]]]) -> None:
+    def __init__(self, references: Sequence[Sentences]) -> None:
         amounts = np.fromiter(map(len, references), dtype=np.int64, count=len(references))
         if not len(amounts):
             raise SaccadeError("there are no reference captions")
@@ -177,10 +174,8 @@ class PreparedReferences:
     def __len__(self) -> int:
         return len(self.amounts)
 
-    def read(
-        self, candidates: Sequence[Sequence[Word]], owners: Sequence[int] | Numbers | None = None
-    ) -> tuple[Counted, Numbers]:
-        """Candidates counted, and the picture that each one is about: by default one a picture, in order."""
+    def read(self, candidates: Sentences, owners: Owners = None) -> tuple[Counted, Numbers]:
+        """Candidates counted, and the picture that each one is about."""
         about = np.arange(len(self)) if owners is None else np.asarray(owners, dtype=np.int64)
         if len(candidates) != len(about):
             raise SaccadeError(
@@ -192,6 +187,6 @@ class PreparedReferences:
 
     def shared(self, candidates: Counted, about: Numbers) -> Iterator[tuple[Counts, Shelf, Numbers]]:
         """For n = 1 … 4: the candidates' counts, the shelf, and where each count's n-gram stands on it (or -1)."""
-        numbers = self.counted.ngrams.find(candidates.ngrams)
+        numbers = find_ngrams(self.counted.ngrams, candidates.ngrams)
         for counts, shelf, number in zip(candidates.counts, self.shelves, numbers, strict=True):
             yield counts, shelf, shelf.find(about[counts.sentence], number[counts.ngram])

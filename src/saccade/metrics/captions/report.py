@@ -1,21 +1,28 @@
-"""All caption metrics at once, from plain sentences: what a table of captioners prints."""
+"""All caption metrics at once, from plain sentences, and how rich the language is: what a table of captioners prints.
+
+A captioner that says "a man is standing" of every picture may score well and still be dull. Of the figures that say
+nothing of being right, high is rich for the share of different n-grams, the vocabulary and the share of new captions;
+low is rich for self-BLEU.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
 
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.language.tokenise import ptb_tokenise
 from saccade.metrics.captions.bleu import bleu
 from saccade.metrics.captions.cider import DocumentFrequencies, cider, cider_d
-from saccade.metrics.captions.diversity import diversity
-from saccade.metrics.captions.meteor import meteor
-from saccade.metrics.captions.meteor_tables import MeteorTables
+from saccade.metrics.captions.meteor import MeteorTables, meteor
 from saccade.metrics.captions.rouge import rouge_l
 from saccade.metrics.captions.scene_graph import scene_graph_f
-from saccade.metrics.captions.score import CaptionScore, check_captions
+from saccade.metrics.captions.score import Candidates, CaptionScore, Tokens, check_captions
 
 CAPTION_METRICS = {  # by key, in the order of papers: what a table calls them
     "bleu1": "BLEU-1",
@@ -93,3 +100,53 @@ def caption_scores(
 def caption_words(caption: str) -> tuple[str, ...]:
     """The words that are counted; a token with a space in it ("3 1/2") is several, as officially."""
     return tuple(" ".join(ptb_tokenise(caption)).split())
+
+
+SAMPLE = 200  # captions that self-BLEU is taken of: each is compared with all others of them
+
+
+@dataclass(frozen=True)
+class Diversity:
+    distinct_1: float  # different words / all words
+    distinct_2: float  # the same of pairs of neighbours
+    vocabulary: int  # different words
+    captions: float  # different captions / all captions
+    length: float  # mean number of words
+    self_bleu: float  # mean BLEU-4 of a caption against the others
+    novel: float | None  # share of captions that no training caption equals; None where none were given
+
+
+def diversity(candidates: Candidates, training: Iterable[Tokens] | None = None, seed: int = 0) -> Diversity:
+    """Figures of tokenised captions, one a picture. Self-BLEU is that of 200 of them, drawn with `seed`."""
+    said = [tuple(tokens) for tokens in candidates]
+    if not said:
+        raise SaccadeError("there are no captions to judge the language of")
+    words = [word for tokens in said for word in tokens]
+    pairs = [pair for tokens in said for pair in pairwise(tokens)]
+    drawn = said if len(said) <= SAMPLE else random.Random(seed).sample(said, SAMPLE)
+    known = None if training is None else {tuple(tokens) for tokens in training}
+    return Diversity(
+        distinct_1=len(set(words)) / max(1, len(words)),
+        distinct_2=len(set(pairs)) / max(1, len(pairs)),
+        vocabulary=len(set(words)),
+        captions=len(set(said)) / len(said),
+        length=len(words) / len(said),
+        self_bleu=mutual_bleu([drawn]) if len(drawn) > 1 else 0.0,
+        novel=None if known is None else sum(tokens not in known for tokens in said) / len(said),
+    )
+
+
+def mutual_bleu(groups: Sequence[Candidates], n: int = 4) -> float:
+    """mBLEU-n: of several captions of one picture (a group), each against the others; the mean over all.
+
+    1 where all captions of a group are the same: five samples of a captioner that are one caption.
+    """
+    scores: list[float] = []
+    for group in groups:
+        if len(group) < 2:
+            raise SaccadeError(
+                "mutual BLEU compares several captions of a picture: one of the groups has fewer than two"
+            )
+        others = [[*group[:place], *group[place + 1 :]] for place in range(len(group))]
+        scores.extend(bleu(group, others)[n - 1].each)
+    return float(np.mean(scores))

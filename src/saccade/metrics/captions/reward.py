@@ -16,7 +16,7 @@ from saccade.batch import END, PAD, START
 from saccade.core.errors import SaccadeError
 from saccade.metrics.captions.bleu import Bleu
 from saccade.metrics.captions.cider import CiderD, DocumentFrequencies
-from saccade.metrics.captions.ngrams import Numbers, PreparedReferences
+from saccade.metrics.captions.ngrams import Owners, PreparedReferences
 
 
 class SelfCriticalReward:
@@ -37,7 +37,7 @@ class SelfCriticalReward:
         self.cider_d = CiderD(prepared, document_frequencies)
         self.bleu = Bleu(prepared)
 
-    def __call__(self, words: Any, owners: Sequence[int] | Numbers | None = None) -> Float[np.ndarray, " row"]:
+    def __call__(self, words: Any, owners: Owners = None) -> Float[np.ndarray, " row"]:
         """The reward of each row, against the references of the picture that owns it."""
         rows = word_rows(words)
         reward = np.zeros(len(rows))

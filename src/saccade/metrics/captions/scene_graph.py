@@ -30,7 +30,7 @@ def scene_graph_f(
 ) -> CaptionScore:
     """The F-score of each picture, and their mean."""
     check_captions(candidates, references)
-    parser, same = parser or load_parser("rules"), _Same(wordnet)
+    parser, wordnet = parser or load_parser("rules"), wordnet or WordNet()
     rows = list(zip(candidates, references, strict=True))
     sentences = list(dict.fromkeys(tuple(tokens) for said, given in rows for tokens in (said, *given)))
     known = {tokens: facts(parse) for tokens, parse in zip(sentences, parser.parse_tokens(sentences), strict=True)}
@@ -38,11 +38,23 @@ def scene_graph_f(
     for candidate, given in rows:
         said = known[tuple(candidate)]
         true = frozenset[Fact]().union(*(known[tuple(tokens)] for tokens in given))
-        right = sum(same.among(fact, true) for fact in said)
-        found = right if wordnet is None else sum(same.among(fact, said) for fact in true)
+        right = sum(_among(fact, true, wordnet) for fact in said)
+        found = sum(_among(fact, said, wordnet) for fact in true) if wordnet else right
         precision, recall = right / max(1, len(said)), found / max(1, len(true))
         each.append(2 * precision * recall / (precision + recall) if right and found else 0.0)
     return CaptionScore.mean(each)
+
+
+def _among(fact: Fact, others: frozenset[Fact], wordnet: WordNet) -> bool:
+    """Whether one of the others says the same."""
+    return fact in others or any(
+        len(fact) == len(other)
+        and all(
+            a == b or wordnet.synonyms(a.replace(" ", "_"), b.replace(" ", "_"))
+            for a, b in zip(fact, other, strict=True)
+        )
+        for other in (others if wordnet else ())
+    )
 
 
 def facts(parse: Parse) -> frozenset[Fact]:
@@ -55,13 +67,10 @@ def facts(parse: Parse) -> frozenset[Fact]:
         words = tuple(lemma(word, "VERB") for word in relation.predicate)
         if relation.passive:  # "a ball thrown by a man" says that the man throws it
             ends, words = ends[::-1], tuple(word for word in words if word != "by")
-        found.add((ends[0], " ".join(_how(words)), ends[1]))
+        if len(words) > 1 and words[-1] in PREPOSITIONS and words[0] not in PREPOSITIONS:
+            words = words[1:]  # who "runs on" the grass runs, and is on it
+        found.add((ends[0], " ".join(words), ends[1]))
     return frozenset(found | set(_deeds(parse, {thing.place: name for thing, name in names.items()})))
-
-
-def _how(words: tuple[str, ...]) -> tuple[str, ...]:
-    """A predicate without the verb before its preposition: who "runs on" the grass runs, and is on it."""
-    return words[1:] if len(words) > 1 and words[-1] in PREPOSITIONS and words[0] not in PREPOSITIONS else words
 
 
 def _deeds(parse: Parse, names: dict[int, str]) -> Iterable[Fact]:
@@ -75,26 +84,3 @@ def _deeds(parse: Parse, names: dict[int, str]) -> Iterable[Fact]:
         if tag == "VERB" and deed not in _WITHOUT_MEANING:
             who = subjects.get(place) or ([parse.heads[place]] if label.startswith("acl") else [])
             yield from ((names[doer], deed) for doer in who if doer in names)
-
-
-class _Same:
-    """Whether two facts say the same."""
-
-    def __init__(self, wordnet: WordNet | None) -> None:
-        self.wordnet = wordnet
-        self._sets: dict[str, frozenset[int]] = {}
-
-    def among(self, fact: Fact, others: frozenset[Fact]) -> bool:
-        if fact in others or self.wordnet is None:
-            return fact in others
-        return any(
-            len(fact) == len(other)
-            and all(a == b or not self._of(a).isdisjoint(self._of(b)) for a, b in zip(fact, other, strict=True))
-            for other in others
-        )
-
-    def _of(self, word: str) -> frozenset[int]:
-        if word not in self._sets:
-            assert self.wordnet is not None
-            self._sets[word] = self.wordnet.of(word.replace(" ", "_"))
-        return self._sets[word]

@@ -12,10 +12,9 @@ from torch import Tensor
 from saccade.batch import Alignment, Batch, ImageCode, PictureBatch, RegionBatch, TextBatch, TextCode
 from saccade.language import Vocabulary
 from saccade.models.base.model import Model
-from saccade.nn.encode import RegionEncoder, WordEncoder
-from saccade.ops.all_pairs import ALL_PAIRS, all_pairs
+from saccade.nn.encode import RegionEncoder, WordEncoder, full_precision
+from saccade.ops.all_pairs import ALL_PAIRS, PairsProblem
 from saccade.ops.dispatch import Operator, Problem
-from saccade.ops.form import Context, Queries
 
 F = TypeVar("F", bound="Fragments")
 
@@ -69,6 +68,7 @@ class EncoderConfig:
     layers: int = 1  # of the GRU
     bidirectional: bool = True
     dropout: float = 0.0  # of region features and word vectors in training; none in the papers
+    standardise: bool = False  # region features to mean 0 and spread 1, channel by channel; not in the papers
 
 
 class EncoderMatcher(Matcher):
@@ -86,7 +86,7 @@ class EncoderMatcher(Matcher):
         super().__init__(config, vocabulary, extractor)
         dim, dropout = config.dim, config.dropout
         gru = config.layers, config.bidirectional
-        self.regions = RegionEncoder(config.region_dim, dim, weight_norm, unit_regions, dropout)
+        self.regions = RegionEncoder(config.region_dim, dim, weight_norm, unit_regions, dropout, config.standardise)
         self.words = WordEncoder(len(vocabulary), config.word_dim, dim, *gru, unit_words, dropout)
 
 
@@ -98,12 +98,6 @@ class FragmentConfig(EncoderConfig):
     unit_regions: bool = True
     unit_words: bool = True
     budget_mb: int = 256  # bounds the memory of all-pairs scoring
-
-
-def roles(images: ImageCode, texts: TextCode, words_attend: bool) -> tuple[Queries, Context]:
-    """Words attend to regions, or regions to words."""
-    regions, words = (images.regions, images.mask), (texts.words, texts.mask)
-    return (Queries(*words), Context(*regions)) if words_attend else (Queries(*regions), Context(*words))
 
 
 @dataclass(frozen=True)
@@ -120,7 +114,7 @@ class Fragments(Batch):
 class FragmentMatcher(EncoderMatcher):
     """SCAN and the papers that build on it: a pair is scored from all its region vectors and all its word vectors."""
 
-    operator: ClassVar[Operator[Any, Tensor] | None] = ALL_PAIRS
+    operator: ClassVar[Operator[Any, Tensor]] = ALL_PAIRS
 
     def __init__(self, config: FragmentConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
         weight_norm = config.region_encoder == "weight_norm"
@@ -132,17 +126,28 @@ class FragmentMatcher(EncoderMatcher):
     def encode_texts(self, texts: TextBatch) -> TextCode:
         return TextCode(self.words(texts), texts.mask)
 
-    @abstractmethod
-    def pair(self, images: Any, texts: Any) -> Float[Tensor, "image text"]:
-        """The paper's equations for every pair of some pictures and some texts, as `prepare` gives them."""
-
     def prepare(self, images: ImageCode, texts: TextCode) -> tuple[Any, Any]:
-        """What `pair` needs of every picture alone and of every text alone, computed once for all pairs.
+        """What the paper's equations need of every picture alone and of every text alone, computed once for all pairs.
 
         Both are a `Batch` of tensors whose first axis counts items; the second has a `mask` [text word] and `trimmed`.
         """
         return images, texts
 
+    @abstractmethod
+    def pair(self, images: Any, texts: Any) -> Float[Tensor, "image text"]:
+        """The paper's equations for every pair of some pictures and some texts, as `prepare` gives them."""
+
+    @abstractmethod
+    def alignment(self, images: Any, texts: Any) -> Alignment:
+        """The same equations for picture p with text p, as `prepare` gives them, and all that they show of the pair."""
+
+    def problem(self, images: ImageCode, texts: TextCode) -> Problem:
+        return PairsProblem(self, images, texts, self.budget)
+
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
-        """`pair` in tiles that fit the budget."""
-        return all_pairs(self.pair, *self.prepare(images, texts), tuple(self.parameters()), self.budget)
+        """`pair` of every picture with every text, or what `operator` has for it that is faster."""
+        return self.operator(self.problem(images, texts))
+
+    def align(self, images: ImageCode, texts: TextCode) -> Alignment:
+        with full_precision(images.regions):
+            return self.alignment(*self.prepare(images, texts))

@@ -81,6 +81,7 @@ class Model(nn.Module, PyTorchModelHubMixin):
         self.extractor = extractor  # what made the region features it was trained on, and makes those of new pictures
         self.backbone: TrainableBackbone | None = None  # an extractor trained and saved with the model
         self.backbone_lr_scale = 1.0  # its learning rate, relative to the rest
+        self.backbone_layer_decay = 1.0  # the rate of each of its parts, relative to the part after it
 
     def read(self, texts: Sequence[str]) -> TextBatch:
         """Sentences as this model takes them; some add which words depend on each other, or a scene graph."""
@@ -106,8 +107,16 @@ class Model(nn.Module, PyTorchModelHubMixin):
     def parameter_groups(self) -> list[dict[str, Any]]:
         """The optimiser's groups; `factor` multiplies the learning rate."""
         own = [p for name, p in self.named_parameters() if not name.startswith("backbone.")]
-        backbone = list(self.backbone.parameters()) if self.backbone is not None else []
-        return [{"params": own, "factor": 1.0}, {"params": backbone, "factor": self.backbone_lr_scale}]
+        groups: list[dict[str, Any]] = [{"params": own, "factor": 1.0}]
+        scale, decay = self.backbone_lr_scale, self.backbone_layer_decay
+        if self.backbone is None or decay == 1:
+            backbone = list(self.backbone.parameters()) if self.backbone is not None else []
+            return [*groups, {"params": backbone, "factor": scale}]
+        parts = self.backbone.backbone.parts
+        return groups + [
+            {"params": list(part.parameters()), "factor": scale * decay**depth}
+            for depth, part in enumerate(reversed(parts))
+        ]
 
     def parameter_count(self) -> int:
         return sum(p.numel() for p in self.parameters())

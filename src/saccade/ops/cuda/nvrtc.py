@@ -9,7 +9,7 @@ import ctypes
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -90,15 +90,10 @@ def _driver() -> ctypes.CDLL:
 def _nvrtc() -> ctypes.CDLL:
     version = (torch.version.cuda or "0").split(".")[0]
     library = f"libnvrtc.so.{version}"
-    for path in _libraries(library):
+    spec = importlib.util.find_spec("nvidia")  # where packages of PyTorch's dependencies keep it
+    folders = (spec.submodule_search_locations or []) if spec else []
+    for path in (path for folder in folders for path in Path(folder).glob(f"*/lib/{library}")):
         for part in path.parent.glob(f"libnvrtc-builtins.so.{version}*"):
             ctypes.CDLL(str(part), mode=ctypes.RTLD_GLOBAL)
         return ctypes.CDLL(str(path))
     return ctypes.CDLL(library)
-
-
-def _libraries(name: str) -> Iterator[Path]:
-    """Where packages of PyTorch's dependencies keep a library."""
-    spec = importlib.util.find_spec("nvidia")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        yield from Path(folder).glob(f"*/lib/{name}")

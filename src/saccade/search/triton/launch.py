@@ -8,7 +8,7 @@ is known on the host, so that no GPU is waited for: one small table goes there a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 from saccade.search.maxsim import QueryWords
 from saccade.search.region_codes import RegionCodes
 from saccade.search.triton import CHUNK, MAX_NARROW_DIM, MAX_WORDS, power_of_two
-from saccade.search.triton.maxsim import chosen_kernel, maxsim_kernel, maxsim_wide_kernel, word_blocks
+from saccade.search.triton.maxsim import chosen_kernel, maxsim_kernel, word_blocks
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,14 @@ class PreparedWords:
     owner: Int[Tensor, " row"]
     off: Float[Tensor, " query"]  # Σ|q − q̂| of bytes
     size: Float[Tensor, " query"]  # Σ|q|
+
+
+class TileScores(NamedTuple):
+    """MaxSim of each query with the pictures of a tile."""
+
+    scores: Float[Tensor, "query picture"]
+    peaks: Float[Tensor, "query block"]  # the best score of each block …
+    block: int  # … of so many pictures
 
 
 def words_for(queries: QueryWords, codes: RegionCodes, exact: RegionCodes | None = None) -> PreparedWords:
@@ -182,73 +190,51 @@ def launch(
     bound: bool = False,
     shape: Shape | None = None,
     words: PreparedWords | None = None,
-) -> tuple[Float[Tensor, "query picture"], Float[Tensor, "query block"]]:
-    """The scores, and the best score of each block of `shape.pictures` pictures."""
+) -> TileScores:
+    """Score every picture for every query; with `bound`, the most that the exact codes behind bytes could score."""
     shape = shape or shape_for(codes)
     words = words or words_for(queries, codes)
     blocks = -(-len(codes) // shape.pictures)
     scores = torch.empty(len(queries), len(codes), device=codes.vectors.device)
     peaks = torch.empty(len(queries), blocks, device=codes.vectors.device)
-    for group in words.groups:
-        _launch(words, group, codes, bound, shape, scores[group.first : group.stop], peaks[group.first : group.stop])
-    return scores, peaks
-
-
-def _launch(
-    prepared: PreparedWords,
-    group: LaunchGroup,
-    codes: RegionCodes,
-    bound: bool,
-    shape: Shape,
-    scores: Tensor,
-    peaks: Tensor,
-) -> None:
-    device, dim = codes.vectors.device, codes.dim
-    integer = codes.vectors.dtype == torch.int8
-    words = (prepared.wholes if integer else prepared.halves)[group.rows]
-    wide = words.shape[1]
-    of_queries = slice(group.first, group.stop)
-    scale, reach, error = [prepared.off] * 3 if codes.bounds is None else codes.bounds.unbind()  # read for bytes only
-    ragged = codes.regions is None
+    integer, ragged, dim = codes.vectors.dtype == torch.int8, codes.regions is None, codes.dim
+    table = words.wholes if integer else words.halves
+    wide = table.shape[1]
     chunks = wide // CHUNK if dim > MAX_NARROW_DIM else 0
     whole = not ragged and not chunks and wide == dim and codes.vectors.data_ptr() % 16 == 0
-    bulk = shape.bulk and whole and (not codes.vectors.is_cuda or torch.cuda.get_device_capability(device) >= (9, 0))
+    hopper = not codes.vectors.is_cuda or torch.cuda.get_device_capability(codes.vectors.device) >= (9, 0)
     source: Any = codes.vectors
-    if bulk:
+    if bulk := shape.bulk and whole and hopper:
         from triton.tools.tensor_descriptor import TensorDescriptor
 
         assert codes.regions is not None
         pitch = dim * codes.regions
         source = TensorDescriptor(codes.vectors, [len(codes), pitch], [pitch, 1], [shape.pictures, dim])
-    given = (
-        *(codes.starts, scale, words, prepared.scale[group.rows], prepared.owner[group.rows], reach, error),
-        *(prepared.off[of_queries], prepared.size[of_queries], scores, peaks, len(codes)),
-    )
-    options: dict[str, Any] = {
-        "FIRST": group.parts[0],
-        "SECOND": group.parts[1],
-        "THIRD": group.parts[2],
-        "PICTURES": shape.pictures,
-        "QUERIES": max(16, power_of_two(len(scores))),
-        "INTEGER": integer,
-        "BOUND": bound and integer,
-        "STAGES": shape.stages,
-        "ADDEND": tl.bfloat16 if device.type == "cuda" else tl.float32,
-        "num_warps": shape.warps,
-        "num_stages": shape.stages,
-    }
-    blocks = peaks.shape[1]
-    if chunks:
-        maxsim_wide_kernel[(blocks,)](source, *given, dim, blocks, len(scores), CHUNKS=chunks, DIM=CHUNK, **options)
-        return
-    maxsim_kernel[(blocks,)](
-        *(source, *given, codes.regions or 0, dim, blocks, len(scores)),
-        DIM=wide,
-        PADDED=wide != dim,
-        RAGGED=ragged,
-        TMA=bulk,
-        **options,
-    )
+    scale, reach, error = [words.off] * 3 if codes.bounds is None else codes.bounds.unbind()  # read for bytes only
+    for group in words.groups:
+        own = slice(group.first, group.stop)
+        maxsim_kernel[(blocks,)](
+            *(source, codes.starts, scale, table[group.rows], words.scale[group.rows], words.owner[group.rows]),
+            *(reach, error, words.off[own], words.size[own], scores[own], peaks[own], len(codes)),
+            *(codes.regions or 0, dim, blocks, group.stop - group.first),
+            DIM=CHUNK if chunks else wide,
+            CHUNKS=chunks,
+            FIRST=group.parts[0],
+            SECOND=group.parts[1],
+            THIRD=group.parts[2],
+            PICTURES=shape.pictures,
+            QUERIES=max(16, power_of_two(group.stop - group.first)),
+            PADDED=wide != dim,
+            RAGGED=ragged,
+            INTEGER=integer,
+            BOUND=bound and integer,
+            TMA=bulk,
+            STAGES=shape.stages,
+            ADDEND=tl.bfloat16 if codes.vectors.is_cuda else tl.float32,
+            num_warps=shape.warps,
+            num_stages=shape.stages,
+        )
+    return TileScores(scores, peaks, shape.pictures)
 
 
 def launch_chosen(
@@ -266,7 +252,9 @@ def launch_chosen(
     """
     words = words or words_for(queries, codes)
     wide, longest = (max(16, power_of_two(size)) for size in (codes.dim, max(queries.lengths)))
-    shape = shape or _chosen_shape(longest, wide)
+    if shape is None:  # few pictures a program, so that even a short list gives work to the whole GPU
+        warps = next(warps for warps in (2, 4, 8) if longest * wide <= 2048 * warps or warps == 8)
+        shape = Shape(pictures=16, warps=warps, stages=4 if wide <= 256 else 2, bulk=False)
     found = torch.empty(chosen.shape, dtype=torch.int64 if keys else torch.float32, device=chosen.device)
     chosen_kernel[(-(-chosen.shape[1] // shape.pictures), len(queries))](
         *(codes.vectors, codes.starts, words.halves, words.table, chosen.contiguous()),
@@ -283,9 +271,3 @@ def launch_chosen(
         num_stages=shape.stages,
     )
     return found
-
-
-def _chosen_shape(words: int, wide: int) -> Shape:
-    """Few pictures a program, so that even a short list gives work to the whole GPU; words in registers."""
-    warps = next(warps for warps in (2, 4, 8) if words * wide <= 2048 * warps or warps == 8)
-    return Shape(pictures=16, warps=warps, stages=4 if wide <= 256 else 2, bulk=False)

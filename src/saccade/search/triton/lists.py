@@ -20,7 +20,7 @@ from saccade.search.exact import Ranking
 from saccade.search.maxsim import QueryWords
 from saccade.search.region_codes import RegionCodes
 from saccade.search.triton import MAX_LISTED, power_of_two
-from saccade.search.triton.launch import PreparedWords, launch_chosen
+from saccade.search.triton.launch import PreparedWords, TileScores, launch_chosen
 from saccade.search.triton.maxsim import key_of
 
 _CAPACITY = 32_768  # pictures of a query that are scored again from the exact codes
@@ -30,17 +30,15 @@ _SLICE = 4096  # keys that are sorted out at a time
 _NOTHING = -2139095041 << 32  # the key of no picture: less than all others
 
 
-def best_listed(
-    scores: Float[Tensor, "query picture"], peaks: Float[Tensor, "query block"], block: int, k: int, first: int
-) -> Ranking | None:
+def best_listed(tile: TileScores, k: int, first: int) -> Ranking | None:
     """The best k where blocks are many: what reaches the best picture of the k-th best block is sorted."""
-    if peaks.shape[1] <= 2 * k or k > MAX_LISTED:
+    if tile.peaks.shape[1] <= 2 * k or k > MAX_LISTED:
         return None
-    least = peaks.topk(k, dim=1, sorted=False).values.amin(dim=1)
-    capacity = power_of_two(k * block)  # more are listed only where many items tie
-    counts = torch.zeros(len(scores), dtype=torch.int32, device=scores.device)
-    keys = torch.full((len(scores), capacity), _NOTHING, device=scores.device)
-    _list(scores, peaks, least, counts, keys, first, block, keys=True)
+    least = tile.peaks.topk(k, dim=1, sorted=False).values.amin(dim=1)
+    capacity = power_of_two(k * tile.block)  # more are listed only where many items tie
+    counts = torch.zeros(len(tile.scores), dtype=torch.int32, device=least.device)
+    keys = torch.full((len(tile.scores), capacity), _NOTHING, device=least.device)
+    _list(tile, least, counts, keys, first, keys=True)
     found = opened(best_keys(keys, k))
     return found if max(counts.tolist()) <= capacity else None
 
@@ -48,13 +46,11 @@ def best_listed(
 def certain_listed(
     queries: QueryWords,
     exact: RegionCodes,
-    most: Float[Tensor, "query picture"],
-    peaks: Float[Tensor, "query block"],
-    block: int,
+    most: TileScores,
     k: int,
     first: int,
     least: Float[Tensor, " query"] | None,
-    words: PreparedWords,
+    words: PreparedWords | None,
 ) -> Ranking | None:
     """The best k by their exact scores of pictures of which `most` is the most that they could score.
 
@@ -63,18 +59,18 @@ def certain_listed(
     """
     if k > MAX_LISTED:
         return None
-    pictures = most.shape[1]
-    counts = torch.zeros(2, len(queries), dtype=torch.int32, device=most.device)
+    pictures, device = most.scores.shape[1], most.scores.device
+    counts = torch.zeros(2, len(queries), dtype=torch.int32, device=device)
     if least is None:
-        promising = peaks.topk(min(_GUESSES * k, peaks.shape[1]), dim=1, sorted=False).values.amin(dim=1)
+        promising = most.peaks.topk(min(_GUESSES * k, most.peaks.shape[1]), dim=1, sorted=False).values.amin(dim=1)
         room = min(power_of_two(2 * _GUESSES * k), max(k, pictures))
-        guess = torch.empty(len(queries), room, dtype=torch.int64, device=most.device)
-        _list(most, peaks, promising, counts[0], guess, first, block)
+        guess = torch.empty(len(queries), room, dtype=torch.int64, device=device)
+        _list(most, promising, counts[0], guess, first)
         scores = launch_chosen(queries, exact, guess, counts[0], words=words)
         least = scores.topk(k, dim=1, sorted=False).values.amin(dim=1)
     capacity = min(_CAPACITY, pictures if pictures <= _SLICE else -(-pictures // _SLICE) * _SLICE)
-    listed = torch.empty(len(queries), capacity, dtype=torch.int64, device=most.device)
-    _list(most, peaks, least, counts[1], listed, first, block)
+    listed = torch.empty(len(queries), capacity, dtype=torch.int64, device=device)
+    _list(most, least, counts[1], listed, first)
     keys = launch_chosen(queries, exact, listed, counts[1], keys=True, words=words)
     found = opened(best_keys(keys, min(k, pictures)))
     return found if max(counts[1].tolist()) <= capacity else None
@@ -95,16 +91,8 @@ def opened(keys: Int[Tensor, "query rank"]) -> Ranking:
     return Ranking(scores, indices)
 
 
-def _list(
-    scores: Tensor,
-    peaks: Tensor,
-    least: Tensor,
-    counts: Tensor,
-    listed: Tensor,
-    first: int,
-    block: int,
-    keys: bool = False,
-) -> None:
+def _list(tile: TileScores, least: Tensor, counts: Tensor, listed: Tensor, first: int, keys: bool = False) -> None:
+    scores, peaks, block = tile
     list_kernel[(-(-scores.shape[1] // _ITEMS), len(scores))](
         *(scores, peaks, least, counts, listed),
         *(scores.shape[1], peaks.shape[1], first, listed.shape[1], least.stride(0)),

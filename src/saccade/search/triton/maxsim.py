@@ -38,7 +38,7 @@ def maxsim_kernel(
     codes,  # [picture, region, dim], or rows [row, dim] with `starts`; a tensor descriptor if TMA
     starts,  # [picture + 1]: where each picture's rows begin, if RAGGED
     scale,  # [picture], if the codes are integers
-    words,  # [word, DIM], padded to the word blocks
+    words,  # [word, DIM], padded to the word blocks; of wide codes [word, CHUNKS · DIM]
     word_scale,  # [word], if the codes are integers
     owner,  # [word]: whose word it is; -1: padding
     reach,  # [picture], and
@@ -53,6 +53,7 @@ def maxsim_kernel(
     blocks,
     queries,
     DIM: tl.constexpr,
+    CHUNKS: tl.constexpr,  # of DIM dimensions, of wide codes; 0: all are read at once
     FIRST: tl.constexpr,
     SECOND: tl.constexpr,
     THIRD: tl.constexpr,
@@ -77,20 +78,29 @@ def maxsim_kernel(
     else:
         number = tl.float32
         least = float("-inf")
-    first = tl.load(words + tl.arange(0, FIRST)[None, :] * DIM + part[:, None])
     best_first = tl.full((PICTURES, FIRST), least, number)
     best_second, best_third = best_first, best_first  # unless there are so many words
     if SECOND > 0:
-        second = tl.load(words + (FIRST + tl.arange(0, SECOND))[None, :] * DIM + part[:, None])
         best_second = tl.full((PICTURES, SECOND), least, number)
     if THIRD > 0:
-        third = tl.load(words + (FIRST + SECOND + tl.arange(0, THIRD))[None, :] * DIM + part[:, None])
         best_third = tl.full((PICTURES, THIRD), least, number)
+    if CHUNKS == 0:
+        first = tl.load(words + tl.arange(0, FIRST)[None, :] * DIM + part[:, None])
+        if SECOND > 0:
+            second = tl.load(words + (FIRST + tl.arange(0, SECOND))[None, :] * DIM + part[:, None])
+        if THIRD > 0:
+            third = tl.load(words + (FIRST + SECOND + tl.arange(0, THIRD))[None, :] * DIM + part[:, None])
 
     steps = regions
     count = tl.full((PICTURES,), regions, tl.int32)
     rows = codes
-    if RAGGED:  # rows are counted from the block's first one, which 32 bits hold: registers are scarce
+    if CHUNKS > 0:
+        start = tl.load(starts + place)
+        count = (tl.load(starts + place + 1) - start).to(tl.int32)
+        steps = tl.max(count, axis=0)
+        rows = codes + start[:, None] * dim + part[None, :]
+        columns = words + part[:, None]
+    elif RAGGED:  # rows are counted from the block's first one, which 32 bits hold: registers are scarce
         final = (
             tl.load(starts + pictures) - 1
         )  # an empty picture shows some other's row, and scores −∞ whatever that is
@@ -104,73 +114,54 @@ def maxsim_kernel(
     elif not TMA:
         rows = codes + place.to(tl.int64)[:, None] * (regions * dim) + part[None, :]
 
-    for region in tl.range(0, steps, num_stages=STAGES):
-        if TMA:
-            code = codes.load([block * PICTURES, region * DIM])
-        elif RAGGED:  # a picture that has no more regions shows its last one again
-            shown = (offset + tl.minimum(region, last)) * dim
-            code = tl.load(rows + shown[:, None] + part[None, :], mask=(part < dim)[None, :], other=0.0)
-        elif PADDED:
-            code = tl.load(rows + region * dim, mask=(part < dim)[None, :], other=0.0)
+    for region in tl.range(0, steps, num_stages=1 if CHUNKS > 0 else STAGES):
+        if CHUNKS > 0:  # scores are summed over a region's chunks before they compete
+            shown = (tl.maximum(tl.minimum(region, count - 1), 0) * dim)[:, None]
+            score_first = tl.zeros((PICTURES, FIRST), number)
+            if SECOND > 0:
+                score_second = tl.zeros((PICTURES, SECOND), number)
+            if THIRD > 0:
+                score_third = tl.zeros((PICTURES, THIRD), number)
+            for chunk in tl.range(0, CHUNKS, num_stages=STAGES):
+                inside = (chunk * DIM + part < dim)[None, :] & (count > 0)[:, None]
+                code = tl.load(rows + shown + chunk * DIM, mask=inside, other=0.0)
+                some = columns + chunk * DIM
+                word = tl.load(some + tl.arange(0, FIRST)[None, :] * (CHUNKS * DIM))
+                score_first = tl.dot(code, word, score_first, out_dtype=number)
+                if SECOND > 0:
+                    word_second = tl.load(some + (FIRST + tl.arange(0, SECOND))[None, :] * (CHUNKS * DIM))
+                    score_second = tl.dot(code, word_second, score_second, out_dtype=number)
+                if THIRD > 0:
+                    word_third = tl.load(some + (FIRST + SECOND + tl.arange(0, THIRD))[None, :] * (CHUNKS * DIM))
+                    score_third = tl.dot(code, word_third, score_third, out_dtype=number)
         else:
-            code = tl.load(rows + region * DIM)
-        score_first = tl.dot(code, first, out_dtype=number)
-        if SECOND > 0:
-            score_second = tl.dot(code, second, out_dtype=number)
-        if THIRD > 0:
-            score_third = tl.dot(code, third, out_dtype=number)
+            if TMA:
+                code = codes.load([block * PICTURES, region * DIM])
+            elif RAGGED:  # a picture that has no more regions shows its last one again
+                shown = (offset + tl.minimum(region, last)) * dim
+                code = tl.load(rows + shown[:, None] + part[None, :], mask=(part < dim)[None, :], other=0.0)
+            elif PADDED:
+                code = tl.load(rows + region * dim, mask=(part < dim)[None, :], other=0.0)
+            else:
+                code = tl.load(rows + region * DIM)
+            score_first = tl.dot(code, first, out_dtype=number)
+            if SECOND > 0:
+                score_second = tl.dot(code, second, out_dtype=number)
+            if THIRD > 0:
+                score_third = tl.dot(code, third, out_dtype=number)
         best_first = tl.maximum(best_first, score_first)
         if SECOND > 0:
             best_second = tl.maximum(best_second, score_second)
         if THIRD > 0:
             best_third = tl.maximum(best_third, score_third)
 
-    store_scores(
-        best_first, best_second, best_third, owner, word_scale, block, place, there, count, scale, reach, error,
-        word_error, word_reach, scores, peaks, pictures, blocks, queries, FIRST, SECOND, THIRD, PICTURES, QUERIES,
-        INTEGER, BOUND, ADDEND,
-    )  # fmt: skip
-
-
-@triton.jit
-def store_scores(
-    best_first,  # [picture, word]
-    best_second,
-    best_third,
-    owner,
-    word_scale,
-    block,
-    place,
-    there,
-    count,
-    scale,
-    reach,
-    error,
-    word_error,
-    word_reach,
-    scores,
-    peaks,
-    pictures,
-    blocks,
-    queries,
-    FIRST: tl.constexpr,
-    SECOND: tl.constexpr,
-    THIRD: tl.constexpr,
-    PICTURES: tl.constexpr,
-    QUERIES: tl.constexpr,
-    INTEGER: tl.constexpr,
-    BOUND: tl.constexpr,
-    ADDEND: tl.constexpr,
-):
-    """Sum the words of a block, scale the sums, raise them to their bounds, and store them with the best of them."""
-    total = tl.zeros((PICTURES, QUERIES), tl.float32)
+    total = tl.zeros((PICTURES, QUERIES), tl.float32)  # the words of each query summed
     total = add_words(total, best_first, owner, word_scale, FIRST, QUERIES, INTEGER, ADDEND)
     if SECOND > 0:
         total = add_words(total, best_second, owner + FIRST, word_scale + FIRST, SECOND, QUERIES, INTEGER, ADDEND)
     if THIRD > 0:
         after = FIRST + SECOND
         total = add_words(total, best_third, owner + after, word_scale + after, THIRD, QUERIES, INTEGER, ADDEND)
-    picture = block * PICTURES + tl.arange(0, PICTURES)
     query = tl.arange(0, QUERIES)
     real = query < queries
     if INTEGER:
@@ -180,9 +171,7 @@ def store_scores(
         total += tl.load(error + place)[:, None] * tl.load(word_reach + query, mask=real, other=0.0)[None, :]
     total = tl.where(((count > 0) & there)[:, None], total, float("-inf"))
     tl.store(
-        scores + query[None, :].to(tl.int64) * pictures + picture[:, None],
-        total,
-        mask=there[:, None] & real[None, :],
+        scores + query[None, :].to(tl.int64) * pictures + picture[:, None], total, mask=there[:, None] & real[None, :]
     )
     tl.store(peaks + query * blocks + block, tl.max(total, axis=0), mask=real)
 
@@ -216,85 +205,6 @@ def add_words(
 def _upper_half(value):
     """The first 16 bits of a float32, a bfloat16: cut, not rounded, which costs one instruction."""
     return (value.to(tl.uint32, bitcast=True) & 0xFFFF0000).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def maxsim_wide_kernel(
-    codes,  # rows [row, dim]
-    starts,
-    scale,
-    words,  # [word, CHUNKS · DIM]
-    word_scale,
-    owner,
-    reach,
-    error,
-    word_error,
-    word_reach,
-    scores,
-    peaks,
-    pictures,
-    dim,
-    blocks,
-    queries,
-    CHUNKS: tl.constexpr,
-    DIM: tl.constexpr,  # of a chunk
-    FIRST: tl.constexpr,
-    SECOND: tl.constexpr,
-    THIRD: tl.constexpr,
-    PICTURES: tl.constexpr,
-    QUERIES: tl.constexpr,
-    INTEGER: tl.constexpr,
-    BOUND: tl.constexpr,
-    STAGES: tl.constexpr,
-    ADDEND: tl.constexpr,
-):
-    """As `maxsim_kernel`, whose arguments it takes; scores are summed over a region's chunks before they compete."""
-    block = tl.program_id(0)
-    picture = block * PICTURES + tl.arange(0, PICTURES)
-    there = picture < pictures
-    place = tl.minimum(picture, pictures - 1)
-    part = tl.arange(0, DIM)
-    if INTEGER:
-        number = tl.int32
-        least = -2147483648
-    else:
-        number = tl.float32
-        least = float("-inf")
-    best_first = tl.full((PICTURES, FIRST), least, number)
-    best_second = tl.full((PICTURES, max(SECOND, 16)), least, number)
-    best_third = tl.full((PICTURES, max(THIRD, 16)), least, number)
-    start = tl.load(starts + place)
-    count = (tl.load(starts + place + 1) - start).to(tl.int32)
-    rows = codes + start[:, None] * dim + part[None, :]
-    word_columns = words + part[:, None]
-    for region in tl.range(0, tl.max(count, axis=0), num_stages=1):
-        shown = (tl.maximum(tl.minimum(region, count - 1), 0) * dim)[:, None]
-        score_first = tl.zeros((PICTURES, FIRST), number)
-        score_second = tl.zeros((PICTURES, max(SECOND, 16)), number)
-        score_third = tl.zeros((PICTURES, max(THIRD, 16)), number)
-        for chunk in tl.range(0, CHUNKS, num_stages=STAGES):
-            inside = (chunk * DIM + part < dim)[None, :] & (count > 0)[:, None]
-            code = tl.load(rows + shown + chunk * DIM, mask=inside, other=0.0)
-            some = word_columns + chunk * DIM
-            word = tl.load(some + tl.arange(0, FIRST)[None, :] * (CHUNKS * DIM))
-            score_first = tl.dot(code, word, score_first, out_dtype=number)
-            if SECOND > 0:
-                word = tl.load(some + (FIRST + tl.arange(0, SECOND))[None, :] * (CHUNKS * DIM))
-                score_second = tl.dot(code, word, score_second, out_dtype=number)
-            if THIRD > 0:
-                word = tl.load(some + (FIRST + SECOND + tl.arange(0, THIRD))[None, :] * (CHUNKS * DIM))
-                score_third = tl.dot(code, word, score_third, out_dtype=number)
-        best_first = tl.maximum(best_first, score_first)
-        if SECOND > 0:
-            best_second = tl.maximum(best_second, score_second)
-        if THIRD > 0:
-            best_third = tl.maximum(best_third, score_third)
-
-    store_scores(
-        best_first, best_second, best_third, owner, word_scale, block, place, there, count, scale, reach, error,
-        word_error, word_reach, scores, peaks, pictures, blocks, queries, FIRST, SECOND, THIRD, PICTURES, QUERIES,
-        INTEGER, BOUND, ADDEND,
-    )  # fmt: skip
 
 
 @triton.jit

@@ -19,10 +19,10 @@ from saccade.decoding import DecodingConfig, decode
 from saccade.language import Parse, shared_parser
 from saccade.language.caption_words import word_table
 from saccade.metrics import CAPTION_METRICS, caption_scores, diversity
-from saccade.metrics.captions.meteor_tables import load_meteor_tables
+from saccade.metrics.captions.meteor import load_meteor_tables
 from saccade.metrics.captions.report import caption_words
 from saccade.models import Captioner, load_model
-from saccade.tasks.captioning.options import EvalOptions, describe_decoding
+from saccade.tasks.captioning import EvalOptions, describe_decoding
 from saccade.tasks.captioning.predict import coco_id
 from saccade.tasks.evaluator import PART, Arrays, EvalRequest, Evaluation, Evaluator, SplitForModels, mean_parts
 from saccade.tasks.pairs import cut
@@ -37,12 +37,7 @@ LANGUAGE = {
     "length": "words a caption",
     "self_bleu": "self-BLEU-4",
 }
-QUICK = (
-    "bleu1",
-    "bleu4",
-    "rouge_l",
-    "cider_d",
-)  # of evaluations in training: METEOR and graphs take longer
+QUICK = ("bleu1", "bleu4", "rouge_l", "cider_d")  # of evaluations in training: METEOR and graphs take longer
 
 
 @torch.no_grad()

@@ -8,12 +8,13 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from numpy import ndarray as Array
+from PIL import Image
 
 from saccade.batch import END, RegionBatch
 from saccade.core.config import update
@@ -22,17 +23,15 @@ from saccade.core.threads import ahead
 from saccade.data import FeatureStore
 from saccade.data.store.manifest import Broken
 from saccade.decoding import DecodedCaptions, DecodingConfig, decode
-from saccade.explain import Explanation
+from saccade.explain import Explanation, save_explanation
 from saccade.explain.draw import FORMATS
 from saccade.features.decoding import Opened, Opener
+from saccade.features.extraction import list_pictures
 from saccade.models import Captioner
 from saccade.tasks.evaluator import check_features
 from saccade.tasks.predict import RegionPredictor, listed
+from saccade.vision import open_picture
 from saccade.vision.pictures import Picture, as_array
-
-if TYPE_CHECKING:
-    from saccade.data import FeatureStore
-    from saccade.explain import Explanation
 
 DECODING = DecodingConfig(strategy="beam", num_beams=5, max_length=30)  # unless options say otherwise
 BATCH_SIZE = 16  # pictures captioned at once; what a sampler draws with a seed depends on it
@@ -211,9 +210,6 @@ class Captioned:
 
 def sort_places(places: Sequence[Path]) -> tuple[list[Photo], list[FeatureStore]]:
     """Photos of files, folders and lists; and feature stores, which are folders with a manifest."""
-    from saccade.data import FeatureStore
-    from saccade.features.extraction import list_pictures
-
     stored = [place for place in places if (place / "manifest.json").is_file()]
     others = [place for place in places if place not in stored]
     photos, stores = list_pictures(others), [FeatureStore.open(place) for place in stored]
@@ -258,18 +254,12 @@ class Drawings:
 
     def draw(self, captioned: Captioned) -> None:
         """The best caption of a photo, drawn now or kept for the page."""
-        from PIL import Image
-
-        from saccade.vision import open_picture
-
         if self.place is None or captioned.path is None:
             return
         best = captioned.captions[0]
         if not best.words:
             self.silent.append(captioned.id)
             return
-        from saccade.explain import save_explanation
-
         picture = open_picture(captioned.path)
         side = PAGE_SIDE if self.as_page else DRAWN_SIDE
         picture.thumbnail((side, side), Image.Resampling.LANCZOS)

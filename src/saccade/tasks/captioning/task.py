@@ -1,4 +1,9 @@
-"""Captioning: say what people said of a picture, word by word; then say what a metric likes."""
+"""Captioning: say what people said of a picture, word by word; then say what a metric likes.
+
+The latter is self-critical training (Rennie et al.; CVPR 2017): say a caption at random, and learn from how it is
+judged. What counts is the reward beyond a baseline: that of the model's likeliest caption (greedy), or of its other
+samples.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +15,127 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.batch import CaptionState, PairBatch, RegionBatch, StepOutput, TeacherForced, TextBatch
+from saccade.batch import (
+    UNKNOWN,
+    Batch,
+    CaptionState,
+    PairBatch,
+    PictureBatch,
+    RegionBatch,
+    StepOutput,
+    TeacherForced,
+    TextBatch,
+)
+from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
-from saccade.decoding import DecodingConfig
-from saccade.models import Captioner
-from saccade.models.base.captioner import NEVER_SAID, never_said
+from saccade.decoding import DecodingConfig, greedy, sample
+from saccade.metrics.captions.reward import SelfCriticalReward
+from saccade.models.base.captioner import NEVER_SAID, Captioner, never_said
 from saccade.ops import current_autocast
-from saccade.tasks.base import ClaimDefaults, Loss, TaskSpec
+from saccade.tasks.base import Loss, TaskSpec
+from saccade.tasks.captioning import EvalOptions
 from saccade.tasks.captioning.evaluate import CaptionScores, caption_figures
-from saccade.tasks.captioning.options import EvalOptions
 from saccade.tasks.captioning.predict import PictureCaptioner
-from saccade.tasks.captioning.self_critical import RewardConfig, SelfCritical, SpokenBatch
 from saccade.tasks.pairs import PairTask, cut, open_captioned, prepare_captioned, vary_images
+
+Baseline = Literal["greedy", "samples"]
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """When a model begins to learn from rewards, and what earns them."""
+
+    after: int | None = None  # from this step on; 0: at once (give `start` a trained model); none: never
+    cider: float = 1.0  # weight of CIDEr-D
+    bleu: float = 0.0  # weight of BLEU-4
+    baseline: Baseline = "greedy"  # or the mean of a picture's other samples
+    num_samples: int = 1  # captions said of each picture
+
+    def __post_init__(self) -> None:
+        if self.after is not None and self.after < 0:
+            raise SaccadeError(f"reward.after counts steps: it must be zero or more, not {self.after}")
+        if self.num_samples < 1:
+            raise SaccadeError(f"reward.num_samples must be at least 1, not {self.num_samples}")
+        if self.baseline == "samples" and self.num_samples < 2:
+            raise SaccadeError(
+                "reward.baseline=samples compares the samples of a picture: give reward.num_samples=5 or so"
+            )
+        if self.after is not None and not (self.cider or self.bleu):
+            raise SaccadeError("a reward needs reward.cider or reward.bleu to be other than 0")
+
+    def begun(self, step: int) -> bool:
+        return self.after is not None and step >= self.after
+
+
+@dataclass(frozen=True)
+class SpokenBatch(Batch):
+    """What a model said of pictures: caption t was said of picture `owner[t]`, and judged."""
+
+    images: RegionBatch | PictureBatch
+    texts: TextBatch
+    owner: Int[Tensor, " text"]
+    advantage: Float[Tensor, " text"]  # reward beyond the baseline
+    reward: Float[Tensor, ""]  # in the mean
+    baseline: Float[Tensor, ""]
+
+
+class SelfCritical:
+    """The reward of captions of a training split, and the loss that raises it."""
+
+    def __init__(self, train: CaptionedImages, texts: TextBatch, config: RewardConfig, longest: int) -> None:
+        tokens = texts.tokens.tolist()
+        references = [[tokens[text] for text in owned] for owned in train.texts_of_image]
+        self.config = config
+        self.reward = SelfCriticalReward(references, cider_weight=config.cider, bleu_weight=config.bleu)
+        # <end> counts as a word; <unk>, which references hold, would earn something and is never said of a picture
+        self.decoding = DecodingConfig(max_length=longest + 1, num_return_sequences=config.num_samples)
+
+    @torch.no_grad()
+    def say(self, model: Captioner, batch: PairBatch) -> SpokenBatch:
+        """Captions drawn from what the model would say when it is used (dropout is for learning), and their worth."""
+        samples, owners = self.config.num_samples, batch.image_index.tolist()
+        training = model.training
+        model.eval()
+        state = model.start(model.extract(batch.images))
+        said = sample(model, state, self.decoding)
+        reward = self._rewards(said.words, [owner for owner in owners for _ in range(samples)])
+        if self.config.baseline == "greedy":
+            likeliest = greedy(model, state, self.decoding)
+            baseline = self._rewards(likeliest.words, owners).repeat_interleave(samples)
+        else:
+            baseline = mean_of_others(reward, samples)
+        model.train(training)
+        owner = torch.arange(len(owners), device=reward.device).repeat_interleave(samples)
+        means = reward.mean(), baseline.mean()
+        return SpokenBatch(batch.images, said.sentences(), owner, reward - baseline, *means)
+
+    def loss(
+        self, model: Captioner, images: RegionBatch, batch: SpokenBatch
+    ) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
+        """−Σ log p(sample) · (its reward − the baseline) a word, and the mean rewards."""
+        forced = model.teacher_force(model.start(images).select(batch.owner), batch.texts.tokens[:, :-1])
+        labels, said = batch.texts.tokens[:, 1:], batch.texts.mask[:, 1:]
+        words = torch.arange(forced.log_probabilities.shape[2], device=labels.device)  # <unk> is never drawn
+        drawn = forced.log_probabilities.masked_fill(words == UNKNOWN, float("-inf")).log_softmax(dim=2)
+        chances = drawn.gather(2, labels[:, :, None])[:, :, 0].masked_fill(~said, 0)
+        return policy_loss(chances, batch.advantage, said), {"reward": batch.reward, "baseline": batch.baseline}
+
+    def _rewards(self, words: Int[Tensor, "row step"], owners: list[int]) -> Float[Tensor, " row"]:
+        return torch.as_tensor(self.reward(words, owners), dtype=torch.float32, device=words.device)
+
+
+def mean_of_others(reward: Float[Tensor, " row"], samples: int) -> Float[Tensor, " row"]:
+    """For each of a picture's samples, which stand one after the other, the mean reward of the others."""
+    by_image = reward.view(-1, samples)
+    return ((by_image.sum(dim=1, keepdim=True) - by_image) / (samples - 1)).flatten()
+
+
+def policy_loss(
+    log_probabilities: Float[Tensor, "row step"], advantage: Float[Tensor, " row"], said: Bool[Tensor, "row step"]
+) -> Float[Tensor, ""]:
+    """−Σ log p · advantage over the words that were said, <end> among them, divided by their number."""
+    return -(log_probabilities * advantage[:, None] * said).sum() / said.sum()
 
 
 @dataclass(frozen=True)
@@ -44,12 +157,10 @@ class CaptioningConfig:
     def __post_init__(self) -> None:
         if self.max_words < 1:
             raise SaccadeError(f"max_words must be at least 1 word, not {self.max_words}")
-        if not 0 <= self.label_smoothing < 1:
-            raise SaccadeError(f"label_smoothing must be at least 0 and less than 1, not {self.label_smoothing}")
+        check_ranges(self, "label_smoothing", "at least 0 and less than 1")
         if not 0 <= self.scheduled_sampling <= 1:
             raise SaccadeError(f"scheduled_sampling is a chance between 0 and 1, not {self.scheduled_sampling}")
-        if self.scheduled_sampling_every < 1 or self.eval_batch < 1:
-            raise SaccadeError("scheduled_sampling_every and eval_batch must be at least 1")
+        check_ranges(self, "scheduled_sampling_every eval_batch", "at least 1")
 
     def scheduled_sampling_chance(self, step: int) -> float:
         """How often a word is the model's own at this step of the run."""
@@ -61,10 +172,11 @@ class CaptioningConfig:
         )
 
 
-class CaptioningTask(PairTask[CaptioningConfig]):
+class CaptioningTask(PairTask):
     """Pictures and captions of theirs in one batch; the model says each caption of its own picture."""
 
     selection = "cider_d"
+    config: CaptioningConfig
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -138,17 +250,6 @@ def uniform_nll(forced: TeacherForced, wanted: Bool[Tensor, "text step"]) -> Flo
     return -total / (len(silent) - len(NEVER_SAID)) * wanted
 
 
-NOTE = "captions are found by a beam of 3; METEOR matches words and stems"
-WORLD = ClaimDefaults(("patience=0", "decoding.strategy=beam", "decoding.num_beams=3", "decoding.max_length=31"), NOTE)
-FLICKR8K = ClaimDefaults(
-    (
-        *("items=pictures", "task.max_words=20", "min_count=3", "epochs=14", "batch_size=64", "optimiser=adamw"),
-        *("learning_rate=0.001", "weight_decay=0.0001", "schedule=cosine", "warmup_steps=60", "average=0.99"),
-        *("patience=0", "decoding.strategy=beam", "decoding.num_beams=3", "decoding.max_length=21"),
-    ),
-    NOTE,
-)
-
 SPEC: TaskSpec[Captioner, CaptionedImages] = TaskSpec(
     name="captioning",
     noun="captioner",
@@ -163,5 +264,4 @@ SPEC: TaskSpec[Captioner, CaptionedImages] = TaskSpec(
     verbs=("caption",),
     next_steps=("saccade eval {run} --num-beams 5", "saccade caption PHOTO --model {run} --attention why.png"),
     options=EvalOptions,
-    claims={"world": WORLD, "flickr8k": FLICKR8K},
 )

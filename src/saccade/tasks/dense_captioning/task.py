@@ -1,27 +1,224 @@
-"""Learning to find the regions of a picture that are worth a phrase, and to say one of each."""
+"""Dense captioning: find the regions of a picture that are worth a phrase, and say one of each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, UInt8
+from numpy import ndarray as Array
+from PIL import Image
 from torch import Tensor
 
-from saccade.batch import PAD
+from saccade.batch import PAD, PictureBatch
+from saccade.core.config import check_ranges, update
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
-from saccade.decoding import DecodingConfig
+from saccade.data.store.manifest import Broken
+from saccade.decoding import DecodingConfig, decode
+from saccade.explain.panels.regions import RegionPicture
 from saccade.features.splits import PhraseBatch, PhrasedPictures, open_region_phrases, phrase_batch
-from saccade.models import DenseCap
-from saccade.tasks.base import ClaimDefaults, TaskSpec
+from saccade.language import tokenise
+from saccade.metrics.dense_captioning import Phrased, dense_captioning_map
+from saccade.models import DenseCap, load_model
+from saccade.tasks.base import TaskSpec
 from saccade.tasks.dense_captioning import EvalOptions
-from saccade.tasks.dense_captioning.evaluate import DECODING, DensePrecision
-from saccade.tasks.dense_captioning.predict import PictureDescriber
+from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator
 from saccade.tasks.pairs import Read
+from saccade.tasks.predict import Predictor, listed
 from saccade.tasks.prepare import prepare_words
+from saccade.vision import open_picture
 from saccade.vision.augment import AugmentConfig, augment_with_boxes
+from saccade.vision.pictures import Picture, as_array
+
+DECODING = DecodingConfig(strategy="greedy", max_length=16)  # of phrases, unless options say otherwise
+
+
+@dataclass(frozen=True)
+class DensePhrase:
+    """A region, how sure the model is that it is worth a phrase, and the phrase."""
+
+    box: tuple[float, float, float, float]  # x1, y1, x2, y2 in 0..1
+    score: float
+    phrase: str
+
+
+@torch.no_grad()
+def describe(
+    model: DenseCap, pictures: PictureBatch, most: int | None = None, decoding: DecodingConfig | None = None
+) -> list[list[DensePhrase]]:
+    """The regions of each picture that are worth a phrase, surest first, and the phrases."""
+    found = model.find(pictures.to(next(model.parameters()).device), most)
+    counts = found.mask.sum(dim=1).tolist()
+    if not sum(counts):
+        return [[] for _ in counts]
+    said = decode(model.writer, model.regions(found), decoding or DECODING).best()
+    phrases = iter([model.writer.sentence(words) for words in said.words.tolist()])
+    assert found.scores is not None
+    return [
+        [
+            DensePhrase((x1, y1, x2, y2), score, next(phrases))
+            for (x1, y1, x2, y2), score in zip(boxes[:count], scores[:count], strict=True)
+        ]
+        for count, boxes, scores in zip(counts, found.boxes.tolist(), found.scores.tolist(), strict=True)
+    ]
+
+
+class DensePrecision(Evaluator[DenseCap, PhrasedPictures]):
+    """Mean average precision in per cent of a split, of all and of boxes alone, and how many regions were found."""
+
+    metrics: ClassVar = {"map": "mAP", "detection_map": "mAP of boxes alone", "regions": "regions a picture"}
+    metric = "map"
+    columns = ("map", "detection_map", "regions")
+    unit = "Mean average precision in per cent"
+
+    def evaluate(self, model: DenseCap, data: PhrasedPictures, settings: Any) -> dict[str, float]:
+        was_training, found = model.training, []
+        model.eval()
+        count = min(len(data.images), settings.eval_pictures)
+        for start in range(0, count, settings.eval_batch):
+            part = list(range(start, min(start + settings.eval_batch, count)))
+            found += describe(model, data.pixels(part), settings.regions, settings.decoding)
+        model.train(was_training)
+        said = [
+            Phrased(
+                np.array([r.box for r in regions], dtype=np.float64).reshape(-1, 4),
+                [[tokenise(r.phrase)] for r in regions],
+                np.array([r.score for r in regions]),
+            )
+            for regions in found
+        ]
+        truth = [
+            Phrased(
+                true.boxes.astype(np.float64), [[tokenise(phrase) for phrase in phrases] for phrases in true.phrases]
+            )
+            for true in data.regions[:count]
+        ]
+        figures = {name: 100 * value for name, value in dense_captioning_map(said, truth).items()}
+        return figures | {"regions": sum(map(len, found)) / max(count, 1)}
+
+    def compare(self, request: EvalRequest) -> Evaluation:
+        """Each model on the whole of the split."""
+        from saccade.tasks.dense_captioning.task import DenseCaptioningConfig
+
+        data = open_region_phrases(request.data, request.split)
+        rows = {}
+        for folder in request.models:
+            settings = request.settings.get(folder, DenseCaptioningConfig())
+            model = load_model(folder, DenseCap).to(request.device)
+            rows[folder] = self.evaluate(model, data, replace(settings, eval_pictures=len(data.images)))
+        boxes = sum(len(regions.boxes) for regions in data.regions)
+        return Evaluation(
+            f"{data.name}/{data.split}: {len(data.images)} pictures, {boxes} boxes, {len(data.texts)} phrases",
+            ("model", "mAP", "mAP of boxes", "regions a picture"),
+            tuple((folder, *(f"{found[name]:.2f}" for name in self.columns)) for folder, found in rows.items()),
+            {"data": data.name, "split": data.split, "results": rows},
+        )
+
+    def counts(self, data: PhrasedPictures, settings: Any) -> dict[str, int]:
+        pictures = min(len(data.images), settings.eval_pictures)
+        texts = sum(len(phrases) for regions in data.regions[:pictures] for phrases in regions.phrases)
+        return {"pictures": pictures, "texts": texts}
+
+
+BATCH_SIZE = 8  # photos of any size in memory at a time
+
+
+@dataclass(frozen=True, eq=False)
+class DescribedPhoto:
+    """A photo file, its size in pixels, and what was said of its parts."""
+
+    file: Path
+    width: int
+    height: int
+    regions: tuple[DensePhrase, ...]
+    picture: UInt8[Array, "row column 3"]  # made smaller, to be drawn on
+
+    def boxes(self) -> list[list[float]]:
+        """In pixels."""
+        scale = (self.width, self.height, self.width, self.height)
+        return [[round(side * length, 1) for side, length in zip(r.box, scale, strict=True)] for r in self.regions]
+
+    def facts(self, model: str) -> dict[str, Any]:
+        """For JSON."""
+        regions = [
+            {"phrase": region.phrase, "score": round(region.score, 4), "box": box}
+            for region, box in zip(self.regions, self.boxes(), strict=True)
+        ]
+        size = {"width": self.width, "height": self.height}
+        return {"photo": str(self.file), "model": model, **size, "regions": regions}
+
+    @property
+    def drawing(self) -> RegionPicture:
+        """Boxes and phrases on the photo."""
+        return drawn(self.picture, self.regions, self.file.name)
+
+
+class PictureDescriber(Predictor[DenseCap]):
+    """A trained dense captioner: pictures in, phrases with boxes out."""
+
+    def describe(
+        self,
+        images: Picture | Sequence[Picture],
+        top: int = 20,
+        least: float = 0.1,
+        decoding: DecodingConfig = DECODING,
+        **options: Any,
+    ) -> list[list[DensePhrase]]:
+        """The `top` regions of each picture that the model is surest of, none of them less sure than `least`.
+
+        Pictures are paths, Pillow images or arrays; `options` are DecodingConfig's: `strategy="beam", num_beams=3` …
+        """
+        settings = update(decoding, options, "decoding")
+        given = listed(images)
+        parts = (given[start : start + BATCH_SIZE] for start in range(0, len(given), BATCH_SIZE))
+        return [described for part in parts for described in self._describe(part, top, least, settings)]
+
+    def draw(self, image: Picture, top: int = 20, least: float = 0.1, title: str = "", **options: Any) -> RegionPicture:
+        """Boxes and phrases on a picture: `.save("phrases.png")`."""
+        picture = as_array(image)
+        return drawn(picture, self.describe([picture], top, least, **options)[0], title)
+
+    def describe_photos(
+        self, files: Sequence[Path], top: int, least: float, decoding: DecodingConfig, drawn_side: int
+    ) -> Iterator[DescribedPhoto | Broken]:
+        """Photo files in order, each opened once; one that cannot be read comes back as broken."""
+        for start in range(0, len(files), BATCH_SIZE):
+            opened = {file: _opened(file) for file in files[start : start + BATCH_SIZE]}
+            pictures = [one for one in opened.values() if isinstance(one, Image.Image)]
+            described = iter(self._describe(pictures, top, least, decoding) if pictures else ())
+            for file, one in opened.items():
+                if isinstance(one, Broken):
+                    yield one
+                    continue
+                size = one.size
+                one.thumbnail((drawn_side, drawn_side))
+                yield DescribedPhoto(file, *size, tuple(next(described)), np.asarray(one))
+
+    def _describe(
+        self, pictures: Sequence[Picture], top: int, least: float, decoding: DecodingConfig
+    ) -> list[list[DensePhrase]]:
+        size = self.model.config.size
+        pixels = np.stack([as_array(picture, size=size) for picture in pictures])
+        described = describe(self.model, PictureBatch(torch.from_numpy(pixels)), top, decoding)
+        return [[region for region in regions if region.score >= least] for regions in described]
+
+
+def _opened(file: Path) -> Image.Image | Broken:
+    try:
+        return open_picture(file)
+    except SaccadeError as error:
+        return Broken(file.name, str(file), str(error))
+
+
+def drawn(picture: UInt8[Array, "row column 3"], regions: Sequence[DensePhrase], title: str) -> RegionPicture:
+    boxes = np.array([region.box for region in regions], dtype=np.float64).reshape(-1, 4)
+    labels, scores = tuple(region.phrase for region in regions), np.array([region.score for region in regions])
+    return RegionPicture(picture, boxes, labels, scores, title)
 
 
 @dataclass(frozen=True)
@@ -38,9 +235,7 @@ class DenseCaptioningConfig:
     decoding: DecodingConfig = DECODING
 
     def __post_init__(self) -> None:
-        for name in ("max_words", "eval_batch", "eval_pictures", "regions"):
-            if getattr(self, name) < 1:
-                raise SaccadeError(f"{name} must be at least 1, not {getattr(self, name)}")
+        check_ranges(self, "max_words eval_batch eval_pictures regions", "at least 1")
 
 
 class DenseCaptioningTask:
@@ -100,11 +295,6 @@ def open_phrased(config: DataConfig, split: str, pixels: int | None = None, devi
     return open_region_phrases(config, split)
 
 
-WORLD = ClaimDefaults(
-    ("eval_pictures=300", "epochs=6"),
-    "every thing that can be seen has a box and phrases; six epochs; METEOR matches words and stems",
-)
-
 SPEC: TaskSpec[DenseCap, PhrasedPictures] = TaskSpec(
     name="dense_captioning",
     noun="dense captioner",
@@ -119,5 +309,4 @@ SPEC: TaskSpec[DenseCap, PhrasedPictures] = TaskSpec(
     verbs=("densecap",),
     options=EvalOptions,
     next_steps=("saccade densecap PHOTO --model {run} -o phrases.png",),
-    claims={"world": WORLD},
 )

@@ -1,27 +1,293 @@
-"""Detection: pictures with true boxes, the detector's loss, and a trained detector as users call it."""
+"""Detection: pictures with true boxes, the detector's loss, its figures, and a trained detector as users call it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, singledispatch
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from saccade.batch import Batch, RegionBatch
+from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
-from saccade.models.detectors import Detector
+from saccade.data import DataConfig, open_records
+from saccade.metrics.detection import (
+    MeanAveragePrecision,
+    Tally,
+    found_boxes,
+    name_figures,
+    tally_attributes,
+    tally_names,
+)
+from saccade.models import load_model
+from saccade.models.detectors import BottomUp, Detector, NamedBoxes, WorldDetector
 from saccade.tasks.base import TaskSpec
 from saccade.tasks.detection import EvalOptions
-from saccade.tasks.detection.data import BoxedSplit, label_names, open_boxes
-from saccade.tasks.detection.evaluate import DetectionEvaluator, detector_figures
+from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator
 from saccade.tasks.predict import Predictor, listed
 from saccade.tasks.prepare import Prepared
 from saccade.vision import RegionDescription, RegionExtractor
+from saccade.vision.boxes import UNKNOWN, WHOLE, overlaps, pick
+from saccade.vision.detectors.bottomup import BottomUpNetwork, BoxedPictures
+from saccade.vision.detectors.world import MATCH_IOU, PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, ScenePictures, WorldNetwork
+from saccade.vision.nms import select
 from saccade.vision.pictures import Picture
+from saccade.world import Split, WorldConfig, make_world
+from saccade.world.catalogue import KINDS
+
+MIN_THING_SIDE = 0.025  # in the world: a sliver of three pixels behind another thing is not learned
+SHOWS_FACING = frozenset(k for k, v in KINDS.items() if v.roles & {"creature", "mover", "mount"}) | {"fish"}
+
+
+@dataclass(frozen=True)
+class BoxedSplit:
+    """One split of a data set."""
+
+    name: str
+    split: str
+    pictures: Sequence[NamedBoxes]
+
+    @property
+    def box_count(self) -> int:
+        return sum(len(picture.boxes) for picture in self.pictures)
+
+
+@dataclass(frozen=True)
+class WorldPicture:
+    """A scene of the world with all that is visible in it."""
+
+    path: np.ndarray  # the picture itself
+    boxes: np.ndarray
+    names: tuple[str, ...]  # kinds
+    attributes: tuple[tuple[str, ...], ...]  # colour, size, material
+    labels: tuple[Mapping[str, str], ...]  # by attribute: kind, colour, size, material, pose, facing
+    places: Mapping[str, str]  # background and lighting
+
+
+def open_boxes(config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu") -> BoxedSplit:
+    """A split of pictures with named boxes.
+
+    Raises: SaccadeError if there is no such data set, it needs a folder, or the split has no picture.
+    """
+    if config.name == "world":
+        novel = config.pictures // 20  # compositions that the other splits do not have
+        world = WorldConfig(
+            pictures=config.pictures, seed=config.seed, captions=1, twins=0.0, hard_groups=0, novel=novel
+        )
+        scenes = make_world(world).split(split)
+        pictures: Sequence[NamedBoxes] = [_world_picture(scenes, i) for i in range(len(scenes))]
+    else:
+        pictures = open_records(config, split, "boxes")
+    if not pictures:
+        raise SaccadeError(f"data={config.name}: the split {split} has no picture")
+    return BoxedSplit(config.name, split, pictures[: config.limit])
+
+
+def label_names(
+    pictures: Iterable[NamedBoxes], class_count: int, attribute_count: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names and the attributes that stand on at least this many boxes, the most frequent first.
+
+    Raises: SaccadeError if no name does.
+    """
+    names: Counter[str] = Counter()
+    attributes: Counter[str] = Counter()
+    for picture in pictures:
+        names.update(picture.names)
+        attributes.update(a for some in picture.attributes for a in set(some))
+
+    def frequent(counts: Counter[str], least: int) -> tuple[str, ...]:
+        return tuple(sorted((n for n, c in counts.items() if c >= least), key=lambda n: (-counts[n], n)))
+
+    classes = frequent(names, class_count)
+    if not classes:
+        raise SaccadeError(f"no name stands on {class_count} boxes or more: there is nothing to learn")
+    return classes, frequent(attributes, attribute_count)
+
+
+def _world_picture(split: Split, i: int) -> WorldPicture:
+    scene, boxes = split.scene(i), split.boxes(i)
+    visible = [j for j in range(len(boxes)) if (boxes[j, 2:] - boxes[j, :2] > MIN_THING_SIDE).all()]
+    things = [scene.things[j] for j in visible]
+    return WorldPicture(
+        split.image(i),
+        boxes[visible],
+        tuple(str(thing.kind) for thing in things),
+        tuple(tuple(str(a) for a in (thing.colour, thing.size, thing.material) if a) for thing in things),
+        tuple(_labels(thing) for thing in things),
+        {"background": scene.background, "lighting": scene.lighting},
+    )
+
+
+def _labels(thing: Any) -> Mapping[str, str]:
+    """What a thing has of each attribute; a cube faces nowhere."""
+    labels = {name: getattr(thing, name) for name in ("kind", "colour", "size", "material", "pose")}
+    if thing.kind in SHOWS_FACING:
+        labels["facing"] = "left" if thing.facing < 0 else "right"
+    return {name: str(label) for name, label in labels.items() if label}
+
+
+REGION_COUNTS = (10, 36, 100)
+MAIN_ATTRIBUTES = ("kind", "colour", "size", "material")  # those of the figure `all_four`
+T = TypeVar("T", bound=Batch)
+
+
+@singledispatch
+def detector_figures(model: Detector, truth: Any, batch_size: int = 64) -> dict[str, float]:
+    """The figures of a detector on pictures whose boxes are known."""
+    raise NotImplementedError(f"nothing measures a {type(model).__name__}")
+
+
+@detector_figures.register
+def _(model: BottomUp, truth: Any, batch_size: int = 64) -> dict[str, float]:
+    return bottomup_figures(model.network, truth, batch_size=batch_size)
+
+
+@detector_figures.register
+def _(model: WorldDetector, truth: Any, batch_size: int = 64) -> dict[str, float]:
+    return world_figures(model.network, truth, batch_size)
+
+
+@torch.inference_mode()
+def bottomup_figures(
+    network: BottomUpNetwork, pictures: BoxedPictures, counts: Sequence[int] = REGION_COUNTS, batch_size: int = 64
+) -> dict[str, float]:
+    """`recall_N`: true boxes that one of N regions overlaps by 0.5, by the selection rule with a fixed N (the whole
+    picture not counted); `proposal_recall_N`: of the N best proposals before anything is named; `recall_rule` and
+    `regions`: of the rule's own number. Names and attributes are read at true boxes. `map`: mean average precision.
+    """
+    c, tally = network.config, Tally()
+    precision = MeanAveragePrecision(len(c.classes))
+    proposals = max(c.proposals, *counts)
+    for batch in _batches(network, pictures, batch_size):
+        maps = network.maps(batch.pixels)
+        d = network.detect(maps, max(c.candidates, 4 * proposals), proposals)
+        tally.add("things", batch.real)
+        for count in counts:
+            order, there = select(d.confidence, c.confidence, count, count, d.found)
+            tally.add(f"recall_{count}", found_boxes(pick(d.boxes, order), there, batch.boxes, batch.real))
+            tally.add(f"proposal_recall_{count}", found_boxes(d.proposed, d.found, batch.boxes, batch.real, count))
+        order, there = select(d.confidence, c.confidence, c.least, c.most, d.found)
+        tally.add("recall_rule", found_boxes(pick(d.boxes, order), there, batch.boxes, batch.real))
+        tally.add("regions", there)
+        precision.add(d.boxes, d.probabilities, batch.boxes, batch.real, batch.labels)
+        vectors = network.vectors(maps, batch.boxes)[batch.real]
+        labels, wanted = batch.labels[batch.real], batch.attributes[batch.real]
+        logits = network.classify(vectors).classes
+        tally_names(tally, logits, labels)
+        if c.attributes:
+            tally_attributes(tally, network.attribute_logits(vectors, logits[:, 1:].argmax(dim=1) + 1), wanted)
+    figures = {
+        f"{kind}_{n}": tally.share(f"{kind}_{n}", "things") for kind in ("recall", "proposal_recall") for n in counts
+    }
+    figures |= {"recall_rule": tally.share("recall_rule", "things")}
+    figures |= {"regions": float(tally.sums["regions"]) / max(len(pictures), 1)} if tally.sums else {}
+    return figures | name_figures(tally) | {"map": precision.mean()}
+
+
+@torch.inference_mode()
+def world_figures(network: WorldNetwork, pictures: ScenePictures, batch_size: int = 256) -> dict[str, float]:
+    """`recall` is the share of things that a proposal overlaps by at least 0.5, `overlap` the mean IoU of those,
+    `precision` the share of proposals that match a thing. Each attribute's accuracy is over the things that were found,
+    read from the best proposal of each; `all_four` needs kind, colour, size and material right at once, and
+    `found_and_named` is the share of all things that were found and have all four right.
+    """
+    tally = Tally()
+    for batch in _batches(network, pictures, batch_size):
+        pixels = network.backbone.normalise(batch.pixels).contiguous(memory_format=torch.channels_last)
+        maps = network.backbone.maps(pixels)
+        found, _, kept = network.propose(maps)
+        overlap = overlaps(found, batch.boxes, batch.real).masked_fill(~kept[:, :, None], -1.0)
+        best, which = overlap.max(dim=1)  # [image, thing]
+        hit = (best >= MATCH_IOU) & batch.real
+        tally.add("things", batch.real)
+        tally.add("found", hit)
+        tally.add("overlap", best[hit])
+        tally.add("proposals", kept)
+        tally.add("matching", (overlap >= MATCH_IOU).any(dim=2))
+        image = hit.nonzero()[:, 0]
+        whole = found.new_tensor(WHOLE).expand(len(batch), 4)
+        boxes = torch.cat([found[image, which[hit]], whole])
+        index = torch.cat([image, torch.arange(len(batch), device=found.device)])
+        logits = network.classify(network.appearance(maps, boxes, index))
+        right = {}
+        for i, name in enumerate(REGION_ATTRIBUTES):
+            if name in logits:
+                right[name] = _tally_labels(tally, name, logits[name][: len(image)], batch.things[..., i][hit])
+        for i, name in enumerate(PICTURE_ATTRIBUTES):
+            if name in logits:
+                _tally_labels(tally, name, logits[name][len(image) :], batch.places[:, i])
+        all_four = [right[name] for name in MAIN_ATTRIBUTES if name in right]
+        tally.add("all_four", torch.stack(all_four).all(dim=0) if all_four else hit[hit])
+    named = [name for name in (*REGION_ATTRIBUTES, *PICTURE_ATTRIBUTES) if name in network.classifiers]
+    return {
+        "recall": tally.share("found", "things"),
+        "overlap": tally.share("overlap", "found"),
+        "precision": tally.share("matching", "proposals"),
+        "proposals": float(tally.sums.get("proposals", torch.zeros(()))) / max(len(pictures), 1),
+        **{name: tally.share(f"{name}_right", f"{name}_known") for name in named},
+        "all_four": tally.share("all_four", "found"),
+        "found_and_named": tally.share("all_four", "things"),
+    }
+
+
+def _tally_labels(tally: Tally, name: str, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Which labels are right; those that are unknown are not counted."""
+    right = logits.argmax(dim=1) == target
+    tally.add(f"{name}_right", right)
+    tally.add(f"{name}_known", target != UNKNOWN)
+    return right
+
+
+def _batches(network: torch.nn.Module, pictures: T, batch_size: int) -> Iterator[T]:
+    """On the network's device, which is put into eval mode."""
+    network.eval()
+    device = next(network.parameters()).device
+    for start in range(0, len(pictures), batch_size):
+        yield pictures.select(slice(start, start + batch_size)).to(device)
+
+
+class DetectionEvaluator(Evaluator[Detector, BoxedSplit]):
+    """Each detector has its own figures: one of the world names sizes and poses, others names and attributes."""
+
+    metrics: ClassVar = {
+        "map": "mAP",
+        **{f"recall_{n}": f"recall with {n} regions" for n in REGION_COUNTS},
+        "object_top1": "names right",
+        "attribute_top1": "attributes right",
+        "recall": "recall",
+        "found_and_named": "found and named",
+    }
+    metric = "map"
+    columns = ("map", "recall_36", "object_top1", "attribute_top1")
+    unit = "Shares, 0 to 1"
+
+    def evaluate(self, model: Detector, data: BoxedSplit, settings: Any) -> dict[str, float]:
+        return detector_figures(model, model.tensors(data.pictures), settings.eval_batch)
+
+    def compare(self, request: EvalRequest) -> Evaluation:
+        from saccade.tasks.detection.task import DetectionConfig
+
+        data = open_boxes(request.data, request.split)
+        found = {}
+        for folder in request.models:
+            model = load_model(folder, Detector).to(request.device)
+            found[folder] = self.evaluate(model, data, request.settings.get(folder) or DetectionConfig())
+        names = list(dict.fromkeys(name for figures in found.values() for name in figures))
+        rows = tuple(
+            (name, *(f"{figures[name]:.3f}" if name in figures else "" for figures in found.values())) for name in names
+        )
+        title = f"{data.name}/{data.split}: {len(data.pictures)} pictures, {data.box_count} boxes"
+        figures = {"data": data.name, "split": data.split, "results": found}
+        return Evaluation(title, ("figure", *request.models), rows, figures)
+
+    def counts(self, data: BoxedSplit, settings: Any) -> dict[str, int]:
+        return {"pictures": len(data.pictures), "texts": 0}
 
 
 @dataclass(frozen=True)
@@ -33,9 +299,7 @@ class DetectionConfig:
     eval_batch: int = 64  # pictures measured at once
 
     def __post_init__(self) -> None:
-        for name in ("class_count", "attribute_count", "eval_batch"):
-            if getattr(self, name) < 1:
-                raise SaccadeError(f"{name} must be at least 1, not {getattr(self, name)}")
+        check_ranges(self, "class_count attribute_count eval_batch", "at least 1")
 
 
 class DetectionTask:

@@ -2,25 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from saccade.batch import UNKNOWN, ImageCode, PairBatch, RegionBatch, TextBatch, TextCode
+from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
+from saccade.explain import Explanation
 from saccade.models import Matcher
 from saccade.nn import Negatives, RankingLoss, binary_loss, triplet_loss
 from saccade.ops import AttentionProblem, cuda_graph_safe
-from saccade.tasks.base import ClaimDefaults, TaskSpec
+from saccade.tasks.base import TaskSpec
 from saccade.tasks.matching import EvalOptions
 from saccade.tasks.matching.benchmark import MatchingBenchmark
 from saccade.tasks.matching.evaluate import Recalls
-from saccade.tasks.matching.predict import PictureMatcher
 from saccade.tasks.pairs import PairTask, open_captioned, prepare_captioned, vary_images
+from saccade.tasks.predict import RegionPredictor
+from saccade.vision.pictures import Picture, as_array
+
+
+class PictureMatcher(RegionPredictor[Matcher]):
+    """A trained matcher and the extractor it was trained on: pictures and sentences in, scores and explanations out."""
+
+    def read(self, texts: str | Sequence[str]) -> TextBatch:
+        """Sentences as word ids; a sentence without a single known word is refused."""
+        listed = [texts] if isinstance(texts, str) else list(texts)
+        for text in listed:
+            self.model.vocabulary.check(text)
+        return self.model.read(listed).to(self.device)
+
+    @torch.no_grad()
+    def score(
+        self, images: Picture | Sequence[Picture] | RegionBatch, texts: str | Sequence[str]
+    ) -> Float[np.ndarray, "image text"]:
+        """The similarity of every picture with every sentence."""
+        similarity = self.model(self.extract(images), self.read(texts))
+        return np.asarray(similarity.float().cpu().numpy())
+
+    def rank(
+        self, text: str, images: Sequence[Picture] | RegionBatch, top: int | None = None
+    ) -> list[tuple[int, float]]:
+        """(position, score) of the pictures that fit a sentence best, best first."""
+        scores = self.score(images, text)[:, 0]
+        order = np.argsort(-scores, kind="stable")[:top]
+        return [(int(i), float(scores[i])) for i in order]
+
+    @torch.no_grad()
+    def explain(self, image: Picture, text: str | None = None, *, title: str = "") -> Explanation:
+        """Which regions each word found: `.save("why.png")` draws it."""
+        if text is None:
+            raise SaccadeError("a matcher explains why a picture fits a sentence: give one after the picture")
+        picture = as_array(image)
+        regions, words = self.extract([picture]), self.read(text)
+        alignment = self.model.align(self.model.encode_images(regions), self.model.encode_texts(words))
+        return Explanation.from_alignment(alignment, 0, words.words[0], regions.boxes[0].cpu(), picture, title)
 
 
 @dataclass(frozen=True)
@@ -40,16 +82,15 @@ class MatchingConfig:
     eval_batch: int = 256  # pictures or sentences encoded at once
 
     def __post_init__(self) -> None:
-        if not 0 <= self.word_dropout < 1:
-            raise SaccadeError(f"word_dropout must be at least 0 and less than 1, not {self.word_dropout}")
-        if self.eval_batch < 1:
-            raise SaccadeError(f"eval_batch must be at least 1, not {self.eval_batch}")
+        check_ranges(self, "word_dropout", "at least 0 and less than 1")
+        check_ranges(self, "eval_batch", "at least 1")
 
 
-class MatchingTask(PairTask[MatchingConfig]):
+class MatchingTask(PairTask):
     """Pictures and captions of theirs in one batch; every caption of another picture in it is a negative."""
 
     selection = "rsum"
+    config: MatchingConfig
 
     def before_loss(self, model: Matcher, batch: PairBatch, step: int) -> PairBatch:
         return batch
@@ -109,14 +150,6 @@ def _cuda_graph_safe(model: Matcher, images: RegionBatch, texts: TextBatch) -> b
     return cuda_graph_safe(problem.queries.mask, problem.context.mask, problem.form)
 
 
-FLICKR8K = ClaimDefaults(
-    (
-        *("word_dim=200", "dim=256", "dropout=0.2", "items=pictures", "hard_negative_ramp_steps=150"),
-        *("word_dropout=0.1", "min_count=3", "epochs=6", "batch_size=64", "optimiser=adamw", "learning_rate=0.002"),
-        *("weight_decay=0.0001", "schedule=cosine", "warmup_steps=60", "average=0.99"),
-    )
-)
-
 SPEC: TaskSpec[Matcher, CaptionedImages] = TaskSpec(
     name="matching",
     noun="matcher",
@@ -130,6 +163,5 @@ SPEC: TaskSpec[Matcher, CaptionedImages] = TaskSpec(
     predictor=PictureMatcher,
     verbs=("score", "explain"),
     options=EvalOptions,
-    claims={"flickr8k": FLICKR8K},
     benchmark=MatchingBenchmark(),
 )

@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.batch import END, UNKNOWN, Batch, CaptionState, PictureBatch, RegionBatch, TextBatch
+from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
 from saccade.decoding import DecodedCaptions, DecodingConfig, greedy, sample
@@ -32,7 +33,7 @@ from saccade.models import Unsupervised
 from saccade.models.unsupervised import Rollout, SentenceReader
 from saccade.nn import unit
 from saccade.ops import current_autocast
-from saccade.tasks.base import ClaimDefaults, Loss, TaskSpec
+from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.captioning.evaluate import caption_figures
 from saccade.tasks.captioning.task import SPEC as CAPTIONING
 from saccade.tasks.pairs import Read, cut, open_captioned, prepare_captioned, vary_images
@@ -65,27 +66,17 @@ class UnpairedCaptioningConfig:
     )
 
     def __post_init__(self) -> None:
-        for name in ("share", "concept_confidence", "drop"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise SaccadeError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
-        for name in ("max_words", "concept_count", "eval_batch"):
-            if getattr(self, name) < 1:
-                raise SaccadeError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("shuffle", *(f"{stage}_steps" for stage in ("autoencoder", "sentence_gan", "concept", "pseudo"))):
-            if getattr(self, name) < 0:
-                raise SaccadeError(f"{name} must be zero or more, not {getattr(self, name)}")
+        check_ranges(self, "share concept_confidence drop", "between 0 and 1")
+        check_ranges(self, "max_words concept_count eval_batch", "at least 1")
+        check_ranges(self, "shuffle autoencoder_steps sentence_gan_steps concept_steps pseudo_steps", "zero or more")
         if self.concepts == "none" and self.concept_steps + self.pseudo_steps:
             raise SaccadeError("concept_steps and pseudo_steps learn from concepts: concepts=none gives them none")
 
     def stage(self, step: int) -> tuple[Stage, int]:
         """What is learned at a step of the run, and the how many-th step of that it is."""
-        lengths: dict[Stage, int] = {
-            "autoencoder": self.autoencoder_steps,
-            "sentence_gan": self.sentence_gan_steps,
-            "concept": self.concept_steps,
-            "pseudo": self.pseudo_steps,
-        }
-        for stage, length in lengths.items():
+        stages: tuple[Stage, ...] = ("autoencoder", "sentence_gan", "concept", "pseudo")
+        for stage in stages:
+            length: int = getattr(self, f"{stage}_steps")
             if step < length:
                 return stage, step
             step -= length
@@ -126,12 +117,13 @@ class UnpairedCaptioningTask:
 
     def loss(self, model: Unsupervised, batch: UnpairedBatch, step: int) -> Loss:
         stage, turn = self.config.stage(step)
+        play = self._criticise if turn % 2 == 0 else self._improve
         losses: dict[Stage, Callable[[], Loss]] = {
             "autoencoder": lambda: self._autoencode(model, batch),
-            "sentence_gan": lambda: self._play(model, batch, None, turn),
+            "sentence_gan": lambda: play(model, batch, None),
             "concept": lambda: self._say_concepts(model, batch),
             "pseudo": lambda: self._say_pseudo_captions(model, batch),
-            "game": lambda: self._play(model, batch, self._extract(model, batch), turn),
+            "game": lambda: play(model, batch, self._extract(model, batch)),
         }
         return losses[stage]()
 
@@ -141,9 +133,6 @@ class UnpairedCaptioningTask:
     def _autoencode(self, model: Unsupervised, batch: UnpairedBatch) -> Loss:
         recalled = model.critic.score(*corrupt(batch.texts, self.config.shuffle, self.config.drop)).recalled
         return model.sentence_loss(batch.texts, recalled), {}
-
-    def _play(self, model: Unsupervised, batch: UnpairedBatch, images: RegionBatch | None, turn: int) -> Loss:
-        return self._criticise(model, batch, images) if turn % 2 == 0 else self._improve(model, batch, images)
 
     def _begin(self, model: Unsupervised, batch: UnpairedBatch, images: RegionBatch | None) -> tuple[Tensor, Tensor]:
         """f and the regions' shares in it; or noise of the same length for each sentence, which is about no picture."""
@@ -168,11 +157,7 @@ class UnpairedCaptioningTask:
         said, plain = _alike(sample(model, state, self.rolling), greedy(model, state, self.rolling))
         rollout = _rollout(said.words, vectors, batch, images)
         loss, earned = model.generator_loss(said.log_probabilities, rollout, plain.words)
-        figures = {
-            "policy_loss": loss,
-            "reward": earned,
-            "said_words": said.lengths.float().mean(),
-        }
+        figures = {"policy_loss": loss, "reward": earned, "said_words": said.lengths.float().mean()}
         if model.config.sentence_weight and images is not None:
             with torch.no_grad():
                 corrupted = corrupt(batch.texts, self.config.shuffle, self.config.drop)
@@ -330,12 +315,6 @@ def in_order(
     return words.gather(1, order).masked_fill(~mask, 0), mask
 
 
-CLAIMS = ClaimDefaults(
-    ("steps=4000", "sentence_gan_steps=0", "decoding.num_beams=3"),
-    "pictures of one half of the training split, sentences of the other, and a few steps of each player; captions are "
-    "found by a beam of 3; METEOR matches words and stems",
-)
-
 SPEC: TaskSpec[Unsupervised, CaptionedImages] = TaskSpec(
     name="unpaired_captioning",
     noun=CAPTIONING.noun,
@@ -350,5 +329,4 @@ SPEC: TaskSpec[Unsupervised, CaptionedImages] = TaskSpec(
     verbs=CAPTIONING.verbs,
     next_steps=CAPTIONING.next_steps,
     options=CAPTIONING.options,
-    claims={"world": CLAIMS, "flickr8k": CLAIMS},
 )

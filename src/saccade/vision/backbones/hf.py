@@ -163,12 +163,13 @@ class HubBackbone(Backbone):
         self.channels = tuple(maps[i].shape[1] for i in self.taken)
 
 
-def open_backbone(source: str, pretrained: bool = True) -> HubBackbone:
-    """A model of the hub, or of a folder; without `pretrained` only its config is read, and its weights are random.
+def open_backbone(name: str, pretrained: bool = True) -> HubBackbone:
+    """`hf:HUB/NAME` or `hf:FOLDER`; without `pretrained` only its config is read, and its weights are random.
 
     Raises: SaccadeError if it cannot be had or is no vision model.
     """
-    if source == "hf":
+    source = name.partition(":")[2]
+    if not source:
         raise SaccadeError("hf: needs the name of a model, such as hf:microsoft/resnet-50, or a folder")
     transformers = import_transformers(f'the backbone "hf:{source}"')
     looks_local = source.startswith(("/", ".", "~"))

@@ -53,6 +53,7 @@ from saccade.vision.extractors import (
     read_detector_config,
     read_detector_weights,
     split_count,
+    upload,
     with_whole_picture,
     write_detector,
 )
@@ -399,7 +400,7 @@ class BottomUpExtractor(RegionExtractor):
 
     def regions(self, pictures: list[np.ndarray], boxes: list[Tensor] | None) -> RegionBatch:
         """The regions that the rule selects, boxes refined, and the whole picture as the last; or those given."""
-        maps = self.network.maps(torch.from_numpy(np.stack(pictures)).to(self.device))
+        maps = self.network.maps(upload(pictures, self.device))
         if boxes is not None:
             places, real = padded_boxes(boxes, self.device)
             scores = real.to(places.dtype)

@@ -39,7 +39,7 @@ from saccade.vision.backbones.hf import (
     read_processor,
 )
 from saccade.vision.boxes import WHOLE, clip, pick, valid
-from saccade.vision.extractors import RegionDescription, RegionExtractor, network_digest, split_count
+from saccade.vision.extractors import RegionDescription, RegionExtractor, network_digest, split_count, upload
 from saccade.vision.pictures import Picture, as_array
 from saccade.vision.roi import roi_bilinear
 
@@ -237,7 +237,7 @@ class DetrExtractor(RegionExtractor):
             step = max(1, MAX_BATCH_PIXELS // (shape[0] * shape[1]))
             for at in range(0, len(alike), step):
                 group = alike[at : at + step]
-                pixels = torch.from_numpy(np.stack([pictures[i] for i in group])).to(self.device)
+                pixels = upload([pictures[i] for i in group], self.device)
                 output = self._run(pixels)
                 given = None if boxes is None else [boxes[i] for i in group]
                 parts = self._found(output) if given is None else self._inside(output, pixels, given)

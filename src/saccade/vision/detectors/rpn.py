@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saccade.vision.boxes import clip, overlaps, pick, valid
+from saccade.vision.boxes import Proposals, Real, Truth, cell_middles, clip, overlaps, pick, valid
 from saccade.vision.nms import nms_sorted
 
 MAX_LOG_GROWTH = math.log(1000 / 16)  # of a side in one change: exp of anything would overflow
@@ -41,12 +41,8 @@ def anchor_sides(scales: Sequence[float], ratios: Sequence[float]) -> Float[Tens
 
 def anchor_boxes(rows: int, columns: int, sides: Float[Tensor, "kind 2"]) -> Float[Tensor, "anchor 4"]:
     """One of each kind around each cell's middle, row by row, column by column. They may leave the picture."""
-    width, height = sides.unbind(dim=1)
-    y = (torch.arange(rows, device=sides.device) + 0.5) / rows
-    x = (torch.arange(columns, device=sides.device) + 0.5) / columns
-    shape = (rows, columns, len(sides))
-    x, y = x[None, :, None].expand(shape), y[:, None, None].expand(shape)
-    return torch.stack([x - width / 2, y - height / 2, x + width / 2, y + height / 2], dim=-1).view(-1, 4)
+    middles = cell_middles(rows, columns, sides.device)[:, :, None]
+    return torch.cat([middles - sides / 2, middles + sides / 2], dim=-1).view(-1, 4)
 
 
 def encode(boxes: Float[Tensor, "*batch 4"], anchors: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch 4"]:
@@ -104,7 +100,7 @@ class RegionProposalNetwork(nn.Module):
 @torch.no_grad()
 def propose(
     output: RPNOutput, candidates: int, count: int, overlap: float = 0.7, rounds: int | None = None
-) -> tuple[Float[Tensor, "image proposal 4"], Float[Tensor, "image proposal"], Bool[Tensor, "image proposal"]]:
+) -> Proposals:
     """At most `count` boxes a picture, best first, with their probabilities and which of them are real.
 
     With `rounds` set, as in training, the suppression never waits for a GPU.
@@ -117,12 +113,10 @@ def propose(
     score = torch.where(nms_sorted(boxes, overlap, limit=count, rounds=rounds), score, torch.full_like(score, -1.0))
     score, order = score.sort(dim=1, descending=True, stable=True)
     order, score = order[:, :count], score[:, :count]
-    return pick(boxes, order), score.clamp(min=0), score > 0
+    return Proposals(pick(boxes, order), score.clamp(min=0), score > 0)
 
 
-def rpn_loss(
-    output: RPNOutput, truth: Float[Tensor, "image thing 4"], real: Bool[Tensor, "image thing"]
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+def rpn_loss(output: RPNOutput, truth: Truth, real: Real) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Cross entropy of the drawn anchors' objectness; smooth L1 of the changes of the positive ones."""
     with torch.no_grad():
         overlap = overlaps(output.anchors, truth, real)  # [image, anchor, thing]

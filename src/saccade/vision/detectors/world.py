@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -37,7 +37,11 @@ from saccade.vision.boxes import (
     GEOMETRY_DIM,
     UNKNOWN,
     WHOLE,
+    Proposals,
+    Real,
+    Truth,
     area,
+    cell_middles,
     clip,
     geometry,
     jitter,
@@ -54,6 +58,7 @@ from saccade.vision.extractors import (
     padded_regions,
     read_detector_config,
     read_detector_weights,
+    upload,
     with_whole_picture,
     write_detector,
 )
@@ -63,10 +68,15 @@ from saccade.vision.roi import roi_bilinear
 REGION_ATTRIBUTES = ("kind", "colour", "size", "material", "pose", "facing")
 PICTURE_ATTRIBUTES = ("background", "lighting")  # named from the whole-picture region
 SHIPPED = Path(__file__).parents[1] / "weights" / "world"
-INITIAL_HEAT = -4.0  # before training: a thing is rare
+INITIAL_HEAT, INITIAL_SIDE = -4.0, -2.0  # before training: a thing is rare; e⁻² ≈ 0.14 is half the side of one
 MATCH_IOU = 0.5  # a region that overlaps a thing by this much is that thing
 BOX_JITTER = 0.12  # of a side, of true boxes in training
 BRIGHTNESS = 0.1  # how far pictures vary in training
+
+
+Heat: TypeAlias = Float[Tensor, "image row column"]
+CellBoxes: TypeAlias = Float[Tensor, "image row column 4"]
+Appearance: TypeAlias = Float[Tensor, "region appearance"]
 
 
 class Convolution(NormedConvolution):
@@ -196,13 +206,9 @@ class ProposalHead(nn.Module):
         self.look = Convolution(dim, dim, kernel=1)
         self.predict = nn.Conv2d(dim, 5, 1)
         nn.init.zeros_(self.predict.weight)
-        self.predict.bias = nn.Parameter(
-            torch.tensor([INITIAL_HEAT, *[-2.0] * 4])
-        )  # e⁻² ≈ 0.14, half the side of a thing
+        self.predict.bias = nn.Parameter(torch.tensor([INITIAL_HEAT, *[INITIAL_SIDE] * 4]))
 
-    def forward(
-        self, maps: Float[Tensor, "image channel row column"]
-    ) -> tuple[Float[Tensor, "image row column"], Float[Tensor, "image row column 4"]]:
+    def forward(self, maps: Float[Tensor, "image channel row column"]) -> tuple[Heat, CellBoxes]:
         found = self.predict(self.look(maps)).float()
         heat = found[:, 0]
         sides = found[:, 1:].clamp(-8, 0.5).exp().permute(0, 2, 3, 1)
@@ -210,15 +216,8 @@ class ProposalHead(nn.Module):
         return heat, torch.cat([middles - sides[..., :2], middles + sides[..., 2:]], dim=-1)
 
 
-def cell_middles(rows: int, columns: int, device: torch.device) -> Float[Tensor, "row column 2"]:
-    """(x, y) of each cell's middle in 0..1."""
-    y = (torch.arange(rows, device=device) + 0.5) / rows
-    x = (torch.arange(columns, device=device) + 0.5) / columns
-    return torch.stack([x[None, :].expand(rows, columns), y[:, None].expand(rows, columns)], dim=-1)
-
-
 def peaks(
-    heat: Float[Tensor, "image row column"], boxes: Float[Tensor, "image row column 4"], count: int
+    heat: Heat, boxes: CellBoxes, count: int
 ) -> tuple[Float[Tensor, "image count 4"], Float[Tensor, "image count"]]:
     """The boxes at the `count` highest local maxima of the heat, with their probabilities, best first."""
     highest = functional.max_pool2d(heat[:, None], 3, stride=1, padding=1)[:, 0]
@@ -227,26 +226,17 @@ def peaks(
     return clip(pick(boxes.flatten(1, 2), place)), score
 
 
-def propose_peaks(
-    heat: Float[Tensor, "image row column"],
-    boxes: Float[Tensor, "image row column 4"],
-    count: int,
-    score_threshold: float,
-    nms_threshold: float,
-) -> tuple[Float[Tensor, "image count 4"], Float[Tensor, "image count"], Bool[Tensor, "image count"]]:
+def propose_peaks(heat: Heat, boxes: CellBoxes, count: int, score_threshold: float, nms_threshold: float) -> Proposals:
     """At most `count` boxes a picture, best first, with their scores and which of them are real."""
     found, score = peaks(heat, boxes, 4 * count)
     kept = nms(found, score, nms_threshold) & (score > score_threshold) & valid(found, min_side=0.01)
     score, order = torch.where(kept, score, -torch.ones_like(score)).sort(dim=1, descending=True, stable=True)
     order, score = order[:, :count], score[:, :count]
-    return pick(found, order), score, score > 0
+    return Proposals(pick(found, order), score, score > 0)
 
 
 def proposal_loss(
-    heat: Float[Tensor, "image row column"],
-    boxes: Float[Tensor, "image row column 4"],
-    truth: Float[Tensor, "image thing 4"],
-    real: Bool[Tensor, "image thing"],
+    heat: Heat, boxes: CellBoxes, truth: Truth, real: Real
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Focal loss of the heat against a bump at each middle; 1 − IoU plus distance of the boxes near the middles."""
     rows, columns = heat.shape[1:]
@@ -293,9 +283,7 @@ class WorldNetwork(FoldableNetwork):
             {name: nn.Linear(config.appearance_dim, len(labels)) for name, labels in config.labels.items() if labels}
         )
 
-    def propose(
-        self, maps: WorldMaps
-    ) -> tuple[Float[Tensor, "image count 4"], Float[Tensor, "image count"], Bool[Tensor, "image count"]]:
+    def propose(self, maps: WorldMaps) -> Proposals:
         """`propose_peaks` by the settings."""
         c = self.config
         heat, boxes = self.proposals(maps.joined)
@@ -303,20 +291,18 @@ class WorldNetwork(FoldableNetwork):
 
     def appearance(
         self, maps: WorldMaps, boxes: Float[Tensor, "region 4"], image_index: Int[Tensor, " region"]
-    ) -> Float[Tensor, "region appearance"]:
+    ) -> Appearance:
         with torch.autocast(boxes.device.type, enabled=False):  # a box's place in half precision would be cells off
             levels = (maps.joined, maps.detail)
             inside = [roi_bilinear(level.float(), boxes, image_index, self.config.roi_size) for level in levels]
             vector: Tensor = self.regions(torch.cat(inside, dim=1), maps.context.float()[image_index], geometry(boxes))
         return vector
 
-    def classify(self, appearance: Float[Tensor, "region appearance"]) -> dict[str, Float[Tensor, "region label"]]:
+    def classify(self, appearance: Appearance) -> dict[str, Float[Tensor, "region label"]]:
         """Logits of every attribute."""
         return {name: classifier(appearance) for name, classifier in self.classifiers.items()}
 
-    def vectors(
-        self, appearance: Float[Tensor, "region appearance"], boxes: Float[Tensor, "region 4"]
-    ) -> Float[Tensor, "region dim"]:
+    def vectors(self, appearance: Appearance, boxes: Float[Tensor, "region 4"]) -> Float[Tensor, "region dim"]:
         return torch.cat([appearance, geometry(boxes) * self.config.geometry_scale], dim=1)
 
 
@@ -339,7 +325,7 @@ class AppearanceHead(nn.Module):
         inside: Float[Tensor, "region channel size size"],
         context: Float[Tensor, "region coarse"],
         shape: Float[Tensor, "region 8"],
-    ) -> Float[Tensor, "region appearance"]:
+    ) -> Appearance:
         around = self.around(torch.cat([context, shape], dim=1))
         hidden = functional.relu(self.inside(self.look(inside).flatten(1)) + around)
         found = self.out(hidden)
@@ -415,15 +401,15 @@ class WorldExtractor(RegionExtractor):
 
     def regions(self, pictures: list[np.ndarray], boxes: list[Tensor] | None) -> RegionBatch:
         """The proposals, at most `config.proposals`, and the whole picture as the last region; or the boxes given."""
-        pixels = torch.from_numpy(np.stack(pictures)).to(self.device)
+        pixels = upload(pictures, self.device)
         maps = self.network.backbone.maps(self.network.backbone.normalise(pixels))
         if boxes is not None:
             places, mask = padded_boxes(boxes, self.device)
             scores = mask.to(places.dtype)
         else:
-            places, scores, mask = with_whole_picture(*self.network.propose(maps))
-            longest = int(mask.sum(dim=1).max())
-            places, scores, mask = places[:, :longest], scores[:, :longest], mask[:, :longest]
+            proposals = with_whole_picture(*self.network.propose(maps))
+            longest = int(proposals.mask.sum(dim=1).max())
+            places, scores, mask = (part[:, :longest] for part in proposals)
         found = places[mask]
         read = self.network.vectors(self.network.appearance(maps, found, mask.nonzero()[:, 0]), found)
         vectors = read.new_zeros(*mask.shape, self.dim)
@@ -466,11 +452,10 @@ def load_world_extractor(folder: Path | str = SHIPPED, name: str = "world") -> W
     return WorldExtractor(network, name, read_detector_weights(network, place))
 
 
-def open_backbone(argument: str = "world", pretrained: bool = True) -> WorldBackbone:
+def open_backbone(name: str = "world", pretrained: bool = True) -> WorldBackbone:
     """`world`, or `world:FOLDER` with the weights of a trained detector. Trained weights come folded."""
     if not pretrained:
         return WorldBackbone()
-    given = argument != "world"
-    network = load_world_extractor(argument if given else SHIPPED).network.requires_grad_(True)
-    network.backbone.name = f"world:{argument}" if given else "world"
+    network = load_world_extractor(name.partition(":")[2] or SHIPPED).network.requires_grad_(True)
+    network.backbone.name = name
     return network.backbone

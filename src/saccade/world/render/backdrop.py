@@ -6,9 +6,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from saccade.world.catalogue import Rgb, column
 from saccade.world.dice import Dice
-from saccade.world.render.materials import Light, Rgb, clouds, texture_at, tile
-from saccade.world.render.sdf import Field, clamp
+from saccade.world.render.clay import Field, clamp
+from saccade.world.render.materials import Light, clouds, texture_at, tile
 from saccade.world.scene import Scene
 
 
@@ -37,12 +38,12 @@ def _fill(out: Field, low: Rgb, high: Rgb, share: Field) -> None:
         out[c] = low[c] + (high[c] - low[c]) * share
 
 
-_SKIES: dict[str, tuple[Rgb, Rgb, Rgb]] = {  # at the horizon, overhead, clouds
-    "noon": ((0.62, 0.78, 0.9), (0.2, 0.44, 0.8), (0.95, 0.96, 0.97)),
-    "sunset": ((0.98, 0.52, 0.2), (0.3, 0.22, 0.45), (0.95, 0.6, 0.5)),
-    "night": ((0.06, 0.08, 0.17), (0.01, 0.015, 0.06), (0.1, 0.12, 0.2)),
-    "overcast": ((0.62, 0.65, 0.68), (0.4, 0.43, 0.48), (0.75, 0.77, 0.78)),
-}
+_SKIES: dict[str, tuple[Rgb, Rgb, Rgb]] = column("lightings", "sky")  # at the horizon, overhead, clouds
+_RIDGES: dict[str, tuple[tuple[float, float, Rgb], ...]] = column("backgrounds", "ridges")
+_WALLS: tuple[Rgb, ...] = column("backgrounds", "walls")["room"]
+_GROUNDS: dict[str, tuple[Rgb, Rgb]] = column("backgrounds", "ground")  # darker, lighter
+_SCRAPS: dict[str, tuple[Rgb, ...]] = column("backgrounds", "scraps")
+_BRIGHT: dict[str, dict[str, float]] = column("lightings", "bright")
 
 
 def _above(scene: Scene, dice: Dice, out: Field, x: Field, y: Field, offset: float) -> None:
@@ -63,27 +64,17 @@ def _above(scene: Scene, dice: Dice, out: Field, x: Field, y: Field, offset: flo
     if scene.lighting == "night":
         stars = texture_at(tile(2), x * 512.0 + offset, y * 512.0)
         out += np.where(stars > 0.97, 0.5, 0.0) * (1.0 - height)
-    bright = {"noon": 1.0, "sunset": 0.75, "night": 0.16, "overcast": 0.8}[scene.lighting]
-    ridges: tuple[tuple[float, float, Rgb], ...]
-    if scene.background == "meadow":
-        ridges = ((0.3, 0.24, (0.2, 0.34, 0.33)), (0.14, 0.16, (0.11, 0.26, 0.1)))
-    elif scene.background == "snow":
-        ridges = ((0.42, 0.4, (0.5, 0.56, 0.68)), (0.16, 0.16, (0.66, 0.71, 0.8)))
-    else:
-        ridges = ()
+    bright = _BRIGHT[scene.lighting]["horizon"]
+    if scene.background == "beach":
         sea = clamp((height - 0.7) * 60.0, 0.0, 1.0)
         glint = texture_at(tile(4), x * 90.0 + offset, y * 700.0)
         for c, blue in enumerate((0.05, 0.26, 0.42)):
             out[c] += (blue * bright * (1.0 + 0.4 * glint) + 0.2 * low[c] * clamp(glint, 0.0, 1.0) - out[c]) * sea
-    for n, (rise, rough, tone) in enumerate(ridges):
+    for n, (rise, rough, tone) in enumerate(_RIDGES.get(scene.background, ())):
         line = texture_at(clouds(), x * (110.0 + 60 * n) + offset * (n + 2), x * 0.0 + 31.0 * n + offset)
         hill = clamp((height - (1.0 - rise) - rough * line) * scene.horizon / (y[1, 0] - y[0, 0]), 0.0, 1.0)
         for c in range(3):
             out[c] += (tone[c] * bright - out[c]) * hill
-
-
-_WALLS: tuple[Rgb, ...] = ((0.55, 0.5, 0.42), (0.4, 0.46, 0.5), (0.52, 0.44, 0.44), (0.42, 0.48, 0.4), (0.5, 0.5, 0.5))
-_INSIDE = {"noon": 1.0, "sunset": 0.85, "night": 0.36, "overcast": 0.8}
 
 
 def _wall(scene: Scene, dice: Dice, out: Field, x: Field, height: Field) -> None:
@@ -93,7 +84,7 @@ def _wall(scene: Scene, dice: Dice, out: Field, x: Field, height: Field) -> None
     stripe = x * count
     stripe = np.where(stripe - np.floor(stripe) < 0.5, 1.0, 0.86)
     side = x if scene.light_from > 0 else 1.0 - x
-    glow = _INSIDE[scene.lighting] * (0.62 + 0.45 * side) * (0.8 + 0.2 * height)
+    glow = _BRIGHT[scene.lighting]["room"] * (0.62 + 0.45 * side) * (0.8 + 0.2 * height)
     board = clamp((height - 0.9) * 60.0, 0.0, 1.0)
     for c in range(3):
         out[c] = (tone[c] * stripe * (1.0 - board) + 0.7 * board) * glow
@@ -112,18 +103,9 @@ def _bricks(scene: Scene, dice: Dice, out: Field, x: Field, y: Field, offset: fl
         + 0.1 * texture_at(tile(2), x * 512.0, y * 512.0)
     )
     side = x if scene.light_from > 0 else 1.0 - x
-    glow = _INSIDE[scene.lighting] * (0.6 + 0.4 * side)
+    glow = _BRIGHT[scene.lighting]["room"] * (0.6 + 0.4 * side)
     for c, (brick, seam) in enumerate(((0.33, 0.46), (0.16, 0.43), (0.12, 0.4))):
         out[c] = (brick * tone + (seam - brick * tone) * mortar) * glow
-
-
-_GROUNDS: dict[str, tuple[Rgb, Rgb]] = {  # darker, lighter
-    "meadow": ((0.07, 0.2, 0.035), (0.24, 0.42, 0.1)),
-    "beach": ((0.5, 0.38, 0.21), (0.8, 0.67, 0.44)),
-    "room": ((0.22, 0.11, 0.05), (0.47, 0.28, 0.14)),
-    "snow": ((0.6, 0.68, 0.8), (0.92, 0.94, 0.97)),
-    "street": ((0.2, 0.2, 0.21), (0.38, 0.37, 0.36)),
-}
 
 
 def _ground(scene: Scene, dice: Dice, light: Light, out: Field, x: Field, y: Field, offset: float) -> None:
@@ -168,18 +150,9 @@ def _ground(scene: Scene, dice: Dice, light: Light, out: Field, x: Field, y: Fie
         out[c] *= (light.sky[c] * 0.75 + light.sun[c] * 0.72) * fall
 
 
-_SCRAPS: dict[str, tuple[Rgb, ...]] = {
-    "meadow": ((0.85, 0.8, 0.3), (0.8, 0.8, 0.85), (0.1, 0.26, 0.06), (0.3, 0.2, 0.1), (0.7, 0.35, 0.5)),
-    "beach": ((0.82, 0.72, 0.62), (0.35, 0.27, 0.2), (0.7, 0.5, 0.42), (0.2, 0.25, 0.16)),
-    "room": ((0.6, 0.6, 0.58), (0.12, 0.08, 0.05), (0.4, 0.3, 0.26), (0.35, 0.4, 0.46)),
-    "snow": ((0.16, 0.11, 0.07), (0.3, 0.34, 0.4), (0.1, 0.18, 0.09)),
-    "street": ((0.4, 0.24, 0.07), (0.1, 0.1, 0.1), (0.5, 0.48, 0.44), (0.3, 0.34, 0.14)),
-}
-
-
 def _clutter(scene: Scene, dice: Dice, out: Field, size: int) -> None:
     """Small marks of no importance: flowers, pebbles, twigs, scraps, leaves."""
-    bright = {"noon": 1.0, "sunset": 0.8, "night": 0.4, "overcast": 0.85}[scene.lighting]
+    bright = _BRIGHT[scene.lighting]["scraps"]
     for _ in range(10 + dice.below(16)):
         depth = dice.draw()
         cx, cy = dice.draw(), scene.horizon + 0.06 + (0.92 - scene.horizon) * depth

@@ -11,9 +11,8 @@ from jaxtyping import Bool, Float32, UInt8
 from saccade.world.catalogue import COLOURS, KINDS
 from saccade.world.render import toys
 from saccade.world.render.backdrop import backdrop, grid
-from saccade.world.render.clay import Clay
+from saccade.world.render.clay import Clay, Field, clamp
 from saccade.world.render.materials import Light, grain, light_of, shade
-from saccade.world.render.sdf import Field, clamp
 from saccade.world.scene import Scene, Thing
 
 MODELS: dict[str, Callable[[Clay, str], None]] = {kind: getattr(toys, kind) for kind in KINDS}
@@ -49,28 +48,17 @@ def render(scene: Scene, size: int = 128) -> Picture:
     return Picture(_expose(canvas, scene.seed, size), masks, _tight_boxes(masks, size))
 
 
-def _window(thing: Thing, size: int, margin: float) -> tuple[slice, slice]:
-    half = thing.height * (KINDS[thing.kind].width / 2 + margin)
-    left, right = int((thing.x - half) * size) - 2, int((thing.x + half) * size) + 3
-    top, bottom = (
-        int((thing.y - thing.height * (1 + margin)) * size) - 2,
-        int((thing.y + 0.04 * thing.height) * size) + 3,
-    )
-    return slice(max(top, 0), min(bottom, size)), slice(max(left, 0), min(right, size))
-
-
-def _clay(thing: Thing, window: tuple[slice, slice], size: int) -> Clay:
-    x, y = grid(size)
-    local_x = (x[window] - thing.x) * (thing.facing / thing.height)
-    local_y = (thing.y - y[window]) * (1.0 / thing.height)
-    return Clay(local_x, local_y, 1.0 / (size * thing.height))
-
-
 def _paint(
     canvas: Field, owners: np.ndarray, scene: Scene, thing: Thing, i: int, light: Light, size: int, inner: bool
 ) -> None:
-    window = _window(thing, size, 0.12)
-    clay = _clay(thing, window, size)
+    half = thing.height * (KINDS[thing.kind].width / 2 + 0.12)
+    left, right = int((thing.x - half) * size) - 2, int((thing.x + half) * size) + 3
+    top, bottom = int((thing.y - thing.height * 1.12) * size) - 2, int((thing.y + 0.04 * thing.height) * size) + 3
+    window = slice(max(top, 0), min(bottom, size)), slice(max(left, 0), min(right, size))
+    x, y = grid(size)
+    local_x = (x[window] - thing.x) * (thing.facing / thing.height)
+    local_y = (thing.y - y[window]) * (1.0 / thing.height)
+    clay = Clay(local_x, local_y, 1.0 / (size * thing.height))
     if inner:
         toys.basket_back(clay)
     else:
