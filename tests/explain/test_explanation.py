@@ -183,3 +183,23 @@ def test_a_failed_write_leaves_the_old_file(make: Make, tmp_path: Path, monkeypa
         save_explanation(make(), path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["why.png"]
+
+
+def test_a_match_that_does_not_fit_shows_no_find(make: Callable[..., Explanation], tmp_path: Path) -> None:
+    found = make()
+    assert found.places
+    unlikely = replace(found, probability=0.03)
+    assert not unlikely.places
+    assert unlikely.score_note == "nothing here fits: 3 % · score 0.500"
+    assert [place.words for place in replace(found, probability=0.97).places] == [place.words for place in found.places]
+    unlikely.save(tmp_path / "no.png")
+    replace(found, probability=0.97).save(tmp_path / "yes.png")
+    assert (tmp_path / "no.png").read_bytes() != (tmp_path / "yes.png").read_bytes()
+
+
+def test_unknown_words_find_nothing_and_say_so(make: Callable[..., Explanation]) -> None:
+    found = replace(make(), unknown=frozenset(("cube",)))
+    place = found.words.index("cube")
+    assert found.name(place) == "cube (unknown)"
+    assert found.name(place - 1) == "red"
+    assert all(place not in where.words for where in found.places)

@@ -25,7 +25,9 @@ def test_no_picture_is_distorted(aspect: float) -> None:
 
 def test_every_word_but_punctuation_has_one_tile_in_order(make: Make) -> None:
     words = make().words
-    cells = [cell for row in arrange(words, 1.0, (PICTURE_SIDE, PICTURE_SIDE)) for cell in row]
+    cells = [
+        cell for row in arrange(words, [*map(is_content, words)], 1.0, (PICTURE_SIDE, PICTURE_SIDE)) for cell in row
+    ]
     assert [cell.word for cell in cells] == list(range(8))
     assert all(cell.content == is_content(words[cell.word]) for cell in cells)
     assert min(c.size[0] for c in cells if c.content) > max(c.size[0] for c in cells if not c.content)
@@ -33,7 +35,7 @@ def test_every_word_but_punctuation_has_one_tile_in_order(make: Make) -> None:
 
 def test_tiles_of_a_long_caption_do_not_overlap(make: Make) -> None:
     words = tuple(f"word{i}" if i % 3 else "the" for i in range(40))
-    rows = arrange(words, 1.0, (PICTURE_SIDE, PICTURE_SIDE))
+    rows = arrange(words, [*map(is_content, words)], 1.0, (PICTURE_SIDE, PICTURE_SIDE))
     assert sum(map(len, rows)) == 40
     assert len(rows) > 2
     for row in rows:

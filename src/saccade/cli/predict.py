@@ -44,6 +44,8 @@ def score(
 ) -> None:
     """How well each picture fits each sentence.
 
+    Beside the score stands how likely they fit, if the model was calibrated (`saccade calibrate`).
+
     Example: saccade score photos/ -t "a red cube left of a blue ball" --model runs/scan
     """
     from saccade.tasks.matching.task import PictureMatcher
@@ -57,16 +59,26 @@ def score(
     report_unknown(matcher.model.vocabulary, text)
     scores = matcher.score(files, text)
     order = scores[:, 0].argsort()[::-1][:top]
+    chance = matcher.probabilities(scores)
     if as_json:
-        typer.echo(json.dumps([{"picture": str(files[i]), "scores": scores[i].tolist()} for i in order]))
+        rows = [{"picture": str(files[i]), "scores": scores[i].tolist()} for i in order]
+        if chance is not None:
+            rows = [{**row, "probabilities": chance[i].tolist()} for row, i in zip(rows, order, strict=True)]
+        typer.echo(json.dumps(rows))
         return
     table = Table()
     table.add_column("picture", overflow="fold")
     for sentence in text:
         table.add_column(escape(sentence), justify="right", overflow="fold")
     for i in order:
-        table.add_row(escape(str(files[i])), *(f"{s:.3f}" for s in scores[i]))
+        cells = [f"{s:.3f}" for s in scores[i]]
+        if chance is not None:
+            cells = [f"{cell}  {100 * p:3.0f} %" for cell, p in zip(cells, chance[i], strict=True)]
+        table.add_row(escape(str(files[i])), *cells)
     Console().print(table)
+    if chance is not None:
+        for sentence in (s for s, best in zip(text, chance.max(axis=0), strict=True) if best < 0.5):
+            typer.echo(f'nothing here fits "{sentence}"')
 
 
 MAX_ROWS = 40  # pictures in the table where a file has them all

@@ -52,6 +52,8 @@ class Explanation:
     word_links: Float[Array, "word word"] | None = None  # how much the first word takes from the second
     region_links: Float[Array, "region region"] | None = None
     sentinel: Float[Array, " word"] | None = None  # β, 0..1: the share of a word's attention that no region got
+    probability: float | None = None  # that the sentence fits the picture, if the model says so
+    unknown: frozenset[str] = frozenset()  # words that the model does not know
     generated: bool = False  # by a captioner: the score is a log-probability, words' scores are probabilities
 
     def __post_init__(self) -> None:
@@ -86,6 +88,11 @@ class Explanation:
             if (name.endswith("_gate") or name == "sentinel") and not ((value >= 0) & (value <= 1)).all():
                 raise SaccadeError(f"an explanation's {name} must lie in 0..1, not in {value.min():g}..{value.max():g}")
 
+    @property
+    def fits(self) -> bool:
+        """False if the model says that nothing in the picture fits: no place is then drawn as a find."""
+        return self.probability is None or self.probability >= 0.5
+
     def picture(self, side: float) -> Image.Image:
         """The picture at about the area of a square of this side, neither side above a quarter more."""
         size = size_like(self.image.shape[1] / self.image.shape[0], side, side * 1.25)
@@ -106,7 +113,7 @@ class Explanation:
         found: list[tuple[int, list[int], float]] = []  # region, words, strength
         # The surest word names the place; vaguer words then join it.
         for word in sorted(range(len(self.words)), key=lambda i: -float(share[i].max(initial=0.0))):
-            if not is_content(self.words[word]) or not chooses(share[word]):
+            if not self.shows(word) or not chooses(share[word]):
                 continue
             region = int(share[word].argmax())
             home = max(found, key=lambda place: overlap(boxes[place[0]], boxes[region]), default=None)
@@ -130,7 +137,15 @@ class Explanation:
         """A word's colour on paper: that of its place, else darker where it may show something."""
         if word in self.colours:
             return self.colours[word].ink
-        return INK if is_content(self.words[word]) else FAINT
+        return INK if self.shows(word) else FAINT
+
+    def shows(self, word: int) -> bool:
+        """Whether a word may have been found in the picture: it names something, the model knows it, and they fit."""
+        return self.fits and is_content(self.words[word]) and self.words[word] not in self.unknown
+
+    def name(self, word: int) -> str:
+        """A word as it stands beneath its tile."""
+        return f"{self.words[word]} (unknown)" if self.words[word] in self.unknown else self.words[word]
 
     @cached_property
     def strengths(self) -> Float[Array, " word"] | None:
@@ -156,7 +171,10 @@ class Explanation:
         """The score in words."""
         if self.generated:
             return f"log-probability {self.score:.2f} · bars: how sure of each word"
-        return f"score {self.score:.3f}"
+        if self.probability is None:
+            return f"score {self.score:.3f}"
+        verdict = "fits" if self.fits else "nothing here fits"
+        return f"{verdict}: {100 * self.probability:.0f} % · score {self.score:.3f}"
 
     def label(self, place: Place) -> str:
         """A place's words as a tag, each word once: neighbours in the sentence joined by a space, others by a dot."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saccade.core.files import atomic_file
+from saccade.metrics.calibration import Reliability
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,3 +57,22 @@ def save_figure(figure: Figure, path: Path | str) -> None:
     """As a PNG whose bytes depend on what is drawn alone."""
     with atomic_file(path) as temporary:
         figure.savefig(temporary, format="png", metadata={"Software": None})
+
+
+def draw_reliability(found: Reliability, path: Path | str) -> None:
+    """Of the pairs that were given about the same probability, the share that fit; the nearer the diagonal the better.
+
+    Dots are as large as the pairs of a bin are many.
+    """
+    figure = new_figure((4.2, 4.2), 160, layout="constrained")
+    axes = figure.subplots()
+    quiet(axes)
+    axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1, zorder=1)
+    axes.plot(found.confidence, found.rate, color=COLOURS[0], linewidth=1.5, zorder=2)
+    sizes = 12 + 240 * found.count / found.count.max()
+    axes.scatter(found.confidence, found.rate, s=sizes, color=COLOURS[0], alpha=0.8, zorder=3)
+    axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+    axes.set_xlabel("probability given", color=INK, fontsize=9)
+    axes.set_ylabel("share that fits", color=INK, fontsize=9)
+    axes.set_title(f"expected calibration error {100 * found.error:.1f} %", color=INK, fontsize=10)
+    save_figure(figure, path)

@@ -27,8 +27,8 @@ BINS = 15
 class Platt:
     """p(s) = σ(slope · s + offset)."""
 
-    slope: float
-    offset: float
+    slope: float = 1.0
+    offset: float = 0.0
 
     def __call__(self, scores: Float[np.ndarray, "*pair"]) -> Float[np.ndarray, "*pair"]:
         logits = np.clip(self.slope * np.asarray(scores, dtype=np.float64) + self.offset, -700, 700)

@@ -22,7 +22,7 @@ from PIL import Image
 from saccade.core.errors import SaccadeError
 from saccade.core.files import write_text
 from saccade.explain import draw
-from saccade.explain.explanation import Explanation, is_content, shares
+from saccade.explain.explanation import Explanation, shares
 from saccade.explain.panels.compose import draw_explanation, draw_panel, find_panels
 from saccade.explain.panels.strip import top_regions
 
@@ -63,7 +63,7 @@ def templates() -> Any:
     script = str(made.loader.get_source(made, "figure.js")[0])  # type: ignore[union-attr]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     made.globals |= {"script": script, "digest": digest, "palette": draw.PALETTE, "joins_left": draw.joins_left}
-    made.globals |= {"picture_uri": picture_uri, "match_figure": match_figure, "is_content": is_content}
+    made.globals |= {"picture_uri": picture_uri, "match_figure": match_figure}
     made.filters["zip"] = zip
     return made
 

@@ -8,6 +8,7 @@ tiles for each step.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
 from saccade.explain import draw
-from saccade.explain.explanation import SAME_PLACE, Explanation, chooses, is_content, overlap, shares
+from saccade.explain.explanation import SAME_PLACE, Explanation, chooses, overlap, shares
 
 PICTURE_SIDE, TILE, SMALL = 760, 288, 172  # a square picture, a content word's tile, a function word's
 UNDER_TILE, GATE = 92, 34  # word and score bar beneath a tile; the gate's bar beneath them
@@ -45,7 +46,8 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     gated = explanation.share is not None
     foot = UNDER_TILE + GATE * gated
     left_size = column, large[1] + 40 + len(lines) * int(draw.CAPTION * 1.5) + 44 + 40 * gated
-    rows = arrange(explanation.words, aspect, left_size, foot)
+    content = [explanation.shows(word) for word in range(len(explanation.words))]
+    rows = arrange(explanation.words, content, aspect, left_size, foot)
     grid = extent(rows, foot)
     heading = 64 if explanation.title else 0
 
@@ -77,15 +79,15 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     return sheet
 
 
-def arrange(words: tuple[str, ...], aspect: float, beside: tuple[int, int], foot: int = UNDER_TILE) -> list[list[Cell]]:
+def arrange(
+    words: tuple[str, ...], content: Sequence[bool], aspect: float, beside: tuple[int, int], foot: int = UNDER_TILE
+) -> list[list[Cell]]:
     """Rows of tiles in the sentence's order, in the number of columns that gives the whole a pleasant shape.
 
-    `beside` is the size of the large picture with its caption. Punctuation gets no tile.
+    Words of `content` get larger tiles, punctuation none. `beside` is the size of the large picture with its caption.
     """
     shown = [i for i, word in enumerate(words) if any(c.isalnum() for c in word)]
-    sizes = {
-        i: draw.size_like(aspect, side, 1.6 * side) for i in shown for side in [TILE if is_content(words[i]) else SMALL]
-    }
+    sizes = {i: draw.size_like(aspect, side, 1.6 * side) for i in shown for side in [TILE if content[i] else SMALL]}
 
     def rows_within(room: int) -> list[list[Cell]]:
         rows: list[list[Cell]] = []
@@ -95,7 +97,7 @@ def arrange(words: tuple[str, ...], aspect: float, beside: tuple[int, int], foot
             if x + slot > room:
                 rows.append([])
                 x = 0
-            rows[-1].append(Cell(word, x, sizes[word], is_content(words[word])))
+            rows[-1].append(Cell(word, x, sizes[word], content[word]))
             x += slot + draw.GAP
         return rows
 
@@ -135,7 +137,7 @@ def draw_foot(pen: ImageDraw.ImageDraw, explanation: Explanation, cell: Cell, x:
     """The word beneath its tile; as bars, how well it found its regions and how far it lets them in."""
     room, ink = max(cell.size[0], MIN_SLOT), explanation.ink(cell.word)
     size = draw.LABEL if cell.content else draw.LABEL - 5
-    draw.write(pen, (x, y + 42), explanation.words[cell.word], size, ink, room=room)
+    draw.write(pen, (x, y + 42), explanation.name(cell.word), size, ink, room=room)
     end = x + room - round(draw.width("0.00", draw.NOTE)) - 14
     if explanation.strengths is not None and explanation.word_score is not None:
         score, strength = explanation.word_score[cell.word], float(explanation.strengths[cell.word])
@@ -238,7 +240,7 @@ def arrange_steps(explanation: Explanation, room: int) -> list[list[Cell]]:
     """Columns in the sentence's order, in as few blocks of about the same width as the room and SHRINK allow."""
     aspect = explanation.image.shape[1] / explanation.image.shape[0]
     words = [i for i, word in enumerate(explanation.words) if any(c.isalnum() for c in word)]
-    content = {i: is_content(explanation.words[i]) for i in words}
+    content = {i: explanation.shows(i) for i in words}
     within = room - NAME + draw.GAP
 
     def sizes(scale: float) -> dict[int, tuple[int, int]]:

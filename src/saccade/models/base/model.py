@@ -6,7 +6,7 @@ The registry says which models there are, for which task, from which paper.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -19,10 +19,12 @@ from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.core.files import read_json, write_json, write_text
 from saccade.core.weights import read_weights, write_weights
 from saccade.language import Vocabulary
+from saccade.metrics.calibration import Platt
 from saccade.version import __version__
 from saccade.vision.extractors import TrainableBackbone, trainable_backbone
 
 CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocabulary.json"
+CALIBRATION = "calibration.json"  # of a matcher whose scores were made probabilities
 SHIPPED = Path(__file__).parents[1] / "weights"  # one folder for each trained model that comes with the package
 M = TypeVar("M", bound="Model")
 
@@ -69,6 +71,7 @@ class Model(nn.Module, PyTorchModelHubMixin):
     task: ClassVar[str]
     reads_text: ClassVar[bool] = True  # and so has a vocabulary
     vocabulary: Vocabulary
+    calibration: Platt | None = None  # from its scores to probabilities, if that was fitted
 
     def __init__(self, config: Any, vocabulary: Vocabulary | None = None, extractor: str | None = None) -> None:
         super().__init__()
@@ -126,6 +129,8 @@ class Model(nn.Module, PyTorchModelHubMixin):
         write_weights(folder / WEIGHTS, self.state_dict())
         if self.reads_text:
             self.vocabulary.save(folder / VOCABULARY)
+        if self.calibration is not None:
+            write_json(folder / CALIBRATION, asdict(self.calibration))
         write_text(folder / "README.md", self._card())
         described: dict[str, Any] = {"model": self.name, "saccade": __version__, "extractor": self.extractor}
         described["config"] = to_dict(self.config)
@@ -206,4 +211,6 @@ def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ign
             f"{wanted.get(key, 'absent')} in the model"
         )
     model.load_state_dict(state)
+    if (folder / CALIBRATION).exists():
+        model.calibration = from_dict(Platt, read_json(folder / CALIBRATION), str(folder / CALIBRATION))
     return model.eval()

@@ -46,6 +46,10 @@ class PictureMatcher(RegionPredictor[Matcher]):
         similarity = self.model(self.extract(images), self.read(texts))
         return np.asarray(similarity.float().cpu().numpy())
 
+    def probabilities(self, scores: Float[np.ndarray, "*pair"]) -> Float[np.ndarray, "*pair"] | None:
+        """How likely each pair fits; None if the model was not calibrated (`saccade calibrate`)."""
+        return None if self.model.calibration is None else self.model.calibration(scores)
+
     def rank(
         self, text: str, images: Sequence[Picture] | RegionBatch, top: int | None = None
     ) -> list[tuple[int, float]]:
@@ -62,7 +66,10 @@ class PictureMatcher(RegionPredictor[Matcher]):
         picture = as_array(image)
         regions, words = self.extract([picture]), self.read(text)
         alignment = self.model.align(self.model.encode_images(regions), self.model.encode_texts(words))
-        return Explanation.from_alignment(alignment, 0, words.words[0], regions.boxes[0].cpu(), picture, title)
+        found = Explanation.from_alignment(alignment, 0, words.words[0], regions.boxes[0].cpu(), picture, title)
+        chance = self.probabilities(np.array(found.score))
+        unknown = frozenset(self.model.vocabulary.unknown(text))
+        return replace(found, probability=None if chance is None else float(chance), unknown=unknown)
 
 
 @dataclass(frozen=True)
