@@ -262,7 +262,7 @@ def explain(
     if text is not None:
         report_unknown(predictor.model.vocabulary, [text])
     explanation = predictor.explain(picture, text)
-    score = f"log-probability {explanation.score:.2f}" if explanation.generated else f"score {explanation.score:.3f}"
+    score = f"log-probability {explanation.score:.2f}" if explanation.generated else explanation.score_note
     own = f"{' '.join(explanation.words)}\n" if text is None else ""
     explanation.save(out)
     typer.echo(f"{own}{score}; the picture is in {out}")
