@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 
 from saccade.ops import AttentionForm, Context, Queries, attended_similarity, backend
 from saccade.search import QueryWords, RegionCodes, maxsim, maxsim_codes, maxsim_reference
+from saccade.search.maxsim import MAX_FLOAT32_DIM
 from saccade.search.triton.launch import Shape, launch, launch_chosen
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -146,3 +148,21 @@ def test_pictures_picked_and_cut_keep_their_scores() -> None:
         joined = RegionCodes.join([kept.part(0, 20), kept.part(20, 21), kept.part(21, len(kept))])
         torch.testing.assert_close(maxsim_codes(queries, joined), table)
     assert whole.shape == (5, 70)
+
+
+@pytest.mark.parametrize("exactly", [True, False])
+@pytest.mark.parametrize("dim", [64, MAX_FLOAT32_DIM + 64])
+def test_bytes_are_multiplied_without_loss_on_any_cpu(dim: int, exactly: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where bytes would overflow, products are of float32, or of float64 if float32 would round."""
+    if not exactly:
+        monkeypatch.setattr(sys.modules["saccade.search.maxsim"], "bytes_multiply_exactly", lambda: False)
+    draw = torch.Generator().manual_seed(dim)
+    words, regions = (torch.randint(64, 128, (n, 4, dim), generator=draw).float() for n in (3, 9))
+    words[..., 0] = regions[..., 0] = 127  # so that bytes are these very numbers
+    queries, codes = QueryWords.of(words), RegionCodes.of(regions, None).to_bytes()
+    assert torch.equal(codes.vectors.float(), regions.flatten(0, 1))
+    with backend("torch"):
+        found = maxsim_codes(queries, codes)
+    every = torch.ones(3, 4, dtype=torch.bool), torch.ones(9, 4, dtype=torch.bool)
+    wanted = maxsim_reference(words, every[0], regions, every[1])
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-6, atol=0.0)

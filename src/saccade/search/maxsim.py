@@ -10,7 +10,7 @@ of bytes. A picture without regions scores −∞; a query without words scores 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from saccade.search import triton
 from saccade.search.region_codes import LEVELS, RegionCodes
 
 _CPU_TILE_BYTES = 6 << 20  # bytes of scores of a tile: they should stay in the cache
+MAX_FLOAT32_DIM = (1 << 24) // LEVELS**2  # dimensions whose byte products a float32 can sum without rounding
 _UP = 1 + 1e-5
 
 
@@ -138,6 +139,16 @@ def _run_triton(problem: MaxSimProblem) -> Tensor:
         return launch(problem.queries, problem.codes, problem.bound)[0]
 
 
+@cache
+def bytes_multiply_exactly() -> bool:
+    """Whether this CPU multiplies matrices of bytes without loss.
+
+    Without instructions made for it, the library behind PyTorch adds two products in 16 bits, which overflow.
+    """
+    most = torch.full((64, 64), LEVELS, dtype=torch.int8)
+    return bool((torch._int_mm(most, most) == 64 * LEVELS**2).all())
+
+
 def _run_torch(problem: MaxSimProblem) -> Float[Tensor, "query picture"]:
     """Tiles of matrix products."""
     queries, codes, budget = problem.queries, problem.codes, problem.budget
@@ -156,17 +167,19 @@ def _run_torch(problem: MaxSimProblem) -> Float[Tensor, "query picture"]:
     members = queries.members().to(kind)
     tiles = _tiles(codes, max(1, room // (4 * (count + codes.dim))))
     most = max(rows.stop - rows.start for _, rows in tiles)  # buffers are used again: new memory is slow
-    table = torch.empty(most, count, dtype=torch.int32 if integer else kind, device=words.device)
-    exact = torch.empty(
-        0 if codes.vectors.dtype in (kind, torch.int8) else most, codes.dim, dtype=kind, device=words.device
-    )
+    by_bytes = integer and (codes.vectors.device.type != "cpu" or bytes_multiply_exactly())
+    exact_kind = torch.float64 if integer and codes.dim > MAX_FLOAT32_DIM else kind  # holds any sum of byte products
+    table = torch.empty(most, count, dtype=torch.int32 if by_bytes else exact_kind, device=words.device)
+    words = words if by_bytes else words.to(exact_kind)
+    converted = not by_bytes and codes.vectors.dtype != exact_kind
+    exact = torch.empty(most if converted else 0, codes.dim, dtype=exact_kind, device=words.device)
     for some, _ in tiles:
         tile = codes.part(some.start, some.stop)
         vectors = tile.vectors if not len(exact) else exact[: len(tile.vectors)].copy_(tile.vectors)
-        (torch._int_mm if integer else torch.mm)(vectors, words, out=table[: len(vectors)])
+        (torch._int_mm if by_bytes else torch.mm)(vectors, words, out=table[: len(vectors)])
         best = _best(table[: len(vectors)], tile)
         if integer:
-            best = best * word_scale
+            best = best.to(kind) * word_scale
         torch.mm(best, members, out=scores[some])
     if integer:
         assert codes.bounds is not None
