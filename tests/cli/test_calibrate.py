@@ -10,23 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from saccade.cli import main
-
 Saccade = Callable[..., tuple[int, str, str]]
 TINY = ["data=world", "pictures=40", "steps=2", "batch_size=4", "dim=8", "word_dim=4", "accelerator=cpu"]
-
-
-@pytest.fixture
-def saccade(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Saccade:
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["saccade", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main()
-        output = capsys.readouterr()
-        return int(stop.value.code or 0), output.out, output.err
-
-    return run
 
 
 def test_scores_come_with_probabilities_once_fitted(tmp_path: Path, saccade: Saccade) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from saccade.cli import main
 from saccade.data import Caption, DataConfig, FeatureStore, write_captions
 from saccade.features import open_split
 
@@ -46,19 +45,6 @@ def photos(tmp_path: Path) -> Path:
         pixels = draw.integers(0, 255, (4, 4, 3), np.uint8)
         Image.fromarray(pixels).resize((50 + n, 40)).save(folder / f"{n:02d}.jpg")
     return folder
-
-
-@pytest.fixture
-def saccade(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Saccade:
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["saccade", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main()
-        output = capsys.readouterr()
-        return int(stop.value.code or 0), output.out, output.err
-
-    return run
 
 
 def contents(folder: Path) -> dict[str, bytes]:
