@@ -98,17 +98,18 @@ def pack_matcher(model: Matcher, run: Path, out: Path, device: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         own = read_text(Path(folder) / "README.md").replace("this folder", out.name)
-    write_text(out / "README.md", card(own, rows, f"saccade train {config.system} data={config.data.name}"))
+    backbone = model.backbone.name if model.backbone is not None else config.data.extractor
+    write_text(out / "README.md", card(own, rows, f"saccade train {config.system} data={config.data.name}", backbone))
     console.print({name: round(found["rsum"], 1) for name, found in rows.items()})
 
 
-def card(own: str, rows: dict[str, dict[str, float]], command: str) -> str:
+def card(own: str, rows: dict[str, dict[str, float]], command: str, extractor: str) -> str:
     lines = [f"| {name} | " + " | ".join(f"{found[f]:.1f}" for f in FIGURES) + " |" for name, found in rows.items()]
     return f"""{own}
 ## What it can do
 
-Trained on Flickr8k's train and extra splits (6,091 photos, five English captions each) by `{command}`, its extractor
-(EfficientNet-Lite0) along with it. It knows what those captions mention: people, dogs, sports, streets, water. The
+Trained on Flickr8k's train and extra splits (6,091 photos, five English captions each) by `{command}`, with the
+extractor `{extractor}`. It knows what those captions mention: people, dogs, sports, streets, water. The
 photos were given for research; mind that if you use the model for anything else.
 
 Recall in per cent on the 1,000 photos and 5,000 captions of the dev split, which also chose the settings:
