@@ -5,8 +5,8 @@ Nothing is proposed and nothing can be missed; a thing may lie across cells, and
 picture. Several grids in one set (`/7+3+1`) give things of several sizes one region that holds them.
 
 The name says all: `grid`, `grid:efficientnet-lite2`, `grid:efficientnet-lite0@288/7+3+1`,
-`grid:dinov2-s@224/7`, `grid:hf:microsoft/resnet-50`; `#-2` after the backbone takes its last map but one. `grid:runs/vse`
-is the grid that a model trained along with itself, `grid:scan-flickr8k` that of a model of the package.
+`grid:dinov2-s@224/7`, `grid:hf:microsoft/resnet-50`; `#-2` after the backbone takes its last map but one.
+`grid:runs/vse` is the grid that a model trained along with itself, `grid:scan-flickr8k` that of a model of the package.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def trainable_backbone(argument: str = "", pretrained: bool = True) -> GridNetwo
 
 
 def open_extractor(argument: str = "") -> GridExtractor:
-    """`grid:ARGUMENT`; or the grid that a model trained along: of a model or run folder, or one of the package by name."""
+    """`grid:ARGUMENT`; or the grid that a model trained along: of a run or model folder, or of the package by name."""
     places = (Path(argument, "best"), Path(argument), SHIPPED_MODELS / argument)
     folder = next((place for place in places if argument and (place / "config.json").exists()), None)
     if folder is None:
