@@ -164,3 +164,26 @@ def test_mixed_precision_is_near(vocabulary: Vocabulary, toy_images: RegionBatch
 def test_bad_settings(word: str, sentence: str) -> None:
     with pytest.raises(SaccadeError, match=sentence):
         override(VsrnConfig(), [word])
+
+
+def test_a_memory_with_a_span_still_knows_the_first_region(vocabulary: Vocabulary) -> None:
+    """How much the picture's vector owes to its first region, of 40, beside the last."""
+
+    def share(span: int) -> float:
+        torch.manual_seed(0)
+        model = Vsrn(replace(SMALL, dim=32, memory_span=span, blocks=0, norm_before="none", norm_after="none"), vocabulary)
+        regions = torch.randn(1, 40, 32, requires_grad=True)
+        model._whole_image(regions, torch.ones(1, 40, dtype=torch.bool)).square().cumsum(dim=1).sum().backward()
+        reached = regions.grad.norm(dim=2)[0]
+        return float(reached[0] / reached[-1])
+
+    assert share(0) < 1e-6
+    assert share(40) > 1e-2
+
+
+def test_standardised_features_have_no_common_mean(vocabulary: Vocabulary, toy_images: RegionBatch) -> None:
+    """A large mean that all regions share changes nothing."""
+    model = awake(vocabulary, standardise=True).train()
+    shifted = replace(toy_images, features=(toy_images.features + 100) * toy_images.mask[:, :, None])
+    found = [model.encode_images(images).pooled for images in (toy_images, shifted)]
+    torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-3)

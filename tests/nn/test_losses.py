@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from saccade.nn import Negatives, binary_loss, contrastive_loss, triplet_loss
+from saccade.nn import Negatives, binary_loss, contrastive_loss, distillation_loss, triplet_loss
 
 
 def drawn(images: int, texts: int, seed: int = 0) -> Tensor:
@@ -154,3 +154,13 @@ def test_the_contrastive_loss_against_plain_loops(images: int, texts: int, seed:
     contrastive_loss(similarity, temperature, owner=owner).backward()  # type: ignore[no-untyped-call]
     assert similarity.grad is not None
     assert similarity.grad.isfinite().all()
+
+
+def test_a_teacher_is_followed_by_the_gradient_and_agreement_costs_nothing() -> None:
+    teacher = torch.tensor([[0.6, 0.5, 0.1, 0.0], [0.0, 0.2, 0.7, 0.4]], dtype=torch.float64)
+    assert float(distillation_loss(teacher, teacher, 0.05)) == pytest.approx(0, abs=1e-12)
+    student = torch.zeros_like(teacher, requires_grad=True)
+    distillation_loss(student, teacher, 0.05).backward()
+    texts, images = (torch.softmax(teacher / 0.05, dim) for dim in (1, 0))
+    expected = 4 * ((0.25 - texts) / 2 + (0.5 - images) / 4)  # τ · (p − q) / τ, the means over pictures and over texts
+    torch.testing.assert_close(student.grad, expected)

@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from saccade.batch import RegionBatch
+from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
 from saccade.language import Vocabulary
 from saccade.metrics import chance, recall
@@ -126,3 +127,30 @@ def test_what_can_be_captured_is_padded_and_has_the_same_loss(
     assert still.texts.mask.shape[1] > batch.texts.mask.shape[1]
     torch.testing.assert_close(task.loss(model, still, 3)[0], task.loss(model, batch, 3)[0])
     assert task.graph_batch(Vse(VseConfig(region_dim=8, word_dim=8, dim=8), model.vocabulary), batch, 3) is None
+
+
+def test_a_student_comes_nearer_to_its_teacher_and_a_teacher_of_other_regions_is_refused(
+    data: tuple[CaptionedImages, CaptionedImages], tmp_path: Path
+) -> None:
+    vocabulary = Vocabulary.build(data[0].texts, 1)
+    seed_everything(0)
+    teacher = Scan(ScanConfig(8, 16, 32, pool="mean"), Vocabulary.build([*data[0].texts, "some more words"], 1)).eval()
+    teacher.save_pretrained(tmp_path / "teacher")
+    student = Vse(VseConfig(8, 16, 32), vocabulary).train()
+    config = MatchingConfig(teacher=tmp_path / "teacher", teacher_weight=2.0, word_dropout=0.2)
+    task = MatchingTask(*data, vocabulary.batch, config)
+    batch, taught, rate = task.batch(range(20)), [], 5e-3
+    optimiser = torch.optim.Adam(student.parameters(), rate)
+    for step in range(30):
+        loss, parts = task.loss(student, batch, step)
+        assert loss.item() == pytest.approx(parts["ranking_loss"] + parts["teacher_loss"], rel=1e-5)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        taught.append(parts["teacher_loss"])
+    assert taught[-1] < 0.8 * taught[0]
+    assert task.graph_batch(student, batch, 99) is None
+    teacher.extractor = "bottomup@36"
+    teacher.save_pretrained(tmp_path / "other")
+    with pytest.raises(SaccadeError, match=r"learned from regions of bottomup@36, not of None$"):
+        MatchingTask(*data, vocabulary.batch, MatchingConfig(teacher=tmp_path / "other"))

@@ -22,6 +22,7 @@ once per item, and only weights are computed per pair. With P the weights of (1)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -57,9 +58,10 @@ class CampConfig(FragmentConfig):
     heads: int = 4  # of the attention that pools fragments; 0: their mean
     text_length: int = 0  # the mean over words counts padding up to this length, as officially; 0: real words only
     message_loss: float = 0.0  # weight of the pre-training loss, added to train in one run
+    judge_gain: float = 0.0  # (6) begins as a cosine of this sharpness; 0: at random, as officially
 
     def __post_init__(self) -> None:
-        for name in ("heads", "text_length", "message_loss"):
+        for name in ("heads", "text_length", "message_loss", "judge_gain"):
             if getattr(self, name) < 0:
                 raise SaccadeError(f"{name} must be zero or more, not {getattr(self, name)}")
 
@@ -114,6 +116,8 @@ class Camp(FragmentMatcher):
                 {side: nn.Linear(2 * dim, dim, bias=config.rounds == 1) for side in sides}  # F
             )
             self.judge = FullPrecision(nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, 1))
+            if config.judge_gain:
+                begin_as_cosine(self.judge, config.judge_gain)
 
     def prepare(self, images: ImageCode, texts: TextCode) -> tuple[CampFragments, CampFragments]:
         words, mask, counts = texts.words, texts.mask, texts.mask.to(texts.words.dtype)
@@ -230,6 +234,21 @@ class Camp(FragmentMatcher):
     @property
     def _counts_padding(self) -> bool:
         return bool(self.config.text_length and not self.config.heads)
+
+
+@torch.no_grad()
+def begin_as_cosine(judge: nn.Sequential, gain: float) -> None:
+    """w · ReLU(M [p_v ; p_t] + b) + c ≈ gain (|p_v + p_t| − √2), which grows with the cosine and is 0 where that is.
+
+    M = [R R] with R orthogonal: the D numbers R (p_v + p_t) lie about zero with spread |p_v + p_t| / √D, and the mean
+    of their positive parts is a 1 / √(2π) of it.
+    """
+    hidden, _, logit = judge
+    rotation = nn.init.orthogonal_(torch.empty(len(hidden.weight), len(hidden.weight)))
+    hidden.weight.copy_(torch.cat([rotation, rotation], dim=1))
+    hidden.bias.zero_()
+    logit.weight.fill_(gain * math.sqrt(2 * math.pi / len(hidden.weight)))
+    logit.bias.fill_(-gain * math.sqrt(2))
 
 
 class HeadPool(nn.Module):

@@ -62,6 +62,7 @@ class VsrnConfig(EncoderConfig):
     affinity: Affinity = "mean"  # R over k; softmax: rows of R are distributions
     norm_after: RegionNorm = "channels"
     global_reasoning: bool = True  # a GRU over the regions; off: their mean
+    memory_span: int = 0  # regions that this GRU remembers at first; 0: PyTorch's start, which forgets half at each
     final_norm: bool = False  # batch normalisation of the picture's vector
     measure: Measure = "cosine"  # order: −‖[t − v]₊‖
     unit_images: bool = True
@@ -76,7 +77,7 @@ class VsrnConfig(EncoderConfig):
     budget_mb: int = 256  # bounds the memory of the order measure
 
     def __post_init__(self) -> None:
-        for name, least in (("blocks", 0), ("caption_weight", 0), ("caption_length", 3)):
+        for name, least in (("blocks", 0), ("caption_weight", 0), ("caption_length", 3), ("memory_span", 0)):
             if not getattr(self, name) >= least:
                 raise SaccadeError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
@@ -90,9 +91,13 @@ class Vsrn(Matcher):
     def __init__(self, config: VsrnConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
         super().__init__(config, vocabulary, extractor)
         size, dim, dropout = len(vocabulary), config.dim, config.dropout
-        self.regions = RegionEncoder(config.region_dim, dim, normalise=False, dropout=dropout)  # eq. 1
+        self.regions = RegionEncoder(  # eq. 1
+            config.region_dim, dim, normalise=False, dropout=dropout, standardise=config.standardise
+        )
         self.blocks = nn.ModuleList(RelationBlock(dim, config.affinity) for _ in range(config.blocks))  # eq. 2–3
         self.memory = SentenceGru(dim, dim) if config.global_reasoning else None  # eq. 4–7
+        if self.memory is not None and config.memory_span:
+            remember(self.memory, config.memory_span)
         self.final_norm = MaskedBatchNorm(dim) if config.final_norm else None
         self.words = WordEncoder(
             size, config.word_dim, dim, config.layers, config.bidirectional, normalise=False, dropout=dropout
@@ -150,6 +155,17 @@ def normalise(regions: Float[Tensor, "image region dim"], over: RegionNorm) -> F
     if over == "channels":
         return unit(regions.transpose(1, 2)).transpose(1, 2)
     return unit(regions) if over == "regions" else regions
+
+
+@torch.no_grad()
+def remember(gru: nn.GRU, span: int) -> None:
+    """Update gates that begin with memories of 1 to `span` places (chrono initialisation; Tallec, Ollivier, ICLR 2018).
+
+    With h ← z h + (1 − z) n and z = σ(b), b = log t keeps a place for about t + 1 more.
+    """
+    gates = slice(gru.hidden_size, 2 * gru.hidden_size)  # PyTorch's order: reset, update, new
+    gru.bias_ih_l0[gates].uniform_(1, max(1, span - 1)).log_()
+    gru.bias_hh_l0[gates].zero_()
 
 
 class RelationBlock(nn.Module):

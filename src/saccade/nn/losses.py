@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 Negatives = Literal["hardest", "all"]
 RankingLoss = Literal["triplet", "bce", "contrastive"]
@@ -74,6 +75,22 @@ def contrastive_loss(
     texts = torch.logaddexp(wrong.logsumexp(dim=1)[owner], own)
     images = torch.logaddexp(wrong.logsumexp(dim=0), own)
     return (texts + images - 2 * own).sum()
+
+
+def distillation_loss(
+    similarity: Float[Tensor, "image text"], teacher: Float[Tensor, "image text"], temperature: float
+) -> Float[Tensor, ""]:
+    """A teacher's ranking as soft targets: KL(q ‖ p) over the texts of each picture and the pictures of each text.
+
+        p = softmax(S / τ),   q = softmax(S_teacher / τ),   τ Σ KL: the gradient of a hinge's size, one for each text
+
+    A picture's part counts as often as it has texts, as in `triplet_loss`.
+    """
+    loss = similarity.new_zeros(())
+    for dim in (0, 1):
+        student, target = (similarity / temperature).log_softmax(dim), (teacher / temperature).softmax(dim)
+        loss = loss + functional.kl_div(student, target, reduction="sum") / similarity.shape[1 - dim]
+    return temperature * similarity.shape[1] * loss
 
 
 def _pairs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -11,20 +12,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.batch import UNKNOWN, ImageCode, PairBatch, RegionBatch, TextBatch, TextCode
+from saccade.batch import UNKNOWN, ImageCode, PairBatch, PictureBatch, RegionBatch, TextBatch, TextCode
 from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
 from saccade.explain import Explanation
-from saccade.models import Matcher
-from saccade.nn import Negatives, RankingLoss, binary_loss, contrastive_loss, triplet_loss
+from saccade.models import Matcher, load_model
+from saccade.nn import Negatives, RankingLoss, binary_loss, contrastive_loss, distillation_loss, triplet_loss
 from saccade.ops import AttentionProblem, cuda_graph_safe
 from saccade.tasks.base import TaskSpec
 from saccade.tasks.matching import EvalOptions
 from saccade.tasks.matching.benchmark import MatchingBenchmark
 from saccade.tasks.matching.evaluate import Recalls
-from saccade.tasks.pairs import PairTask, open_captioned, prepare_captioned, vary_images
+from saccade.tasks.pairs import PairTask, Read, open_captioned, prepare_captioned, vary_images
 from saccade.tasks.predict import RegionPredictor
+from saccade.vision.augment import AugmentConfig
 from saccade.vision.pictures import Picture, as_array
 
 
@@ -86,6 +88,9 @@ class MatchingConfig:
     items: Literal["pairs", "pictures"] = "pairs"  # what a batch counts: pairs, or pictures with all their captions
     word_dropout: float = 0.0  # the chance of each word of being unknown in training
     min_count: int = 4  # rarer words of the training captions are unknown words
+    teacher: Path | None = None  # a trained matcher, whose scores of a batch are learned beside the ranking
+    teacher_weight: float = 1.0
+    teacher_temperature: float = 0.05  # of both models' scores
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 256  # pictures or sentences encoded at once
 
@@ -93,6 +98,8 @@ class MatchingConfig:
         check_ranges(self, "temperature", "more than zero")
         check_ranges(self, "word_dropout", "at least 0 and less than 1")
         check_ranges(self, "eval_batch", "at least 1")
+        check_ranges(self, "teacher_weight", "zero or more")
+        check_ranges(self, "teacher_temperature", "more than zero")
 
 
 class MatchingTask(PairTask):
@@ -101,6 +108,20 @@ class MatchingTask(PairTask):
     selection = "rsum"
     config: MatchingConfig
 
+    def __init__(
+        self,
+        train: CaptionedImages,
+        dev: CaptionedImages,
+        read: Read,
+        config: MatchingConfig,
+        augmentation: AugmentConfig | None = None,
+    ) -> None:
+        super().__init__(train, dev, read, config, augmentation)
+        self.teacher = None if config.teacher is None else load_model(config.teacher, Matcher).requires_grad_(False)
+        if self.teacher is not None and hasattr(train.images, "dim") and self.teacher.extractor != train.extractor:
+            seen = self.teacher.extractor or "an extractor of its own"
+            raise SaccadeError(f"teacher={config.teacher} learned from regions of {seen}, not of {train.extractor}")
+
     def before_loss(self, model: Matcher, batch: PairBatch, step: int) -> PairBatch:
         return batch
 
@@ -108,16 +129,16 @@ class MatchingTask(PairTask):
         """Regions and words padded to a multiple of four; None while the loss still changes, or if a step cannot be
         captured as a CUDA graph."""
         images, config = batch.images, self.config
-        if step < max(config.all_negatives_steps, config.hard_negative_ramp_steps) or not isinstance(
-            images, RegionBatch
-        ):
+        changing = step < max(config.all_negatives_steps, config.hard_negative_ramp_steps)
+        if changing or self.teacher is not None or not isinstance(images, RegionBatch):
             return None
         images = replace(images, ids=()).pad(-images.mask.shape[1] % 4)
         texts = TextBatch(batch.texts.tokens, batch.texts.mask).pad(-batch.texts.mask.shape[1] % 4)
         return replace(batch, images=images, texts=texts) if _cuda_graph_safe(model, images, texts) else None
 
     def loss(self, model: Matcher, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
-        images = model.encode_images(model.extract(vary_images(model, batch.images, self.augmentation)))
+        pictures = vary_images(model, batch.images, self.augmentation)
+        images = model.encode_images(model.extract(pictures))
         similarity = model.similarity(images, model.encode_texts(self._vary_texts(batch.texts)))
         config = self.config
         loss = self._ranking(similarity, batch, "all" if step < config.all_negatives_steps else config.negatives)
@@ -127,6 +148,10 @@ class MatchingTask(PairTask):
             size = 2 * pairs if config.loss == "bce" else 1 / pairs
             loss = ramp * loss + (1 - ramp) * size * self._ranking(similarity, batch, "all")
         own = model.own_losses(images, batch.texts, batch.owner)
+        if self.teacher is not None:
+            target = self._taught(self.teacher.to(similarity.device), pictures, batch.texts)
+            taught = distillation_loss(similarity, target, config.teacher_temperature)
+            own = {**own, "teacher_loss": config.teacher_weight * taught}
         if own:
             return loss + sum(own.values()), {"ranking_loss": loss.item(), **{k: v.item() for k, v in own.items()}}
         return loss, {}
@@ -140,6 +165,13 @@ class MatchingTask(PairTask):
         if self.config.loss == "contrastive":
             return contrastive_loss(similarity, self.config.temperature, same, batch.owner)
         return triplet_loss(similarity, self.config.margin, negatives, same, batch.owner)
+
+    @torch.no_grad()
+    def _taught(self, teacher: Matcher, pictures: RegionBatch | PictureBatch, texts: TextBatch) -> Tensor:
+        """The teacher's scores: of the pictures as the student sees them, and all words of the sentences."""
+        sentences = [" ".join(words[1:-1]) for words in texts.words]  # the teacher has a vocabulary of its own
+        taught: Tensor = teacher(pictures, teacher.read(sentences).to(texts.tokens.device))
+        return taught
 
     def _vary_texts(self, texts: TextBatch) -> TextBatch:
         """Now and then a word is unknown: a model must not hang on a single one."""
