@@ -45,6 +45,11 @@ class Captioner(Model, Generic[Memory, Context]):
         """What training captions start from: their pictures, unless the paper learns from sentences alone."""
         return self.start(images).select(owner)
 
+    @property
+    def reads_graphs(self) -> bool:
+        """Whether pictures should come with a scene graph of what their extractor names."""
+        return False
+
     def in_last_stage(self) -> bool:
         """Whether every training step from now on computes the same way, where a paper trains in stages."""
         return True

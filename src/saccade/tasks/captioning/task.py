@@ -35,7 +35,7 @@ from saccade.models.base.captioner import NEVER_SAID, Captioner, never_said
 from saccade.ops import current_autocast
 from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.captioning import EvalOptions
-from saccade.tasks.captioning.evaluate import CaptionScores, caption_figures
+from saccade.tasks.captioning.evaluate import CaptionScores, as_read_by, caption_figures
 from saccade.tasks.captioning.predict import PictureCaptioner
 from saccade.tasks.pairs import PairTask, cut, open_captioned, prepare_captioned, vary_images
 
@@ -258,7 +258,9 @@ SPEC: TaskSpec[Captioner, CaptionedImages] = TaskSpec(
     config=CaptioningConfig,
     open=open_captioned,
     prepare=prepare_captioned,
-    task=lambda model, train, dev, settings, vary: CaptioningTask(train, dev, model.read, settings, vary),
+    task=lambda model, train, dev, settings, vary: CaptioningTask(
+        as_read_by(model, train), as_read_by(model, dev), model.read, settings, vary
+    ),
     evaluator=CaptionScores(),
     predictor=PictureCaptioner,
     verbs=("caption",),
