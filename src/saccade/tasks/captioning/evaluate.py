@@ -17,7 +17,7 @@ from saccade.core.progress import Tell, progress_bar
 from saccade.data import CaptionedImages
 from saccade.decoding import DecodingConfig, decode
 from saccade.features.concepts import with_graphs
-from saccade.language import Parse, shared_parser
+from saccade.language import Parse, shared_parser, words_only
 from saccade.language.caption_words import word_table
 from saccade.metrics import CAPTION_METRICS, caption_scores, diversity
 from saccade.metrics.captions.meteor import load_meteor_tables
@@ -214,7 +214,7 @@ def sentinel_shares(
         places, _, owner = data.pairs(images, "pictures")
         if not places:
             continue
-        texts = [data.texts[place] for place in places]
+        texts = [words_only(data.texts[place]) for place in places]  # the parser's words are then the model's
         read = cut(model.read(texts), longest)
         state = model.start(model.extract(data.images.batch(list(images)).to(device))).select(owner.to(device))
         shares = model.teacher_force(state, read.tokens[:, :-1].to(device)).sentinel

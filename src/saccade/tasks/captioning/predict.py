@@ -123,7 +123,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
     def teacher_force(self, image: Picture | RegionBatch, text: str) -> GeneratedCaption:
         """A given sentence as if the captioner had said it of the picture: how sure of each word, attending where."""
         self.model.vocabulary.check(text)
-        regions, sentence = self.extract(image), self.model.vocabulary.batch([text]).to(self.device)
+        regions, sentence = self.extract(image), self.model.read([text]).to(self.device)
         forced = self.model.teacher_force(self.model.start(regions), sentence.tokens[:, :-1])
         labels = sentence.tokens[:, 1:]
         said = forced.log_probabilities.gather(2, labels[:, :, None])[:, :, 0]

@@ -30,6 +30,7 @@ from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
 from saccade.decoding import DecodingConfig, greedy, sample
+from saccade.language import words_only
 from saccade.metrics.captions.reward import SelfCriticalReward
 from saccade.models.base.captioner import NEVER_SAID, Captioner, never_said
 from saccade.ops import current_autocast
@@ -38,6 +39,7 @@ from saccade.tasks.captioning import EvalOptions
 from saccade.tasks.captioning.evaluate import CaptionScores, as_read_by, caption_figures
 from saccade.tasks.captioning.predict import PictureCaptioner
 from saccade.tasks.pairs import PairTask, cut, open_captioned, prepare_captioned, vary_images
+from saccade.tasks.prepare import Prepared
 
 Baseline = Literal["greedy", "samples"]
 
@@ -250,6 +252,11 @@ def uniform_nll(forced: TeacherForced, wanted: Bool[Tensor, "text step"]) -> Flo
     return -total / (len(silent) - len(NEVER_SAID)) * wanted
 
 
+def prepare_words_only(train: CaptionedImages, settings: Any) -> Prepared:
+    """As other tasks with captions do, of what captioners read of them."""
+    return prepare_captioned(replace(train, texts=tuple(map(words_only, train.texts))), settings)
+
+
 SPEC: TaskSpec[Captioner, CaptionedImages] = TaskSpec(
     name="captioning",
     noun="captioner",
@@ -257,7 +264,7 @@ SPEC: TaskSpec[Captioner, CaptionedImages] = TaskSpec(
     protocol=Captioner,
     config=CaptioningConfig,
     open=open_captioned,
-    prepare=prepare_captioned,
+    prepare=prepare_words_only,
     task=lambda model, train, dev, settings, vary: CaptioningTask(
         as_read_by(model, train), as_read_by(model, dev), model.read, settings, vary
     ),
