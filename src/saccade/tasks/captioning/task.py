@@ -29,7 +29,7 @@ from saccade.batch import (
 from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
-from saccade.decoding import DecodingConfig, greedy, sample
+from saccade.decoding import DecodingConfig, beam_search, greedy, sample
 from saccade.language import words_only
 from saccade.metrics.captions.reward import SelfCriticalReward
 from saccade.models.base.captioner import NEVER_SAID, Captioner, never_said
@@ -53,6 +53,8 @@ class RewardConfig:
     bleu: float = 0.0  # weight of BLEU-4
     baseline: Baseline = "greedy"  # or the mean of a picture's other samples
     num_samples: int = 1  # captions said of each picture
+    sampling: Literal["draw", "beam"] = "draw"  # words are drawn; or the captions are those of a beam, as Up-Down has it
+    temperature: float = 1.0  # of what words are drawn from
 
     def __post_init__(self) -> None:
         if self.after is not None and self.after < 0:
@@ -91,7 +93,12 @@ class SelfCritical:
         self.config = config
         self.reward = SelfCriticalReward(references, cider_weight=config.cider, bleu_weight=config.bleu)
         # <end> counts as a word; <unk>, which references hold, would earn something and is never said of a picture
-        self.decoding = DecodingConfig(max_length=longest + 1, num_return_sequences=config.num_samples)
+        self.decoding = DecodingConfig(
+            max_length=longest + 1,
+            num_return_sequences=config.num_samples,
+            num_beams=config.num_samples,
+            temperature=config.temperature,
+        )
 
     @torch.no_grad()
     def say(self, model: Captioner, batch: PairBatch) -> SpokenBatch:
@@ -100,7 +107,8 @@ class SelfCritical:
         training = model.training
         model.eval()
         state = model.start(model.extract(batch.images))
-        said = sample(model, state, self.decoding)
+        say = sample if self.config.sampling == "draw" else beam_search
+        said = say(model, state, self.decoding)
         reward = self._rewards(said.words, [owner for owner in owners for _ in range(samples)])
         if self.config.baseline == "greedy":
             likeliest = greedy(model, state, self.decoding)
@@ -119,7 +127,8 @@ class SelfCritical:
         forced = model.teacher_force(model.start(images).select(batch.owner), batch.texts.tokens[:, :-1])
         labels, said = batch.texts.tokens[:, 1:], batch.texts.mask[:, 1:]
         words = torch.arange(forced.log_probabilities.shape[2], device=labels.device)  # <unk> is never drawn
-        drawn = forced.log_probabilities.masked_fill(words == UNKNOWN, float("-inf")).log_softmax(dim=2)
+        allowed = forced.log_probabilities.masked_fill(words == UNKNOWN, float("-inf")) / self.config.temperature
+        drawn = allowed.log_softmax(dim=2)
         chances = drawn.gather(2, labels[:, :, None])[:, :, 0].masked_fill(~said, 0)
         return policy_loss(chances, batch.advantage, said), {"reward": batch.reward, "baseline": batch.baseline}
 
