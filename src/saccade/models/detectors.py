@@ -120,15 +120,15 @@ class BottomUp(Detector):
         self.network.backbone = load_backbone(self.config.backbone)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """The backbone learns more slowly, or not at all."""
+        """The backbone learns more slowly, its first parts more slowly than its last, or not at all."""
         backbone, scale = self.network.backbone, self.config.backbone_lr_scale
         backbone.requires_grad_(bool(scale))
         inside = {id(p) for p in backbone.parameters()}
-        own = [p for p in self.parameters() if id(p) not in inside]
+        parts: list[tuple[list[nn.Parameter], float]] = [([p for p in self.parameters() if id(p) not in inside], 1.0)]
+        for depth, part in enumerate(reversed(backbone.parts)):
+            parts.append((list(part.parameters()), scale * self.backbone_layer_decay**depth))
         return [
-            {**group, "betas": (0.9, 0.99)}
-            for weights, factor in ((backbone.parameters(), scale), (own, 1.0))
-            for group in _decay_matrices(weights, factor)
+            {**group, "betas": (0.9, 0.99)} for weights, factor in parts for group in _decay_matrices(weights, factor)
         ]
 
     def tensors(self, pictures: Sequence[NamedBoxes]) -> BoxedPictures:

@@ -16,6 +16,7 @@ The picture itself is one more region, the last: for words that belong to no thi
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -64,8 +65,7 @@ SHIPPED = Path(__file__).parents[1] / "weights" / "bottomup"
 MIDDLE_SCALE, SIDE_SCALE = 0.1, 0.2  # a refinement is small: the head's outputs are about 1 for these
 MIN_CLASS_SCORE = 0.01  # lower ones neither suppress nor count; boxes without a higher one stay as they were proposed
 POSITIVE_IOU = 0.5  # a region that overlaps a thing by this much is that thing, in training, and background otherwise
-DRAWN_REGIONS, DRAWN_POSITIVES = 64, 24  # a picture in training, and how many of them may be things
-TRAINING_CANDIDATES, TRAINING_PROPOSALS = 600, 128  # at most
+DRAWN_REGIONS, DRAWN_POSITIVES = 96, 32  # a picture in training, and how many of them may be things
 BOX_JITTER = 0.15  # of a side, of true boxes that training adds to the proposals
 CROP, COLOUR = 0.6, 0.25  # how far pictures vary in training
 NONE_WEIGHT = 0.1  # of a thing without attributes: nobody has said that it has none
@@ -79,13 +79,13 @@ class BottomUpConfig:
     backbone: str = "efficientnet-lite0"
     size: int = 320  # pictures are stretched to this square
     backbone_lr_scale: float = 0.1  # how fast the backbone learns, beside the new layers; 0 keeps it as it is
-    stride: int = 8  # the backbone's maps from this stride on are joined into one
+    stride: int = 8  # the backbone's maps from this stride on are joined into one, of about this stride if all are coarser
     map_dim: int = 256
     scales: tuple[float, ...] = (0.06, 0.12, 0.24, 0.45, 0.8)  # √area of the anchors, in sides of the picture
     ratios: tuple[float, ...] = (0.4, 0.9, 2.0)  # width/height
     rpn_dim: int = 128
-    candidates: int = 1000  # anchors that go into the suppression of proposals
-    proposals: int = 150  # boxes that come out of it, at most
+    candidates: int = 2000  # anchors that go into the suppression of proposals
+    proposals: int = 300  # boxes that come out of it, at most
     proposal_overlap: float = 0.7
     roi_size: int = 7
     roi_dim: int = 96
@@ -150,6 +150,7 @@ class BottomUpNetwork(FoldableNetwork):
         super().__init__()
         self.config = config
         self.backbone = backbone if backbone is not None else load_backbone(config.backbone, pretrained=False)
+        self.backbone.check_sides(config.size)
         self.join = FeaturePyramid(self.backbone, config.stride, config.map_dim)
         self.rpn = RegionProposalNetwork(config.map_dim, config.rpn_dim, config.scales, config.ratios)
         self.regions = RegionHead(config, self.backbone.channels[-1])
@@ -210,13 +211,19 @@ def refinement(boxes: Float[Tensor, "*region 4"], truth: Float[Tensor, "*region 
 
 
 class FeaturePyramid(nn.Module):
-    """Maps of a backbone as one: each coarser one, brought to the common width, is added to the next finer."""
+    """Maps of a backbone as one: each coarser one, brought to the common width, is added to the next finer.
+
+    Where all are coarser than `stride`, as those of a ViT are, transposed convolutions make the sum finer (ViTDet: Li,
+    Mao, Girshick, He; ECCV 2022).
+    """
 
     def __init__(self, backbone: Backbone, stride: int, dim: int) -> None:
         super().__init__()
         wanted = [i for i, s in enumerate(backbone.strides) if s >= stride]
         self.levels = tuple(wanted or [len(backbone.strides) - 1])
         self.laterals = nn.ModuleList(nn.Conv2d(backbone.channels[i], dim, 1) for i in self.levels)
+        doublings = max(0, round(math.log2(backbone.strides[self.levels[0]] / stride)))
+        self.upsample = nn.Sequential(*(layer for _ in range(doublings) for layer in _doubling(dim)))
         self.smooth = nn.Sequential(
             nn.Conv2d(dim, dim, 3, padding=1, groups=dim, bias=False),
             nn.Conv2d(dim, dim, 1, bias=False),
@@ -225,7 +232,7 @@ class FeaturePyramid(nn.Module):
         )
 
     def forward(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
-        smoothed: Tensor = self.smooth(self.add_levels(levels))
+        smoothed: Tensor = self.smooth(self.upsample(self.add_levels(levels)))
         return smoothed
 
     def add_levels(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
@@ -238,6 +245,11 @@ class FeaturePyramid(nn.Module):
             joined = level
         assert joined is not None
         return joined
+
+
+def _doubling(dim: int) -> tuple[nn.Module, ...]:
+    """A map of twice as many rows and columns."""
+    return nn.ConvTranspose2d(dim, dim, 2, stride=2, bias=False), nn.GroupNorm(_groups(dim), dim), nn.GELU()
 
 
 class RegionHead(nn.Module):
@@ -334,8 +346,7 @@ def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = T
     objectness, fit = rpn_loss(output, truth, real)
 
     with torch.no_grad():
-        candidates, proposals = min(TRAINING_CANDIDATES, c.candidates), min(TRAINING_PROPOSALS, c.proposals)
-        proposed, _, found = propose(output, candidates, proposals, rounds=TRAINING_NMS_ROUNDS)
+        proposed, _, found = propose(output, c.candidates, c.proposals, c.proposal_overlap, TRAINING_NMS_ROUNDS)
         boxes = torch.cat([proposed, jitter(truth, BOX_JITTER), truth], dim=1)
         there = torch.cat([found, real, real], dim=1)
         highest, owner = overlaps(boxes, truth, real).max(dim=2)
