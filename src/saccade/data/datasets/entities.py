@@ -129,7 +129,7 @@ def entity_relations(
     found: dict[Triplet, None] = {}
     for sentence in picture.sentences:
         words = [tokenise(word) for word in sentence.text.split()]
-        chain_of = {place: p.chain for p in sentence.phrases for place in range(p.first_word, p.first_word + len(p.words))}
+        chain_of = {p.first_word + n: p.chain for p in sentence.phrases for n in range(len(p.words))}
         owner = [chain_of.get(place, "") for place, tokens in enumerate(words) for _ in tokens]
         (parse,) = shared_parser().parse_tokens([tuple(token for tokens in words for token in tokens)])
         for relation in parse.relations:
