@@ -20,6 +20,7 @@ from torch import Tensor
 from saccade.batch import PictureBatch, RegionBatch
 from saccade.core.errors import SaccadeError
 
+Triplet: TypeAlias = tuple[int, str, int]  # subject, predicate, object, the things by their places
 PictureFile: TypeAlias = "Path | Callable[[], np.ndarray]"  # a picture file, or what gives its pixels
 
 
@@ -164,6 +165,8 @@ class BoxedPicture:
     boxes: Float32[np.ndarray, "thing 4"]  # x1, y1, x2, y2 in 0..1
     names: tuple[str, ...]  # what each box holds: "dog"
     attributes: tuple[tuple[str, ...], ...]  # what it is like: ("brown", "wet"); may be empty
+    said: tuple[tuple[str, ...], ...] = ()  # all names that people gave each box, repeated as often; may be empty
+    relations: tuple[Triplet, ...] = ()  # which of them stand how to which
 
     @classmethod
     def of(
@@ -172,10 +175,13 @@ class BoxedPicture:
         path: Path,
         size: tuple[int, int],
         things: Iterable[tuple[Sequence[float] | np.ndarray, str, tuple[str, ...]]],
+        said: Iterable[tuple[str, ...]] = (),
+        relations: Iterable[Triplet] = (),
     ) -> BoxedPicture:
         """From the (width, height) of the original, and (box, name, attributes) of each thing."""
         boxes, names, attributes = tuple(zip(*things, strict=True)) or ((), (), ())
-        return cls(id, path, *size, np.array(boxes, dtype=np.float32).reshape(-1, 4), names, attributes)
+        corners = np.array(boxes, dtype=np.float32).reshape(-1, 4)
+        return cls(id, path, *size, corners, names, attributes, tuple(said), tuple(relations))
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def run_parts(
     if backbone is not None:
         prepare_backbone(backbone, config.backbone)
         model.backbone, model.backbone_lr_scale = backbone, config.backbone.lr_scale
-        model.backbone_layer_decay = config.backbone.layer_decay
+    model.backbone_layer_decay = config.backbone.layer_decay  # detectors have their own backbone
     for note in prepared.notes:
         console.print(note, highlight=False)
     if config.start is not None:

@@ -3,6 +3,7 @@
     maps → proposals (rpn.py) → region vectors → classes and finer boxes → the selection rule (nms.py)
     p(class)     = softmax(W v)                                          v: the region's vector, background included
     p(attribute) = softmax(W₂ relu(W₁ [v; e(class)]))                    e: an embedding of the class
+    p(predicate of i and j) = softmax(W₄ relu(S [vᵢ; e(classᵢ)] + O [vⱼ; e(classⱼ)] + G gᵢⱼ))     g: how the boxes lie
 
 The original is Faster R-CNN on ResNet-101. Here the maps of any backbone from stride 8 on are joined, coarse into fine,
 and a region's vector has two halves: the joined map at 7 × 7 points inside the box, with the box's shape, which those
@@ -16,6 +17,7 @@ The picture itself is one more region, the last: for words that belong to no thi
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -33,7 +35,7 @@ from saccade.core.errors import SaccadeError
 from saccade.core.weights import Form
 from saccade.vision.augment import augment_with_boxes
 from saccade.vision.backbones.base import Backbone, FoldableNetwork, check_backbone, load_backbone
-from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, clip, geometry, jitter, overlaps, pick
+from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, clip, geometry, iou, jitter, overlaps, pick
 from saccade.vision.detectors.rpn import (
     TRAINING_NMS_ROUNDS,
     RegionProposalNetwork,
@@ -64,11 +66,14 @@ SHIPPED = Path(__file__).parents[1] / "weights" / "bottomup"
 MIDDLE_SCALE, SIDE_SCALE = 0.1, 0.2  # a refinement is small: the head's outputs are about 1 for these
 MIN_CLASS_SCORE = 0.01  # lower ones neither suppress nor count; boxes without a higher one stay as they were proposed
 POSITIVE_IOU = 0.5  # a region that overlaps a thing by this much is that thing, in training, and background otherwise
-DRAWN_REGIONS, DRAWN_POSITIVES = 64, 24  # a picture in training, and how many of them may be things
-TRAINING_CANDIDATES, TRAINING_PROPOSALS = 600, 128  # at most
+DRAWN_REGIONS, DRAWN_POSITIVES = 96, 32  # a picture in training, and how many of them may be things
 BOX_JITTER = 0.15  # of a side, of true boxes that training adds to the proposals
 CROP, COLOUR = 0.6, 0.25  # how far pictures vary in training
 NONE_WEIGHT = 0.1  # of a thing without attributes: nobody has said that it has none
+UNRELATED_WEIGHT = 0.5  # of the pairs of things of which nothing is said, beside those of which something is
+PAIR_GEOMETRY_DIM, MAX_PAIR_CHANGE = 9, 4.0
+SAME_THING = 0.7  # two regions that overlap more are one thing, which has no relation to itself
+MAX_RELATIONS = 64  # of a picture's graph, the surest
 ATTRIBUTE_WEIGHT = 0.5
 
 
@@ -79,13 +84,13 @@ class BottomUpConfig:
     backbone: str = "efficientnet-lite0"
     size: int = 320  # pictures are stretched to this square
     backbone_lr_scale: float = 0.1  # how fast the backbone learns, beside the new layers; 0 keeps it as it is
-    stride: int = 8  # the backbone's maps from this stride on are joined into one
+    stride: int = 8  # the backbone's maps from this stride on are joined into one; if all are coarser, it is made finer
     map_dim: int = 256
     scales: tuple[float, ...] = (0.06, 0.12, 0.24, 0.45, 0.8)  # √area of the anchors, in sides of the picture
     ratios: tuple[float, ...] = (0.4, 0.9, 2.0)  # width/height
     rpn_dim: int = 128
-    candidates: int = 1000  # anchors that go into the suppression of proposals
-    proposals: int = 150  # boxes that come out of it, at most
+    candidates: int = 2000  # anchors that go into the suppression of proposals
+    proposals: int = 300  # boxes that come out of it, at most
     proposal_overlap: float = 0.7
     roi_size: int = 7
     roi_dim: int = 96
@@ -99,8 +104,11 @@ class BottomUpConfig:
     most: int = 100  # at most
     whole: bool = True  # the picture itself is the last region
     attribute_confidence: float = 0.3  # an attribute's, to be named
+    relation_hidden: int = 512
+    relation_confidence: float = 0.3  # a predicate's, to be named
     classes: tuple[str, ...] = ()  # the background, number 0 of the scores, is not among them
     attributes: tuple[str, ...] = ()  # "none", number 0, neither
+    predicates: tuple[str, ...] = ()  # nor here; without any there is no relation head
 
     def __post_init__(self) -> None:
         check_backbone(self.backbone)
@@ -117,6 +125,8 @@ class BoxedPictures(Batch):
     real: Bool[Tensor, "image thing"]
     labels: Int[Tensor, "image thing"]  # 1.. of the classes (0 is the background), or UNKNOWN
     attributes: Int[Tensor, "image thing some"]  # 1.. of the attributes (0 is "none"), or UNKNOWN
+    said: Int[Tensor, "image thing name"] | None = None  # every name that people gave, as labels; None: only `labels`
+    relations: Int[Tensor, "image relation 3"] | None = None  # places of subject and object, predicate (1..) or UNKNOWN
 
 
 class DetectorMaps(NamedTuple):
@@ -150,12 +160,14 @@ class BottomUpNetwork(FoldableNetwork):
         super().__init__()
         self.config = config
         self.backbone = backbone if backbone is not None else load_backbone(config.backbone, pretrained=False)
+        self.backbone.check_sides(config.size)
         self.join = FeaturePyramid(self.backbone, config.stride, config.map_dim)
         self.rpn = RegionProposalNetwork(config.map_dim, config.rpn_dim, config.scales, config.ratios)
         self.regions = RegionHead(config, self.backbone.channels[-1])
         self.classes = nn.Linear(config.dim, 1 + len(config.classes))
         self.changes = nn.Linear(config.dim, 4)
         self.attributes = AttributeHead(config)
+        self.relations = RelationHead(config) if config.predicates else None
         nn.init.normal_(self.classes.weight, std=0.01)
         nn.init.normal_(self.changes.weight, std=0.001)
         nn.init.zeros_(self.changes.bias)
@@ -188,6 +200,18 @@ class BottomUpNetwork(FoldableNetwork):
         logits: Tensor = self.attributes(vectors, labels).float()
         return logits
 
+    def relation_logits(
+        self,
+        vectors: Float[Tensor, "image region dim"],
+        labels: Int[Tensor, "image region"],
+        boxes: Float[Tensor, "image region 4"],
+    ) -> Float[Tensor, "image subject object predicate"]:
+        """ "None" first, of every region to every other, whose classes (background 0) are known or guessed."""
+        assert self.relations is not None
+        vectors = functional.dropout(vectors, self.config.dropout, self.training)
+        logits: Tensor = self.relations(vectors, labels, boxes).float()
+        return logits
+
     def detect(self, maps: DetectorMaps, candidates: int, proposals: int) -> Detections:
         """At most `proposals` boxes a picture, of the `candidates` best anchors, best first."""
         c = self.config
@@ -210,13 +234,19 @@ def refinement(boxes: Float[Tensor, "*region 4"], truth: Float[Tensor, "*region 
 
 
 class FeaturePyramid(nn.Module):
-    """Maps of a backbone as one: each coarser one, brought to the common width, is added to the next finer."""
+    """Maps of a backbone as one: each coarser one, brought to the common width, is added to the next finer.
+
+    Where all are coarser than `stride`, as those of a ViT are, transposed convolutions make the sum finer (ViTDet: Li,
+    Mao, Girshick, He; ECCV 2022).
+    """
 
     def __init__(self, backbone: Backbone, stride: int, dim: int) -> None:
         super().__init__()
         wanted = [i for i, s in enumerate(backbone.strides) if s >= stride]
         self.levels = tuple(wanted or [len(backbone.strides) - 1])
         self.laterals = nn.ModuleList(nn.Conv2d(backbone.channels[i], dim, 1) for i in self.levels)
+        doublings = max(0, round(math.log2(backbone.strides[self.levels[0]] / stride)))
+        self.upsample = nn.Sequential(*(layer for _ in range(doublings) for layer in _doubling(dim)))
         self.smooth = nn.Sequential(
             nn.Conv2d(dim, dim, 3, padding=1, groups=dim, bias=False),
             nn.Conv2d(dim, dim, 1, bias=False),
@@ -225,7 +255,7 @@ class FeaturePyramid(nn.Module):
         )
 
     def forward(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
-        smoothed: Tensor = self.smooth(self.add_levels(levels))
+        smoothed: Tensor = self.smooth(self.upsample(self.add_levels(levels)))
         return smoothed
 
     def add_levels(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
@@ -238,6 +268,11 @@ class FeaturePyramid(nn.Module):
             joined = level
         assert joined is not None
         return joined
+
+
+def _doubling(dim: int) -> tuple[nn.Module, ...]:
+    """A map of twice as many rows and columns."""
+    return nn.ConvTranspose2d(dim, dim, 2, stride=2, bias=False), nn.GroupNorm(_groups(dim), dim), nn.GELU()
 
 
 class RegionHead(nn.Module):
@@ -277,6 +312,52 @@ class AttributeHead(nn.Module):
         known = self.class_vectors(labels)
         logits: Tensor = self.out(functional.relu(self.hidden(torch.cat([vectors, known], dim=-1))))
         return logits
+
+
+class RelationHead(nn.Module):
+    """Which predicate holds between two regions: by their vectors, their classes, and how their boxes lie.
+
+    What each region brings is computed once, and added for every pair.
+    """
+
+    def __init__(self, config: BottomUpConfig) -> None:
+        super().__init__()
+        self.class_vectors = nn.Embedding(1 + len(config.classes), config.class_dim)
+        inputs, hidden = config.dim + config.class_dim, config.relation_hidden
+        self.subject, self.object = nn.Linear(inputs, hidden), nn.Linear(inputs, hidden, bias=False)
+        self.geometry = nn.Linear(PAIR_GEOMETRY_DIM, hidden, bias=False)
+        self.out = nn.Linear(hidden, 1 + len(config.predicates))
+        nn.init.normal_(self.class_vectors.weight, std=0.1)
+        self.mirrored: Tensor  # the predicate of the same pair in a mirrored picture: left is right
+        self.register_buffer("mirrored", mirrored_predicates(config.predicates), persistent=False)
+
+    def forward(
+        self,
+        vectors: Float[Tensor, "image region dim"],
+        labels: Int[Tensor, "image region"],
+        boxes: Float[Tensor, "image region 4"],
+    ) -> Float[Tensor, "image subject object predicate"]:
+        known = torch.cat([vectors, self.class_vectors(labels)], dim=-1)
+        hidden = self.subject(known)[:, :, None] + self.object(known)[:, None] + self.geometry(pair_geometry(boxes))
+        logits: Tensor = self.out(functional.relu(hidden))
+        return logits
+
+
+def mirrored_predicates(predicates: tuple[str, ...]) -> Int[Tensor, " predicate"]:
+    """The number of each predicate ("none" first) when left and right change places."""
+    sides = {"left": "right", "right": "left"}
+    number = {name: i for i, name in enumerate(predicates, 1)}
+    swapped = [" ".join(sides.get(word, word) for word in name.split()) for name in predicates]
+    return torch.tensor([0, *(number.get(other, UNKNOWN) for other in swapped)])
+
+
+def pair_geometry(boxes: Float[Tensor, "image region 4"]) -> Float[Tensor, "image subject object 9"]:
+    """The change from each box to each other as the RPN writes it, the change back, and their overlap."""
+    boxes = boxes.float()
+    pairs = (*boxes.shape[:2], boxes.shape[1], 4)
+    subject, other = boxes[:, :, None].expand(pairs), boxes[:, None].expand(pairs)
+    changes = torch.cat([encode(other, subject), encode(subject, other)], dim=-1)
+    return torch.cat([changes.clamp(-MAX_PAIR_CHANGE, MAX_PAIR_CHANGE), iou(boxes, boxes)[..., None]], dim=-1)
 
 
 def points_inside(
@@ -327,15 +408,15 @@ def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = T
     No part of it waits for the GPU.
     """
     c, pixels, truth, real = network.config, batch.pixels, batch.boxes.float(), batch.real
+    mirrored = torch.zeros(len(pixels), dtype=torch.bool, device=pixels.device)
     if vary:
-        pixels, truth, real = augment_with_boxes(pixels, truth, real, c.size, CROP, COLOUR)
+        pixels, truth, real, mirrored = augment_with_boxes(pixels, truth, real, c.size, CROP, COLOUR)
     maps = network.maps(pixels)
     output = network.rpn(maps.joined)
     objectness, fit = rpn_loss(output, truth, real)
 
     with torch.no_grad():
-        candidates, proposals = min(TRAINING_CANDIDATES, c.candidates), min(TRAINING_PROPOSALS, c.proposals)
-        proposed, _, found = propose(output, candidates, proposals, rounds=TRAINING_NMS_ROUNDS)
+        proposed, _, found = propose(output, c.candidates, c.proposals, c.proposal_overlap, TRAINING_NMS_ROUNDS)
         boxes = torch.cat([proposed, jitter(truth, BOX_JITTER), truth], dim=1)
         there = torch.cat([found, real, real], dim=1)
         highest, owner = overlaps(boxes, truth, real).max(dim=2)
@@ -347,19 +428,36 @@ def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = T
 
     vectors = network.vectors(maps, boxes)
     heads = network.classify(vectors)
-    known = drawn & (wanted != UNKNOWN)
-    label = functional.cross_entropy(heads.classes.flatten(0, 1), wanted.clamp(min=0).flatten(), reduction="none")
+    said = batch.labels[..., None] if batch.said is None else batch.said
+    said = torch.where(positive[..., None], pick(said, owner), torch.zeros_like(owner)[..., None])
+    label, known = mean_surprise(heads.classes, said)
     misfit = functional.smooth_l1_loss(heads.changes, change, reduction="none").sum(dim=-1)
     losses = {
         "objectness": objectness,
         "proposals": fit,
-        "classes": mean_where(label, known.flatten()),
+        "classes": mean_where(label, drawn & known),
         "boxes": mean_where(misfit, positive),
     }
     if c.attributes:
         described = network.attribute_logits(vectors, wanted.clamp(min=0))
         losses["attributes"] = ATTRIBUTE_WEIGHT * attribute_loss(described, pick(batch.attributes, owner), positive)
+    if network.relations is not None and batch.relations is not None:
+        boxes = jitter(truth, BOX_JITTER)
+        logits = network.relation_logits(network.vectors(maps, boxes), batch.labels.clamp(min=0), boxes)
+        predicate = batch.relations[..., 2]
+        predicate = torch.where(mirrored[:, None], network.relations.mirrored[predicate.clamp(min=0)], predicate)
+        losses["relations"] = relation_loss(logits, torch.dstack([batch.relations[..., :2], predicate]), real)
     return losses
+
+
+def mean_surprise(
+    logits: Float[Tensor, "image region label"], wanted: Int[Tensor, "image region some"]
+) -> tuple[Float[Tensor, "image region"], Bool[Tensor, "image region"]]:
+    """Cross entropy against the mean over each region's labels, and which regions have any that is known."""
+    listed = wanted != UNKNOWN
+    surprise = -logits.log_softmax(dim=-1).gather(-1, wanted.clamp(min=0))
+    count = listed.sum(dim=-1)
+    return torch.where(listed, surprise, surprise.new_zeros(())).sum(dim=-1) / count.clamp(min=1), count > 0
 
 
 def attribute_loss(
@@ -371,13 +469,35 @@ def attribute_loss(
 
     A thing without any is taught "none", lightly: most attributes are merely not mentioned.
     """
-    listed = wanted != UNKNOWN
-    count = listed.sum(dim=-1)
-    surprise = -logits.log_softmax(dim=-1)
-    of_listed = torch.where(listed, surprise.gather(-1, wanted.clamp(min=0)), surprise.new_zeros(())).sum(dim=-1)
-    each = torch.where(count > 0, of_listed / count.clamp(min=1), surprise[..., 0])
-    weight = torch.where(count > 0, 1.0, NONE_WEIGHT) * positive
+    has = (wanted != UNKNOWN).any(dim=-1)
+    each, _ = mean_surprise(logits, torch.where(has[..., None], wanted, 0))
+    weight = torch.where(has, 1.0, NONE_WEIGHT) * positive
     return (each * weight).sum() / weight.sum().clamp(min=1)
+
+
+def relation_loss(
+    logits: Float[Tensor, "image subject object predicate"],
+    relations: Int[Tensor, "image relation 3"],
+    real: Bool[Tensor, "image thing"],
+) -> Float[Tensor, ""]:
+    """Cross entropy of the stated predicates; pairs of which nothing is said are taught "none", at half the weight."""
+    surprise = -logits.log_softmax(dim=-1)
+    stated = stated_predicates(relations, real, logits.shape[-1])
+    among = real[:, :, None] & real[:, None, :] & ~torch.eye(real.shape[1], dtype=torch.bool, device=real.device)
+    silent = among & ~stated.any(dim=-1)
+    return mean_where(surprise, stated) + UNRELATED_WEIGHT * mean_where(surprise[..., 0], silent)
+
+
+def stated_predicates(
+    relations: Int[Tensor, "image relation 3"], real: Bool[Tensor, "image thing"], predicates: int
+) -> Bool[Tensor, "image subject object predicate"]:
+    """Relations as a table; those with a thing that is not there, or without a known predicate, are left out."""
+    images, things = real.shape
+    subject, other, predicate = relations.clamp(min=0).unbind(dim=-1)
+    known = (relations[..., 2] > 0) & pick(real, subject) & pick(real, other)
+    table = torch.zeros(images, things * things * predicates, dtype=torch.int32, device=real.device)
+    place = (subject * things + other) * predicates + predicate
+    return table.scatter_reduce(1, place, known.int(), "amax").view(images, things, things, predicates) > 0
 
 
 class BottomUpExtractor(RegionExtractor):
