@@ -237,18 +237,18 @@ def _exchange_adjectives(parse: Parse, photo: _Photo) -> Iterator[tuple[str, ...
     for attribute in parse.attributes:
         said[attribute.object].append((attribute.word, attribute.place))
     for one, other in combinations(said, 2):
-        related = _between(parse, one, other)
-        alike = singular(one.name) == singular(other.name)
-        if alike and (not related or any(map(_symmetric, related)) or "and" in parse.tokens):
-            continue
+        if singular(one.name) == singular(other.name):
+            continue  # a blue boat and an orange boat: the same two again
         for (first, here), (second, there) in ((a, b) for a in said[one] for b in said[other]):
             group = next((group for group in _ADJECTIVE_CLASSES if first in group), frozenset())
             alone = all(sum(word in group for word, _ in said[thing]) == 1 for thing in (one, other))
             if group is _HUES and "people" in (photo.kinds.types.get(one.name), photo.kinds.types.get(other.name)):
                 continue  # the colour of somebody's shirt, or of a skin
             before = one.start <= here < one.place and other.start <= there < other.place
+            if before and singular(parse.tokens[here + 1]) == singular(parse.tokens[there + 1]):
+                continue  # the same noun, though a parse may take "boat float" for one thing
             part = before and any(parse.tokens[place + 1].endswith("ed") for place in (here, there))  # "long sleeved"
-            new = alike or not (photo.has(one.name, second) or photo.has(other.name, first))
+            new = not (photo.has(one.name, second) or photo.has(other.name, first))
             if second in group and alone and before and not part and new and not _alike(first, second):
                 yield _with(parse.tokens, {here: second, there: first})
 
