@@ -240,14 +240,16 @@ class Camp(FragmentMatcher):
 def begin_as_cosine(judge: nn.Sequential, gain: float) -> None:
     """w · ReLU(M [p_v ; p_t] + b) + c ≈ gain (|p_v + p_t| − √2), which grows with the cosine and is 0 where that is.
 
-    M = [R R] with R orthogonal: the D numbers R (p_v + p_t) lie about zero with spread |p_v + p_t| / √D, and the mean
-    of their positive parts is a 1 / √(2π) of it.
+    M = gain √(2π) [R R] with R orthogonal: the D numbers R (p_v + p_t) lie about zero with spread |p_v + p_t| / √D, and
+    the mean of their positive parts is that over √(2π); w = 1 / √D. The gain is in M, whose D² weights all move at a
+    step: with a large w each step of Adam would move the logit by several units.
     """
     hidden, _, logit = judge
-    rotation = nn.init.orthogonal_(torch.empty(len(hidden.weight), len(hidden.weight)))
+    dim = len(hidden.weight)
+    rotation = gain * math.sqrt(2 * math.pi) * nn.init.orthogonal_(torch.empty(dim, dim))
     hidden.weight.copy_(torch.cat([rotation, rotation], dim=1))
     hidden.bias.zero_()
-    logit.weight.fill_(gain * math.sqrt(2 * math.pi / len(hidden.weight)))
+    logit.weight.fill_(dim**-0.5)
     logit.bias.fill_(-gain * math.sqrt(2))
 
 
