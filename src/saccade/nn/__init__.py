@@ -2,7 +2,7 @@
 
 from saccade.nn.captioners import LstmMemory
 from saccade.nn.encode import WordEncoder, full_precision, unit
-from saccade.nn.losses import Negatives, RankingLoss, binary_loss, distillation_loss, triplet_loss
+from saccade.nn.losses import Negatives, RankingLoss, binary_loss, contrastive_loss, distillation_loss, triplet_loss
 from saccade.nn.recurrent import SentenceGru
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "SentenceGru",
     "WordEncoder",
     "binary_loss",
+    "contrastive_loss",
     "distillation_loss",
     "full_precision",
     "triplet_loss",

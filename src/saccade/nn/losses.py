@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 Negatives = Literal["hardest", "all"]
-RankingLoss = Literal["triplet", "bce"]
+RankingLoss = Literal["triplet", "bce", "contrastive"]
 
 
 def triplet_loss(
@@ -56,6 +56,25 @@ def binary_loss(
     if negatives == "all":
         return -(own.log().mean() + wrong.mean())
     return -(2 * own.log().sum() + wrong.amin(dim=1)[owner].sum() + wrong.amin(dim=0).sum())
+
+
+def contrastive_loss(
+    similarity: Float[Tensor, "image text"],
+    temperature: float = 0.05,
+    positive: Bool[Tensor, "image text"] | None = None,
+    owner: Int[Tensor, " text"] | None = None,
+) -> Float[Tensor, ""]:
+    """Cross-entropy of finding a text's picture and a picture's text among all others, both ways, summed over texts.
+
+        −Σ_i log e^{S_ii / τ} / (e^{S_ii / τ} + Σ_{j≠i} e^{S_ij / τ}) − the same with i and j exchanged
+
+    `positive` and `owner` are those of `triplet_loss`.
+    """
+    own, match, owner = _pairs(similarity / temperature, positive, owner)
+    wrong = (similarity / temperature).masked_fill(match, -torch.inf)
+    texts = torch.logaddexp(wrong.logsumexp(dim=1)[owner], own)
+    images = torch.logaddexp(wrong.logsumexp(dim=0), own)
+    return (texts + images - 2 * own).sum()
 
 
 def distillation_loss(

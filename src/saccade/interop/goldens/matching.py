@@ -44,7 +44,7 @@ from saccade.interop.importers import matching as official
 from saccade.interop.words import vocabulary_beside
 from saccade.models import Camp, Imram, Matcher, Scan, Vsrn
 from saccade.models.vsrn import caption_labels, caption_loss, normalise
-from saccade.nn import Negatives, SentenceGru, binary_loss, triplet_loss, unit
+from saccade.nn import Negatives, SentenceGru, WordEncoder, binary_loss, triplet_loss, unit
 
 NEGATIVES: dict[str, Negatives] = {"sum": "all", "max": "hardest"}  # the official names of our two losses
 M = TypeVar("M", bound=Matcher)
@@ -427,6 +427,7 @@ class ImramCase(MatchingCase[Imram]):
     def final_state(self) -> Tensor:
         """The mean of both directions' last states, of the first layer as in the official code; no score needs it."""
         model, texts = self.model, self.texts
+        assert isinstance(model.words, WordEncoder)
         first = SentenceGru(model.config.word_dim, model.config.dim, 1, bidirectional=True)
         state = model.words.rnn.state_dict()
         first.load_state_dict({name: state[name] for name in first.state_dict()})

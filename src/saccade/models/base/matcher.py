@@ -13,6 +13,7 @@ from saccade.batch import Alignment, Batch, ImageCode, PictureBatch, RegionBatch
 from saccade.language import Vocabulary
 from saccade.models.base.model import Model
 from saccade.nn.encode import RegionEncoder, WordEncoder, full_precision
+from saccade.nn.transformer import TransformerWords
 from saccade.ops.all_pairs import ALL_PAIRS, PairsProblem
 from saccade.ops.dispatch import Operator, Problem
 
@@ -67,12 +68,14 @@ class EncoderConfig:
     dim: int = 1024  # the common space
     layers: int = 1  # of the GRU
     bidirectional: bool = True
+    word_encoder: Literal["gru", "minilm"] = "gru"  # minilm: a pre-trained transformer; not in the papers
+    word_lr_scale: float = 0.1  # how fast a pre-trained word encoder learns, beside the rest of the model
     dropout: float = 0.0  # of region features and word vectors in training; none in the papers
     standardise: bool = False  # region features to mean 0 and spread 1, channel by channel; not in the papers
 
 
 class EncoderMatcher(Matcher):
-    """Encodes regions by a linear map and words by a GRU; each paper compares them in its own way."""
+    """Encodes regions by a linear map and words by a GRU (or MiniLM); each paper compares them in its own way."""
 
     def __init__(
         self,
@@ -87,7 +90,24 @@ class EncoderMatcher(Matcher):
         dim, dropout = config.dim, config.dropout
         gru = config.layers, config.bidirectional
         self.regions = RegionEncoder(config.region_dim, dim, weight_norm, unit_regions, dropout, config.standardise)
-        self.words = WordEncoder(len(vocabulary), config.word_dim, dim, *gru, unit_words, dropout)
+        self.words: WordEncoder | TransformerWords
+        if config.word_encoder == "minilm":
+            self.words = TransformerWords(len(vocabulary), dim, unit_words, dropout)
+        else:
+            self.words = WordEncoder(len(vocabulary), config.word_dim, dim, *gru, unit_words, dropout)
+
+    def begin(self) -> None:
+        if isinstance(self.words, TransformerWords):
+            self.words.load_minilm(self.vocabulary)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        own, *others = super().parameter_groups()
+        if not isinstance(self.words, TransformerWords):
+            return [own, *others]
+        fresh = set(map(id, self.words.fc.parameters()))
+        learnt = {id(weight) for weight in self.words.parameters()} - fresh
+        slow = {"params": [w for w in own["params"] if id(w) in learnt], "factor": self.config.word_lr_scale}
+        return [{**own, "params": [w for w in own["params"] if id(w) not in learnt]}, slow, *others]
 
 
 @dataclass(frozen=True)

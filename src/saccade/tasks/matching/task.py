@@ -18,7 +18,7 @@ from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
 from saccade.explain import Explanation
 from saccade.models import Matcher, load_model
-from saccade.nn import Negatives, RankingLoss, binary_loss, distillation_loss, triplet_loss
+from saccade.nn import Negatives, RankingLoss, binary_loss, contrastive_loss, distillation_loss, triplet_loss
 from saccade.ops import AttentionProblem, cuda_graph_safe
 from saccade.tasks.base import TaskSpec
 from saccade.tasks.matching import EvalOptions
@@ -79,7 +79,8 @@ class MatchingConfig:
     """The official settings: hardest negatives, margin 0.2, loss summed over the batch."""
 
     margin: float = 0.2
-    loss: RankingLoss = "triplet"  # bce: binary cross-entropy, for scores between 0 and 1
+    loss: RankingLoss = "triplet"  # bce: binary cross-entropy, for scores between 0 and 1; contrastive: softmax
+    temperature: float = 0.05  # of the contrastive loss
     negatives: Negatives = "hardest"
     all_negatives_steps: int = 0  # first steps that learn from all negatives: the hardest alone can stall a fresh model
     hard_negative_ramp_steps: int = 0  # … over which the loss moves from all negatives, averaged, to the hardest
@@ -94,6 +95,7 @@ class MatchingConfig:
     eval_batch: int = 256  # pictures or sentences encoded at once
 
     def __post_init__(self) -> None:
+        check_ranges(self, "temperature", "more than zero")
         check_ranges(self, "word_dropout", "at least 0 and less than 1")
         check_ranges(self, "eval_batch", "at least 1")
         check_ranges(self, "teacher_weight", "zero or more")
@@ -140,7 +142,7 @@ class MatchingTask(PairTask):
         similarity = model.similarity(images, model.encode_texts(self._vary_texts(batch.texts)))
         config = self.config
         loss = self._ranking(similarity, batch, "all" if step < config.all_negatives_steps else config.negatives)
-        if step < config.hard_negative_ramp_steps:
+        if step < config.hard_negative_ramp_steps and config.loss != "contrastive":
             ramp = step / config.hard_negative_ramp_steps
             pairs = len(batch.owner)  # to the size of the hardest: their hinges are a sum over n², their entropy a mean
             size = 2 * pairs if config.loss == "bce" else 1 / pairs
@@ -160,6 +162,8 @@ class MatchingTask(PairTask):
         )
         if self.config.loss == "bce":
             return binary_loss(similarity, negatives, same, batch.owner)
+        if self.config.loss == "contrastive":
+            return contrastive_loss(similarity, self.config.temperature, same, batch.owner)
         return triplet_loss(similarity, self.config.margin, negatives, same, batch.owner)
 
     @torch.no_grad()

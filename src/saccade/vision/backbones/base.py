@@ -1,8 +1,9 @@
 """Backbones: one small interface from pictures to feature maps at several strides, whatever network is behind it.
 
-A backbone has a name that builds it again: `efficientnet-lite0`, `mobilenet-v2`, `dinov2-s`, `world`, or `hf:HUB/NAME`
-for any vision backbone of transformers. Here too is what they share: pictures resized and normalised as a network wants
-them, and convolutions whose batch normalisation can be folded into them, which saves a pass over every map.
+A backbone has a name that builds it again: `efficientnet-lite0`, `mobilenet-v2`, `dinov2-s`, `world`, `tuned:FOLDER`
+for that of a trained model, or `hf:HUB/NAME` for any vision backbone of transformers. Here too is what they share:
+pictures resized and normalised as a network wants them, and convolutions whose batch normalisation can be folded into
+them, which saves a pass over every map.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ MODULES = {  # imported when first asked for
     "pplcnetv2": "saccade.vision.backbones.pplcnet",
     "dinov2-s": "saccade.vision.backbones.dinov2",
     "dinov2": "saccade.vision.backbones.dinov2",
+    "tuned": "saccade.vision.backbones.tuned",
     "world": "saccade.vision.detectors.world",
     "hf": "saccade.vision.backbones.hf",
 }

@@ -1,0 +1,36 @@
+"""The backbone of a trained model as a backbone for others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import saccade
+from saccade.core.errors import SaccadeError
+from saccade.vision import load_extractor
+from saccade.vision.backbones.base import load_backbone
+
+PICTURE = np.random.default_rng(0).integers(0, 255, (90, 120, 3), dtype=np.uint8)
+
+
+def test_its_features_are_those_that_the_model_sees() -> None:
+    tuned = load_extractor("grid:tuned:scan-flickr8k")
+    assert tuned.name == "grid:tuned:scan-flickr8k"
+    seen = saccade.load("scan-flickr8k").extract([PICTURE])
+    np.testing.assert_array_equal(tuned.extract([PICTURE]).features, seen.features)
+    coarse = load_extractor("grid:tuned:scan-flickr8k/3").extract([PICTURE])
+    assert coarse.features.shape == (1, 9, tuned.dim)
+
+
+def test_what_has_no_such_backbone_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SaccadeError, match="none is no model folder"):
+        load_backbone("tuned:none")
+    (tmp_path / "config.json").write_text(json.dumps({"model": "scan", "config": {}}))
+    with pytest.raises(SaccadeError, match="holds no model whose backbone was trained along"):
+        load_backbone(f"tuned:{tmp_path}")
+    (tmp_path / "config.json").write_text(json.dumps({"model": "scan", "backbone": "grid:../../etc"}))
+    with pytest.raises(SaccadeError, match="there is no backbone"):
+        load_backbone(f"tuned:{tmp_path}")
