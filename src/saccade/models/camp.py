@@ -58,6 +58,7 @@ class CampConfig(FragmentConfig):
     heads: int = 4  # of the attention that pools fragments; 0: their mean
     text_length: int = 0  # the mean over words counts padding up to this length, as officially; 0: real words only
     message_loss: float = 0.0  # weight of the pre-training loss, added to train in one run
+    score: Literal["probability", "logit"] = "probability"  # logit: (6) without σ, for ranking and contrastive losses
     judge_gain: float = 0.0  # (6) begins as a cosine of this sharpness; 0: at random, as officially
 
     def __post_init__(self) -> None:
@@ -229,7 +230,7 @@ class Camp(FragmentMatcher):
         if not fusion:
             return (image * text).sum(dim=-1)
         logit: Tensor = self.judge(torch.cat([image, text], dim=-1))
-        return logit[..., 0].sigmoid()
+        return logit[..., 0].sigmoid() if self.config.score == "probability" else logit[..., 0]
 
     @property
     def _counts_padding(self) -> bool:
