@@ -171,7 +171,9 @@ def test_a_memory_with_a_span_still_knows_the_first_region(vocabulary: Vocabular
 
     def share(span: int) -> float:
         torch.manual_seed(0)
-        model = Vsrn(replace(SMALL, dim=32, memory_span=span, blocks=0, norm_before="none", norm_after="none"), vocabulary)
+        model = Vsrn(
+            replace(SMALL, dim=32, memory_span=span, blocks=0, norm_before="none", norm_after="none"), vocabulary
+        )
         regions = torch.randn(1, 40, 32, requires_grad=True)
         model._whole_image(regions, torch.ones(1, 40, dtype=torch.bool)).square().cumsum(dim=1).sum().backward()
         reached = regions.grad.norm(dim=2)[0]

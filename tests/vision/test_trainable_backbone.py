@@ -11,8 +11,6 @@ from torch import nn
 
 from saccade.batch import PictureBatch
 from saccade.core.errors import SaccadeError
-from saccade.language import Vocabulary
-from saccade.models.vse import Vse, VseConfig
 from saccade.training.run import BackboneConfig, prepare_backbone
 from saccade.vision import load_extractor
 from saccade.vision.backbones.base import Backbone, load_backbone
@@ -91,24 +89,6 @@ def test_normalisation_that_cannot_be_folded_keeps_its_figures(tmp_path: Path, p
         SaccadeError, match=r"backbone\.freeze=1 leaves nothing of the extractor .* to train: it has 1 part$"
     ):
         prepare_backbone(network, BackboneConfig(freeze=1))
-
-
-def test_the_grid_that_a_model_trained_is_an_extractor_of_others(tmp_path: Path, pictures: PictureBatch) -> None:
-    model = Vse(VseConfig(region_dim=64, dim=4, word_dim=4), Vocabulary.build(["a dog"], min_count=1))
-    model.backbone = trainable_backbone("grid:world@32/2")
-    with torch.no_grad():
-        for weight in model.backbone.parameters():
-            weight.mul_(1.1)  # it has learned something
-    seen = model.backbone.eval()(pictures).features
-    model.save_pretrained(tmp_path / "run" / "best")
-    for folder in (tmp_path / "run", tmp_path / "run" / "best"):
-        extractor = load_extractor(f"grid:{folder}")
-        assert extractor.name == f"grid:{folder}"
-        found = extractor.extract(list(pictures.pixels.numpy())).features
-        torch.testing.assert_close(found, seen, rtol=1e-4, atol=1e-4)
-    Vse(VseConfig(region_dim=64, dim=4, word_dim=4), model.vocabulary).save_pretrained(tmp_path / "none")
-    with pytest.raises(SaccadeError, match=r"has no grid of its own: it was not trained with backbone\.train=true$"):
-        load_extractor(f"grid:{tmp_path / 'none'}")
 
 
 def test_only_grids_can_be_tuned() -> None:

@@ -58,6 +58,7 @@ class CampConfig(FragmentConfig):
     heads: int = 4  # of the attention that pools fragments; 0: their mean
     text_length: int = 0  # the mean over words counts padding up to this length, as officially; 0: real words only
     message_loss: float = 0.0  # weight of the pre-training loss, added to train in one run
+    score: Literal["probability", "logit"] = "probability"  # logit: (6) without σ, for ranking and contrastive losses
     judge_gain: float = 0.0  # (6) begins as a cosine of this sharpness; 0: at random, as officially
 
     def __post_init__(self) -> None:
@@ -232,7 +233,7 @@ class Camp(FragmentMatcher):
         if not fusion:
             return (image * text).sum(dim=-1)
         logit: Tensor = self.judge(torch.cat([image, text], dim=-1))
-        return logit[..., 0].sigmoid()
+        return logit[..., 0].sigmoid() if self.config.score == "probability" else logit[..., 0]
 
     @property
     def _counts_padding(self) -> bool:
@@ -243,14 +244,16 @@ class Camp(FragmentMatcher):
 def begin_as_cosine(judge: nn.Sequential, gain: float) -> None:
     """w · ReLU(M [p_v ; p_t] + b) + c ≈ gain (|p_v + p_t| − √2), which grows with the cosine and is 0 where that is.
 
-    M = [R R] with R orthogonal: the D numbers R (p_v + p_t) lie about zero with spread |p_v + p_t| / √D, and the mean
-    of their positive parts is a 1 / √(2π) of it.
+    M = gain √(2π) [R R] with R orthogonal: the D numbers R (p_v + p_t) lie about zero with spread |p_v + p_t| / √D, and
+    the mean of their positive parts is that over √(2π); w = 1 / √D. The gain is in M, whose D² weights all move at a
+    step: with a large w each step of Adam would move the logit by several units.
     """
     hidden, _, logit = judge
-    rotation = nn.init.orthogonal_(torch.empty(len(hidden.weight), len(hidden.weight)))
+    dim = len(hidden.weight)
+    rotation = gain * math.sqrt(2 * math.pi) * nn.init.orthogonal_(torch.empty(dim, dim))
     hidden.weight.copy_(torch.cat([rotation, rotation], dim=1))
     hidden.bias.zero_()
-    logit.weight.fill_(gain * math.sqrt(2 * math.pi / len(hidden.weight)))
+    logit.weight.fill_(dim**-0.5)
     logit.bias.fill_(-gain * math.sqrt(2))
 
 

@@ -28,14 +28,12 @@ from torch.nn import functional as F
 from saccade.batch import END, Alignment, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
-from saccade.models.base.matcher import EncoderConfig, Matcher
+from saccade.models.base.matcher import EncoderConfig, EncoderMatcher
 from saccade.models.base.model import register
 from saccade.nn.attention import attended, masked_softmax, products
 from saccade.nn.encode import (
     MaskedBatchNorm,
-    RegionEncoder,
     StatePool,
-    WordEncoder,
     at_least_float32,
     dropout_layer,
     last_state,
@@ -63,6 +61,7 @@ class VsrnConfig(EncoderConfig):
     norm_after: RegionNorm = "channels"
     global_reasoning: bool = True  # a GRU over the regions; off: their mean
     memory_span: int = 0  # regions that this GRU remembers at first; 0: PyTorch's start, which forgets half at each
+    mean_residual: bool = False  # the GRU adds to the regions' mean, each channel with a weight that begins at zero
     final_norm: bool = False  # batch normalisation of the picture's vector
     measure: Measure = "cosine"  # order: −‖[t − v]₊‖
     unit_images: bool = True
@@ -85,24 +84,19 @@ class VsrnConfig(EncoderConfig):
 @register(
     "vsrn", task="matching", title="Visual Semantic Reasoning for Image-Text Matching", venue="Li et al., ICCV 2019"
 )
-class Vsrn(Matcher):
+class Vsrn(EncoderMatcher):
     Config = VsrnConfig
 
     def __init__(self, config: VsrnConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
-        super().__init__(config, vocabulary, extractor)
-        size, dim, dropout = len(vocabulary), config.dim, config.dropout
-        self.regions = RegionEncoder(  # eq. 1
-            config.region_dim, dim, normalise=False, dropout=dropout, standardise=config.standardise
-        )
+        super().__init__(config, vocabulary, extractor)  # eq. 1, and the sentence's GRU
+        dim = config.dim
         self.blocks = nn.ModuleList(RelationBlock(dim, config.affinity) for _ in range(config.blocks))  # eq. 2–3
         self.memory = SentenceGru(dim, dim) if config.global_reasoning else None  # eq. 4–7
         if self.memory is not None and config.memory_span:
             remember(self.memory, config.memory_span)
+        self.memory_share = nn.Parameter(torch.zeros(dim)) if self.memory is not None and config.mean_residual else None
         self.final_norm = MaskedBatchNorm(dim) if config.final_norm else None
-        self.words = WordEncoder(
-            size, config.word_dim, dim, config.layers, config.bidirectional, normalise=False, dropout=dropout
-        )
-        sizes = size, dim, config.caption_dim, config.caption_word_dim
+        sizes = len(vocabulary), dim, config.caption_dim, config.caption_word_dim
         options = config.caption_dropout, config.caption_bidirectional
         self.caption = CaptionGenerator(*sizes, *options) if config.caption_weight else None  # eq. 10
 
@@ -120,6 +114,8 @@ class Vsrn(Matcher):
         """m, from the regions in their stored order."""
         counts = mask.sum(dim=1)
         whole = mean_state(regions, counts) if self.memory is None else last_state(self.memory(regions, counts), counts)
+        if self.memory_share is not None:
+            whole = mean_state(regions, counts) + self.memory_share * whole
         if self.final_norm is not None:
             whole = self.final_norm(whole[:, None], mask.any(dim=1)[:, None])[:, 0]
         whole = unit(whole) if self.config.unit_images else whole

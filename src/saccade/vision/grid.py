@@ -6,7 +6,6 @@ picture. Several grids in one set (`/7+3+1`) give things of several sizes one re
 
 The name says all: `grid`, `grid:efficientnet-lite2`, `grid:efficientnet-lite0@288/7+3+1`,
 `grid:dinov2-s@224/7`, `grid:hf:microsoft/resnet-50`; `#-2` after the backbone takes its last map but one.
-`grid:runs/vse` is the grid that a model trained along with itself, `grid:scan-flickr8k` that of a model of the package.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,8 +22,6 @@ from torch.nn import functional
 
 from saccade.batch import PictureBatch, RegionBatch
 from saccade.core.errors import SaccadeError
-from saccade.core.files import read_json
-from saccade.core.weights import read_weights
 from saccade.vision.backbones.base import load_backbone, stretch
 from saccade.vision.extractors import (
     RegionExtractor,
@@ -39,7 +35,6 @@ from saccade.vision.extractors import (
 from saccade.vision.roi import roi_bilinear
 
 MIN_PICTURE_SIDE, MAX_PICTURE_SIDE = 16, 4096  # pixels
-SHIPPED_MODELS = Path(__file__).parents[1] / "models" / "weights"
 ROI_POINTS = 7  # a given box is read at so many points a side
 
 
@@ -180,24 +175,7 @@ def trainable_backbone(argument: str = "", pretrained: bool = True) -> GridNetwo
 
 
 def open_extractor(argument: str = "") -> GridExtractor:
-    """`grid:ARGUMENT`; or the grid that a model trained along: of a run or model folder, or of the package by name."""
-    places = (Path(argument, "best"), Path(argument), SHIPPED_MODELS / argument)
-    folder = next((place for place in places if argument and (place / "config.json").exists()), None)
-    if folder is None:
-        return GridExtractor(GridNetwork(grid_config(argument)))
-    described = read_json(folder / "config.json")
-    name = described.get("backbone") if isinstance(described, dict) else None
-    if not isinstance(name, str) or not name.startswith("grid"):
-        raise SaccadeError(f"the model in {folder} has no grid of its own: it was not trained with backbone.train=true")
-    network = trainable_backbone(name.removeprefix("grid").removeprefix(":"), pretrained=False)
-    state = read_weights(folder / "model.safetensors")
-    own = {key.removeprefix("backbone."): value for key, value in state.items() if key.startswith("backbone.")}
-    try:
-        network.load_state_dict(own)
-    except RuntimeError as error:
-        raise SaccadeError(f"the weights in {folder} are not those of the extractor {name}") from error
-    network.name = f"grid:{argument}"
-    return network.as_extractor()
+    return GridExtractor(GridNetwork(grid_config(argument)))
 
 
 def cell_boxes(rows: int, columns: int, cells: int = 0) -> Float[Tensor, "cell 4"]:
