@@ -151,8 +151,8 @@ The **{data.split}** split ({sum(map(len, references)):,} captions of {len(refer
 100, mean ± standard deviation over seeds. {data.about}
 The model is the one after the last step; captions are found by a beam of 3. Cross-entropy runs are made as in the
 [claims](../claims/index.md). Self-critical training goes on from them for {data.epochs} epochs with CIDEr-D as its
-reward, {REWARD.num_samples} captions a picture; a metric that is optimised goes up more than captions get better. METEOR
-matches by {", ".join(tables.stages)}.
+reward, {REWARD.num_samples} captions a picture; a metric that is optimised goes up more than captions get better.
+METEOR matches by {", ".join(tables.stages)}.
 
 {head}
 |---|---|{"---:|" * (len(METRICS) + 1)}
