@@ -86,9 +86,14 @@ def test_a_name_of_several_words_is_its_last() -> None:
     assert graph.object_mask.tolist() == [[True], [False]]
 
 
-def test_regions_that_nothing_names_stay_as_they_are(
-    seen: CaptionedImages, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relations_are_kept_surest_first_where_their_word_is_known() -> None:
+    words = Vocabulary.build(["a dog jumps over a ball"], 1)
+    graph = name_graphs([[], []], words, [[(0, "jumps", 1, 0.9), (1, "under", 0, 0.8)], []])
+    assert graph.relations[0, 0].tolist() == [0, 1, words.id_of("jumps")]
+    assert graph.relation_mask.sum().item() == 1
+
+
+def test_regions_that_nothing_names_stay_as_they_are(seen: CaptionedImages, monkeypatch: pytest.MonkeyPatch) -> None:
     words = Vocabulary.build(["a dog"], 1)
     unknown = replace(seen, extractor=None)
     assert with_graphs(unknown, words) is unknown

@@ -120,3 +120,8 @@ def test_epochs_asked_for_are_not_outdone_by_a_recipe_that_counts_steps() -> Non
     assert run_config("updown", ["data=store", "epochs=2"]).trainer.steps is None
     both = run_config("updown", ["data=store", "epochs=2", "trainer.steps=9"]).trainer
     assert (both.epochs, both.steps) == (2, 9)
+
+
+def test_a_word_may_need_what_the_recipe_of_the_data_says() -> None:
+    """`region_norm` goes with `embed_regions`, which Up-Down's recipe for Flickr8k sets and the paper's does not."""
+    assert run_config("updown", ["data=flickr8k", "region_norm=around"]).model.region_norm == "around"

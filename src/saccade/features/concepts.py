@@ -12,17 +12,19 @@ from pathlib import Path
 
 import torch
 
-from saccade.batch import RegionBatch, SceneGraphBatch, stack
+from saccade.batch import UNKNOWN, RegionBatch, SceneGraphBatch, stack
 from saccade.core.errors import SaccadeError
 from saccade.core.progress import progress_bar
 from saccade.data.records import CaptionedImages, PictureRegions, RegionSource
 from saccade.data.text_files import read_json_lines
 from saccade.language import Vocabulary
+from saccade.language.vocabulary import content_word
 from saccade.vision import RegionDescription, RegionExtractor, load_extractor
 
 NAMING_BATCH = 128  # pictures
 NAME_CONFIDENCE = 0.2  # of a region's name in a scene graph; one less sure is left without
 MAX_ATTRIBUTES = 4  # of a region there
+MAX_RELATIONS = 64  # of a picture there
 
 
 def concepts_by_extractor(
@@ -37,8 +39,8 @@ def concepts_by_extractor(
     extractor = load_extractor(data.extractor, "cuda" if torch.cuda.is_available() else "cpu")
     found: list[dict[str, float]] = []
     known: set[str] = set()  # attributes that this extractor names
-    for pictures_named in recognised(data, pictures, extractor):
-        for regions in pictures_named:
+    for batch in _batches(data, pictures, extractor):
+        for regions in extractor.recognise(batch):
             named: dict[str, float] = {}
             for region in regions:
                 for attribute, word in region.labels.items():
@@ -55,14 +57,12 @@ def concepts_by_extractor(
     return found
 
 
-def recognised(
-    data: CaptionedImages, pictures: Sequence[int], extractor: RegionExtractor
-) -> Iterator[list[list[RegionDescription]]]:
-    """What an extractor names in pictures of a split, a batch of them at a time."""
+def _batches(data: CaptionedImages, pictures: Sequence[int], extractor: RegionExtractor) -> Iterator[RegionBatch]:
+    """The regions of pictures that the extractor is about to name."""
     with progress_bar(f"naming what is in {data.name}/{data.split} ({extractor.name})") as progress:
         for start in range(0, len(pictures), NAMING_BATCH):
             part = list(pictures[start : start + NAMING_BATCH])
-            yield extractor.recognise(data.regions.batch(part))
+            yield data.regions.batch(part)
             progress(start + len(part), len(pictures))
 
 
@@ -97,19 +97,33 @@ def with_graphs(data: CaptionedImages, vocabulary: Vocabulary) -> CaptionedImage
     extractor = load_extractor(data.extractor, "cuda" if torch.cuda.is_available() else "cpu")
     if not extractor.has_names or not len(data.images):
         return data
-    parts = [name_graphs(named, vocabulary) for named in recognised(data, range(len(data.images)), extractor)]
-    return replace(data, images=GraphedRegions(data.regions, stack(parts)))
+    every = _batches(data, range(len(data.images)), extractor)
+    graphs = stack([region_graphs(extractor, batch, vocabulary) for batch in every])
+    return replace(data, images=GraphedRegions(data.regions, graphs))
 
 
-def name_graphs(pictures: Sequence[Sequence[RegionDescription]], vocabulary: Vocabulary) -> SceneGraphBatch:
-    """Scene graphs without relations: the kind of each region is its name, other labels are its attributes.
+def region_graphs(extractor: RegionExtractor, regions: RegionBatch, vocabulary: Vocabulary) -> SceneGraphBatch:
+    """The scene graphs of pictures, by an extractor that names their regions and may know relations between them."""
+    related = extractor.relations(regions) if getattr(extractor, "has_relations", False) else ()
+    return name_graphs(extractor.recognise(regions), vocabulary, related)
 
-    Labels that the vocabulary does not know are left out; of a name of several words the last counts.
+
+def name_graphs(
+    pictures: Sequence[Sequence[RegionDescription]],
+    vocabulary: Vocabulary,
+    related: Sequence[Sequence[tuple[int, str, int, float]]] = (),
+) -> SceneGraphBatch:
+    """The kind of each region is its name, other labels are its attributes; relations are (subject, predicate, object,
+    confidence), surest first.
+
+    Words that the vocabulary does not know are left out; of a name of several words the last counts. All graphs have
+    room for as many attributes, and for as many relations if there are any, so that their shapes recur.
     """
     size = max(map(len, pictures), default=0)
     objects = torch.zeros(len(pictures), size, dtype=torch.long)
-    attributes = torch.zeros(len(pictures), size, MAX_ATTRIBUTES, dtype=torch.long)
     there = torch.zeros_like(objects, dtype=torch.bool)
+    attributes = torch.zeros(len(pictures), size, MAX_ATTRIBUTES, dtype=torch.long)
+    relations = torch.zeros(len(pictures), MAX_RELATIONS if related else 0, 3, dtype=torch.long)
     for picture, regions in enumerate(pictures):
         there[picture, : len(regions)] = True
         for place, region in enumerate(regions):
@@ -119,9 +133,12 @@ def name_graphs(pictures: Sequence[Sequence[RegionDescription]], vocabulary: Voc
                 objects[picture, place] = vocabulary.id_of(words["kind"])
             said = [vocabulary.id_of(words[kind]) for kind in sure if kind != "kind"][:MAX_ATTRIBUTES]
             attributes[picture, place, : len(said)] = torch.tensor(said, dtype=torch.long)
+    for picture, found in enumerate(related):
+        triples = [(one, other, content_word(said.split(), vocabulary)) for one, said, other, _ in found]
+        known = [triple for triple in triples if triple[2] != UNKNOWN][:MAX_RELATIONS]
+        relations[picture, : len(known)] = torch.tensor(known, dtype=torch.long).view(-1, 3)
     own = torch.arange(size).expand(len(pictures), -1)
-    none = objects.new_zeros(len(pictures), 0, 3)
-    return SceneGraphBatch(objects, there, none, none[:, :, 0].bool(), own, attributes, attributes > 0)
+    return SceneGraphBatch(objects, there, relations, relations[:, :, 2] > 0, own, attributes, attributes > 0)
 
 
 def read_concepts(path: Path | str, ids: Sequence[str]) -> list[dict[str, float]]:

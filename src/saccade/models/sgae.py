@@ -179,7 +179,7 @@ class Sgae(RecurrentCaptioner[TopDownMemory, GraphContext]):
 
     @property
     def reads_graphs(self) -> bool:
-        return self.config.names
+        return bool(self.config.names)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         own, *others = super().parameter_groups()

@@ -102,11 +102,10 @@ def run_config(system: str, words: Sequence[str] = (), file: Path | None = None)
     counted = keys & {"epochs", "trainer.epochs"} and not keys & {"steps", "trainer.steps"}
     words = [*words, "trainer.steps=null"] if counted else words  # a recipe's steps would outdo the given epochs
 
-    def with_given(config: RunConfig) -> RunConfig:
-        return override(update(config, given, str(file)), words)
-
-    name = f"{system}-{with_given(paper).data.name}"
-    return with_given(update(paper, recipe(name), f"the recipe {name}"))
+    data = {key: given[key] for key in given.keys() & {"data"}}  # alone: the rest may only go with the recipe
+    named = [word for word in words if word.partition("=")[0] in ("data", "data.name")]
+    name = f"{system}-{override(update(paper, data, str(file)), named).data.name}"
+    return override(update(update(paper, recipe(name), f"the recipe {name}"), given, str(file)), words)
 
 
 def load_run_config(folder: Path | str) -> RunConfig:

@@ -25,7 +25,7 @@ from saccade.data.store.manifest import Broken
 from saccade.decoding import DecodedCaptions, DecodingConfig, decode
 from saccade.explain import Explanation, save_explanation
 from saccade.explain.draw import FORMATS
-from saccade.features.concepts import name_graphs
+from saccade.features.concepts import region_graphs
 from saccade.features.decoding import Opened, Opener
 from saccade.features.extraction import list_pictures
 from saccade.models import Captioner
@@ -75,8 +75,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         known = self.model.reads_graphs and (self._extractor is not None or self.model.extractor is not None)
         if not known or regions.graph is not None or not self.extractor.has_names:
             return regions
-        graph = name_graphs(self.extractor.recognise(regions), self.model.vocabulary)
-        return replace(regions, graph=graph.to(self.device))
+        return replace(regions, graph=region_graphs(self.extractor, regions, self.model.vocabulary).to(self.device))
 
     def caption(
         self, images: Picture | Sequence[Picture] | RegionBatch, decoding: DecodingConfig | None = None, **options: Any

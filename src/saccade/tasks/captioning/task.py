@@ -53,14 +53,17 @@ class RewardConfig:
     bleu: float = 0.0  # weight of BLEU-4
     baseline: Baseline = "greedy"  # or the mean of a picture's other samples
     num_samples: int = 1  # captions said of each picture
-    sampling: Literal["draw", "beam"] = "draw"  # words are drawn; or the captions are those of a beam, as Up-Down has it
-    temperature: float = 1.0  # of what words are drawn from
+    sampling: Literal["draw", "beam"] = (
+        "draw"  # words are drawn; or the captions are those of a beam, as Up-Down has it
+    )
+    temperature: float = 1.0  # of what words are drawn from; less: captions nearer to those of greedy decoding
 
     def __post_init__(self) -> None:
         if self.after is not None and self.after < 0:
             raise SaccadeError(f"reward.after counts steps: it must be zero or more, not {self.after}")
         if self.num_samples < 1:
             raise SaccadeError(f"reward.num_samples must be at least 1, not {self.num_samples}")
+        check_ranges(self, "temperature", "more than zero")
         if self.baseline == "samples" and self.num_samples < 2:
             raise SaccadeError(
                 "reward.baseline=samples compares the samples of a picture: give reward.num_samples=5 or so"
