@@ -14,7 +14,7 @@ from rich.tree import Tree
 from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
-    from saccade.language import Parse, Parser
+    from saccade.language import Parse, Parser, SceneGraph
 
 MAX_PRINTED_SENTENCES = 20
 BATCH = 1024
@@ -46,7 +46,7 @@ def parse(
     parses = _parse_all(reader, sentences)
     console = Console()
     for sentence, parsed in list(zip(sentences, parses, strict=True))[:MAX_PRINTED_SENTENCES]:
-        console.print(_tree(sentence, parsed))
+        console.print(graph_tree(sentence, parsed.graph))
     if len(sentences) > MAX_PRINTED_SENTENCES:
         console.print(f"and {len(sentences) - MAX_PRINTED_SENTENCES:,} more")
     if out is not None:
@@ -77,20 +77,20 @@ def _parse_all(parser: Parser, sentences: Sequence[str]) -> list[Parse]:
     return found
 
 
-def _tree(sentence: str, parse: Parse) -> Tree:
+def graph_tree(title: str, graph: SceneGraph) -> Tree:
     """The things as branches, with what is said of each."""
-    tree = Tree(f"[bold]{escape(sentence)}[/]")
-    said: dict[Any, list[str]] = {thing: [] for thing in parse.objects}
-    for attribute in parse.attributes:
+    tree = Tree(f"[bold]{escape(title)}[/]")
+    said: dict[Any, list[str]] = {thing: [] for thing in graph.objects}
+    for attribute in graph.attributes:
         said[attribute.object].append(attribute.word)
-    for thing in parse.objects:
+    for thing in graph.objects:
         words = ", ".join(said[thing])
         branch = tree.add(f"[cyan]{escape(thing.name)}[/]" + (f"  [yellow]{escape(words)}[/]" if words else ""))
-        for relation in parse.relations:
+        for relation in graph.relations:
             if relation.subject == thing:
                 phrase = " ".join(relation.object.words)
                 branch.add(f"{escape(' '.join(relation.predicate))} [cyan]{escape(phrase)}[/]")
-    if not parse.objects:
+    if not graph.objects:
         tree.add("[dim]no things[/]")
     return tree
 

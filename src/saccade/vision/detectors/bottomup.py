@@ -35,7 +35,7 @@ from saccade.core.errors import SaccadeError
 from saccade.core.weights import Form
 from saccade.vision.augment import augment_with_boxes
 from saccade.vision.backbones.base import Backbone, FoldableNetwork, check_backbone, load_backbone
-from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, clip, geometry, iou, jitter, overlaps, pick
+from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, WHOLE, clip, geometry, iou, jitter, overlaps, pick
 from saccade.vision.detectors.rpn import (
     TRAINING_NMS_ROUNDS,
     RegionProposalNetwork,
@@ -47,6 +47,8 @@ from saccade.vision.detectors.rpn import (
     rpn_loss,
 )
 from saccade.vision.extractors import (
+    SAME_THING,
+    PictureRelation,
     RegionDescription,
     RegionExtractor,
     for_inference,
@@ -72,7 +74,6 @@ CROP, COLOUR = 0.6, 0.25  # how far pictures vary in training
 NONE_WEIGHT = 0.1  # of a thing without attributes: nobody has said that it has none
 UNRELATED_WEIGHT = 0.5  # of the pairs of things of which nothing is said, beside those of which something is
 PAIR_GEOMETRY_DIM, MAX_PAIR_CHANGE = 9, 4.0
-SAME_THING = 0.7  # two regions that overlap more are one thing, which has no relation to itself
 MAX_RELATIONS = 64  # of a picture's graph, the surest
 ATTRIBUTE_WEIGHT = 0.5
 
@@ -581,6 +582,34 @@ class BottomUpExtractor(RegionExtractor):
         likely = self.network.attribute_logits(vectors, label).softmax(dim=-1)
         attribute_probability, attribute = likely[..., 1:].max(dim=-1)
         return probability, label, attribute_probability, attribute + 1
+
+    @property
+    def has_relations(self) -> bool:
+        return self.network.relations is not None
+
+    @torch.inference_mode()
+    def relations(self, regions: RegionBatch) -> list[tuple[PictureRelation, ...]]:
+        """The best predicate of each pair, in its surer direction; not of a thing with itself, nor with the whole."""
+        regions = regions.to(self.device, torch.float32)
+        _, label, _, _ = self.best_names(regions.features)
+        logits = self.network.relation_logits(regions.features, label, regions.boxes)
+        likely, predicate = logits.softmax(dim=-1)[..., 1:].max(dim=-1)
+        part = regions.mask & (regions.boxes != regions.boxes.new_tensor(WHOLE)).any(dim=-1)
+        apart = part[:, :, None] & part[:, None] & (iou(regions.boxes, regions.boxes) <= SAME_THING)
+        likely = torch.where(apart & (likely > likely.mT), likely, -1.0)
+        scores = regions.mask.float() if regions.scores is None else regions.scores
+        ranked = (likely * scores[:, :, None] * scores[:, None]).flatten(1)
+        order = ranked.topk(min(MAX_RELATIONS, ranked.shape[1]), dim=1).indices
+        values = (order // part.shape[1], pick(predicate.flatten(1), order), order % part.shape[1])
+        columns = (value.tolist() for value in (*values, pick(likely.flatten(1), order)))
+        return [
+            tuple(
+                PictureRelation(i, self.config.predicates[name], j, sure)
+                for i, name, j, sure in zip(*picture, strict=True)
+                if sure >= self.config.relation_confidence
+            )
+            for picture in zip(*columns, strict=True)
+        ]
 
     def save(self, folder: Path | str, facts: Mapping[str, object] | None = None, form: Form = "float16") -> None:
         """Pack the detector into a folder, with `facts` about its training."""
