@@ -15,15 +15,8 @@ from saccade.language import Vocabulary
 from saccade.language.vocabulary import graph_words
 from saccade.vision import PictureGraph, RegionDescription, load_extractor
 from saccade.vision.boxes import UNKNOWN
-from saccade.vision.detectors.bottomup import (
-    BottomUpExtractor,
-    BottomUpNetwork,
-    RelationHead,
-    bottomup_loss,
-    mirrored_predicates,
-    relation_loss,
-    stated_predicates,
-)
+from saccade.vision.detectors.bottomup import BottomUpExtractor, BottomUpNetwork, bottomup_loss
+from saccade.vision.detectors.relations import RelationHead, mirrored_predicates, relation_loss, stated_predicates
 from saccade.vision.extractors import PictureRelation
 
 RELATED = replace(CONFIG, predicates=("left of", "right of", "on"), relation_hidden=32, relation_confidence=0.0)
@@ -47,7 +40,7 @@ def test_only_what_is_stated_of_things_that_are_there_counts() -> None:
 
 def test_the_head_learns_left_from_right_by_the_boxes_alone() -> None:
     torch.manual_seed(0)
-    head, real = RelationHead(RELATED), torch.ones(8, 3, dtype=torch.bool)
+    head, real = RelationHead(RELATED.dim, 8, 32, 2, RELATED.predicates), torch.ones(8, 3, dtype=torch.bool)
     optimiser = torch.optim.Adam(head.parameters(), lr=1e-2)
 
     def scene() -> tuple[torch.Tensor, torch.Tensor]:

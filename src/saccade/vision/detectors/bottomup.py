@@ -3,10 +3,11 @@
     maps → proposals (rpn.py) → region vectors → classes and finer boxes → the selection rule (nms.py)
     p(class)     = softmax(W v)                                          v: the region's vector, background included
     p(attribute) = softmax(W₂ relu(W₁ [v; e(class)]))                    e: an embedding of the class
-    p(predicate of i and j) = softmax(W₄ relu(S [vᵢ; e(classᵢ)] + O [vⱼ; e(classⱼ)] + G gᵢⱼ))     g: how the boxes lie
 
-The original is Faster R-CNN on ResNet-101. Here the maps of any backbone from stride 8 on are joined, coarse into fine,
-and a region's vector has two halves: the joined map at 7 × 7 points inside the box, with the box's shape, which those
+One more head says how two regions stand to each other (relations.py).
+
+The original is Faster R-CNN on ResNet-101. Here the maps of any backbone from stride 8 on are joined (pyramid.py), and
+a region's vector has two halves: the joined map at 7 × 7 points inside the box, with the box's shape, which those
 points do not show; and the mean of the backbone's last map under it, which knows more of kinds than of places.
 
 `bottomup` has the weights that come with the package, `bottomup:FOLDER` those that `saccade train bottomup` wrote, and
@@ -17,7 +18,6 @@ The picture itself is one more region, the last: for words that belong to no thi
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -35,7 +35,9 @@ from saccade.core.errors import SaccadeError
 from saccade.core.weights import Form
 from saccade.vision.augment import augment_with_boxes
 from saccade.vision.backbones.base import Backbone, FoldableNetwork, check_backbone, load_backbone
+from saccade.vision.backbones.pyramid import FeaturePyramid, norm_groups
 from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, WHOLE, clip, geometry, iou, jitter, overlaps, pick
+from saccade.vision.detectors.relations import RelationHead, relation_loss
 from saccade.vision.detectors.rpn import (
     TRAINING_NMS_ROUNDS,
     RegionProposalNetwork,
@@ -62,7 +64,7 @@ from saccade.vision.extractors import (
     write_detector,
 )
 from saccade.vision.nms import class_confidence, select
-from saccade.vision.roi import centre_points, sample
+from saccade.vision.roi import mean_under, points_inside
 
 SHIPPED = Path(__file__).parents[1] / "weights" / "bottomup"
 MIDDLE_SCALE, SIDE_SCALE = 0.1, 0.2  # a refinement is small: the head's outputs are about 1 for these
@@ -72,8 +74,6 @@ DRAWN_REGIONS, DRAWN_POSITIVES = 96, 32  # a picture in training, and how many o
 BOX_JITTER = 0.15  # of a side, of true boxes that training adds to the proposals
 CROP, COLOUR = 0.6, 0.25  # how far pictures vary in training
 NONE_WEIGHT = 0.1  # of a thing without attributes: nobody has said that it has none
-UNRELATED_WEIGHT = 0.5  # of the pairs of things of which nothing is said, beside those of which something is
-PAIR_GEOMETRY_DIM, MAX_PAIR_CHANGE = 9, 4.0
 MAX_RELATIONS = 64  # of a picture's graph, the surest
 ATTRIBUTE_WEIGHT = 0.5
 
@@ -168,7 +168,8 @@ class BottomUpNetwork(FoldableNetwork):
         self.classes = nn.Linear(config.dim, 1 + len(config.classes))
         self.changes = nn.Linear(config.dim, 4)
         self.attributes = AttributeHead(config)
-        self.relations = RelationHead(config) if config.predicates else None
+        sizes = (config.dim, config.class_dim, config.relation_hidden, len(config.classes))
+        self.relations = RelationHead(*sizes, config.predicates) if config.predicates else None
         nn.init.normal_(self.classes.weight, std=0.01)
         nn.init.normal_(self.changes.weight, std=0.001)
         nn.init.zeros_(self.changes.bias)
@@ -234,48 +235,6 @@ def refinement(boxes: Float[Tensor, "*region 4"], truth: Float[Tensor, "*region 
     return torch.cat([changes[..., :2] / MIDDLE_SCALE, changes[..., 2:] / SIDE_SCALE], dim=-1)
 
 
-class FeaturePyramid(nn.Module):
-    """Maps of a backbone as one: each coarser one, brought to the common width, is added to the next finer.
-
-    Where all are coarser than `stride`, as those of a ViT are, transposed convolutions make the sum finer (ViTDet: Li,
-    Mao, Girshick, He; ECCV 2022).
-    """
-
-    def __init__(self, backbone: Backbone, stride: int, dim: int) -> None:
-        super().__init__()
-        wanted = [i for i, s in enumerate(backbone.strides) if s >= stride]
-        self.levels = tuple(wanted or [len(backbone.strides) - 1])
-        self.laterals = nn.ModuleList(nn.Conv2d(backbone.channels[i], dim, 1) for i in self.levels)
-        doublings = max(0, round(math.log2(backbone.strides[self.levels[0]] / stride)))
-        self.upsample = nn.Sequential(*(layer for _ in range(doublings) for layer in _doubling(dim)))
-        self.smooth = nn.Sequential(
-            nn.Conv2d(dim, dim, 3, padding=1, groups=dim, bias=False),
-            nn.Conv2d(dim, dim, 1, bias=False),
-            nn.GroupNorm(_groups(dim), dim),
-            nn.ReLU(inplace=True),
-        )
-
-    def forward(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
-        smoothed: Tensor = self.smooth(self.upsample(self.add_levels(levels)))
-        return smoothed
-
-    def add_levels(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
-        """Coarse added to fine, before they are smoothed."""
-        joined: Tensor | None = None
-        for i, lateral in reversed(list(zip(self.levels, self.laterals, strict=True))):
-            level = lateral(levels[i])
-            if joined is not None:
-                level = level + functional.interpolate(joined, size=level.shape[-2:], mode="nearest")
-            joined = level
-        assert joined is not None
-        return joined
-
-
-def _doubling(dim: int) -> tuple[nn.Module, ...]:
-    """A map of twice as many rows and columns."""
-    return nn.ConvTranspose2d(dim, dim, 2, stride=2, bias=False), nn.GroupNorm(_groups(dim), dim), nn.GELU()
-
-
 class RegionHead(nn.Module):
     """Boxes to vectors, without a negative number in them, as pool5 has none."""
 
@@ -284,7 +243,7 @@ class RegionHead(nn.Module):
         self.size = config.roi_size
         cells = (config.roi_size + 1) // 2
         self.look = nn.Conv2d(config.map_dim, config.roi_dim, 3, stride=2, padding=1, bias=False)
-        self.norm = nn.GroupNorm(_groups(config.roi_dim), config.roi_dim)
+        self.norm = nn.GroupNorm(norm_groups(config.roi_dim), config.roi_dim)
         self.inside = nn.Linear(config.roi_dim * cells * cells, config.dim // 2)
         self.shape = nn.Linear(GEOMETRY_DIM, config.dim // 2)
         self.under = nn.Linear(coarse, config.dim - config.dim // 2)
@@ -313,94 +272,6 @@ class AttributeHead(nn.Module):
         known = self.class_vectors(labels)
         logits: Tensor = self.out(functional.relu(self.hidden(torch.cat([vectors, known], dim=-1))))
         return logits
-
-
-class RelationHead(nn.Module):
-    """Which predicate holds between two regions: by their vectors, their classes, and how their boxes lie.
-
-    What each region brings is computed once, and added for every pair.
-    """
-
-    def __init__(self, config: BottomUpConfig) -> None:
-        super().__init__()
-        self.class_vectors = nn.Embedding(1 + len(config.classes), config.class_dim)
-        inputs, hidden = config.dim + config.class_dim, config.relation_hidden
-        self.subject, self.object = nn.Linear(inputs, hidden), nn.Linear(inputs, hidden, bias=False)
-        self.geometry = nn.Linear(PAIR_GEOMETRY_DIM, hidden, bias=False)
-        self.out = nn.Linear(hidden, 1 + len(config.predicates))
-        nn.init.normal_(self.class_vectors.weight, std=0.1)
-        self.mirrored: Tensor  # the predicate of the same pair in a mirrored picture: left is right
-        self.register_buffer("mirrored", mirrored_predicates(config.predicates), persistent=False)
-
-    def forward(
-        self,
-        vectors: Float[Tensor, "image region dim"],
-        labels: Int[Tensor, "image region"],
-        boxes: Float[Tensor, "image region 4"],
-    ) -> Float[Tensor, "image subject object predicate"]:
-        known = torch.cat([vectors, self.class_vectors(labels)], dim=-1)
-        hidden = self.subject(known)[:, :, None] + self.object(known)[:, None] + self.geometry(pair_geometry(boxes))
-        logits: Tensor = self.out(functional.relu(hidden))
-        return logits
-
-
-def mirrored_predicates(predicates: tuple[str, ...]) -> Int[Tensor, " predicate"]:
-    """The number of each predicate ("none" first) when left and right change places."""
-    sides = {"left": "right", "right": "left"}
-    number = {name: i for i, name in enumerate(predicates, 1)}
-    swapped = [" ".join(sides.get(word, word) for word in name.split()) for name in predicates]
-    return torch.tensor([0, *(number.get(other, UNKNOWN) for other in swapped)])
-
-
-def pair_geometry(boxes: Float[Tensor, "image region 4"]) -> Float[Tensor, "image subject object 9"]:
-    """The change from each box to each other as the RPN writes it, the change back, and their overlap."""
-    boxes = boxes.float()
-    pairs = (*boxes.shape[:2], boxes.shape[1], 4)
-    subject, other = boxes[:, :, None].expand(pairs), boxes[:, None].expand(pairs)
-    changes = torch.cat([encode(other, subject), encode(subject, other)], dim=-1)
-    return torch.cat([changes.clamp(-MAX_PAIR_CHANGE, MAX_PAIR_CHANGE), iou(boxes, boxes)[..., None]], dim=-1)
-
-
-def points_inside(
-    maps: Float[Tensor, "image channel row column"], boxes: Float[Tensor, "image region 4"], size: int
-) -> Float[Tensor, "image_region channel size size"]:
-    """`roi_bilinear` for pictures with equally many regions: one call that never waits for the GPU."""
-    images, regions = boxes.shape[:2]
-    points, maps = centre_points(boxes.float().flatten(0, 1), size), maps.float()
-    if not (torch.is_grad_enabled() and maps.requires_grad):
-        picture = torch.arange(images, device=boxes.device)[:, None].expand(images, regions)
-        return sample(maps, points, picture.reshape(-1), padding="border", align_corners=False)
-    points = points.view(images, regions * size, size, 2)
-    read = functional.grid_sample(maps, points, padding_mode="border", align_corners=False)
-    return read.view(images, -1, regions, size, size).transpose(1, 2).flatten(0, 1)
-
-
-def mean_under(
-    maps: Float[Tensor, "image channel row column"], boxes: Float[Tensor, "image region 4"]
-) -> Float[Tensor, "image region channel"]:
-    """The mean of a map over each box, every cell weighted by how much of it the box covers."""
-    boxes = boxes.float()
-    rows = _covered(boxes[..., 1], boxes[..., 3], maps.shape[2])
-    columns = _covered(boxes[..., 0], boxes[..., 2], maps.shape[3])
-    weight = (rows[..., :, None] * columns[..., None, :]).flatten(2)  # [image, region, cell]
-    return torch.bmm(weight.to(maps.dtype), maps.flatten(2).transpose(1, 2))
-
-
-def _covered(
-    low: Float[Tensor, "image region"], high: Float[Tensor, "image region"], cells: int
-) -> Float[Tensor, "image region cell"]:
-    """Each cell's share of the stretch from `low` to `high`; a stretch without length lies in one cell."""
-    start = torch.arange(cells, device=low.device, dtype=low.dtype) / cells
-    middle, half = (low + high) / 2, ((high - low) / 2).clamp(min=1e-3)
-    middle = middle.clamp(1e-3, 1 - 1e-3)
-    low, high = (middle - half)[..., None], (middle + half)[..., None]
-    shared = (torch.minimum(high, start + 1 / cells) - torch.maximum(low, start)).clamp(min=0)
-    return shared / shared.sum(dim=-1, keepdim=True)
-
-
-def _groups(channels: int) -> int:
-    """Of a group normalisation: 16, or as many as divide the channels."""
-    return next(g for g in (16, 8, 4, 2, 1) if channels % g == 0)
 
 
 def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = True) -> dict[str, Float[Tensor, ""]]:
@@ -474,31 +345,6 @@ def attribute_loss(
     each, _ = mean_surprise(logits, torch.where(has[..., None], wanted, 0))
     weight = torch.where(has, 1.0, NONE_WEIGHT) * positive
     return (each * weight).sum() / weight.sum().clamp(min=1)
-
-
-def relation_loss(
-    logits: Float[Tensor, "image subject object predicate"],
-    relations: Int[Tensor, "image relation 3"],
-    real: Bool[Tensor, "image thing"],
-) -> Float[Tensor, ""]:
-    """Cross entropy of the stated predicates; pairs of which nothing is said are taught "none", at half the weight."""
-    surprise = -logits.log_softmax(dim=-1)
-    stated = stated_predicates(relations, real, logits.shape[-1])
-    among = real[:, :, None] & real[:, None, :] & ~torch.eye(real.shape[1], dtype=torch.bool, device=real.device)
-    silent = among & ~stated.any(dim=-1)
-    return mean_where(surprise, stated) + UNRELATED_WEIGHT * mean_where(surprise[..., 0], silent)
-
-
-def stated_predicates(
-    relations: Int[Tensor, "image relation 3"], real: Bool[Tensor, "image thing"], predicates: int
-) -> Bool[Tensor, "image subject object predicate"]:
-    """Relations as a table; those with a thing that is not there, or without a known predicate, are left out."""
-    images, things = real.shape
-    subject, other, predicate = relations.clamp(min=0).unbind(dim=-1)
-    known = (relations[..., 2] > 0) & pick(real, subject) & pick(real, other)
-    table = torch.zeros(images, things * things * predicates, dtype=torch.int32, device=real.device)
-    place = (subject * things + other) * predicates + predicate
-    return table.scatter_reduce(1, place, known.int(), "amax").view(images, things, things, predicates) > 0
 
 
 class BottomUpExtractor(RegionExtractor):
