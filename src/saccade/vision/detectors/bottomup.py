@@ -91,6 +91,7 @@ class BottomUpConfig:
     ratios: tuple[float, ...] = (0.4, 0.9, 2.0)  # width/height
     rpn_dim: int = 128
     candidates: int = 2000  # anchors that go into the suppression of proposals
+    candidates_by_scale: bool = True  # equally many of each scale
     proposals: int = 300  # boxes that come out of it, at most
     proposal_overlap: float = 0.7
     roi_size: int = 7
@@ -115,6 +116,11 @@ class BottomUpConfig:
         check_backbone(self.backbone)
         if self.backbone_lr_scale < 0:
             raise SaccadeError(f"backbone_lr_scale must be zero or more, not {self.backbone_lr_scale}")
+
+    @property
+    def anchor_kinds(self) -> tuple[int, int]:
+        """Scales and ratios, as `propose` wants them."""
+        return (len(self.scales), len(self.ratios)) if self.candidates_by_scale else (1, 1)
 
 
 @dataclass(frozen=True)
@@ -217,7 +223,8 @@ class BottomUpNetwork(FoldableNetwork):
     def detect(self, maps: DetectorMaps, candidates: int, proposals: int) -> Detections:
         """At most `proposals` boxes a picture, of the `candidates` best anchors, best first."""
         c = self.config
-        proposed, _, found = propose(self.rpn(maps.joined), candidates, proposals, c.proposal_overlap)
+        output = self.rpn(maps.joined)
+        proposed, _, found = propose(output, candidates, proposals, c.proposal_overlap, kinds=c.anchor_kinds)
         heads = self.classify(self.vectors(maps, proposed))
         boxes, probabilities = refine(proposed, heads.changes), heads.classes.softmax(dim=-1) * found[..., None]
         confidence = class_confidence(boxes, probabilities, c.class_overlap, floor=MIN_CLASS_SCORE)
@@ -288,7 +295,9 @@ def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = T
     objectness, fit = rpn_loss(output, truth, real)
 
     with torch.no_grad():
-        proposed, _, found = propose(output, c.candidates, c.proposals, c.proposal_overlap, TRAINING_NMS_ROUNDS)
+        proposed, _, found = propose(
+            output, c.candidates, c.proposals, c.proposal_overlap, TRAINING_NMS_ROUNDS, c.anchor_kinds
+        )
         boxes = torch.cat([proposed, jitter(truth, BOX_JITTER), truth], dim=1)
         there = torch.cat([found, real, real], dim=1)
         highest, owner = overlaps(boxes, truth, real).max(dim=2)
@@ -465,7 +474,8 @@ class BottomUpExtractor(RegionExtractor):
 
 def _digest(weights: str, c: BottomUpConfig) -> str:
     settings = (weights, c.least, c.most, c.confidence, c.class_overlap, c.proposals, c.candidates, c.whole, c.size)
-    return hashlib.sha256(repr(settings).encode()).hexdigest()
+    said = repr((*settings, True) if c.candidates_by_scale else settings)  # older detectors keep their digest
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def open_extractor(argument: str = "") -> BottomUpExtractor:
