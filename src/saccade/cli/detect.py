@@ -1,4 +1,4 @@
-"""`saccade detect` and `saccade graph`: what an extractor finds in a photo, and how it hangs together."""
+"""`saccade detect`: what an extractor finds in a photo."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from saccade.cli.options import SIDE_ALONE, SIDE_ON_SHEET, Device, listed_photos, print_where, save_drawings
-from saccade.cli.parse import graph_tree
-from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
     from saccade.explain.panels.regions import RegionPicture
@@ -59,51 +57,6 @@ def detect(
             console.print(photo.table(surest))
     if out is not None:
         print_where(out, len(found), err=as_json)
-
-
-def graph(
-    photos: list[Path],
-    *,
-    extractor: str = "bottomup",
-    out: Path | None = None,
-    top: int = 10,
-    device: Device = "auto",
-) -> None:
-    """The scene graph of a photo: its things, what they are like, and how they stand to each other.
-
-    Example: saccade graph holiday.jpg --extractor bottomup:runs/detector -o graph.png
-    """
-    import numpy as np
-
-    from saccade.core.files import write_json
-    from saccade.explain.draw import check_format, save_drawing
-    from saccade.explain.panels.scene_graph import draw_picture_graph
-    from saccade.vision import load_extractor, open_picture
-
-    files = listed_photos(photos)
-    drawn = out is not None and out.suffix.lower() != ".json"
-    if out is not None and drawn:
-        check_format(out, "a scene graph", (".json",))
-        if len(files) != 1:
-            raise SaccadeError(f"{out}: a drawing shows one photo, there are {len(files)}; -o graphs.json takes many")
-    network, console = load_extractor(extractor, device), Console()
-    facts: list[dict[str, Any]] = []
-    for file in files:
-        picture = open_picture(file)
-        size = picture.size
-        found = network.graph([picture])[0].surest(top)
-        facts.append({"photo": str(file), "extractor": extractor, **dict(zip(("width", "height"), size, strict=True))})
-        facts[-1] |= found.to_json(*size)
-        console.print(graph_tree(file.name, found.words(numbered=True)))
-        if out is not None and drawn:
-            picture.thumbnail((SIDE_ALONE, SIDE_ALONE))
-            save_drawing(draw_picture_graph(np.asarray(picture), found), out, "a scene graph")
-    if not network.has_relations:
-        typer.echo(f'note: the extractor "{extractor}" names things but knows no relations', err=True)
-    if out is not None and not drawn:
-        write_json(out, {"pictures": facts})
-    if out is not None:
-        typer.echo(f"the {'picture is' if drawn else 'graphs are'} in {out}")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`saccade parse`: the things, attributes and relations of sentences."""
+"""`saccade parse` and `saccade graph`: the things, attributes and relations of sentences and of photos."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
+from saccade.cli.options import SIDE_ALONE, Device, listed_photos
 from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
@@ -57,6 +58,51 @@ def parse(
 
         save_scene_graph(parses[0].graph, picture, sentences[0])
         typer.echo(f"the picture is in {picture}")
+
+
+def graph(
+    photos: list[Path],
+    *,
+    extractor: str = "bottomup",
+    out: Path | None = None,
+    top: int = 10,
+    device: Device = "auto",
+) -> None:
+    """The scene graph of a photo: its things, what they are like, and how they stand to each other.
+
+    Example: saccade graph holiday.jpg --extractor bottomup:runs/detector -o graph.png
+    """
+    import numpy as np
+
+    from saccade.core.files import write_json
+    from saccade.explain.draw import check_format, save_drawing
+    from saccade.explain.panels.scene_graph import draw_picture_graph
+    from saccade.vision import load_extractor, open_picture
+
+    files = listed_photos(photos)
+    drawn = out is not None and out.suffix.lower() != ".json"
+    if out is not None and drawn:
+        check_format(out, "a scene graph", (".json",))
+        if len(files) != 1:
+            raise SaccadeError(f"{out}: a drawing shows one photo, there are {len(files)}; -o graphs.json takes many")
+    network, console = load_extractor(extractor, device), Console()
+    facts: list[dict[str, Any]] = []
+    for file in files:
+        picture = open_picture(file)
+        size = picture.size
+        found = network.graph([picture])[0].surest(top)
+        facts.append({"photo": str(file), "extractor": extractor, **dict(zip(("width", "height"), size, strict=True))})
+        facts[-1] |= found.to_json(*size)
+        console.print(graph_tree(file.name, found.words(numbered=True)))
+        if out is not None and drawn:
+            picture.thumbnail((SIDE_ALONE, SIDE_ALONE))
+            save_drawing(draw_picture_graph(np.asarray(picture), found), out, "a scene graph")
+    if not network.has_relations:
+        typer.echo(f'note: the extractor "{extractor}" names things but knows no relations', err=True)
+    if out is not None and not drawn:
+        write_json(out, {"pictures": facts})
+    if out is not None:
+        typer.echo(f"the {'picture is' if drawn else 'graphs are'} in {out}")
 
 
 def _lines(file: Path) -> list[str]:
