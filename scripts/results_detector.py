@@ -28,10 +28,11 @@ from saccade.tasks.detection.task import REGION_COUNTS as COUNTS
 from saccade.tasks.detection.task import bottomup_figures
 from saccade.vision.backbones.base import Backbone, load_backbone
 from saccade.vision.boxes import UNKNOWN, clip, iou, valid
-from saccade.vision.detectors.bottomup import SHIPPED, BottomUpConfig, BoxedPictures, load_bottomup, mean_under
+from saccade.vision.detectors.bottomup import SHIPPED, BottomUpConfig, BoxedPictures, load_bottomup
 from saccade.vision.detectors.rpn import anchor_boxes, anchor_sides
 from saccade.vision.extractors import read_detector_config
 from saccade.vision.grid import cell_boxes
+from saccade.vision.roi import mean_under
 
 console = Console()
 GRIDS = {10: (3, 1), 36: (6,), 100: (10,)}

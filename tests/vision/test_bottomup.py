@@ -17,11 +17,9 @@ from saccade.vision.detectors.bottomup import (
     BottomUpExtractor,
     bottomup_loss,
     load_bottomup,
-    mean_under,
     open_extractor,
-    points_inside,
 )
-from saccade.vision.roi import roi_bilinear
+from saccade.vision.roi import mean_under, points_inside, roi_bilinear
 
 
 @pytest.fixture(scope="module")

@@ -180,7 +180,8 @@ def predicate_name(words: Sequence[str], passive: bool = False) -> str:
     base = base_form(words[0])
     if base == "have" or words[0] == "'s":
         return "with"
-    if base in VERB_STEMS and (passive or words[0] in (base, *forms(base)[0], *forms(base)[1])):
+    present = words[0].endswith("ing") or words[0] in (base, *forms(base)[0])
+    if base in VERB_STEMS and (passive or present):
         words[0] = participle(base)
     return " ".join(words)
 

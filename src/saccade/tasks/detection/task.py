@@ -35,7 +35,8 @@ from saccade.tasks.predict import Predictor, listed
 from saccade.tasks.prepare import Prepared
 from saccade.vision import RegionDescription, RegionExtractor
 from saccade.vision.boxes import UNKNOWN, WHOLE, overlaps, pick
-from saccade.vision.detectors.bottomup import BottomUpNetwork, BoxedPictures, stated_predicates
+from saccade.vision.detectors.bottomup import BottomUpNetwork, BoxedPictures
+from saccade.vision.detectors.relations import stated_predicates
 from saccade.vision.detectors.world import MATCH_IOU, PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, ScenePictures, WorldNetwork
 from saccade.vision.nms import select
 from saccade.vision.pictures import Picture

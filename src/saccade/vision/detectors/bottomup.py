@@ -3,10 +3,11 @@
     maps → proposals (rpn.py) → region vectors → classes and finer boxes → the selection rule (nms.py)
     p(class)     = softmax(W v)                                          v: the region's vector, background included
     p(attribute) = softmax(W₂ relu(W₁ [v; e(class)]))                    e: an embedding of the class
-    p(predicate of i and j) = softmax(W₄ relu(S [vᵢ; e(classᵢ)] + O [vⱼ; e(classⱼ)] + G gᵢⱼ))     g: how the boxes lie
 
-The original is Faster R-CNN on ResNet-101. Here the maps of any backbone from stride 8 on are joined, coarse into fine,
-and a region's vector has two halves: the joined map at 7 × 7 points inside the box, with the box's shape, which those
+One more head says how two regions stand to each other (relations.py).
+
+The original is Faster R-CNN on ResNet-101. Here the maps of any backbone from stride 8 on are joined (pyramid.py), and
+a region's vector has two halves: the joined map at 7 × 7 points inside the box, with the box's shape, which those
 points do not show; and the mean of the backbone's last map under it, which knows more of kinds than of places.
 
 `bottomup` has the weights that come with the package, `bottomup:FOLDER` those that `saccade train bottomup` wrote, and
@@ -17,7 +18,6 @@ The picture itself is one more region, the last: for words that belong to no thi
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -35,7 +35,9 @@ from saccade.core.errors import SaccadeError
 from saccade.core.weights import Form
 from saccade.vision.augment import augment_with_boxes
 from saccade.vision.backbones.base import Backbone, FoldableNetwork, check_backbone, load_backbone
-from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, clip, geometry, iou, jitter, overlaps, pick
+from saccade.vision.backbones.pyramid import FeaturePyramid, norm_groups
+from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, WHOLE, clip, geometry, iou, jitter, overlaps, pick
+from saccade.vision.detectors.relations import RelationHead, relation_loss
 from saccade.vision.detectors.rpn import (
     TRAINING_NMS_ROUNDS,
     RegionProposalNetwork,
@@ -47,6 +49,8 @@ from saccade.vision.detectors.rpn import (
     rpn_loss,
 )
 from saccade.vision.extractors import (
+    SAME_THING,
+    PictureRelation,
     RegionDescription,
     RegionExtractor,
     for_inference,
@@ -60,7 +64,7 @@ from saccade.vision.extractors import (
     write_detector,
 )
 from saccade.vision.nms import class_confidence, select
-from saccade.vision.roi import centre_points, sample
+from saccade.vision.roi import mean_under, points_inside
 
 SHIPPED = Path(__file__).parents[1] / "weights" / "bottomup"
 MIDDLE_SCALE, SIDE_SCALE = 0.1, 0.2  # a refinement is small: the head's outputs are about 1 for these
@@ -70,9 +74,6 @@ DRAWN_REGIONS, DRAWN_POSITIVES = 96, 32  # a picture in training, and how many o
 BOX_JITTER = 0.15  # of a side, of true boxes that training adds to the proposals
 CROP, COLOUR = 0.6, 0.25  # how far pictures vary in training
 NONE_WEIGHT = 0.1  # of a thing without attributes: nobody has said that it has none
-UNRELATED_WEIGHT = 0.5  # of the pairs of things of which nothing is said, beside those of which something is
-PAIR_GEOMETRY_DIM, MAX_PAIR_CHANGE = 9, 4.0
-SAME_THING = 0.7  # two regions that overlap more are one thing, which has no relation to itself
 MAX_RELATIONS = 64  # of a picture's graph, the surest
 ATTRIBUTE_WEIGHT = 0.5
 
@@ -90,6 +91,7 @@ class BottomUpConfig:
     ratios: tuple[float, ...] = (0.4, 0.9, 2.0)  # width/height
     rpn_dim: int = 128
     candidates: int = 2000  # anchors that go into the suppression of proposals
+    candidates_by_scale: bool = True  # equally many of each scale
     proposals: int = 300  # boxes that come out of it, at most
     proposal_overlap: float = 0.7
     roi_size: int = 7
@@ -114,6 +116,11 @@ class BottomUpConfig:
         check_backbone(self.backbone)
         if self.backbone_lr_scale < 0:
             raise SaccadeError(f"backbone_lr_scale must be zero or more, not {self.backbone_lr_scale}")
+
+    @property
+    def anchor_kinds(self) -> tuple[int, int]:
+        """Scales and ratios, as `propose` wants them."""
+        return (len(self.scales), len(self.ratios)) if self.candidates_by_scale else (1, 1)
 
 
 @dataclass(frozen=True)
@@ -167,7 +174,8 @@ class BottomUpNetwork(FoldableNetwork):
         self.classes = nn.Linear(config.dim, 1 + len(config.classes))
         self.changes = nn.Linear(config.dim, 4)
         self.attributes = AttributeHead(config)
-        self.relations = RelationHead(config) if config.predicates else None
+        sizes = (config.dim, config.class_dim, config.relation_hidden, len(config.classes))
+        self.relations = RelationHead(*sizes, config.predicates) if config.predicates else None
         nn.init.normal_(self.classes.weight, std=0.01)
         nn.init.normal_(self.changes.weight, std=0.001)
         nn.init.zeros_(self.changes.bias)
@@ -215,7 +223,8 @@ class BottomUpNetwork(FoldableNetwork):
     def detect(self, maps: DetectorMaps, candidates: int, proposals: int) -> Detections:
         """At most `proposals` boxes a picture, of the `candidates` best anchors, best first."""
         c = self.config
-        proposed, _, found = propose(self.rpn(maps.joined), candidates, proposals, c.proposal_overlap)
+        output = self.rpn(maps.joined)
+        proposed, _, found = propose(output, candidates, proposals, c.proposal_overlap, kinds=c.anchor_kinds)
         heads = self.classify(self.vectors(maps, proposed))
         boxes, probabilities = refine(proposed, heads.changes), heads.classes.softmax(dim=-1) * found[..., None]
         confidence = class_confidence(boxes, probabilities, c.class_overlap, floor=MIN_CLASS_SCORE)
@@ -233,48 +242,6 @@ def refinement(boxes: Float[Tensor, "*region 4"], truth: Float[Tensor, "*region 
     return torch.cat([changes[..., :2] / MIDDLE_SCALE, changes[..., 2:] / SIDE_SCALE], dim=-1)
 
 
-class FeaturePyramid(nn.Module):
-    """Maps of a backbone as one: each coarser one, brought to the common width, is added to the next finer.
-
-    Where all are coarser than `stride`, as those of a ViT are, transposed convolutions make the sum finer (ViTDet: Li,
-    Mao, Girshick, He; ECCV 2022).
-    """
-
-    def __init__(self, backbone: Backbone, stride: int, dim: int) -> None:
-        super().__init__()
-        wanted = [i for i, s in enumerate(backbone.strides) if s >= stride]
-        self.levels = tuple(wanted or [len(backbone.strides) - 1])
-        self.laterals = nn.ModuleList(nn.Conv2d(backbone.channels[i], dim, 1) for i in self.levels)
-        doublings = max(0, round(math.log2(backbone.strides[self.levels[0]] / stride)))
-        self.upsample = nn.Sequential(*(layer for _ in range(doublings) for layer in _doubling(dim)))
-        self.smooth = nn.Sequential(
-            nn.Conv2d(dim, dim, 3, padding=1, groups=dim, bias=False),
-            nn.Conv2d(dim, dim, 1, bias=False),
-            nn.GroupNorm(_groups(dim), dim),
-            nn.ReLU(inplace=True),
-        )
-
-    def forward(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
-        smoothed: Tensor = self.smooth(self.upsample(self.add_levels(levels)))
-        return smoothed
-
-    def add_levels(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
-        """Coarse added to fine, before they are smoothed."""
-        joined: Tensor | None = None
-        for i, lateral in reversed(list(zip(self.levels, self.laterals, strict=True))):
-            level = lateral(levels[i])
-            if joined is not None:
-                level = level + functional.interpolate(joined, size=level.shape[-2:], mode="nearest")
-            joined = level
-        assert joined is not None
-        return joined
-
-
-def _doubling(dim: int) -> tuple[nn.Module, ...]:
-    """A map of twice as many rows and columns."""
-    return nn.ConvTranspose2d(dim, dim, 2, stride=2, bias=False), nn.GroupNorm(_groups(dim), dim), nn.GELU()
-
-
 class RegionHead(nn.Module):
     """Boxes to vectors, without a negative number in them, as pool5 has none."""
 
@@ -283,7 +250,7 @@ class RegionHead(nn.Module):
         self.size = config.roi_size
         cells = (config.roi_size + 1) // 2
         self.look = nn.Conv2d(config.map_dim, config.roi_dim, 3, stride=2, padding=1, bias=False)
-        self.norm = nn.GroupNorm(_groups(config.roi_dim), config.roi_dim)
+        self.norm = nn.GroupNorm(norm_groups(config.roi_dim), config.roi_dim)
         self.inside = nn.Linear(config.roi_dim * cells * cells, config.dim // 2)
         self.shape = nn.Linear(GEOMETRY_DIM, config.dim // 2)
         self.under = nn.Linear(coarse, config.dim - config.dim // 2)
@@ -314,94 +281,6 @@ class AttributeHead(nn.Module):
         return logits
 
 
-class RelationHead(nn.Module):
-    """Which predicate holds between two regions: by their vectors, their classes, and how their boxes lie.
-
-    What each region brings is computed once, and added for every pair.
-    """
-
-    def __init__(self, config: BottomUpConfig) -> None:
-        super().__init__()
-        self.class_vectors = nn.Embedding(1 + len(config.classes), config.class_dim)
-        inputs, hidden = config.dim + config.class_dim, config.relation_hidden
-        self.subject, self.object = nn.Linear(inputs, hidden), nn.Linear(inputs, hidden, bias=False)
-        self.geometry = nn.Linear(PAIR_GEOMETRY_DIM, hidden, bias=False)
-        self.out = nn.Linear(hidden, 1 + len(config.predicates))
-        nn.init.normal_(self.class_vectors.weight, std=0.1)
-        self.mirrored: Tensor  # the predicate of the same pair in a mirrored picture: left is right
-        self.register_buffer("mirrored", mirrored_predicates(config.predicates), persistent=False)
-
-    def forward(
-        self,
-        vectors: Float[Tensor, "image region dim"],
-        labels: Int[Tensor, "image region"],
-        boxes: Float[Tensor, "image region 4"],
-    ) -> Float[Tensor, "image subject object predicate"]:
-        known = torch.cat([vectors, self.class_vectors(labels)], dim=-1)
-        hidden = self.subject(known)[:, :, None] + self.object(known)[:, None] + self.geometry(pair_geometry(boxes))
-        logits: Tensor = self.out(functional.relu(hidden))
-        return logits
-
-
-def mirrored_predicates(predicates: tuple[str, ...]) -> Int[Tensor, " predicate"]:
-    """The number of each predicate ("none" first) when left and right change places."""
-    sides = {"left": "right", "right": "left"}
-    number = {name: i for i, name in enumerate(predicates, 1)}
-    swapped = [" ".join(sides.get(word, word) for word in name.split()) for name in predicates]
-    return torch.tensor([0, *(number.get(other, UNKNOWN) for other in swapped)])
-
-
-def pair_geometry(boxes: Float[Tensor, "image region 4"]) -> Float[Tensor, "image subject object 9"]:
-    """The change from each box to each other as the RPN writes it, the change back, and their overlap."""
-    boxes = boxes.float()
-    pairs = (*boxes.shape[:2], boxes.shape[1], 4)
-    subject, other = boxes[:, :, None].expand(pairs), boxes[:, None].expand(pairs)
-    changes = torch.cat([encode(other, subject), encode(subject, other)], dim=-1)
-    return torch.cat([changes.clamp(-MAX_PAIR_CHANGE, MAX_PAIR_CHANGE), iou(boxes, boxes)[..., None]], dim=-1)
-
-
-def points_inside(
-    maps: Float[Tensor, "image channel row column"], boxes: Float[Tensor, "image region 4"], size: int
-) -> Float[Tensor, "image_region channel size size"]:
-    """`roi_bilinear` for pictures with equally many regions: one call that never waits for the GPU."""
-    images, regions = boxes.shape[:2]
-    points, maps = centre_points(boxes.float().flatten(0, 1), size), maps.float()
-    if not (torch.is_grad_enabled() and maps.requires_grad):
-        picture = torch.arange(images, device=boxes.device)[:, None].expand(images, regions)
-        return sample(maps, points, picture.reshape(-1), padding="border", align_corners=False)
-    points = points.view(images, regions * size, size, 2)
-    read = functional.grid_sample(maps, points, padding_mode="border", align_corners=False)
-    return read.view(images, -1, regions, size, size).transpose(1, 2).flatten(0, 1)
-
-
-def mean_under(
-    maps: Float[Tensor, "image channel row column"], boxes: Float[Tensor, "image region 4"]
-) -> Float[Tensor, "image region channel"]:
-    """The mean of a map over each box, every cell weighted by how much of it the box covers."""
-    boxes = boxes.float()
-    rows = _covered(boxes[..., 1], boxes[..., 3], maps.shape[2])
-    columns = _covered(boxes[..., 0], boxes[..., 2], maps.shape[3])
-    weight = (rows[..., :, None] * columns[..., None, :]).flatten(2)  # [image, region, cell]
-    return torch.bmm(weight.to(maps.dtype), maps.flatten(2).transpose(1, 2))
-
-
-def _covered(
-    low: Float[Tensor, "image region"], high: Float[Tensor, "image region"], cells: int
-) -> Float[Tensor, "image region cell"]:
-    """Each cell's share of the stretch from `low` to `high`; a stretch without length lies in one cell."""
-    start = torch.arange(cells, device=low.device, dtype=low.dtype) / cells
-    middle, half = (low + high) / 2, ((high - low) / 2).clamp(min=1e-3)
-    middle = middle.clamp(1e-3, 1 - 1e-3)
-    low, high = (middle - half)[..., None], (middle + half)[..., None]
-    shared = (torch.minimum(high, start + 1 / cells) - torch.maximum(low, start)).clamp(min=0)
-    return shared / shared.sum(dim=-1, keepdim=True)
-
-
-def _groups(channels: int) -> int:
-    """Of a group normalisation: 16, or as many as divide the channels."""
-    return next(g for g in (16, 8, 4, 2, 1) if channels % g == 0)
-
-
 def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = True) -> dict[str, Float[Tensor, ""]]:
     """The parts of the loss: objectness and boxes of the proposals; classes, boxes and attributes of the regions.
 
@@ -416,7 +295,9 @@ def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = T
     objectness, fit = rpn_loss(output, truth, real)
 
     with torch.no_grad():
-        proposed, _, found = propose(output, c.candidates, c.proposals, c.proposal_overlap, TRAINING_NMS_ROUNDS)
+        proposed, _, found = propose(
+            output, c.candidates, c.proposals, c.proposal_overlap, TRAINING_NMS_ROUNDS, c.anchor_kinds
+        )
         boxes = torch.cat([proposed, jitter(truth, BOX_JITTER), truth], dim=1)
         there = torch.cat([found, real, real], dim=1)
         highest, owner = overlaps(boxes, truth, real).max(dim=2)
@@ -473,31 +354,6 @@ def attribute_loss(
     each, _ = mean_surprise(logits, torch.where(has[..., None], wanted, 0))
     weight = torch.where(has, 1.0, NONE_WEIGHT) * positive
     return (each * weight).sum() / weight.sum().clamp(min=1)
-
-
-def relation_loss(
-    logits: Float[Tensor, "image subject object predicate"],
-    relations: Int[Tensor, "image relation 3"],
-    real: Bool[Tensor, "image thing"],
-) -> Float[Tensor, ""]:
-    """Cross entropy of the stated predicates; pairs of which nothing is said are taught "none", at half the weight."""
-    surprise = -logits.log_softmax(dim=-1)
-    stated = stated_predicates(relations, real, logits.shape[-1])
-    among = real[:, :, None] & real[:, None, :] & ~torch.eye(real.shape[1], dtype=torch.bool, device=real.device)
-    silent = among & ~stated.any(dim=-1)
-    return mean_where(surprise, stated) + UNRELATED_WEIGHT * mean_where(surprise[..., 0], silent)
-
-
-def stated_predicates(
-    relations: Int[Tensor, "image relation 3"], real: Bool[Tensor, "image thing"], predicates: int
-) -> Bool[Tensor, "image subject object predicate"]:
-    """Relations as a table; those with a thing that is not there, or without a known predicate, are left out."""
-    images, things = real.shape
-    subject, other, predicate = relations.clamp(min=0).unbind(dim=-1)
-    known = (relations[..., 2] > 0) & pick(real, subject) & pick(real, other)
-    table = torch.zeros(images, things * things * predicates, dtype=torch.int32, device=real.device)
-    place = (subject * things + other) * predicates + predicate
-    return table.scatter_reduce(1, place, known.int(), "amax").view(images, things, things, predicates) > 0
 
 
 class BottomUpExtractor(RegionExtractor):
@@ -582,6 +438,34 @@ class BottomUpExtractor(RegionExtractor):
         attribute_probability, attribute = likely[..., 1:].max(dim=-1)
         return probability, label, attribute_probability, attribute + 1
 
+    @property
+    def has_relations(self) -> bool:
+        return self.network.relations is not None
+
+    @torch.inference_mode()
+    def relations(self, regions: RegionBatch) -> list[tuple[PictureRelation, ...]]:
+        """The best predicate of each pair, in its surer direction; not of a thing with itself, nor with the whole."""
+        regions = regions.to(self.device, torch.float32)
+        _, label, _, _ = self.best_names(regions.features)
+        logits = self.network.relation_logits(regions.features, label, regions.boxes)
+        likely, predicate = logits.softmax(dim=-1)[..., 1:].max(dim=-1)
+        part = regions.mask & (regions.boxes != regions.boxes.new_tensor(WHOLE)).any(dim=-1)
+        apart = part[:, :, None] & part[:, None] & (iou(regions.boxes, regions.boxes) <= SAME_THING)
+        likely = torch.where(apart & (likely > likely.mT), likely, -1.0)
+        scores = regions.mask.float() if regions.scores is None else regions.scores
+        ranked = (likely * scores[:, :, None] * scores[:, None]).flatten(1)
+        order = ranked.topk(min(MAX_RELATIONS, ranked.shape[1]), dim=1).indices
+        values = (order // part.shape[1], pick(predicate.flatten(1), order), order % part.shape[1])
+        columns = (value.tolist() for value in (*values, pick(likely.flatten(1), order)))
+        return [
+            tuple(
+                PictureRelation(i, self.config.predicates[name], j, sure)
+                for i, name, j, sure in zip(*picture, strict=True)
+                if sure >= self.config.relation_confidence
+            )
+            for picture in zip(*columns, strict=True)
+        ]
+
     def save(self, folder: Path | str, facts: Mapping[str, object] | None = None, form: Form = "float16") -> None:
         """Pack the detector into a folder, with `facts` about its training."""
         self.weights = write_detector(Path(folder), "bottomup", self.network, self.config, facts, form)
@@ -590,7 +474,8 @@ class BottomUpExtractor(RegionExtractor):
 
 def _digest(weights: str, c: BottomUpConfig) -> str:
     settings = (weights, c.least, c.most, c.confidence, c.class_overlap, c.proposals, c.candidates, c.whole, c.size)
-    return hashlib.sha256(repr(settings).encode()).hexdigest()
+    said = repr((*settings, True) if c.candidates_by_scale else settings)  # older detectors keep their digest
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def open_extractor(argument: str = "") -> BottomUpExtractor:

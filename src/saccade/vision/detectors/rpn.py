@@ -99,13 +99,26 @@ class RegionProposalNetwork(nn.Module):
 
 @torch.no_grad()
 def propose(
-    output: RPNOutput, candidates: int, count: int, overlap: float = 0.7, rounds: int | None = None
+    output: RPNOutput,
+    candidates: int,
+    count: int,
+    overlap: float = 0.7,
+    rounds: int | None = None,
+    kinds: tuple[int, int] = (1, 1),
 ) -> Proposals:
     """At most `count` boxes a picture, best first, with their probabilities and which of them are real.
 
-    With `rounds` set, as in training, the suppression never waits for a GPU.
+    With `kinds`, how many scales and ratios the anchors have, each scale has its share of the candidates: the best of
+    all are hundreds around the same few large things. With `rounds` set, as in training, the suppression never waits
+    for a GPU.
     """
-    best, place = output.logits.topk(min(candidates, output.logits.shape[1]), dim=1)
+    scales, ratios = kinds
+    logits = output.logits.view(len(output.logits), -1, scales, ratios)
+    each = logits.transpose(1, 2).flatten(2)  # [image, scale, cell · ratio]
+    best, place = each.topk(min(candidates // scales, each.shape[2]), dim=2)
+    scale = torch.arange(scales, device=place.device)[:, None]
+    place = (place // ratios * scales + scale) * ratios + place % ratios
+    best, place = best.flatten(1), place.flatten(1)
     boxes = clip(decode(pick(output.changes, place), output.anchors[place]))
     score = torch.where(valid(boxes, MIN_PROPOSAL_SIDE), best.sigmoid(), torch.full_like(best, -1.0))
     score, order = score.sort(dim=1, descending=True, stable=True)
