@@ -49,13 +49,14 @@ def run_jobs(
     threads: int = 1,
     until: float = float("inf"),
     started: Callable[[J], None] = lambda job: None,
-    ended: Callable[[Ended[J]], None] = lambda end: None,
+    ended: Callable[[Ended[J]], Sequence[J] | None] = lambda end: None,
     tick: Callable[[], None] = lambda: None,
 ) -> list[J]:
     """Do the jobs, so many at once; what had not begun by the time `until` (of `time.monotonic`) comes back.
 
     `run_job` is called in a process of its own (so it must be a function that can be pickled), which has `threads`
-    threads. Whatever `started`, `ended` or `tick` raise here ends all workers.
+    threads. What `ended` returns are further jobs, done after the others. Whatever `started`, `ended` or `tick` raise
+    here ends all workers.
     """
     left = list(todo)
     workers: list[_Worker[J]] = []
@@ -80,7 +81,7 @@ def run_jobs(
                     job, worker.job = worker.job, None
                     if not alive:
                         workers.remove(worker)
-                    ended(Ended(job, time.monotonic() - worker.since, failure))
+                    left += ended(Ended(job, time.monotonic() - worker.since, failure)) or ()
     finally:
         for worker in workers:
             worker.process.terminate()
