@@ -167,4 +167,4 @@ def test_every_side_has_the_same_search_and_the_same_rule() -> None:
             one, other = (run.config for run in side.search)
             assert other.trainer.learning_rate == pytest.approx(one.trainer.learning_rate / 2)
             assert replace(other.trainer, learning_rate=one.trainer.learning_rate) == one.trainer
-            assert (one.data.held_out, one.trainer.patience) == (10, 4)
+            assert (one.data.held_out, one.trainer.patience) == (10, 5)

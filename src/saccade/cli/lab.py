@@ -223,7 +223,7 @@ def _report(console: Console, outcome: Outcome) -> None:
         for name, why in outcome.failed.items():
             console.print(f"  {name}: {why}", markup=False, highlight=False, soft_wrap=True)
     if outcome.left:
-        console.print(f"the time was up; runs not begun: {outcome.left}; the same command goes on", highlight=False)
+        console.print(f"the time was up; runs not done: {outcome.left}; the same command goes on", highlight=False)
 
 
 def _show(console: Console, findings: Findings) -> None:

@@ -52,11 +52,11 @@ def run_jobs(
     ended: Callable[[Ended[J]], Sequence[J] | None] = lambda end: None,
     tick: Callable[[], None] = lambda: None,
 ) -> list[J]:
-    """Do the jobs, so many at once; what had not begun by the time `until` (of `time.monotonic`) comes back.
+    """Do the jobs, so many at once, until `until` (of `time.monotonic`); what is not done by then comes back.
 
     `run_job` is called in a process of its own (so it must be a function that can be pickled), which has `threads`
-    threads. What `ended` returns are further jobs, done after the others. Whatever `started`, `ended` or `tick` raise
-    here ends all workers.
+    threads, and ended when the time is up. What `ended` returns are further jobs, done after the others. Whatever
+    `started`, `ended` or `tick` raise here ends all workers.
     """
     left = list(todo)
     workers: list[_Worker[J]] = []
@@ -70,8 +70,8 @@ def run_jobs(
                     started(worker.job)
                     worker.pipe.send(worker.job)
             busy = [worker for worker in workers if worker.job is not None]
-            if not busy:
-                return left
+            if not busy or time.monotonic() >= until:
+                return [*(worker.job for worker in busy if worker.job is not None), *left]
             ready = wait([worker.pipe for worker in busy], timeout=TICK)
             tick()
             for worker in busy:

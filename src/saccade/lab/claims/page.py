@@ -190,7 +190,7 @@ def _training(findings: Findings) -> list[str]:
         steps = [f"{run['best_step']:,}" for run in side.runs]
         end = "flat" if side.flat else "still rising"
         rows.append([side.data.title, side.label, ", ".join(tried), ", ".join(steps), end])
-    metric = findings.claim.evaluator.metrics[str(sides[0].runs[0]["selection"])]
+    metric = _selection(findings)
     head = ["on", "variant", f"best {metric} by learning rate", "steps to the best, each seed", "at the end"]
     return [
         "## Training",
@@ -199,6 +199,11 @@ def _training(findings: Findings) -> list[str]:
         f"![{metric} on the held-out part against steps]({findings.claim.name}-curves.png)",
         markdown_table(head, rows, words=len(head)),
     ]
+
+
+def _selection(findings: Findings) -> str:
+    """What the held-out part is measured by, as readers know it."""
+    return next(findings.claim.evaluator.metrics[run["selection"]] for side in findings.sides for run in side.runs)
 
 
 def _published(claim: Claim) -> list[str]:
@@ -333,6 +338,7 @@ def draw_curves(findings: Findings, path: Path) -> None:
         axes.set_ylim(bottom=min(lows))  # a first rise from nothing would leave no room for the rest
         axes.set_title(title, loc="left", fontsize=9, color=INK, fontweight="bold")
         axes.set_xlabel("step", fontsize=8, color=FAINT)
+        axes.set_ylabel(f"{_selection(findings)}, held out", fontsize=8, color=FAINT)
         quiet(axes)
         axes.legend(loc="lower right", fontsize=7, frameon=False)
     save_figure(figure, path)

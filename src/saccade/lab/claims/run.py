@@ -113,6 +113,14 @@ def runs_of(side: Side, runs: Path) -> list[Run]:
     return [*side.search, *(side.by_rate[rate][1:] if rate is not None else ())]
 
 
+def drop_losers(side: Side, runs: Path) -> None:
+    """Keep no weights of a learning rate that was not chosen: a leaderboard of the runs would show it as a model."""
+    rate = chosen_rate(side, runs)
+    for tried, run in zip(side.by_rate, side.search, strict=True):
+        if rate not in (None, tried):
+            shutil.rmtree(runs / run.name / "best", ignore_errors=True)
+
+
 def train_and_measure(run: Run, runs: Path, lean: bool) -> None:
     """Train a run, or go on with it, and measure it. With `lean`, its weights are not kept."""
     folder, evaluator = runs / run.name, run.evaluator
@@ -156,7 +164,7 @@ class Outcome:
 
     finished: int = 0  # runs that are there now
     failed: dict[str, str] = field(default_factory=dict)  # name of the run → why
-    left: int = 0  # not begun when the time was up
+    left: int = 0  # not done when the time was up
 
 
 def run_claims(
@@ -202,6 +210,8 @@ def run_claims(
                 write_json(runs / end.job.name / FAILURE, end.failure)
             display.ended(end)
             searched = [side for side in sides if any(run.name == end.job.name for run in side.search)]
+            for side in searched:
+                drop_losers(side, runs)
             new = {run.name: run for side in searched for run in runs_of(side, runs) if run.name not in known}
             known.update(new)
             return [run for run in new.values() if not is_finished(run, runs)]
