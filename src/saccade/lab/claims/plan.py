@@ -126,8 +126,8 @@ def data_of(claim: Claim, names: Sequence[str], extractors: Sequence[str] = ()) 
     found = []
     for part in parts:
         known = data_defaults()[part.name].extractors
-        some = None if claim.compares_extractors or not known else extractors or list(known)[:1]
-        found += [replace(part, extractor=one) for one in some or (None,) if part.name in names]
+        asked = extractors if known and not claim.compares_extractors else ()
+        found += [replace(part, extractor=one) for one in asked or list(known)[:1] or [None] if part.name in names]
     return found
 
 
