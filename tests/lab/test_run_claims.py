@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
-from toy_claims import pretend, runs_for, toy_claim
+from toy_claims import pretend, runs_for, sleep, toy_claim
 from typer.testing import CliRunner
 
 from saccade.cli import app
@@ -40,6 +40,10 @@ def test_when_the_time_is_up_no_run_begins(tmp_path: Path) -> None:
     left = run_jobs(runs, partial(pretend, runs=tmp_path, lean=False), at_once=2, until=time.monotonic())
     assert left == runs
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_under_way_when_the_time_is_up_comes_back(tmp_path: Path) -> None:
+    assert run_jobs(["long", "never begun"], sleep, at_once=1, until=time.monotonic() + 0.5) == ["long", "never begun"]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -104,3 +105,8 @@ def pretend(run: Run, runs: Path, lean: bool) -> None:
             raise ValueError("first line\nsecond line")
         raise SaccadeError("the toy is broken")
     finish(run, runs, 2.0)
+
+
+def sleep(job: str) -> None:
+    """Work that takes longer than any test waits."""
+    time.sleep(600)

@@ -229,8 +229,9 @@ def _report(console: Console, outcome: Outcome) -> None:
 def _show(console: Console, findings: Findings) -> None:
     for split in findings.splits:
         differences = ", ".join(f"{one.better} > {one.worse} {one.mean:+.1f}" for one in split.comparisons)
+        shown = f"{split.verdict}{f': {split.why}' if split.why else ''}{f' ({differences})' if differences else ''}"
         console.print(
-            f"{findings.claim.name} on {split.title}: {split.verdict}{f' ({differences})' if differences else ''}",
+            f"{findings.claim.name} on {split.title}: {shown}",
             markup=False,
             highlight=False,
             soft_wrap=True,

@@ -192,9 +192,7 @@ def open_for_training(config: RunConfig, pixels: int | None = None, device: str 
         return train, open(data, data.dev_split, pixels, device)
     count = len(train.images)
     if count <= data.held_out:
-        raise SaccadeError(
-            f"data.held_out={data.held_out} leaves nothing of {count} pictures to learn from or judge by"
-        )
+        raise SaccadeError(f"data.held_out={data.held_out} is too many: the training split has {count} pictures")
     held_out = range(0, count, data.held_out)
     return train.select([i for i in range(count) if i not in held_out]), train.select(held_out)
 

@@ -83,7 +83,12 @@ def figures(findings: Findings, request: Request) -> dict[str, Any]:
             }
             for side in findings.sides
         ],
-        "runs": {name: dict(facts) for name, facts in sorted(findings.facts.items())},
+        "runs": {
+            name: {
+                key: value for key, value in facts.items() if key != "curve"
+            }  # it is drawn, and kept with the run
+            for name, facts in sorted(findings.facts.items())
+        },
         "missing": dict(findings.missing),
         "published": [{**asdict(one), "values": dict(one.values)} for one in claim.published],
     }
