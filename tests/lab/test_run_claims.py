@@ -60,16 +60,8 @@ def precomp(tmp_path: Path) -> Path:
 
 
 def test_a_claim_is_trained_measured_reported_and_not_trained_again(tmp_path: Path, precomp: Path) -> None:
-    settings = [
-        "data=precomp",
-        f"root={precomp}",
-        "dim=8",
-        "word_dim=8",
-        "epochs=1",
-        "batch_size=2",
-        "min_count=1",
-        "held_out=2",
-    ]
+    settings = ["data=precomp", f"root={precomp}", "held_out=2", "dim=8", "word_dim=8", "epochs=1"]
+    settings += ["batch_size=2", "min_count=1"]
     command = ["claims", "scan-negatives", *settings, "--seeds", "2", "--runs", str(tmp_path / "runs")]
     command += ["--out", str(tmp_path / "out"), "--lean"]
     first = CliRunner().invoke(app, command, catch_exceptions=False)
@@ -77,7 +69,6 @@ def test_a_claim_is_trained_measured_reported_and_not_trained_again(tmp_path: Pa
     assert "failed" not in first.output
     runs = sorted((tmp_path / "runs" / "world").iterdir())
     assert len(runs) == 6  # two sides: two learning rates, then the other seed
-    assert not list((tmp_path / "runs").rglob("*.safetensors"))
     page = (tmp_path / "out" / "scan-negatives.md").read_text(encoding="utf-8")
     assert "8 pictures, 8 texts" in page
     assert "**undecided**: “hardest” and “all summed” still rose at the last step" in page
@@ -88,6 +79,10 @@ def test_a_claim_is_trained_measured_reported_and_not_trained_again(tmp_path: Pa
     assert (tmp_path / "out" / "scan-negatives.md").read_text(encoding="utf-8") == page
     report = CliRunner().invoke(app, [*command, "--report"], catch_exceptions=False)
     assert "to do" not in report.output
+    more = CliRunner().invoke(app, [*command, "epochs=30"], catch_exceptions=False)  # what still rose goes on
+    assert "0 are there, 6 to do" in more.output
+    assert "undecided" not in more.output
+    assert not list((tmp_path / "runs").rglob("*-s0/**/*.safetensors"))  # --lean, and nothing is left to go on with
 
 
 def test_without_a_name_the_claims_are_listed() -> None:

@@ -85,7 +85,7 @@ def finish(run: Run, runs: Path, quality: float, flat: bool = True) -> None:
     """Leave behind what a finished run of this quality would."""
     folder = runs / run.name
     folder.mkdir(parents=True)
-    facts = {"run": run.name, "seconds": 2.0, "device": "cpu (toy)", "torch": "2", "flat": flat}
+    facts = {"run": run.name, "seconds": 2.0, "device": "cpu (toy)", "torch": "2", "flat": flat, "cap": run.cap}
     facts |= {"steps": 40, "best_step": 30, "selection": run.evaluator.metric}
     facts |= {"held_out": 100 * quality, "curve": [(10 * n, 100 * quality - (n - 3) ** 2) for n in range(1, 5)]}
     matcher = run.evaluator.metric == "rsum"

@@ -84,9 +84,7 @@ def figures(findings: Findings, request: Request) -> dict[str, Any]:
             for side in findings.sides
         ],
         "runs": {
-            name: {
-                key: value for key, value in facts.items() if key != "curve"
-            }  # it is drawn, and kept with the run
+            name: {key: value for key, value in facts.items() if key != "curve"}  # it is drawn, and kept with the run
             for name, facts in sorted(findings.facts.items())
         },
         "missing": dict(findings.missing),

@@ -106,6 +106,11 @@ class Run:
     def seed(self) -> int:
         return self.config.trainer.seed
 
+    @property
+    def cap(self) -> int:
+        """Steps, or if those are not given epochs, after which it ends though it may still rise."""
+        return self.config.trainer.steps or self.config.trainer.epochs
+
 
 @dataclass(frozen=True)
 class Side:
@@ -196,6 +201,9 @@ def settings_that_matter(config: RunConfig) -> dict[str, Any]:
     settings = to_dict(config)
     for section, keys in NO_MATTER.items():
         settings[section] = {key: value for key, value in settings[section].items() if key not in keys}
+    if config.trainer.patience and config.trainer.schedule in ("constant", "step"):  # else the length shapes the rate
+        for key in ("epochs", "steps"):  # a run that ends when flat is the same under any cap
+            del settings["trainer"][key]
     return settings
 
 

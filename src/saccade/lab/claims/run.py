@@ -51,10 +51,15 @@ def is_finished(run: Run, runs: Path) -> bool:
     folder, evaluator = runs / run.name, run.evaluator
     if not (folder / MEASURED).exists() or not (folder / evaluator.file).exists():
         return False
-    known = read_json(folder / MEASURED).get("splits", {})
-    if not all(split in known for split in run.splits):
+    known = read_json(folder / MEASURED)
+    if goes_on(run, known) or not all(split in known["splits"] for split in run.splits):
         return False
     return not run.tables or all(evaluator.tables(folder, split).exists() for split in run.splits)
+
+
+def goes_on(run: Run, facts: Mapping[str, Any]) -> bool:
+    """Whether a run that still rose at its last step is now given more of them."""
+    return not facts["flat"] and run.cap > facts["cap"]
 
 
 def save_measured(
@@ -117,7 +122,7 @@ def drop_losers(side: Side, runs: Path) -> None:
     """Keep no weights of a learning rate that was not chosen: a leaderboard of the runs would show it as a model."""
     rate = chosen_rate(side, runs)
     for tried, run in zip(side.by_rate, side.search, strict=True):
-        if rate not in (None, tried):
+        if rate not in (None, tried) and not (runs / run.name / "last.ckpt").exists():  # nothing will go on from it
             shutil.rmtree(runs / run.name / "best", ignore_errors=True)
 
 
@@ -126,7 +131,7 @@ def train_and_measure(run: Run, runs: Path, lean: bool) -> None:
     folder, evaluator = runs / run.name, run.evaluator
     known = load_measured(folder, evaluator)
     kept: dict[str, Arrays] = {}
-    if known is not None and (folder / "best").exists():  # trained: another split, or a table, is wanted
+    if known is not None and (folder / "best").exists() and not goes_on(run, known.facts):  # another split is wanted
         facts, kept = dict(known.facts), dict(known.kept)
     else:
         result = train_run(run.config, folder, resume=True, console=Console(quiet=True))
@@ -140,6 +145,7 @@ def train_and_measure(run: Run, runs: Path, lean: bool) -> None:
             "learning_rate": run.config.trainer.learning_rate,
             "steps": result.steps,
             "best_step": result.best_step,
+            "cap": run.cap,
             "flat": result.stopped_early,  # else it ended while the held-out part still rose
             "selection": result.selection,
             "held_out": round(result.best[result.selection], 3),
@@ -153,8 +159,9 @@ def train_and_measure(run: Run, runs: Path, lean: bool) -> None:
         kept[split] = evaluator.measure(model, data, run.config.task, folder, run.tables)
     save_measured(folder, evaluator, facts, kept)
     (folder / FAILURE).unlink(missing_ok=True)
-    (folder / "last.ckpt").unlink(missing_ok=True)  # nobody will go on from here
-    for name in ("last", "tensorboard", *(("best",) if lean else ())):
+    if facts["flat"]:  # else somebody may give it a higher cap, and it goes on from here
+        (folder / "last.ckpt").unlink(missing_ok=True)
+    for name in ("last", "tensorboard", *(("best",) if lean and facts["flat"] else ())):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
