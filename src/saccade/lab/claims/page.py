@@ -221,9 +221,11 @@ def _published(claim: Claim) -> list[str]:
 
 def _making(findings: Findings, request: Request) -> list[str]:
     lines = [f"```console\n$ {command_of(findings, request)}\n```"]
-    for name in dict.fromkeys(split.data.name for split in findings.splits):
-        if note := data_defaults()[name].note_for(findings.claim.system):
-            lines.append(f"*{name}*: {note}.")
+    for name, extractor in {split.data.name: split.data.extractor for split in findings.splits}.items():
+        defaults, system = data_defaults()[name], findings.claim.system
+        lines.append(f"*{name}*: {defaults.note_for(system)}.")
+        shared = " ".join(word for word in defaults.of(system, extractor) if not word.startswith("extractor="))
+        lines.append(f"Settings of {system} that all its variants share there: `{shared}`.")
     if findings.facts:
         seconds = [float(facts["seconds"]) for facts in findings.facts.values() if "seconds" in facts]
         devices = sorted({str(facts.get("device", "unknown")) for facts in findings.facts.values()})
@@ -338,7 +340,8 @@ def draw_curves(findings: Findings, path: Path) -> None:
                 fill = ink if run["flat"] else "white"
                 axes.plot(run["best_step"], run["held_out"], "o", color=ink, markerfacecolor=fill, markersize=4.5)
             axes.plot([], [], color=ink, label=side.label)
-        axes.set_ylim(bottom=min(lows))  # a first rise from nothing would leave no room for the rest
+        low, high = min(lows), axes.get_ylim()[1]
+        axes.set_ylim(low - 0.05 * (high - low), high)  # the first rise from nothing would leave no room for the rest
         axes.set_title(title, loc="left", fontsize=9, color=INK, fontweight="bold")
         axes.set_xlabel("step", fontsize=8, color=FAINT)
         axes.set_ylabel(f"{_selection(findings)}, held out", fontsize=8, color=FAINT)
@@ -391,5 +394,6 @@ def _draw_panel(axes: Any, split: SplitFindings, labels: list[str], metric: str,
     axes.set_yticks(range(len(labels)), [fill(label, 24) for label in labels] if named else [], fontsize=8.5)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     quiet(axes, grid="x")
-    axes.set_title(split.title, loc="left", fontsize=9.5, color=INK, fontweight="bold", pad=16)
-    axes.text(0, 1.0, split.verdict, transform=axes.transAxes, fontsize=8, color=FAINT, va="bottom")
+    title, under = f"{split.data.name}, {split.split}", [split.verdict, *filter(None, [split.data.extractor])]
+    axes.set_title(title, loc="left", fontsize=9.5, color=INK, fontweight="bold", pad=16)
+    axes.text(0, 1.0, " · ".join(under), transform=axes.transAxes, fontsize=8, color=FAINT, va="bottom")

@@ -129,10 +129,10 @@ def data_of(claim: Claim, names: Sequence[str], extractors: Sequence[str] = ()) 
     parts = tuple(map(ClaimData, names)) if claim.data is None else claim.data
     check_data([part.name for part in parts], f"claim {claim.name}: data names")
     found = []
-    for part in parts:
+    for part in (part for part in parts if part.name in names):
         known = data_defaults()[part.name].extractors
         asked = extractors if known and not claim.compares_extractors else ()
-        found += [replace(part, extractor=one) for one in asked or list(known)[:1] or [None] if part.name in names]
+        found += [replace(part, extractor=one) for one in asked or list(known)[:1]] or [part]
     return found
 
 
