@@ -149,6 +149,8 @@ def claims(
     *,
     seeds: int = 3,
     data: list[str] | None = None,
+    extractor: list[str] | None = None,
+    rate: list[float] | None = None,
     root: Path = Path("data/flickr8k"),
     runs: Path = Path("runs/claims"),
     out: Path = Path("claims"),
@@ -160,8 +162,10 @@ def claims(
 ) -> None:
     """Put papers' claims to the test: train each variant over several seeds, compare them, say whether it holds.
 
-    A variant that several claims share is trained once. A command that was stopped goes on when given again; with
-    --report the pages are written anew without training. docs/claims/index.md has the rule of the verdicts.
+    Each is trained until a held-out part of the training split rises no more, at two learning rates of which that part
+    chooses; a claim with a side that still rose at its last step is undecided. A variant that several claims share is
+    trained once. A command that was stopped goes on when given again; with --report the pages are written anew without
+    training. docs/claims/index.md has the rule of the verdicts.
 
     Example: saccade claims scan-attention scan-negatives --seeds 3 --jobs 2
     """
@@ -183,7 +187,8 @@ def claims(
     chosen_claims = [load_claim(name) for name in wanted]
     # a report can be written where the runs were not trained
     place = device if report and device != "auto" else check_device(device)
-    request = Request(tuple(dict.fromkeys(data or ["world"])), seeds, words, root, place)
+    extractors, rates = tuple(dict.fromkeys(extractor or [])), tuple(dict.fromkeys(rate or []))
+    request = Request(tuple(dict.fromkeys(data or ["world"])), seeds, words, root, place, extractors, rates)
     if not report:
         from saccade.lab.workers import cores
 
@@ -218,16 +223,15 @@ def _report(console: Console, outcome: Outcome) -> None:
         for name, why in outcome.failed.items():
             console.print(f"  {name}: {why}", markup=False, highlight=False, soft_wrap=True)
     if outcome.left:
-        console.print(
-            f"the time was up; runs not begun: {len(outcome.left)}; the same command goes on", highlight=False
-        )
+        console.print(f"the time was up; runs not done: {outcome.left}; the same command goes on", highlight=False)
 
 
 def _show(console: Console, findings: Findings) -> None:
     for split in findings.splits:
         differences = ", ".join(f"{one.better} > {one.worse} {one.mean:+.1f}" for one in split.comparisons)
+        shown = f"{split.verdict}{f': {split.why}' if split.why else ''}{f' ({differences})' if differences else ''}"
         console.print(
-            f"{findings.claim.name} on {split.title}: {split.verdict}{f' ({differences})' if differences else ''}",
+            f"{findings.claim.name} on {split.title}: {shown}",
             markup=False,
             highlight=False,
             soft_wrap=True,

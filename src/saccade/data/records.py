@@ -7,7 +7,7 @@ Two protocols say how pictures are read on demand: an `ImageSource` gives batche
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, cast
@@ -67,6 +67,28 @@ class RegionSource(Protocol):
         return RegionBatch.of([p.features for p in found], [p.boxes for p in found], ids, dim=self.dim)
 
 
+class RegionSubset(RegionSource):
+    """The pictures of `source` at `positions`, in that order; nothing is copied."""
+
+    def __init__(self, source: RegionSource, positions: Sequence[int]) -> None:
+        self.source = source
+        self.positions = tuple(int(p) for p in positions)
+
+    @cached_property
+    def ids(self) -> Sequence[str]:
+        return tuple(self.source.ids[p] for p in self.positions)
+
+    @property
+    def dim(self) -> int:
+        return self.source.dim
+
+    def get(self, index: int) -> PictureRegions:
+        return self.source.get(self.positions[index])
+
+    def batch(self, indices: Sequence[int]) -> RegionBatch:
+        return self.source.batch([self.positions[i] for i in indices])
+
+
 @dataclass(frozen=True)
 class Caption:
     """A sentence and the id of the picture it describes."""
@@ -98,6 +120,17 @@ class CaptionedImages:
         if not hasattr(self.images, "dim"):
             raise SaccadeError(f"{self.name}/{self.split} holds pixels, regions were expected")
         return cast(RegionSource, self.images)
+
+    def select(self, positions: Sequence[int]) -> CaptionedImages:
+        """The pictures at `positions`, with their sentences; nothing is copied."""
+        place = {int(position): n for n, position in enumerate(positions)}
+        kept = [text for text, image in enumerate(self.image_of_text.tolist()) if image in place]
+        return replace(
+            self,
+            images=RegionSubset(cast(RegionSource, self.images), positions),  # of pixels, no `dim` is asked for
+            texts=tuple(self.texts[i] for i in kept),
+            image_of_text=np.array([place[int(self.image_of_text[i])] for i in kept], dtype=np.int64),
+        )
 
     @cached_property
     def texts_of_image(self) -> tuple[tuple[int, ...], ...]:

@@ -172,17 +172,28 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
         )
     backbone = trainable_backbone(config.data.extractor) if config.backbone.train else None
     on_gpu = config.trainer.accelerator in ("auto", "cuda") and torch.cuda.is_available()
-    train, dev = (
-        task_of(config.system).open(
-            config.data, split, backbone.size if backbone else None, "cuda" if on_gpu else "cpu"
-        )
-        for split in (config.data.train_split, config.data.dev_split)
-    )
+    train, dev = open_for_training(config, backbone.size if backbone else None, "cuda" if on_gpu else "cpu")
     begun = RunFolder(folder).checkpoint.exists()  # and holds all weights: where they once came from may be gone
     model, task, prepared = run_parts(replace(config, start=None) if begun else config, train, dev, backbone, console)
     save_yaml(config, folder / CONFIG)
     trainer = Trainer(config.trainer, folder, console, {"system": config.system, **prepared.facts})
     return trainer.fit(model, task, resume)
+
+
+def open_for_training(config: RunConfig, pixels: int | None = None, device: str = "cpu") -> tuple[Any, Any]:
+    """What a run learns from, and what judges it: the dev split, or with `data.held_out` a part of the training split.
+
+    Raises: SaccadeError if the training split is too small to hold anything out.
+    """
+    data, open = config.data, task_of(config.system).open
+    train = open(replace(data, held_out=0), data.train_split, pixels, device)  # the whole: memory keeps it once
+    if not data.held_out:
+        return train, open(data, data.dev_split, pixels, device)
+    count = len(train.images)
+    if count <= data.held_out:
+        raise SaccadeError(f"data.held_out={data.held_out} is too many: the training split has {count} pictures")
+    held_out = range(0, count, data.held_out)
+    return train.select([i for i in range(count) if i not in held_out]), train.select(held_out)
 
 
 @torch.no_grad()

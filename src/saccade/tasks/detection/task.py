@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, singledispatch
 from typing import Any, ClassVar, TypeVar
 
@@ -54,6 +54,14 @@ class BoxedSplit:
     name: str
     split: str
     pictures: Sequence[NamedBoxes]
+
+    @property
+    def images(self) -> Sequence[NamedBoxes]:
+        """The pictures, by the name that they have in splits of other tasks."""
+        return self.pictures
+
+    def select(self, positions: Sequence[int]) -> BoxedSplit:
+        return replace(self, pictures=[self.pictures[p] for p in positions])
 
     @property
     def box_count(self) -> int:
