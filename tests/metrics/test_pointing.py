@@ -44,4 +44,6 @@ def test_regions_of_a_detector_stay_as_they_are() -> None:
     weights = np.array([[0.2, 0.8], [0.5, 0.5]])
     boxes = np.array([[0, 0, 0.5, 0.5], [0.4, 0.4, 1, 0.9]])
     assert with_neighbours(weights, boxes) is weights
+    alike = boxes[[0, 0]] + [[0, 0, 0, 0], [0.3, 0, 0.3, 0]]  # by chance
+    assert with_neighbours(weights, alike) is weights
     assert with_neighbours(weights[:, :0], boxes[:0]).shape == (2, 0)

@@ -248,8 +248,8 @@ def probe(
 
     Four questions about photos with Flickr30k Entities. Binding: does a true caption score above itself with two nouns,
     two adjectives or the sides of a relation exchanged, or one noun replaced by another of its kind? Pointing: does the
-    last word of a phrase attend to the phrase's box? Reasons: does the score fall when the regions that the words
-    attend to are taken away first, and rise when they come first, more than in a random order? Entailment: does a
+    last word of a phrase point into the phrase's box? Reasons: does the score fall when the regions that the words
+    point at are taken away first, and rise when they come first, more than in a random order? Entailment: does a
     sentence that the photo entails score above one that it contradicts? Give a pooled model (vse) too, to compare with.
 
     Example: saccade probe scan-flickr8k data=flickr8k root=data/flickr8k split=dev
@@ -292,7 +292,7 @@ def _answers(questions: Questions, found: Sequence[ModelProbe]) -> Table:
         table.add_row("  the middle of the photo", *[""] * len(found), f"{found[0].pointing['all'].middle:.1f}")
         table.add_section()
     areas = [show_areas(one.reasons) for one in found]
-    for n, label in enumerate(("deletion: least attended regions", "insertion: most attended", "random regions")):
+    for n, label in enumerate(("deletion: regions pointed at least", "insertion: most", "random regions")):
         table.add_row(label, *(each[n] for each in areas), "")
     table.add_section()
     if questions.entailment:

@@ -361,8 +361,9 @@ FOILS_READ = """Two hundred of the foils of Flickr8k's dev captions, fifty of ea
 were settled, were read by one reader beside all five captions of their photos, without the photos. False as far as the
 captions tell, and grammatical, were 48 of `nouns`, 49 of `adjectives`, 50 of `sides` and 47 of `replaced`: 194. Of the
 others, three may be true (people in the snow may be in the wilderness; of two men side by side, in red and in blue,
-either may be named first), and three cut a name in two or lack an article. Exchanged nouns and sides give mostly odd
-sentences: no caption says that a ball chases a dog, so that a model may doubt it without the picture."""
+either may be named first), and three cut a name in two or lack an article. Since then a noun that is described twice is
+left alone, and with it those two men. Exchanged nouns and sides give mostly odd sentences: no caption says that a ball
+chases a dog, so that a model may doubt it without the picture."""
 
 MEANINGS = {
     "Binding": """How often the true caption scores above a foil, in per cent, with 95 % of a bootstrap over photos. The

@@ -194,10 +194,12 @@ class CiderD:
             places = ngrams.find_ngrams(self._table, counted.ngrams)
         for counts, place, every in zip(counted.counts, places, self._rarity, strict=True):
             found = place[counts.ngram]
-            rarity, known = every[found], found >= 0
-            parts = (counts.times * rarity * known) ** 2, counts.times**2 * ~known
-            squares, unknown = (np.bincount(counts.sentence, part, len(counted.lengths)) for part in parts)
-            yield rarity, np.sqrt(squares + unknown * every[-1] ** 2)
+            rarity, unknown = every[found], np.flatnonzero(found < 0)
+            weights = counts.times * rarity
+            weights[unknown] = 0
+            squares = np.bincount(counts.sentence, weights**2, len(counted.lengths))
+            times = np.bincount(counts.sentence[unknown], counts.times[unknown] ** 2, len(counted.lengths))
+            yield rarity, np.sqrt(squares + times * every[-1] ** 2)
 
 
 def _word_pairs(counted: Counted) -> Numbers:
