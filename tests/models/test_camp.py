@@ -21,6 +21,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "gate_fusion": {"rounds": 1},
     "cross_attention": {"rounds": 1, "fusion": False},
     "no gate": {"gate": False},
+    "cosine": {"score": "cosine"},
+    "old, cosine": {"rounds": 1, "score": "cosine"},
     "mean of words": {"fusion": False, "heads": 0},
     "old, mean, no gate": {"rounds": 1, "heads": 0, "gate": False},
 }
@@ -76,9 +78,10 @@ def one_pair(model: Camp, regions: Tensor, words: Tensor) -> tuple[Tensor, dict[
     seen = one_side(model, "regions", regions, places, there, real)
     read = one_side(model, "words", places, regions, real, there)
     one, other = seen["pooled"], read["pooled"]
-    if model.config.rounds == 2 or not model.config.fusion:
+    judged = model.config.fusion and model.config.score == "probability"
+    if model.config.rounds == 2 or not judged:
         one, other = one / one.norm(), other / other.norm()
-    score = model.judge(torch.cat([one, other])).sigmoid()[0] if model.config.fusion else one @ other
+    score = model.judge(torch.cat([one, other])).sigmoid()[0] if judged else one @ other
     return score, seen, read
 
 
