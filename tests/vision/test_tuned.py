@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import saccade
 from saccade.core.errors import SaccadeError
+from saccade.core.weights import write_weights
 from saccade.vision import load_extractor
 from saccade.vision.backbones.base import load_backbone
+from saccade.vision.grid import GridConfig, GridNetwork
 
 PICTURE = np.random.default_rng(0).integers(0, 255, (90, 120, 3), dtype=np.uint8)
 
@@ -34,3 +37,14 @@ def test_what_has_no_such_backbone_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model": "scan", "backbone": "grid:../../etc"}))
     with pytest.raises(SaccadeError, match="there is no backbone"):
         load_backbone(f"tuned:{tmp_path}")
+
+
+def test_the_maps_of_several_blocks_of_a_dinov2(tmp_path: Path) -> None:
+    grid = GridNetwork(GridConfig("dinov2-s", 28), pretrained=False)
+    described = {"model": "scan", "backbone": grid.name}
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    write_weights(tmp_path / "model.safetensors", {f"backbone.{key}": v for key, v in grid.state_dict().items()})
+    pixels = grid.backbone.normalise(torch.zeros(1, 28, 28, 3, dtype=torch.uint8))
+    maps = load_backbone(f"tuned:{tmp_path}:6+12")(pixels)
+    assert len(maps) == 2
+    torch.testing.assert_close(maps[-1], grid.backbone.eval()(pixels)[-1])

@@ -1,8 +1,12 @@
 """A backbone that was trained along with a model, taken out of the model's folder: `tuned:FOLDER`, or `tuned:NAME` of a
-model that comes with the package. One model pays for the tuning, and others learn from its features."""
+model that comes with the package. One model pays for the tuning, and others learn from its features.
+
+What stands behind it goes to the backbone: `tuned:FOLDER:3+6+9+12` takes the maps of four blocks of a DINOv2.
+"""
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 from pathlib import Path
 
@@ -17,12 +21,14 @@ PREFIX = "backbone.backbone."  # of its weights among those of the model
 
 def open_backbone(name: str, pretrained: bool = True) -> Backbone:
     """Raises: SaccadeError if the folder holds no model with a backbone of its own."""
-    folder = _find(name.removeprefix("tuned:"))
+    place, blocks = re.fullmatch(r"tuned:(.*?)((?::[0-9+]+)?)", name, re.DOTALL).groups()  # type: ignore[union-attr]
+    folder = _find(place)
     described = read_json(folder / "config.json")
     extractor = described.get("backbone") if isinstance(described, dict) else None
     if not isinstance(extractor, str) or not extractor.startswith("grid"):
         raise SaccadeError(f"{folder} holds no model whose backbone was trained along (backbone.train=true)")
-    network = load_backbone(grid_config(extractor.removeprefix("grid").removeprefix(":")).backbone, pretrained=False)
+    kind = grid_config(extractor.removeprefix("grid").removeprefix(":")).backbone
+    network = load_backbone(kind + blocks, pretrained=False)
     network.fold_normalisation()
     network.name = name
     if pretrained:
