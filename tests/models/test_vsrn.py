@@ -189,3 +189,13 @@ def test_standardised_features_have_no_common_mean(vocabulary: Vocabulary, toy_i
     shifted = replace(toy_images, features=(toy_images.features + 100) * toy_images.mask[:, :, None])
     found = [model.encode_images(images).pooled for images in (toy_images, shifted)]
     torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-3)
+
+
+def test_a_residual_begins_as_the_mean_and_learns(vocabulary: Vocabulary, toy_images: RegionBatch) -> None:
+    plain = awake(vocabulary, global_reasoning=False, norm_after="none").eval()
+    model = awake(vocabulary, mean_residual=True, norm_after="none").eval()
+    regions = torch.randn(len(toy_images), *toy_images.mask.shape[1:], 10) * toy_images.mask[:, :, None]
+    found = model._whole_image(regions, toy_images.mask)
+    torch.testing.assert_close(found, plain._whole_image(regions, toy_images.mask))
+    found.cumsum(dim=1).sum().backward()
+    assert model.memory_share.grad.abs().min() > 0

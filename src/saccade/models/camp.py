@@ -22,7 +22,6 @@ once per item, and only weights are computed per pair. With P the weights of (1)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -58,11 +57,10 @@ class CampConfig(FragmentConfig):
     heads: int = 4  # of the attention that pools fragments; 0: their mean
     text_length: int = 0  # the mean over words counts padding up to this length, as officially; 0: real words only
     message_loss: float = 0.0  # weight of the pre-training loss, added to train in one run
-    score: Literal["probability", "logit"] = "probability"  # logit: (6) without σ, for ranking and contrastive losses
-    judge_gain: float = 0.0  # (6) begins as a cosine of this sharpness; 0: at random, as officially
+    score: Literal["probability", "cosine"] = "probability"  # (6); cosine: p_v · p_t instead, not in the paper
 
     def __post_init__(self) -> None:
-        for name in ("heads", "text_length", "message_loss", "judge_gain"):
+        for name in ("heads", "text_length", "message_loss"):
             if getattr(self, name) < 0:
                 raise SaccadeError(f"{name} must be zero or more, not {getattr(self, name)}")
 
@@ -116,9 +114,8 @@ class Camp(FragmentMatcher):
             self.fuse: Mapping[str, nn.Linear] = nn.ModuleDict(  # type: ignore[assignment]
                 {side: nn.Linear(2 * dim, dim, bias=config.rounds == 1) for side in sides}  # F
             )
-            self.judge = FullPrecision(nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, 1))
-            if config.judge_gain:
-                begin_as_cosine(self.judge, config.judge_gain)
+            if config.score == "probability":
+                self.judge = FullPrecision(nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, 1))
 
     def prepare(self, images: ImageCode, texts: TextCode) -> tuple[CampFragments, CampFragments]:
         words, mask, counts = texts.words, texts.mask, texts.mask.to(texts.words.dtype)
@@ -202,7 +199,8 @@ class Camp(FragmentMatcher):
         fused = self._fused(side, own, other, weights, gate[..., None])  # (4), without + v
         share = self.pool[side](fused, own.mask, own.hidden) if config.heads else own.share[..., None, :]
         pooled = (summed(share, fused) + summed(share, own.vectors))[..., 0, :]  # (5)
-        return Received(first, cosine, gate if config.gate else None, unit(pooled) if config.rounds == 2 else pooled)
+        pooled = unit(pooled) if config.rounds == 2 or config.score == "cosine" else pooled
+        return Received(first, cosine, gate if config.gate else None, pooled)
 
     def _attend(self, own: CampFragments, other: CampFragments) -> tuple[Tensor, Tensor]:
         """(1–2): the weights P of the first attention and R of both."""
@@ -229,32 +227,15 @@ class Camp(FragmentMatcher):
         return unit(summed(summed(share, weights), other.vectors)[..., 0, :])
 
     def _score(self, image: Float[Tensor, "*pair dim"], text: Float[Tensor, "*pair dim"], fusion: bool) -> Tensor:
-        """(6); in the pre-training the cosine."""
-        if not fusion:
+        """(6); in the pre-training, or if so chosen, the cosine."""
+        if not fusion or self.config.score == "cosine":
             return (image * text).sum(dim=-1)
         logit: Tensor = self.judge(torch.cat([image, text], dim=-1))
-        return logit[..., 0].sigmoid() if self.config.score == "probability" else logit[..., 0]
+        return logit[..., 0].sigmoid()
 
     @property
     def _counts_padding(self) -> bool:
         return bool(self.config.text_length and not self.config.heads)
-
-
-@torch.no_grad()
-def begin_as_cosine(judge: nn.Sequential, gain: float) -> None:
-    """w · ReLU(M [p_v ; p_t] + b) + c ≈ gain (|p_v + p_t| − √2), which grows with the cosine and is 0 where that is.
-
-    M = gain √(2π) [R R] with R orthogonal: the D numbers R (p_v + p_t) lie about zero with spread |p_v + p_t| / √D, and
-    the mean of their positive parts is that over √(2π); w = 1 / √D. The gain is in M, whose D² weights all move at a
-    step: with a large w each step of Adam would move the logit by several units.
-    """
-    hidden, _, logit = judge
-    dim = len(hidden.weight)
-    rotation = gain * math.sqrt(2 * math.pi) * nn.init.orthogonal_(torch.empty(dim, dim))
-    hidden.weight.copy_(torch.cat([rotation, rotation], dim=1))
-    hidden.bias.zero_()
-    logit.weight.fill_(dim**-0.5)
-    logit.bias.fill_(-gain * math.sqrt(2))
 
 
 class HeadPool(nn.Module):

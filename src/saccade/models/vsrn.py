@@ -160,8 +160,9 @@ def remember(gru: nn.GRU, span: int) -> None:
     With h ← z h + (1 − z) n and z = σ(b), b = log t keeps a place for about t + 1 more.
     """
     gates = slice(gru.hidden_size, 2 * gru.hidden_size)  # PyTorch's order: reset, update, new
-    gru.bias_ih_l0[gates].uniform_(1, max(1, span - 1)).log_()
-    gru.bias_hh_l0[gates].zero_()
+    biases = dict(gru.named_parameters())
+    biases["bias_ih_l0"][gates].uniform_(1, max(1, span - 1)).log_()
+    biases["bias_hh_l0"][gates].zero_()
 
 
 class RelationBlock(nn.Module):
