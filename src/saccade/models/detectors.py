@@ -16,7 +16,6 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
-from saccade.batch import Batch
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import openers
 from saccade.models.base.model import Model, register
@@ -97,7 +96,7 @@ class Detector(Model):
         """The settings with the labels that the training data give."""
 
     @abstractmethod
-    def tensors(self, pictures: Sequence[Any]) -> Batch:
+    def tensors(self, pictures: Sequence[Any]) -> BoxedPictures | ScenePictures:
         """Pictures, decoded to bytes, and their truth as the losses take them."""
 
     @abstractmethod
@@ -171,7 +170,7 @@ class BottomUp(Detector):
             triplets = [
                 (place[s], place[o], _longest_end(predicate, predicates))
                 for s, predicate, o in picture.relations
-                if s in place and o in place
+                if s in place and o in place and real[i, [place[s], place[o]]].all()
             ]
             related[i, : len(triplets)] = np.reshape(triplets[:MAX_STATED], (-1, 3))
         arrays = (pixels, boxes, real, labels, described, said, related)

@@ -338,7 +338,10 @@ class DetectionTask:
         return len(self.train)
 
     def batch(self, indices: Sequence[int]) -> Batch:
-        return self.train.select(indices)
+        """As wide as its fullest picture: every anchor is compared with every thing, and one photo has dozens."""
+        batch = self.train.select(indices)
+        last = batch.real.any(dim=0).nonzero().flatten()[-1:].sum()  # 0 where there is none
+        return batch.resize(thing=int(last) + 1)
 
     def loss(self, model: Detector, batch: Batch, step: int) -> tuple[Tensor, dict[str, Tensor]]:
         losses = model.losses(batch)

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -44,6 +44,7 @@ from saccade.vision.detectors.rpn import (
     decode,
     draw_both,
     encode,
+    mean_surprise,
     mean_where,
     propose,
     rpn_loss,
@@ -63,7 +64,7 @@ from saccade.vision.extractors import (
     with_whole_picture,
     write_detector,
 )
-from saccade.vision.nms import class_confidence, select
+from saccade.vision.nms import class_confidence, nms, select
 from saccade.vision.roi import mean_under, points_inside
 
 SHIPPED = Path(__file__).parents[1] / "weights" / "bottomup"
@@ -100,7 +101,9 @@ class BottomUpConfig:
     dropout: float = 0.2  # of the vectors, for the heads alone and while training
     class_dim: int = 256  # of the class's embedding in the attribute head
     attribute_hidden: int = 512
-    class_overlap: float = 0.3
+    select_by: Literal["class", "thing"] = "class"  # the paper's rule, or how sure it is that anything is there
+    class_overlap: float = 0.3  # above which each class suppresses, in the paper's rule
+    thing_overlap: float = 0.5  # above which a thing suppresses, whatever it is called, in the other
     confidence: float = 0.2  # a region's, to be kept
     least: int = 10  # regions a picture, and
     most: int = 100  # at most
@@ -157,7 +160,7 @@ class Detections(NamedTuple):
     found: Bool[Tensor, "image box"]  # pictures have different numbers
     boxes: Float[Tensor, "image box 4"]  # refined
     probabilities: Float[Tensor, "image box class"]  # the background first; 0 where no proposal is
-    confidence: Float[Tensor, "image box"]  # the best class's for which the box survives suppression
+    confidence: Float[Tensor, "image box"]  # 0 where the box does not survive suppression
 
 
 class BottomUpNetwork(FoldableNetwork):
@@ -224,10 +227,14 @@ class BottomUpNetwork(FoldableNetwork):
         """At most `proposals` boxes a picture, of the `candidates` best anchors, best first."""
         c = self.config
         output = self.rpn(maps.joined)
-        proposed, _, found = propose(output, candidates, proposals, c.proposal_overlap, kinds=c.anchor_kinds)
+        proposed, objectness, found = propose(output, candidates, proposals, c.proposal_overlap, kinds=c.anchor_kinds)
         heads = self.classify(self.vectors(maps, proposed))
         boxes, probabilities = refine(proposed, heads.changes), heads.classes.softmax(dim=-1) * found[..., None]
-        confidence = class_confidence(boxes, probabilities, c.class_overlap, floor=MIN_CLASS_SCORE)
+        if c.select_by == "class":
+            confidence = class_confidence(boxes, probabilities, c.class_overlap, floor=MIN_CLASS_SCORE)
+        else:
+            confidence = (1 - probabilities[..., 0]) * objectness.sqrt()
+            confidence = confidence * nms(boxes, confidence, c.thing_overlap)
         return Detections(proposed, found, boxes, probabilities, confidence)
 
 
@@ -329,16 +336,6 @@ def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = T
         predicate = torch.where(mirrored[:, None], network.relations.mirrored[predicate.clamp(min=0)], predicate)
         losses["relations"] = relation_loss(logits, torch.dstack([batch.relations[..., :2], predicate]), real)
     return losses
-
-
-def mean_surprise(
-    logits: Float[Tensor, "image region label"], wanted: Int[Tensor, "image region some"]
-) -> tuple[Float[Tensor, "image region"], Bool[Tensor, "image region"]]:
-    """Cross entropy against the mean over each region's labels, and which regions have any that is known."""
-    listed = wanted != UNKNOWN
-    surprise = -logits.log_softmax(dim=-1).gather(-1, wanted.clamp(min=0))
-    count = listed.sum(dim=-1)
-    return torch.where(listed, surprise, surprise.new_zeros(())).sum(dim=-1) / count.clamp(min=1), count > 0
 
 
 def attribute_loss(
@@ -473,9 +470,11 @@ class BottomUpExtractor(RegionExtractor):
 
 
 def _digest(weights: str, c: BottomUpConfig) -> str:
-    settings = (weights, c.least, c.most, c.confidence, c.class_overlap, c.proposals, c.candidates, c.whole, c.size)
-    said = repr((*settings, True) if c.candidates_by_scale else settings)  # older detectors keep their digest
-    return hashlib.sha256(said.encode()).hexdigest()
+    settings: tuple[object, ...] = (weights, c.least, c.most, c.confidence, c.class_overlap, c.proposals, c.candidates)
+    settings += (c.whole, c.size)
+    newer = (c.candidates_by_scale, c.select_by, c.thing_overlap)
+    settings += newer if newer[:2] != (False, "class") else ()  # a detector from before them keeps its digest
+    return hashlib.sha256(repr(settings).encode()).hexdigest()
 
 
 def open_extractor(argument: str = "") -> BottomUpExtractor:

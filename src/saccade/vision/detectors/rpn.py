@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saccade.vision.boxes import Proposals, Real, Truth, cell_middles, clip, overlaps, pick, valid
+from saccade.vision.boxes import UNKNOWN, Proposals, Real, Truth, cell_middles, clip, overlaps, pick, valid
 from saccade.vision.nms import nms_sorted
 
 MAX_LOG_GROWTH = math.log(1000 / 16)  # of a side in one change: exp of anything would overflow
@@ -173,3 +173,13 @@ def draw_both(
 def mean_where(values: Float[Tensor, "*shape"], where: Bool[Tensor, "*shape"]) -> Float[Tensor, ""]:
     """The mean of the marked values, 0 if none is; what is not marked may be anything, NaN too."""
     return torch.where(where, values, torch.zeros_like(values)).sum() / where.sum().clamp(min=1)
+
+
+def mean_surprise(
+    logits: Float[Tensor, "image region label"], wanted: Int[Tensor, "image region some"]
+) -> tuple[Float[Tensor, "image region"], Bool[Tensor, "image region"]]:
+    """Cross entropy against the mean over each region's labels, and which regions have any that is known."""
+    listed = wanted != UNKNOWN
+    surprise = -logits.log_softmax(dim=-1).gather(-1, wanted.clamp(min=0))
+    count = listed.sum(dim=-1)
+    return torch.where(listed, surprise, surprise.new_zeros(())).sum(dim=-1) / count.clamp(min=1), count > 0
