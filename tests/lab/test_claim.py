@@ -29,8 +29,8 @@ def test_every_claim_of_the_package_can_be_planned_on_every_data_set_it_fits(nam
     "name",
     [
         "world/scan-base-1b479754-s0",
-        "flickr8k/scan-base-f497bf7f-s0",
-        "flickr8k/vse-base-84645373-s0",
+        "flickr8k/scan-base-2b9c594e-s0",
+        "flickr8k/vse-base-1928a0b9-s0",
         "world/camp-gate_false-090f23fa-s0",
         "flickr8k/camp-gate_false-aac126aa-s0",
     ],
