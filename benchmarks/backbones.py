@@ -1,12 +1,16 @@
 """DINOv2-S: how near a forward pass comes to the rate at which the same machine multiplies matrices.
 
+    python -m benchmarks.backbones --device cuda       # within half a minute; the page's other rows stay
+
 Most of a vision transformer is linear layers. The floor is the time in which one large product of the same precision,
 measured in the same run, would do as many multiplications as all linear layers and the attention.
 """
 
 from __future__ import annotations
 
+import argparse
 import copy
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -14,6 +18,7 @@ from functools import partial
 import torch
 
 from benchmarks.bench import Bench, Case
+from benchmarks.command import main
 from benchmarks.rows import Row, Target
 from saccade.vision.backbones.dinov2 import Dinov2, Dinov2Config
 
@@ -42,7 +47,11 @@ def forward(bench: Bench, images: int, dtype: torch.dtype, side: int, share: flo
         with torch.autocast(bench.device, dtype) if dtype != torch.float32 else nullcontext():
             return network(pictures)[0]
 
-    spent = bench.best_of({"ours": ours, "product": lambda: matrix @ matrix}, warm=True)
+    spent = bench.best_of(  # a GPU needs some turns to come to its clock, a CPU seconds for each
+        {"ours": ours, "product": lambda: matrix @ matrix},
+        runs=5 if bench.device == "cpu" else 30,
+        warm=bench.device == "cpu",
+    )
     exact = copy.deepcopy(network).double()(pictures[:1].double())[0]
     patches = (size // config.patch) ** 2
     return Row(
@@ -62,3 +71,12 @@ def multiplications(config: Dinov2Config, patches: int) -> int:
     tokens, dim = 1 + config.registers + patches, config.dim
     block = tokens * dim * dim * (4 + 2 * config.mlp_ratio) + 2 * tokens * tokens * dim
     return patches * 3 * config.patch**2 * dim + config.depth * block
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    options, others = parser.parse_known_args()
+    kind, subject = ("gpu", gpu) if options.device == "cuda" else ("cpu", cpu)
+    words = ["--only", "backbones", "--each", "25", *others]
+    sys.exit(main(kind, options.device, {"backbones": subject}, 0.5, __doc__, words))

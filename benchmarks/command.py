@@ -42,6 +42,7 @@ def main(
         ):
             found.append(result)
             results.with_results(found).write(out)  # what is known by now outlives a crash of the next
+        results.with_results(found).without_others(chosen, found).write(out)
         if not options.no_page:
             write_page(FOLDER, PAGE)
     except SaccadeError as error:

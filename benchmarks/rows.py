@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -118,6 +118,11 @@ class Results:
             else:
                 growth[result.name, result.axis] = result
         return Results(self.machine, tuple(rows.values()), tuple(growth.values()))
+
+    def without_others(self, subjects: Collection[str], found: Iterable[Result]) -> Results:
+        """Without rows of these subjects that are measured no more."""
+        names = {result.name for result in found}
+        return replace(self, rows=tuple(r for r in self.rows if r.subject not in subjects or r.name in names))
 
     def write(self, path: Path | str) -> None:
         rows, growth = ([_sparse(asdict(one)) for one in several] for several in (self.rows, self.growth))

@@ -1,6 +1,7 @@
 """The detector against grids, sliding windows and a linear classifier: writes docs/results/detector.{md,json}.
 
-    python scripts/results_detector.py --root data/flickr8k --weights bottomup [--device cuda] [--out docs/results]
+    python scripts/results_detector.py --root data/flickr8k [--weights runs/bottomup] [--device cuda]
+        [--out docs/results] [--before docs/results/detector.json]
 
 Boxes are those of Flickr30k Entities on Flickr8k's dev photos, which the detector was not taught with. The windows that
 are chosen, the linear classifier and the frequencies come from the train photos, as the detector does.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import platform
 import time
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +24,25 @@ from torch.nn import functional
 
 from saccade.core.files import read_json, write_json, write_text
 from saccade.data.datasets.entities import open_entity_boxes
-from saccade.metrics.detection import Tally, found_boxes, name_figures, tally_attributes, tally_names
+from saccade.metrics.detection import (
+    Tally,
+    found_boxes,
+    name_figures,
+    tally_attributes,
+    tally_names,
+    tally_relations,
+)
 from saccade.models.detectors import BottomUp
 from saccade.tasks.detection.task import REGION_COUNTS as COUNTS
 from saccade.tasks.detection.task import bottomup_figures
 from saccade.vision.backbones.base import Backbone, load_backbone
 from saccade.vision.boxes import UNKNOWN, clip, iou, valid
-from saccade.vision.detectors.bottomup import SHIPPED, BottomUpConfig, BoxedPictures, load_bottomup, mean_under
+from saccade.vision.detectors.bottomup import SHIPPED, BottomUpConfig, BoxedPictures, load_bottomup
+from saccade.vision.detectors.relations import stated_predicates
 from saccade.vision.detectors.rpn import anchor_boxes, anchor_sides
 from saccade.vision.extractors import read_detector_config
 from saccade.vision.grid import cell_boxes
+from saccade.vision.roi import mean_under
 
 console = Console()
 GRIDS = {10: (3, 1), 36: (6,), 100: (10,)}
@@ -160,6 +171,30 @@ def naming_baselines(
     return found
 
 
+def relation_baselines(
+    train: BoxedPictures, dev: BoxedPictures, classes: int, predicates: int
+) -> dict[str, dict[str, float]]:
+    """Predicates of true pairs by how often each is said of two things of these (true) names, and of any two."""
+    assert train.relations is not None
+    assert dev.relations is not None
+    subject, other, predicate = train.relations[train.relations[..., 2] > 0].T
+    image = (train.relations[..., 2] > 0).nonzero()[:, 0]
+    names = train.labels.clamp(min=0)
+    counts = torch.zeros(classes + 1, classes + 1, predicates + 1)
+    counts.index_put_((names[image, subject], names[image, other], predicate), torch.ones(len(image)), accumulate=True)
+    overall = counts.sum(dim=(0, 1)) / len(image)
+    tallies = {"by_names": Tally(), "frequent": Tally()}
+    for start in range(0, len(dev), 50):
+        batch = dev.select(slice(start, start + 50))
+        assert batch.relations is not None
+        stated = stated_predicates(batch.relations, batch.real, predicates + 1)
+        names = batch.labels.clamp(min=0)
+        said = counts[names[:, :, None], names[:, None, :]] + overall
+        tally_relations(tallies["by_names"], said.log(), stated, batch.real)
+        tally_relations(tallies["frequent"], overall.log().expand_as(said), stated, batch.real)
+    return {name: name_figures(tally) for name, tally in tallies.items()}
+
+
 def percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
@@ -210,6 +245,41 @@ def markdown(results: dict[str, Any]) -> str:
         row = results["naming"][key]
         cells = [percent(row[k]) for k in ("object_top1", "object_top5", "attribute_top1", "attribute_top5")]
         lines.append(f"| {title} | " + " | ".join(cells) + f" | {row['attribute_rank']:.1f} |")
+    if "relations" in results:
+        lines += [
+            "",
+            "## Relations: which predicate holds between two true boxes",
+            "",
+            f"{counts['predicates']} predicates; the {counts['dev_related']:,} dev triplets that captions state of two "
+            "boxes. Top-1: of pairs of which something is stated, is the best guess among it? Recall: of all that is "
+            "stated, how much is among the 20 surest triplets of the photo, whatever pair.",
+            "",
+            "| | top-1 | top-5 | recall of 20 |",
+            "|---|---:|---:|---:|",
+        ]
+        titles = {
+            "detector": "detector's relation head, names as it guesses them",
+            "by_names": "the most frequent for the two true names",
+            "frequent": "always the most frequent",
+        }
+        for key, title in titles.items():
+            row = results["relations"][key]
+            recall = percent(row["relation_recall_20"]) if key == "detector" else ""
+            lines.append(f"| {title} | {percent(row['relation_top1'])} | {percent(row['relation_top5'])} | {recall} |")
+    if "before" in results:
+        old = results["before"]
+        lines += ["", "## Before and after", "", f"| | {old['backbone']}, before | {results['backbone']} |"]
+        lines += ["|---|---:|---:|"]
+        first = next(iter(results["recall"]))
+        for title, path in {
+            **{f"recall with {n} regions": ("recall", first, str(n)) for n in COUNTS},
+            "mean average precision": ("rule", "map"),
+            "object top-1": ("naming", "detector", "object_top1"),
+            "object top-5": ("naming", "detector", "object_top5"),
+            "attribute top-1": ("naming", "detector", "attribute_top1"),
+        }.items():
+            cells = [percent(reduce(lambda value, key: value[key], path, part)) for part in (old, results)]
+            lines.append(f"| {title} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -219,6 +289,7 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, default=None, help="a run folder; the package's weights if not given")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--before", type=Path, default=None, help="an earlier detector.json, to stand beside")
     parser.add_argument("--pictures", type=int, default=None, help="at most so many a split, for a try")
     arguments = parser.parse_args()
     torch.manual_seed(0)
@@ -248,7 +319,7 @@ def main() -> None:
     weights = arguments.weights or SHIPPED
     facts = read_json(read_detector_config(weights, "bottomup", BottomUpConfig)[0] / "config.json")
     shown = f" --weights {arguments.weights}" if arguments.weights else ""
-    results = {
+    results: dict[str, Any] = {
         "command": f"python scripts/results_detector.py --root data/flickr8k{shown} --device {device}",
         "machine": torch.cuda.get_device_name() if device.startswith("cuda") else f"CPU, {platform.machine()}",
         "seconds": round(time.perf_counter() - started, 1),
@@ -271,6 +342,16 @@ def main() -> None:
         },
         "naming": {name: {k: round(v, 4) for k, v in row.items()} for name, row in naming.items()},
     }
+    if c.predicates and dev.relations is not None:
+        results["counts"] |= {"predicates": len(c.predicates), "dev_related": int((dev.relations[..., 2] > 0).sum())}
+        relations = relation_baselines(train, dev, len(c.classes), len(c.predicates))
+        relations["detector"] = {k: v for k, v in figures.items() if k.startswith("relation")}
+        results["relations"] = {
+            name: {k: round(v, 4) for k, v in row.items() if k.startswith("relation")}
+            for name, row in relations.items()
+        }
+    if arguments.before is not None:
+        results["before"] = {k: v for k, v in read_json(arguments.before).items() if k != "before"}
     write_json(arguments.out / "detector.json", results)
     write_text(arguments.out / "detector.md", markdown(results))
     console.print(markdown(results))

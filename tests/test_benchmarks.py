@@ -113,6 +113,9 @@ def test_results_come_back_from_their_file(tmp_path: Path) -> None:
     assert [row.name for row in newer.rows] == ["a thing", "another"]
     assert newer.rows[0].seconds == 1.0
     assert newer.growth == results.growth
+    again = replace(newer, rows=tuple(replace(row, subject="scan") for row in newer.rows))
+    assert [row.name for row in again.without_others({"scan"}, newer.rows[1:]).rows] == ["another"]
+    assert again.without_others({"search"}, []) == again
 
 
 def test_what_fails_says_why_and_the_others_go_on() -> None:

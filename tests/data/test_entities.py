@@ -11,7 +11,15 @@ import pytest
 from photo_samples import ENTITY_LINE, ENTITY_XML, entities_published, entity_lines, write
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.entities import EntityPhrase, open_entity_boxes, parse_sentence, read_entities
+from saccade.data.datasets.entities import (
+    EntityPhrase,
+    EntityPicture,
+    EntitySentence,
+    entity_relations,
+    open_entity_boxes,
+    parse_sentence,
+    read_entities,
+)
 
 
 def test_both_layouts_give_the_same_record(tmp_path: Path) -> None:
@@ -60,6 +68,31 @@ def test_colours_marked_as_clothing_are_clothes_and_pronouns_have_no_name(tmp_pa
     line["sentences"] = [{"text": "A man in black it .", "phrases": phrases}]
     (picture,) = open_entity_boxes("train", entity_lines(tmp_path, line))
     assert (picture.names, picture.attributes) == (("clothes",), (("black",),))
+
+
+def test_what_sentences_say_of_boxes_becomes_relations(tmp_path: Path) -> None:
+    line = deepcopy(ENTITY_LINE)  # a dog on the left, two balls: one below it, one on the right
+
+    def said(text: str) -> dict[str, Any]:
+        dog, balls = text.split().index("dog"), text.split().index("balls")
+        words = ((dog, "dog", "1"), (balls, "balls", "2"))
+        phrases = [{"first_word": n, "n_words": 1, "phrase": w, "chain": c, "types": ["other"]} for n, w, c in words]
+        return {"text": text, "phrases": phrases}
+
+    line["sentences"] = [said("A dog chases balls ."), said("The dog 's balls"), said("balls are held by a dog .")]
+    (picture,) = open_entity_boxes("train", entity_lines(tmp_path, line))
+    assert picture.names == ("dog", "ball", "ball")
+    assert picture.said == (("dog",) * 3, ("ball",) * 3, ("ball",) * 3)
+    assert picture.relations == tuple((0, name, ball) for name in ("chasing", "with", "holding") for ball in (1, 2))
+
+
+def test_each_of_several_takes_part_with_its_nearest() -> None:
+    boxes = np.array([[0, 0, 0.2, 1], [0.8, 0, 1, 1], [0, 0, 0.2, 0.1], [0.8, 0, 1, 0.1]])  # two men, two hats
+    phrases = (EntityPhrase(1, ("men",), "1", ()), EntityPhrase(3, ("hats",), "2", ()))
+    picture = EntityPicture("a.jpg", 9, 9, (EntitySentence("two men wearing hats", phrases),), {})
+    found = entity_relations(picture, {"1": [0, 1], "2": [2, 3]}, boxes)
+    assert found == [(0, "wearing", 2), (1, "wearing", 3)]
+    assert entity_relations(picture, {"1": [0, 1]}, boxes) == []
 
 
 def test_marks_of_several_types_and_words_between() -> None:

@@ -11,7 +11,8 @@ from toy_pictures import make_pictures, write_store
 from saccade.core.config import from_dict, to_dict
 from saccade.core.errors import SaccadeError
 from saccade.data import Caption, CaptionedImages, DataConfig, FeatureStore, reader, write_captions
-from saccade.data.store.sources import ChainedRegions, RegionSubset
+from saccade.data.records import RegionSubset
+from saccade.data.store.sources import ChainedRegions
 from saccade.features import open_split
 
 

@@ -25,15 +25,20 @@ SMALL = {"region_dim": 12, "word_dim": 7, "dim": 32}
 MATCHERS = [entry.name for entry in entries() if issubclass(entry.model, Matcher)]
 
 
-@torch.no_grad()
-def align(
-    name: str, vocabulary: Vocabulary, images: RegionBatch, padding: int = 0
-) -> tuple[Alignment, list[list[str]]]:
+def build(name: str, vocabulary: Vocabulary) -> Matcher:
     torch.manual_seed(1)
     model = next(entry.model for entry in entries() if entry.name == name)
     sizes = {k: v for k, v in SMALL.items() if k in {f.name for f in fields(model.Config)}}
     matcher = model(replace(model.Config(), **sizes), vocabulary, "world").double().eval()
     assert isinstance(matcher, Matcher)
+    return matcher.requires_grad_(False)
+
+
+@torch.no_grad()
+def align(
+    name: str, vocabulary: Vocabulary, images: RegionBatch, padding: int = 0
+) -> tuple[Alignment, list[list[str]]]:
+    matcher = build(name, vocabulary)
     texts = matcher.read(SENTENCES)
     regions = images.to(dtype=torch.float64).pad(padding)
     alignment = matcher.align(matcher.encode_images(regions), matcher.encode_texts(texts.pad(padding)))
@@ -68,3 +73,21 @@ def test_padding_never_changes_an_explanation(name: str, vocabulary: Vocabulary,
             first, second = getattr(one, field.name), getattr(other, field.name)
             if isinstance(first, np.ndarray | float):
                 np.testing.assert_allclose(first, second, atol=1e-9, err_msg=field.name)
+
+
+@pytest.mark.parametrize("name", MATCHERS)
+def test_words_are_shown_by_themselves(name: str, vocabulary: Vocabulary, toy_images: RegionBatch) -> None:
+    """Each word has one to give, whatever else the sentence says; all but the weights is the alignment's."""
+    matcher = build(name, vocabulary)
+    images, texts = (
+        matcher.encode_images(toy_images.to(dtype=torch.float64)),
+        matcher.encode_texts(matcher.read(SENTENCES)),
+    )
+    aligned, located = matcher.align(images, texts), matcher.locate(images, texts)
+    torch.testing.assert_close(located.score, aligned.score)
+    given = located.weights.sum(dim=2) * aligned.word_mask
+    torch.testing.assert_close(given, aligned.word_mask.double())
+    assert not located.weights.masked_select(~aligned.region_mask[:, None]).any()
+    if name in ("scan", "imram", "gsmn"):
+        alone = matcher.locate(images, texts.trimmed(1)).weights  # words before others
+        torch.testing.assert_close(alone, located.weights[:, :1])

@@ -52,3 +52,15 @@ def test_light_shows_the_picture_and_darkness_hides_it() -> None:
 def test_opacity_falls_as_heat_rises() -> None:
     _, opacity = colour_table()
     assert (np.diff(opacity.astype(int)) <= 0).all()
+
+
+def test_light_flows_evenly_between_the_cells_of_a_grid() -> None:
+    """Brightest at the middle of the strongest cell, which is where a word points, and without a step anywhere."""
+    edge = np.arange(4) / 4
+    cells = np.array([[x, y, x + 0.25, y + 0.25] for y in edge for x in edge])
+    weights = np.full(16, 0.2)
+    weights[[6, 9]] = 1.0, 0.8
+    heat = spread(weights, cells, (100, 100))
+    row, column = np.unravel_index(np.argmax(heat), heat.shape)
+    assert (abs(row - 37), abs(column - 62)) <= (1, 1)
+    assert max(np.abs(np.diff(heat, axis=axis)).max() for axis in (0, 1)) < 0.06

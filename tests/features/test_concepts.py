@@ -15,14 +15,15 @@ from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages
 from saccade.data.store.sources import RegionsInMemory
-from saccade.features.concepts import concepts_by_extractor, read_concepts
+from saccade.features.concepts import GraphedRegions, concepts_by_extractor, name_graphs, read_concepts, with_graphs
+from saccade.language import Vocabulary
 from saccade.vision import RegionDescription, load_extractor
 
 
 class Naming:
     """An extractor that reads names off the first number of a vector."""
 
-    name = "naming"
+    name, has_names = "naming", True
 
     def recognise(self, regions: RegionBatch) -> list[list[RegionDescription]]:
         def region(vector: torch.Tensor) -> RegionDescription:
@@ -62,6 +63,42 @@ def test_each_name_counts_once_surest_first(seen: CaptionedImages) -> None:
 def test_what_an_extractor_never_names_is_told_with_what_it_does(seen: CaptionedImages) -> None:
     with pytest.raises(SaccadeError, match=r"the extractor naming names no mood \(it names: colour, kind\)"):
         concepts_by_extractor(seen, [0, 1, 2], ("mood",))
+
+
+def test_a_split_carries_what_is_named_in_its_regions_as_scene_graphs(seen: CaptionedImages) -> None:
+    """A name that is not sure, or that the vocabulary does not have, is none: the model then guesses."""
+    words = Vocabulary.build(["a red dog and a cloud"], 1)
+    named = with_graphs(seen, words)
+    assert with_graphs(named, words) is named
+    batch = named.images.batch([1, 2])  # a ball, unknown, and a dog; a cloud that is not sure
+    assert batch.graph is not None
+    assert batch.graph.objects.tolist() == [[0, words.id_of("dog")], [0, 0]]
+    assert batch.graph.attributes[:, :, 0].tolist() == [[words.id_of("red")] * 2, [words.id_of("red"), 0]]
+    assert batch.graph.attribute_mask.sum().item() == 3
+    assert batch.graph.relations.shape == (2, 0, 3)
+    assert named.images.batch([2]).graph.objects.shape == (1, 1)  # type: ignore[union-attr]
+
+
+def test_a_name_of_several_words_is_its_last() -> None:
+    words = Vocabulary.build(["a tennis ball"], 1)
+    graph = name_graphs([[RegionDescription((0, 0, 1, 1), 1.0, {"kind": "tennis ball"}, {"kind": 0.9})], []], words)
+    assert graph.objects.tolist() == [[words.id_of("ball")], [0]]
+    assert graph.object_mask.tolist() == [[True], [False]]
+
+
+def test_relations_are_kept_surest_first_where_their_word_is_known() -> None:
+    words = Vocabulary.build(["a dog jumps over a ball"], 1)
+    graph = name_graphs([[], []], words, [[(0, "jumps", 1, 0.9), (1, "under", 0, 0.8)], []])
+    assert graph.relations[0, 0].tolist() == [0, 1, words.id_of("jumps")]
+    assert graph.relation_mask.sum().item() == 1
+
+
+def test_regions_that_nothing_names_stay_as_they_are(seen: CaptionedImages, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = Vocabulary.build(["a dog"], 1)
+    unknown = replace(seen, extractor=None)
+    assert with_graphs(unknown, words) is unknown
+    monkeypatch.setattr(Naming, "has_names", False)
+    assert not isinstance(with_graphs(seen, words).images, GraphedRegions)
 
 
 def test_features_of_an_unknown_extractor_have_no_names(seen: CaptionedImages) -> None:

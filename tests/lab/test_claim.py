@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_claims import caption_claim, claim_values, toy_claim
+from toy_claims import caption_claim, claim_values, runs_for, toy_claim
 
 from saccade.core.errors import SaccadeError
 from saccade.lab.claims.claim import claim_names, load_claim, read_claim
@@ -38,7 +39,7 @@ def test_every_claim_of_the_package_can_be_planned_on_every_data_set_it_fits(nam
 def test_finished_runs_are_found_again(name: str) -> None:
     """Names of runs that reports were made of. Who changes a default changes names, and trains anew."""
     claims = [load_claim(claim) for claim in ("fine-grained", "camp-gate")]
-    assert name in [run.name for run in plan(claims, Request(("world", "flickr8k"), seeds=1))]
+    assert name in [run.name for side in plan(claims, Request(("world", "flickr8k"), seeds=1)) for run in side.search]
 
 
 def test_a_chain_stands_for_pairs_of_neighbours() -> None:
@@ -108,7 +109,8 @@ def test_a_task_has_its_own_metrics() -> None:
 def test_settings_may_belong_to_one_data_set() -> None:
     variants = {"a": {}, "b": {"settings_on": {"flickr8k": ["extractor=grid"], "world": ["extractor=grid:world/7"]}}}
     claim = caption_claim(variants=variants, expect=["a > b"], data={"world": {}, "flickr8k": {}})
-    extractors = [run.config.data.extractor for run in plan([claim], Request(("world", "flickr8k"), seeds=1))]
+    runs = runs_for(claim, Request(("world", "flickr8k"), seeds=1, rates=(1.0,), extractors=("dinov2",)))
+    extractors = [run.config.data.extractor for run in runs]  # none can be asked for: the claim is about them
     assert extractors == ["grid", "grid:world/7", "bottomup@36", "grid"]
 
 
@@ -130,11 +132,11 @@ def test_a_run_is_named_for_what_matters_only() -> None:
     """Where the data lie and what computes changes no name; a setting does."""
     claim = toy_claim(data={"flickr8k": {}})
     names = [
-        [run.name for run in plan([claim], request)]
+        [run.name for run in runs_for(claim, request)]
         for request in (
-            Request(("flickr8k",), 1),
-            Request(("flickr8k",), 1, root=Path("elsewhere"), device="cuda"),
-            Request(("flickr8k",), 1, words=("epochs=2",)),
+            Request(("flickr8k",), 1, rates=(1.0,)),
+            Request(("flickr8k",), 1, rates=(1.0,), root=Path("elsewhere"), device="cuda"),
+            Request(("flickr8k",), 1, rates=(1.0,), words=("dim=2",)),
         )
     ]
     assert names[0] == names[1]
@@ -143,16 +145,26 @@ def test_a_run_is_named_for_what_matters_only() -> None:
     assert names[0][1].startswith("flickr8k/scan-attention_max-pool_sum-")
 
 
-def test_what_claims_share_is_trained_once_and_first_seeds_first() -> None:
+def test_what_claims_share_is_trained_once() -> None:
     other = toy_claim(
         variants={"mean": {"settings": ["pool=mean"]}, "plain": {"settings": ["queries=words"]}},
         expect=["plain > mean"],
         data={"world": {"splits": ["hard"]}},
     )
-    runs = plan([toy_claim(), other], Request(seeds=2))
-    assert [run.seed for run in runs] == [0, 0, 0, 1, 1, 1]
-    shared = next(run for run in runs if "scan-base" in run.name)
+    sides = plan([toy_claim(), other], Request(seeds=2))
+    assert len(sides) == 3
+    shared = next(run for side in sides for run in side.search if "scan-base" in run.name)
     assert shared.splits == ("test", "hard")
     assert shared.tables  # an ensemble of the first claim needs them
-    assert not next(run for run in runs if "pool_mean" in run.name).tables
+    assert not next(run for side in sides for run in side.search if "pool_mean" in run.name).tables
     assert shared.config.model == run_config("scan", ["data=world"]).model
+
+
+def test_every_side_has_the_same_search_and_the_same_rule() -> None:
+    """Only the learning rate is searched, on a part of the training split that no run learns from."""
+    for name in claim_names():
+        for side in plan([load_claim(name)], Request(("world", "flickr8k"), seeds=1)):
+            one, other = (run.config for run in side.search)
+            assert other.trainer.learning_rate == pytest.approx(one.trainer.learning_rate / 2)
+            assert replace(other.trainer, learning_rate=one.trainer.learning_rate) == one.trainer
+            assert (one.data.held_out, one.trainer.patience) == (10, 5)

@@ -155,6 +155,7 @@ def test_words_point_where_the_mark_is() -> None:
     found = measure_pointing(model, model.encode_images(regions), regions, asked)
     assert list(found) == ["all", "animals", "people"]
     assert [found[kind].model for kind in found] == pytest.approx([200 / 3, 50, 100])
+    assert [found[kind].attention for kind in found] == pytest.approx([200 / 3, 50, 100])
     assert found["animals"].middle == 50
     assert found["animals"].random == pytest.approx(20)
     assert found["all"].count == 3

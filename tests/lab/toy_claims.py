@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 
 from saccade.core.errors import SaccadeError
 from saccade.lab.claims.claim import Claim, read_claim
-from saccade.lab.claims.plan import Run
+from saccade.lab.claims.plan import Request, Run, plan
 from saccade.lab.claims.run import save_measured
 from saccade.tasks.evaluator import PART, Arrays
 from saccade.tasks.matching.evaluate import QueryRanks, query_ranks, save_table
@@ -71,11 +73,21 @@ def toy_captions(quality: float, seed: int) -> dict[str, np.ndarray]:
     return kept | {"pictures": np.asarray(IMAGES), "texts": np.asarray(IMAGES * EACH)}
 
 
-def finish(run: Run, runs: Path, quality: float) -> None:
+def runs_for(claim: Claim, request: Request) -> list[Run]:
+    """All its runs, the first seeds first."""
+    return sorted(
+        (run for side in plan([claim], request) for some in side.by_rate.values() for run in some),
+        key=attrgetter("seed"),
+    )
+
+
+def finish(run: Run, runs: Path, quality: float, flat: bool = True) -> None:
     """Leave behind what a finished run of this quality would."""
     folder = runs / run.name
     folder.mkdir(parents=True)
-    facts = {"run": run.name, "seconds": 2.0, "device": "cpu (toy)", "torch": "2"}
+    facts = {"run": run.name, "seconds": 2.0, "device": "cpu (toy)", "torch": "2", "flat": flat, "cap": run.cap}
+    facts |= {"steps": 40, "best_step": 30, "selection": run.evaluator.metric}
+    facts |= {"held_out": 100 * quality, "curve": [(10 * n, 100 * quality - (n - 3) ** 2) for n in range(1, 5)]}
     matcher = run.evaluator.metric == "rsum"
     kept: Arrays = vars(toy_ranks(quality, run.seed)) if matcher else toy_captions(quality, run.seed)
     save_measured(folder, run.evaluator, facts, dict.fromkeys(run.splits, kept))
@@ -93,3 +105,8 @@ def pretend(run: Run, runs: Path, lean: bool) -> None:
             raise ValueError("first line\nsecond line")
         raise SaccadeError("the toy is broken")
     finish(run, runs, 2.0)
+
+
+def sleep(job: str) -> None:
+    """Work that takes longer than any test waits."""
+    time.sleep(600)

@@ -50,6 +50,9 @@ def test_words_change_places(kind: FoilKind, caption: str, expected: str) -> Non
         ("sides", "a brown dog near a small cat"),
         ("sides", "a man walks with his dog"),
         ("adjectives", "a black dog and a white dog"),  # the same again
+        ("adjectives", "a black dog chases a white dog"),
+        ("adjectives", "a black dog and white dogs on the grass"),
+        ("adjectives", "a blue boat and orange boat float among lilypads"),
         ("adjectives", "a black and white dog with a red hat"),
         ("adjectives", "a golden dog on a yellow bench"),  # said of the same colour
         ("adjectives", "a white man on a black bench"),

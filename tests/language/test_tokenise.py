@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.language import tokenise
+from saccade.language import tokenise, words_only
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,9 @@ def test_any_text_gives_words_without_spaces_and_loses_no_letter(text: str) -> N
 @given(st.lists(st.sampled_from(["a", "dog", "'s", "n't", "``", "''", ".", "t-shirt", "1,000", "été"])))
 def test_words_joined_by_spaces_come_back(words: list[str]) -> None:
     assert tokenise(" ".join(words)) == words
+
+
+def test_captions_are_learned_without_punctuation_marks() -> None:
+    text = "The dog's ball, a \"red\" one, isn't there."
+    assert words_only(text) == "the dog 's ball a red one is n't there"
+    assert tokenise(words_only(text)) == words_only(text).split()

@@ -129,16 +129,23 @@ def test_gsmn_in_compiled_loops_is_gsmn(switches: dict[str, object], monkeypatch
 
 
 @pytest.mark.skipif(unavailable() is not None, reason="no C++ compiler")
+@pytest.mark.parametrize("shared", [0, 1])
 @pytest.mark.parametrize(("parts", "longest"), [(7, 9), (13, 4), (1, 1)])
-def test_compiled_loops_find_the_same_cosines(monkeypatch: pytest.MonkeyPatch, parts: int, longest: int) -> None:
-    """More sentences than a vector has lanes, pictures and sentences of all lengths and one with nothing in it."""
+def test_compiled_loops_find_the_same_cosines(
+    monkeypatch: pytest.MonkeyPatch, parts: int, longest: int, shared: int
+) -> None:
+    """More sentences than a vector has lanes, pictures and sentences of all lengths and one with nothing in it.
+
+    `shared`: what all vectors have in common. Where that is nothing, some attended vector nearly vanishes, and the last
+    bit of a product decides its cosine, in either form: only the mean of such errors is the form's own.
+    """
     monkeypatch.setenv("SACCADE_NATIVE", "1")
     draw = torch.Generator().manual_seed(1)
     region_mask = torch.arange(parts) < torch.randint(1, parts + 1, (5, 1), generator=draw)
     word_mask = torch.arange(longest) < torch.randint(1, longest + 1, (21, 1), generator=draw)
     region_mask[2], word_mask[4] = False, False
     regions, words = (
-        torch.randn(*mask.shape, 24, generator=draw, dtype=torch.float64) * mask[..., None]
+        (torch.randn(*mask.shape, 24, generator=draw, dtype=torch.float64) + shared) * mask[..., None]
         for mask in (region_mask, word_mask)
     )
     codes = ImageCode(regions, region_mask), TextCode(words, word_mask)
@@ -148,9 +155,9 @@ def test_compiled_loops_find_the_same_cosines(monkeypatch: pytest.MonkeyPatch, p
     sides = [part for side in (images, texts) for part in (side.vectors.transpose(1, 2), side.gram, side.mask)]
     found = NativeAttention.of(FORM).block_cosines(*sides)  # type: ignore[arg-type]
     for ours, rounded, exact in zip(found, plain, known, strict=True):
-        # On average, for the largest error is that of one block whose attended vector nearly vanishes: there the last
-        # bit of a product decides, and which form has it is the processor's choice.
-        assert (ours - exact).abs().mean() <= 2 * (rounded - exact).abs().mean() + 1e-8
+        error, usual = (ours - exact).abs(), (rounded - exact).abs()
+        assert error.mean() <= 2 * usual.mean() + 1e-8
+        assert not shared or error.max() <= 2 * usual.max() + 1e-6
         torch.testing.assert_close(ours.double(), exact, rtol=0, atol=1e-5)
 
 

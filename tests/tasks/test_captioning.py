@@ -167,9 +167,12 @@ def test_a_greedy_baseline_is_of_the_model_at_rest(data: tuple[CaptionedImages, 
     assert model.training
 
 
-def test_what_was_said_is_judged_as_it_was_drawn(data: tuple[CaptionedImages, CaptionedImages]) -> None:
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_what_was_said_is_judged_as_it_was_drawn(
+    data: tuple[CaptionedImages, CaptionedImages], temperature: float
+) -> None:
     """The loss says the drawn captions again: their log-probabilities are those that they were drawn by."""
-    reward = RewardConfig(after=0, num_samples=3, baseline="samples")
+    reward = RewardConfig(after=0, num_samples=3, baseline="samples", temperature=temperature)
     task, model = task_and_model(data, reward=reward)
     batch = task.batch([0, 1])
     torch.manual_seed(0)
@@ -181,6 +184,17 @@ def test_what_was_said_is_judged_as_it_was_drawn(data: tuple[CaptionedImages, Ca
         drawn = sample(model, batch.images, task.self_critical.decoding)
     assert torch.equal(drawn.words, spoken.texts.tokens[:, 1:])
     torch.testing.assert_close(loss, policy_loss(drawn.log_probabilities, spoken.advantage, drawn.mask))
+
+
+def test_the_captions_of_a_beam_may_be_judged(data: tuple[CaptionedImages, CaptionedImages]) -> None:
+    reward = RewardConfig(after=0, num_samples=3, baseline="samples", sampling="beam")
+    task, model = task_and_model(data, reward=reward)
+    spoken = task.before_loss(model.eval(), task.batch([0, 1]), 0)
+    assert isinstance(spoken, SpokenBatch)
+    assert spoken.owner.tolist() == [0, 0, 0, 1, 1, 1]
+    rows = spoken.texts.tokens.tolist()
+    assert len(set(map(tuple, rows[:3]))) == len(set(map(tuple, rows[3:]))) == 3
+    assert torch.isfinite(task.loss(model, spoken, 0)[0])
 
 
 @pytest.mark.parametrize("after", [None, 0])
@@ -245,6 +259,7 @@ def test_settings_that_make_no_sense_are_refused(given: dict[str, Any], sentence
     [
         ({"after": -1}, "reward.after counts steps"),
         ({"num_samples": 0}, "reward.num_samples must be at least 1"),
+        ({"temperature": 0.0}, "temperature must be more than zero"),
         ({"baseline": "samples"}, "give reward.num_samples=5"),
         ({"after": 0, "cider": 0.0}, "a reward needs reward.cider or reward.bleu"),
     ],

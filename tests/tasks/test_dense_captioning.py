@@ -124,12 +124,12 @@ def test_regions_come_with_phrases_surest_first(data: PhrasedPictures, model: De
 
 
 def test_the_trainer_takes_it_through_a_run(data: PhrasedPictures, model: DenseCap, tmp_path: Path) -> None:
-    """Eighty small steps find the squares and speak of them as they should; the best model is kept."""
+    """Within fifty small steps it finds the squares and speaks of them as it should; the best model is kept."""
     model.begin()  # with extractors that can tell colours
     before = DensePrecision().evaluate(model, data, CONFIG)
     task = find_task(DenseCap.task).task(model, data, data, replace(CONFIG, vary=False), AugmentConfig())
     trainer = TrainerConfig(
-        steps=80, batch_size=4, learning_rate=1e-2, schedule="cosine", evaluate_every=80, accelerator="cpu"
+        steps=50, batch_size=4, learning_rate=1e-2, schedule="cosine", evaluate_every=10, accelerator="cpu"
     )
     result = Trainer(trainer, tmp_path, Console(file=StringIO())).fit(model, task)
     assert result.best["map"] > before["map"] + 10

@@ -22,7 +22,7 @@ from saccade.core.config import to_dict
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig, FeatureStore
 from saccade.metrics.detection import found_boxes
-from saccade.models.detectors import BottomUp, WorldDetector
+from saccade.models.detectors import BottomUp, Labels, WorldDetector
 from saccade.tasks.detection.task import bottomup_figures, label_names, open_boxes, world_figures
 from saccade.training.run import run_config, train_run
 from saccade.vision import load_extractor
@@ -99,7 +99,7 @@ def tiny_network() -> WorldNetwork:
 
 def train(folder: Path, *words: str, resume: bool = False) -> Any:
     """Train a detector of a few channels; the words are as after `saccade train bottomup`."""
-    small = {key: value for key, value in to_dict(CONFIG).items() if key not in ("classes", "attributes")}
+    small = {key: value for key, value in to_dict(CONFIG).items() if key not in ("classes", "attributes", "predicates")}
     settings = [f"model.{key}={json.dumps(value)}" for key, value in small.items()]
     counts = ["class_count=3", "attribute_count=3", "batch_size=4", "epochs=1", "learning_rate=5e-3"]
     fixed = ["precision=fp32", "accelerator=cpu", "prefetch=0"]
@@ -218,7 +218,7 @@ def test_the_worlds_detector_trains_from_world_to_weights(tmp_path: Path, monkey
 
 
 def test_labels_of_the_extractor_cover_the_world() -> None:
-    assert load_world_extractor().config.labels == WorldDetector.with_labels(WorldExtractorConfig(), (), ()).labels
+    assert load_world_extractor().config.labels == WorldDetector.with_labels(WorldExtractorConfig(), Labels()).labels
 
 
 def test_a_few_steps_of_bottomup_find_and_name_most_rectangles(rectangles: Any, more_rectangles: Any) -> None:
@@ -272,23 +272,37 @@ class Labelled:
     boxes: np.ndarray
     names: tuple[str, ...]
     attributes: tuple[tuple[str, ...], ...]
+    said: tuple[tuple[str, ...], ...] = ()
+    relations: tuple[tuple[int, str, int], ...] = ()
 
 
 def test_pictures_become_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     small, large = [0.1, 0.1, 0.2, 0.2], [0.0, 0.0, 1.0, 0.5]
     boxes = np.array([small, large], dtype=np.float32)
     dogs = Labelled(np.full((9, 5, 3), 7, np.uint8), boxes, ("dog", "yeti"), (("wet",), ()))
-    crowd = Labelled(np.zeros((4, 4, 3), np.uint8), boxes[[0, 0, 1]], ("dog",) * 3, (("wet", "odd"), ("wet",), ()))
+    crowd = Labelled(
+        np.zeros((4, 4, 3), np.uint8),
+        boxes[[0, 0, 1]],
+        ("dog",) * 3,
+        (("wet", "odd"), ("wet",), ()),
+        (),
+        ((2, "on", 0), (1, "sitting on", 2), (0, "eating", 2)),
+    )
     empty = Labelled(np.zeros((4, 4, 3), np.uint8), np.zeros((0, 4), np.float32), (), ())
     names = label_names([dogs, crowd, empty], 2, 2)
-    assert names == (("dog",), ("wet",))
+    assert names == (("dog",), ("wet",), ("eating", "on", "sitting on"))
     monkeypatch.setattr("saccade.models.detectors.MAX_THINGS", 2)
-    model = BottomUp(replace(CONFIG, size=8, classes=names[0], attributes=names[1]))
+    model = BottomUp(replace(CONFIG, size=8, classes=names[0], attributes=names[1], predicates=("on",)))
     found = model.tensors([dogs, crowd, empty])
     assert found.pixels.shape == (3, 8, 8, 3)
     assert found.real.tolist() == [[True, True], [True, True], [False, False]]
     assert found.boxes[1, 0].tolist() == large  # of a crowded picture the largest
     assert found.labels[:2].tolist() == [[UNKNOWN, 1], [1, 1]]
     assert found.attributes[1, 1].tolist() == [1, *[UNKNOWN] * 5]
+    assert found.relations[1, :3].tolist() == [
+        [0, 1, 1],
+        [1, 0, UNKNOWN],
+        [UNKNOWN] * 3,
+    ]  # by the largest boxes' places
     with pytest.raises(SaccadeError, match="no name stands on 9 boxes"):
         label_names([dogs], 9, 9)

@@ -15,7 +15,7 @@ from saccade.core.errors import SaccadeError
 from saccade.decoding import DecodingConfig, decode
 from saccade.explain import save_explanation
 from saccade.language import Vocabulary
-from saccade.models import Adaptive, AdaptiveConfig, Scan, ScanConfig, UpDown, UpDownConfig
+from saccade.models import Adaptive, AdaptiveConfig, Scan, ScanConfig, Sgae, SgaeConfig, UpDown, UpDownConfig
 from saccade.tasks.captioning.predict import PictureCaptioner
 from saccade.tasks.matching.task import PictureMatcher
 from saccade.tasks.predict import load
@@ -68,6 +68,21 @@ def test_captions_are_those_of_the_decoder_without_padding(adaptive: PictureCapt
         assert said.score == pytest.approx(said.log_probability) == pytest.approx(float(found.score[i]), abs=1e-5)
         end = float(found.log_probabilities[i, len(said.words)]) if bool(found.ended[i]) else 0.0
         assert np.log(said.probabilities).sum() + end == pytest.approx(said.log_probability, abs=1e-4)
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_a_model_of_scene_graphs_reads_what_the_extractor_names(
+    names: bool, vocabulary: Vocabulary, pictures: list[np.ndarray]
+) -> None:
+    """From photos and from regions extracted before, as in training; unless it is to read no names."""
+    model = Sgae(SgaeConfig(256, 7, 10, 6, entries=9, names=names), vocabulary, "world")
+    captioner = PictureCaptioner(model.eval())
+    regions = captioner.extract(pictures)
+    assert (regions.graph is not None) == names
+    assert [said.text for said in captioner.caption(pictures)] == [said.text for said in captioner.caption(regions)]
+    if regions.graph is not None:
+        assert regions.graph.objects.shape == regions.mask.shape
+        assert regions.graph.relations.shape[1] == 0  # which the model derives from the boxes
 
 
 def test_options_go_over_the_settings_and_are_checked(adaptive: PictureCaptioner, toy_images: RegionBatch) -> None:

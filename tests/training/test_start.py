@@ -14,7 +14,7 @@ from toy_training import same_weights
 from saccade.core.errors import SaccadeError
 from saccade.features import open_split
 from saccade.models import Matcher, load_model
-from saccade.training.run import run_config, run_parts, train_run
+from saccade.training.run import open_for_training, run_config, run_parts, train_run
 
 SMALL = ["data=world", "pictures=40", "limit=20", "dim=8", "word_dim=6", "min_count=1", "accelerator=cpu"]
 STEPS = ["steps=6", "batch_size=4", "all_negatives_steps=0", "warmup_steps=0", "schedule=constant"]
@@ -115,8 +115,33 @@ def test_a_model_with_nothing_in_common_is_refused(first: Path) -> None:
         parts("camp", f"start={first / 'odd'}")
 
 
+def test_a_part_of_the_training_split_is_held_out_and_judges() -> None:
+    """Every fourth picture is not learned from, keeps its sentences, and takes the place of the dev split."""
+    whole, _ = open_for_training(run_config("scan", SMALL))
+    train, judge = open_for_training(run_config("scan", [*SMALL, "held_out=4"]))
+    assert judge.images.ids == whole.images.ids[::4]
+    assert sorted((*train.images.ids, *judge.images.ids)) == sorted(whole.images.ids)
+    for part in (train, judge):
+        for n, id in enumerate(part.images.ids):
+            own = whole.texts_of_image[whole.images.ids.index(id)]
+            assert [part.texts[i] for i in part.texts_of_image[n]] == [whole.texts[i] for i in own]
+            same = whole.images.batch([whole.images.ids.index(id)])
+            assert torch.equal(part.images.batch([n]).features, same.features)
+
+
+@pytest.mark.parametrize(("count", "sentence"), [(1, "0 .* or at least 2"), (30, "the training split has 20 pictures")])
+def test_a_part_that_leaves_nothing_is_refused(count: int, sentence: str) -> None:
+    with pytest.raises(SaccadeError, match=sentence):
+        open_for_training(run_config("scan", [*SMALL, f"held_out={count}"]))
+
+
 def test_epochs_asked_for_are_not_outdone_by_a_recipe_that_counts_steps() -> None:
     assert run_config("updown", ["data=store"]).trainer.steps == 60_000
     assert run_config("updown", ["data=store", "epochs=2"]).trainer.steps is None
     both = run_config("updown", ["data=store", "epochs=2", "trainer.steps=9"]).trainer
     assert (both.epochs, both.steps) == (2, 9)
+
+
+def test_a_word_may_need_what_the_recipe_of_the_data_says() -> None:
+    """`region_norm` goes with `embed_regions`, which Up-Down's recipe for Flickr8k sets and the paper's does not."""
+    assert run_config("updown", ["data=flickr8k", "region_norm=around"]).model.region_norm == "around"

@@ -106,6 +106,12 @@ def test_patience_counts_evaluations_without_a_new_best(tmp_path: Path) -> None:
     assert again == result
 
 
+def test_patience_is_not_lost_before_its_step(tmp_path: Path) -> None:
+    """Stages that come first may leave the metric where it is; a curve that ends flat at the last step is flat too."""
+    _, result = fit(tmp_path, Scripted(0, 0, 0, 0, 0.1, 0, 0), steps=14, evaluate_every=2, patience=2, patience_from=8)
+    assert (result.best_step, result.steps, result.stopped_early) == (10, 14, True)
+
+
 def test_steps_take_the_place_of_epochs_and_the_end_is_evaluated(tmp_path: Path) -> None:
     _, result = fit(tmp_path, steps=5)
     assert result.steps == 5

@@ -117,7 +117,7 @@ def test_settings_that_cannot_be(setting: dict[str, float], sentence: str) -> No
 def test_varied_pictures_keep_their_truth(rectangles: Any) -> None:
     torch.manual_seed(0)
     truth = rectangles.labelled
-    pixels, boxes, real = augment_with_boxes(truth.pixels, truth.boxes, truth.real, 64, crop=0.6, colour=0.0)
+    pixels, boxes, real, _ = augment_with_boxes(truth.pixels, truth.boxes, truth.real, 64, crop=0.6, colour=0.0)
     assert pixels.dtype == torch.uint8
     assert (boxes != truth.boxes).any()
     lost = truth.real & ~real

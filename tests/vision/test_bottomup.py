@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,14 @@ from tiny_detector import CONFIG, boxed, tiny_detector
 
 from saccade.core.errors import SaccadeError
 from saccade.vision import load_extractor
+from saccade.vision.boxes import iou
 from saccade.vision.detectors.bottomup import (
     BottomUpExtractor,
     bottomup_loss,
     load_bottomup,
-    mean_under,
     open_extractor,
-    points_inside,
 )
-from saccade.vision.roi import roi_bilinear
+from saccade.vision.roi import mean_under, points_inside, roi_bilinear
 
 
 @pytest.fixture(scope="module")
@@ -161,3 +161,23 @@ def test_the_backbones_normalisation_is_never_trained() -> None:
     network = tiny_detector().train()
     assert network.training
     assert not network.backbone.training
+
+
+def test_things_may_be_selected_whatever_they_are_called(extractor: BottomUpExtractor, rectangles: Any) -> None:
+    """By the other rule no two regions of a picture overlap by more than a half, of whatever class they are."""
+    network, config = extractor.network, extractor.config
+    maps = network.maps(torch.from_numpy(rectangles.pixels[:6]))
+    by_class = network.detect(maps, config.candidates, config.proposals)
+    try:
+        network.config = replace(config, select_by="thing")
+        by_thing = network.detect(maps, config.candidates, config.proposals)
+        assert BottomUpExtractor(network).digest != extractor.digest
+    finally:
+        network.config = config
+    torch.testing.assert_close(by_thing.boxes, by_class.boxes)
+    kept = by_thing.confidence > 0
+    assert kept.any(dim=1).all()
+    assert ((by_thing.confidence <= 1 - by_thing.probabilities[..., 0] + 1e-6) | ~kept).all()
+    for boxes, own in zip(by_thing.boxes, kept, strict=True):
+        overlap = iou(boxes[own], boxes[own]).fill_diagonal_(0)
+        assert (overlap <= 0.5).all()

@@ -90,3 +90,15 @@ def test_what_is_not_marked_may_be_anything() -> None:
     values, where = torch.tensor([1.0, float("nan"), 3.0]), torch.tensor([True, False, True])
     assert mean_where(values, where) == 2
     assert mean_where(values, where & False) == 0
+
+
+def test_every_scale_has_its_share_of_the_candidates() -> None:
+    """The large anchors are all better than the small ones, and would take every place."""
+    anchors = anchor_boxes(4, 4, anchor_sides((0.1, 0.4), (0.5, 1.0, 2.0)))
+    sides = anchors[:, 2:] - anchors[:, :2]
+    logits = torch.where(sides.prod(dim=1) > 0.05, 5.0, 1.0)[None]
+    output = RPNOutput(logits, torch.zeros(1, len(anchors), 4), anchors)
+    for kinds, small in (((1, 1), 0), ((2, 3), 8)):
+        boxes, _, real = propose(output, candidates=16, count=16, overlap=0.99, kinds=kinds)
+        area = (boxes[0, :, 2:] - boxes[0, :, :2]).prod(dim=1)[real[0]]
+        assert int((area < 0.02).sum()) == small

@@ -149,6 +149,8 @@ def claims(
     *,
     seeds: int = 3,
     data: list[str] | None = None,
+    extractor: list[str] | None = None,
+    rate: list[float] | None = None,
     root: Path = Path("data/flickr8k"),
     runs: Path = Path("runs/claims"),
     out: Path = Path("claims"),
@@ -160,8 +162,10 @@ def claims(
 ) -> None:
     """Put papers' claims to the test: train each variant over several seeds, compare them, say whether it holds.
 
-    A variant that several claims share is trained once. A command that was stopped goes on when given again; with
-    --report the pages are written anew without training. docs/claims/index.md has the rule of the verdicts.
+    Each is trained until a held-out part of the training split rises no more, at two learning rates of which that part
+    chooses; a claim with a side that still rose at its last step is undecided. A variant that several claims share is
+    trained once. A command that was stopped goes on when given again; with --report the pages are written anew without
+    training. docs/claims/index.md has the rule of the verdicts.
 
     Example: saccade claims scan-attention scan-negatives --seeds 3 --jobs 2
     """
@@ -183,7 +187,8 @@ def claims(
     chosen_claims = [load_claim(name) for name in wanted]
     # a report can be written where the runs were not trained
     place = device if report and device != "auto" else check_device(device)
-    request = Request(tuple(dict.fromkeys(data or ["world"])), seeds, words, root, place)
+    extractors, rates = tuple(dict.fromkeys(extractor or [])), tuple(dict.fromkeys(rate or []))
+    request = Request(tuple(dict.fromkeys(data or ["world"])), seeds, words, root, place, extractors, rates)
     if not report:
         from saccade.lab.workers import cores
 
@@ -218,16 +223,15 @@ def _report(console: Console, outcome: Outcome) -> None:
         for name, why in outcome.failed.items():
             console.print(f"  {name}: {why}", markup=False, highlight=False, soft_wrap=True)
     if outcome.left:
-        console.print(
-            f"the time was up; runs not begun: {len(outcome.left)}; the same command goes on", highlight=False
-        )
+        console.print(f"the time was up; runs not done: {outcome.left}; the same command goes on", highlight=False)
 
 
 def _show(console: Console, findings: Findings) -> None:
     for split in findings.splits:
         differences = ", ".join(f"{one.better} > {one.worse} {one.mean:+.1f}" for one in split.comparisons)
+        shown = f"{split.verdict}{f': {split.why}' if split.why else ''}{f' ({differences})' if differences else ''}"
         console.print(
-            f"{findings.claim.name} on {split.title}: {split.verdict}{f' ({differences})' if differences else ''}",
+            f"{findings.claim.name} on {split.title}: {shown}",
             markup=False,
             highlight=False,
             soft_wrap=True,
@@ -248,8 +252,8 @@ def probe(
 
     Four questions about photos with Flickr30k Entities. Binding: does a true caption score above itself with two nouns,
     two adjectives or the sides of a relation exchanged, or one noun replaced by another of its kind? Pointing: does the
-    last word of a phrase attend to the phrase's box? Reasons: does the score fall when the regions that the words
-    attend to are taken away first, and rise when they come first, more than in a random order? Entailment: does a
+    last word of a phrase point into the phrase's box? Reasons: does the score fall when the regions that the words
+    point at are taken away first, and rise when they come first, more than in a random order? Entailment: does a
     sentence that the photo entails score above one that it contradicts? Give a pooled model (vse) too, to compare with.
 
     Example: saccade probe scan-flickr8k data=flickr8k root=data/flickr8k split=dev
@@ -292,7 +296,7 @@ def _answers(questions: Questions, found: Sequence[ModelProbe]) -> Table:
         table.add_row("  the middle of the photo", *[""] * len(found), f"{found[0].pointing['all'].middle:.1f}")
         table.add_section()
     areas = [show_areas(one.reasons) for one in found]
-    for n, label in enumerate(("deletion: least attended regions", "insertion: most attended", "random regions")):
+    for n, label in enumerate(("deletion: regions pointed at least", "insertion: most", "random regions")):
         table.add_row(label, *(each[n] for each in areas), "")
     table.add_section()
     if questions.entailment:

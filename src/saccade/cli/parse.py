@@ -1,4 +1,4 @@
-"""`saccade parse`: the things, attributes and relations of sentences."""
+"""`saccade parse` and `saccade graph`: the things, attributes and relations of sentences and of photos."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
+from saccade.cli.options import SIDE_ALONE, Device, listed_photos
 from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
-    from saccade.language import Parse, Parser
+    from saccade.language import Parse, Parser, SceneGraph
 
 MAX_PRINTED_SENTENCES = 20
 BATCH = 1024
@@ -46,7 +47,7 @@ def parse(
     parses = _parse_all(reader, sentences)
     console = Console()
     for sentence, parsed in list(zip(sentences, parses, strict=True))[:MAX_PRINTED_SENTENCES]:
-        console.print(_tree(sentence, parsed))
+        console.print(graph_tree(sentence, parsed.graph))
     if len(sentences) > MAX_PRINTED_SENTENCES:
         console.print(f"and {len(sentences) - MAX_PRINTED_SENTENCES:,} more")
     if out is not None:
@@ -57,6 +58,51 @@ def parse(
 
         save_scene_graph(parses[0].graph, picture, sentences[0])
         typer.echo(f"the picture is in {picture}")
+
+
+def graph(
+    photos: list[Path],
+    *,
+    extractor: str = "bottomup",
+    out: Path | None = None,
+    top: int = 10,
+    device: Device = "auto",
+) -> None:
+    """The scene graph of a photo: its things, what they are like, and how they stand to each other.
+
+    Example: saccade graph holiday.jpg --extractor bottomup:runs/detector -o graph.png
+    """
+    import numpy as np
+
+    from saccade.core.files import write_json
+    from saccade.explain.draw import check_format, save_drawing
+    from saccade.explain.panels.scene_graph import draw_picture_graph
+    from saccade.vision import load_extractor, open_picture
+
+    files = listed_photos(photos)
+    drawn = out is not None and out.suffix.lower() != ".json"
+    if out is not None and drawn:
+        check_format(out, "a scene graph", (".json",))
+        if len(files) != 1:
+            raise SaccadeError(f"{out}: a drawing shows one photo, there are {len(files)}; -o graphs.json takes many")
+    network, console = load_extractor(extractor, device), Console()
+    facts: list[dict[str, Any]] = []
+    for file in files:
+        picture = open_picture(file)
+        size = picture.size
+        found = network.graph([picture])[0].surest(top)
+        facts.append({"photo": str(file), "extractor": extractor, **dict(zip(("width", "height"), size, strict=True))})
+        facts[-1] |= found.to_json(*size)
+        console.print(graph_tree(file.name, found.words(numbered=True)))
+        if out is not None and drawn:
+            picture.thumbnail((SIDE_ALONE, SIDE_ALONE))
+            save_drawing(draw_picture_graph(np.asarray(picture), found), out, "a scene graph")
+    if not network.has_relations:
+        typer.echo(f'note: the extractor "{extractor}" names things but knows no relations', err=True)
+    if out is not None and not drawn:
+        write_json(out, {"pictures": facts})
+    if out is not None:
+        typer.echo(f"the {'picture is' if drawn else 'graphs are'} in {out}")
 
 
 def _lines(file: Path) -> list[str]:
@@ -77,20 +123,20 @@ def _parse_all(parser: Parser, sentences: Sequence[str]) -> list[Parse]:
     return found
 
 
-def _tree(sentence: str, parse: Parse) -> Tree:
+def graph_tree(title: str, graph: SceneGraph) -> Tree:
     """The things as branches, with what is said of each."""
-    tree = Tree(f"[bold]{escape(sentence)}[/]")
-    said: dict[Any, list[str]] = {thing: [] for thing in parse.objects}
-    for attribute in parse.attributes:
+    tree = Tree(f"[bold]{escape(title)}[/]")
+    said: dict[Any, list[str]] = {thing: [] for thing in graph.objects}
+    for attribute in graph.attributes:
         said[attribute.object].append(attribute.word)
-    for thing in parse.objects:
+    for thing in graph.objects:
         words = ", ".join(said[thing])
         branch = tree.add(f"[cyan]{escape(thing.name)}[/]" + (f"  [yellow]{escape(words)}[/]" if words else ""))
-        for relation in parse.relations:
+        for relation in graph.relations:
             if relation.subject == thing:
                 phrase = " ".join(relation.object.words)
                 branch.add(f"{escape(' '.join(relation.predicate))} [cyan]{escape(phrase)}[/]")
-    if not parse.objects:
+    if not graph.objects:
         tree.add("[dim]no things[/]")
     return tree
 

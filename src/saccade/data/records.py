@@ -7,7 +7,7 @@ Two protocols say how pictures are read on demand: an `ImageSource` gives batche
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, cast
@@ -20,6 +20,7 @@ from torch import Tensor
 from saccade.batch import PictureBatch, RegionBatch
 from saccade.core.errors import SaccadeError
 
+Triplet: TypeAlias = tuple[int, str, int]  # subject, predicate, object, the things by their places
 PictureFile: TypeAlias = "Path | Callable[[], np.ndarray]"  # a picture file, or what gives its pixels
 
 
@@ -66,6 +67,28 @@ class RegionSource(Protocol):
         return RegionBatch.of([p.features for p in found], [p.boxes for p in found], ids, dim=self.dim)
 
 
+class RegionSubset(RegionSource):
+    """The pictures of `source` at `positions`, in that order; nothing is copied."""
+
+    def __init__(self, source: RegionSource, positions: Sequence[int]) -> None:
+        self.source = source
+        self.positions = tuple(int(p) for p in positions)
+
+    @cached_property
+    def ids(self) -> Sequence[str]:
+        return tuple(self.source.ids[p] for p in self.positions)
+
+    @property
+    def dim(self) -> int:
+        return self.source.dim
+
+    def get(self, index: int) -> PictureRegions:
+        return self.source.get(self.positions[index])
+
+    def batch(self, indices: Sequence[int]) -> RegionBatch:
+        return self.source.batch([self.positions[i] for i in indices])
+
+
 @dataclass(frozen=True)
 class Caption:
     """A sentence and the id of the picture it describes."""
@@ -97,6 +120,17 @@ class CaptionedImages:
         if not hasattr(self.images, "dim"):
             raise SaccadeError(f"{self.name}/{self.split} holds pixels, regions were expected")
         return cast(RegionSource, self.images)
+
+    def select(self, positions: Sequence[int]) -> CaptionedImages:
+        """The pictures at `positions`, with their sentences; nothing is copied."""
+        place = {int(position): n for n, position in enumerate(positions)}
+        kept = [text for text, image in enumerate(self.image_of_text.tolist()) if image in place]
+        return replace(
+            self,
+            images=RegionSubset(cast(RegionSource, self.images), positions),  # of pixels, no `dim` is asked for
+            texts=tuple(self.texts[i] for i in kept),
+            image_of_text=np.array([place[int(self.image_of_text[i])] for i in kept], dtype=np.int64),
+        )
 
     @cached_property
     def texts_of_image(self) -> tuple[tuple[int, ...], ...]:
@@ -164,6 +198,8 @@ class BoxedPicture:
     boxes: Float32[np.ndarray, "thing 4"]  # x1, y1, x2, y2 in 0..1
     names: tuple[str, ...]  # what each box holds: "dog"
     attributes: tuple[tuple[str, ...], ...]  # what it is like: ("brown", "wet"); may be empty
+    said: tuple[tuple[str, ...], ...] = ()  # all names that people gave each box, repeated as often; may be empty
+    relations: tuple[Triplet, ...] = ()  # which of them stand how to which
 
     @classmethod
     def of(
@@ -172,10 +208,13 @@ class BoxedPicture:
         path: Path,
         size: tuple[int, int],
         things: Iterable[tuple[Sequence[float] | np.ndarray, str, tuple[str, ...]]],
+        said: Iterable[tuple[str, ...]] = (),
+        relations: Iterable[Triplet] = (),
     ) -> BoxedPicture:
         """From the (width, height) of the original, and (box, name, attributes) of each thing."""
         boxes, names, attributes = tuple(zip(*things, strict=True)) or ((), (), ())
-        return cls(id, path, *size, np.array(boxes, dtype=np.float32).reshape(-1, 4), names, attributes)
+        corners = np.array(boxes, dtype=np.float32).reshape(-1, 4)
+        return cls(id, path, *size, corners, names, attributes, tuple(said), tuple(relations))
 
 
 @dataclass(frozen=True)

@@ -42,12 +42,17 @@ class DataConfig:
     train_split: str = "train"
     dev_split: str = "dev"
     test_split: str = "test"
+    held_out: int = 0  # every so many-th picture of train_split is not learned from: it judges in dev_split's place
     limit: int | None = None  # at most so many pictures of each split
     in_memory: bool = False  # read all regions once and keep them on the training device: quicker, where they fit
     extractor: str = "grid"  # of photos: grid, bottomup …; the world has its own, or grid:world/7
     language: str = "en"  # of the captions, where a data set has several
     seed: int = 0  # the world's
     pictures: int = 2000  # the world's size
+
+    def __post_init__(self) -> None:
+        if self.held_out < 0 or self.held_out == 1:
+            raise SaccadeError(f"data.held_out must be 0 (nothing is held out) or at least 2, not {self.held_out}")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import atomic_file
+from saccade.metrics.pointing import are_cells
 
 PAPER, INK, FAINT, RULE = "#ffffff", "#1b2127", "#7d8790", "#e3e7eb"
 
@@ -352,23 +353,27 @@ def spread(
     """Σᵣ wᵣ · boxᵣ on a grid of `size` = (height, width), scaled so that the brightest point is 1.
 
     A box with soft edges is the outer product of two one-dimensional profiles, so all regions together are one matrix
-    product. Overlapping boxes add; weights below zero give no light; all zero stays dark.
+    product. Overlapping boxes add; weights below zero give no light; all zero stays dark. Between the middles of a
+    grid's cells light flows evenly.
     """
     height, width = size
     weights = np.clip(np.asarray(weights, dtype=np.float64), 0.0, None)
     boxes = np.asarray(boxes, dtype=np.float64)
-    across = _profile(boxes[:, 0], boxes[:, 2], width)  # [region, width]
-    down = _profile(boxes[:, 1], boxes[:, 3], height)  # [region, height]
+    softness = 1.0 if are_cells(boxes) else SOFTNESS
+    across = _profile(boxes[:, 0], boxes[:, 2], width, softness)  # [region, width]
+    down = _profile(boxes[:, 1], boxes[:, 3], height, softness)  # [region, height]
     light: Float[Array, "height width"] = (down * weights[:, None]).T @ across
     peak = float(light.max(initial=0.0))
     return light / peak if peak > 0 else light
 
 
-def _profile(start: Float[Array, " region"], stop: Float[Array, " region"], count: int) -> Float[Array, "region count"]:
+def _profile(
+    start: Float[Array, " region"], stop: Float[Array, " region"], count: int, softness: float
+) -> Float[Array, "region count"]:
     """1 inside start..stop, 0 outside, with a smooth rim centred on each edge (so the area stays the box's)."""
     pixel = 1.0 / count
     middle, half = (start + stop) / 2, np.maximum(stop - start, pixel) / 2  # a box thinner than a pixel still shows
-    rim = np.maximum(SOFTNESS * 2 * half, pixel)[:, None]
+    rim = np.maximum(softness * 2 * half, pixel)[:, None]
     at = (np.arange(count) + 0.5) * pixel
     rise = np.clip((at - (middle - half)[:, None]) / rim + 0.5, 0, 1)
     fall = np.clip(((middle + half)[:, None] - at) / rim + 0.5, 0, 1)

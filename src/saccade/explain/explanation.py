@@ -18,6 +18,7 @@ from PIL import Image
 from saccade.batch import Alignment
 from saccade.core.errors import SaccadeError
 from saccade.explain.draw import FAINT, INK, PALETTE, Colour, size_like, spread
+from saccade.metrics.pointing import with_neighbours
 
 _SPECIAL = ("<pad>", "<start>", "<end>")  # <unk> never appears here: words are kept as written
 _ALIGNED = {  # what only some models' alignments say, by the axes it has beside the pair
@@ -200,7 +201,8 @@ class Explanation:
         """Pair number `index` of an alignment, without its padding and its <start> and <end>.
 
         `words` are those of the sentence as in `TextBatch.words`; `boxes` [region, 4] and `image` [height, width, 3]
-        may be arrays, tensors or (for the image) a Pillow picture.
+        may be arrays, tensors or (for the image) a Pillow picture. The cells of a grid get the weights by which words
+        point (`saccade.metrics.pointing`), so that what is drawn is what is measured.
         """
         word_mask = alignment.word_mask[index].cpu().numpy()
         region_mask = alignment.region_mask[index].cpu().numpy()
@@ -235,7 +237,7 @@ class Explanation:
         return Explanation(
             image=np.asarray(image),
             words=tuple(words[i] for i in kept),
-            weights=array("weights", ("word", "region")),
+            weights=with_neighbours(array("weights", ("word", "region")), boxes),
             boxes=boxes,
             score=float(alignment.score[index]),
             word_score=array("word_score", ("word",)),

@@ -27,7 +27,7 @@ from saccade.core.files import only_one, sweep_lock
 from saccade.core.threads import ahead, behind
 from saccade.data.formats.captions import captions_of
 from saccade.data.formats.regions import GivenBoxes, Unit, read_boxes, read_sizes
-from saccade.data.records import PictureFile, RegionSource
+from saccade.data.records import PictureFile, RegionSource, RegionSubset
 from saccade.data.store.arrow import FeatureStore, StoreWriter
 from saccade.data.store.manifest import (
     BROKEN,
@@ -40,7 +40,6 @@ from saccade.data.store.manifest import (
     write_broken,
     write_captions,
 )
-from saccade.data.store.sources import RegionSubset
 from saccade.data.text_files import read_lines
 from saccade.features.decoding import Listed, Opened, Opener, open_ahead
 from saccade.vision import RegionExtractor

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -26,6 +27,8 @@ from saccade.data.records import (
     ImageSource,
     PhrasedBoxes,
     PictureFile,
+    RegionSource,
+    RegionSubset,
 )
 from saccade.data.registry import DataConfig, names_with, open_records
 from saccade.data.store.sources import first_images, held_in_memory
@@ -169,6 +172,11 @@ class PhrasedPictures:
     @property
     def texts(self) -> list[str]:
         return [phrase for picture in self.regions for phrases in picture.phrases for phrase in phrases]
+
+    def select(self, positions: Sequence[int]) -> PhrasedPictures:
+        """The pictures at `positions`; nothing is copied."""
+        images = RegionSubset(cast(RegionSource, self.images), positions)
+        return replace(self, images=images, regions=tuple(self.regions[p] for p in positions))
 
     def pixels(self, indices: Sequence[int]) -> PictureBatch:
         pictures = self.images.batch(indices)

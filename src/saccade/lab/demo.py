@@ -301,9 +301,9 @@ def _query(one: Trained, data: CaptionedImages, split: Split, text: int) -> Quer
 
 @torch.no_grad()
 def explain(model: Matcher, data: CaptionedImages, split: Split, picture: int, text: str) -> Explanation:
-    """Which of the picture's regions each word of the sentence attended to."""
+    """Which of the picture's regions each word of the sentence found."""
     regions, words = data.regions.batch([picture]), model.read([text])
-    alignment = model.align(model.encode_images(regions), model.encode_texts(words))
+    alignment = model.locate(model.encode_images(regions), model.encode_texts(words))
     return Explanation.from_alignment(alignment, 0, words.words[0], regions.boxes[0], split.image(picture))
 
 

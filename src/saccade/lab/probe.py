@@ -2,8 +2,8 @@
 
     binding      how often a true caption scores above a foil of it (`saccade.language.foils`); chance is 50. Beside it
                  the same with another photo: what a model doubts without the picture is no binding
-    pointing     how often the last word of a phrase attends most to a region whose middle lies in the phrase's box
-    reasons      how the score falls when the regions that the words attend to most are taken away first (deletion),
+    pointing     how often the last word of a phrase finds itself in the phrase's box, in the map that `explain` draws
+    reasons      how the score falls when the regions that the words point at most are taken away first (deletion),
                  how it rises when they come first (insertion), beside regions in a random order
     entailment   how often a sentence that a photo entails scores above one that it contradicts (area under the ROC)
 
@@ -35,7 +35,7 @@ from saccade.data.store.sources import first_images
 from saccade.data.text_files import find_file
 from saccade.lab.reports import markdown_table
 from saccade.language.foils import FOIL_KINDS, Foil, FoilKind, NounKinds, make_foils
-from saccade.metrics.pointing import inside, pointing_chance, points_at
+from saccade.metrics.pointing import inside, pointing_chance, points_at, with_neighbours
 from saccade.metrics.statistics import rate_interval, roc_auc
 from saccade.models import Matcher, load_model
 from saccade.tasks.evaluator import SplitForModels
@@ -73,10 +73,11 @@ class Binding:
 
 @dataclass(frozen=True)
 class Pointing:
-    """In per cent: of the model, of a region of it drawn at random, and of the middle of the photo."""
+    """In per cent: of the model, of its attention's strongest region, of one drawn at random, of the photo's middle."""
 
     count: int
     model: float
+    attention: float
     random: float
     middle: float
 
@@ -230,25 +231,26 @@ def measure_binding(model: Matcher, images: ImageCode, foils: Sequence[tuple[int
 def measure_pointing(
     model: Matcher, images: ImageCode, regions: RegionBatch, pictures: Sequence[tuple[int, EntityPicture]]
 ) -> dict[str, Pointing]:
-    """Where the last word of each phrase that has a box attends."""
+    """Where the last word of each phrase that has a box points."""
     sentences = [(place, picture, sentence) for place, picture in pictures for sentence in picture.sentences]
     boxes, real = regions.boxes.cpu().numpy(), regions.mask.cpu().numpy()
-    found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    found: dict[str, list[tuple[float, ...]]] = defaultdict(list)
     for start in range(0, len(sentences), BATCH_SIZE):
         chunk = sentences[start : start + BATCH_SIZE]
         texts = model.read([sentence.text for _, _, sentence in chunk]).to(images.regions.device)
-        chosen = images.select([place for place, _, _ in chunk])
-        weights = model.align(chosen, model.encode_texts(texts)).weights.float().cpu().numpy()
+        pair = images.select([place for place, _, _ in chunk]), model.encode_texts(texts)
+        located, attended = (seen.weights.float().cpu().numpy() for seen in (model.locate(*pair), model.align(*pair)))
         for n, (place, picture, sentence) in enumerate(chunk):
-            here = boxes[place][real[place]]
-            attended = weights[n][:, : real.shape[1]][:, real[place][: weights.shape[2]]]
+            here, regions_here = boxes[place][real[place]], np.flatnonzero(real[place])
+            shown = with_neighbours(located[n][:, regions_here], here)
             for phrase in sentence.phrases:
                 truth = np.asarray(picture.boxes.get(phrase.chain, ()))
                 word = last_word(sentence, phrase, texts.words[n])
                 if word is not None and len(truth):
-                    hit = points_at(attended[word], here, truth), pointing_chance(here, truth), inside(MIDDLE, truth)
-                    found["all"].append(hit)
-                    found[phrase.types[0]].append(hit)
+                    own = points_at(attended[n][word, regions_here], here, truth)
+                    chance = pointing_chance(here, truth), inside(MIDDLE, truth)
+                    for kind in ("all", phrase.types[0]):
+                        found[kind].append((points_at(shown[word], here, truth), own, *chance))
     counts = Counter({kind: len(hits) for kind, hits in found.items()})
     means = {kind: 100 * np.mean(found[kind], axis=0) for kind in counts}
     return {kind: Pointing(count, *map(float, means[kind])) for kind, count in counts.most_common()}
@@ -276,7 +278,10 @@ def measure_reasons(model: Matcher, regions: RegionBatch, captions: Sequence[str
     unit = float(whole.mean() - zero)
     if unit <= 0:
         return None
-    important = torch.cat([importance(alignment) for _, alignment in _alignments(model, regions, texts)])
+    located = (
+        model.locate(model.encode_images(regions.select(part)), texts.select(part)) for part in _parts(len(regions))
+    )
+    important = torch.cat([importance(alignment) for alignment in located])
     generator = torch.Generator().manual_seed(seed)
     random = [torch.rand(important.shape, generator=generator).to(important.device) for _ in range(RANDOM_ORDERS)]
 
@@ -311,14 +316,16 @@ def keep_regions(regions: RegionBatch, order: Float[Tensor, "image region"], sha
     return replace(regions, features=pick(regions.features), boxes=pick(regions.boxes), mask=mask, scores=scores)
 
 
-def _alignments(model: Matcher, regions: RegionBatch, texts: TextCode) -> Iterator[tuple[slice, Alignment]]:
-    for start in range(0, len(regions), BATCH_SIZE):
-        part = slice(start, start + BATCH_SIZE)
-        yield part, model.align(model.encode_images(regions.select(part)), texts.select(part))
+def _parts(count: int) -> Iterator[slice]:
+    return (slice(start, start + BATCH_SIZE) for start in range(0, count, BATCH_SIZE))
 
 
 def _each(model: Matcher, regions: RegionBatch, texts: TextCode) -> Float[Tensor, " pair"]:
-    return torch.cat([alignment.score.double() for _, alignment in _alignments(model, regions, texts)])
+    scores = (
+        model.align(model.encode_images(regions.select(part)), texts.select(part)).score
+        for part in _parts(len(regions))
+    )
+    return torch.cat([score.double() for score in scores])
 
 
 def measure_entailment(model: Matcher, images: ImageCode, pairs: Sequence[tuple[int, EntailmentPair]]) -> Rate:
@@ -354,18 +361,21 @@ FOILS_READ = """Two hundred of the foils of Flickr8k's dev captions, fifty of ea
 were settled, were read by one reader beside all five captions of their photos, without the photos. False as far as the
 captions tell, and grammatical, were 48 of `nouns`, 49 of `adjectives`, 50 of `sides` and 47 of `replaced`: 194. Of the
 others, three may be true (people in the snow may be in the wilderness; of two men side by side, in red and in blue,
-either may be named first), and three cut a name in two or lack an article. Exchanged nouns and sides give mostly odd
-sentences: no caption says that a ball chases a dog, so that a model may doubt it without the picture."""
+either may be named first), and three cut a name in two or lack an article. Since then a noun that is described twice is
+left alone, and with it those two men. Exchanged nouns and sides give mostly odd sentences: no caption says that a ball
+chases a dog, so that a model may doubt it without the picture."""
 
 MEANINGS = {
     "Binding": """How often the true caption scores above a foil, in per cent, with 95 % of a bootstrap over photos. The
 first three kinds exchange words (two nouns, two adjectives, the two sides of a relation), the last replaces one noun by
 another of its kind. A bag of words has 50 in the first three. *Another photo*: the same captions and foils with the
 next photo of the split instead of their own; what a model prefers even then, it prefers for the sentence's sake.""",
-    "Pointing": """How often the last word of a phrase attends most to a region whose middle lies in a box of the phrase
-(Flickr30k Entities), in per cent, by the type of what the phrase names.""",
+    "Pointing": """How often the last word of a phrase has the most weight at a region whose middle lies in a box of the
+phrase (Flickr30k Entities), in per cent, by the type of what the phrase names. Weights are those that `saccade explain`
+draws ([how words are shown](../explain.md#where-a-word-is-shown)); beside them the attention by which a model scores,
+read at its strongest region alone. No model was ever given boxes of words: they learned from photos and captions.""",
     "Reasons": """The mean score when one to nine tenths of a picture's regions are left: *deletion* leaves those that
-the words attend to least, *insertion* those that they attend to most, *random* any (three orders). 0 is a caption of
+the words point at least, *insertion* those that they point at most, *random* any (three orders). 0 is a caption of
 another photo, 1 the true caption with all regions. What the model shows are its reasons if deletion lies below random
 and insertion above it. Regions are left out, not pixels: a cell of a grid has seen beyond its borders.""",
     "Entailment": """How often a sentence that the photo entails scores above one that it contradicts (area under the
@@ -395,9 +405,10 @@ def probe_page(questions: Questions, found: Sequence[ModelProbe], command: str) 
     ]
     counts = ["foils", *(f"{found[0].binding[kind].own.count:,}" for kind in kinds)]
     pointing = [[one.name, *(f"{one.pointing[kind].model:.1f}" for kind in types)] for one in found]
-    pointing += [
-        [f"{one.name}, random region", *(f"{one.pointing[kind].random:.1f}" for kind in types)] for one in found
-    ]
+    for name, figure in (("strongest region of its attention", "attention"), ("random region", "random")):
+        pointing += [
+            [f"{one.name}, {name}", *(f"{getattr(one.pointing[kind], figure):.1f}" for kind in types)] for one in found
+        ]
     pointing += [
         ["middle of the photo", *(f"{found[0].pointing[kind].middle:.1f}" for kind in types)],
         ["phrases", *(f"{found[0].pointing[kind].count:,}" for kind in types)],

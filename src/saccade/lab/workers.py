@@ -49,13 +49,14 @@ def run_jobs(
     threads: int = 1,
     until: float = float("inf"),
     started: Callable[[J], None] = lambda job: None,
-    ended: Callable[[Ended[J]], None] = lambda end: None,
+    ended: Callable[[Ended[J]], Sequence[J] | None] = lambda end: None,
     tick: Callable[[], None] = lambda: None,
 ) -> list[J]:
-    """Do the jobs, so many at once; what had not begun by the time `until` (of `time.monotonic`) comes back.
+    """Do the jobs, so many at once, until `until` (of `time.monotonic`); what is not done by then comes back.
 
     `run_job` is called in a process of its own (so it must be a function that can be pickled), which has `threads`
-    threads. Whatever `started`, `ended` or `tick` raise here ends all workers.
+    threads, and ended when the time is up. What `ended` returns are further jobs, done after the others. Whatever
+    `started`, `ended` or `tick` raise here ends all workers.
     """
     left = list(todo)
     workers: list[_Worker[J]] = []
@@ -69,8 +70,8 @@ def run_jobs(
                     started(worker.job)
                     worker.pipe.send(worker.job)
             busy = [worker for worker in workers if worker.job is not None]
-            if not busy:
-                return left
+            if not busy or time.monotonic() >= until:
+                return [*(worker.job for worker in busy if worker.job is not None), *left]
             ready = wait([worker.pipe for worker in busy], timeout=TICK)
             tick()
             for worker in busy:
@@ -80,7 +81,7 @@ def run_jobs(
                     job, worker.job = worker.job, None
                     if not alive:
                         workers.remove(worker)
-                    ended(Ended(job, time.monotonic() - worker.since, failure))
+                    left += ended(Ended(job, time.monotonic() - worker.since, failure)) or ()
     finally:
         for worker in workers:
             worker.process.terminate()

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from saccade.language.parsing import Parse, Parser, SceneGraph, load_parser, shared_parser
-from saccade.language.tokenise import ptb_tokenise, tokenise
+from saccade.language.tokenise import ptb_tokenise, tokenise, words_only
 
 if TYPE_CHECKING:
     from saccade.language.vectors import load_vectors
@@ -23,6 +23,7 @@ __all__ = [
     "ptb_tokenise",
     "shared_parser",
     "tokenise",
+    "words_only",
 ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from enum import Enum
 from functools import cache, lru_cache
 from pathlib import Path
@@ -159,6 +161,29 @@ def lemma(word: str, tag: str) -> str:
 def base_form(word: str) -> str:
     """Of a verb; of a word that is no known form of one, the word."""
     return _bases().get(word, word)
+
+
+def participle(verb: str) -> str:
+    """The -ing form of a base form: a short verb with one vowel doubles its last consonant (sitting, wearing)."""
+    doubled = len(re.findall("[aeiouy]+", verb)) == 1 and verb[-3:-2] not in "aeiou"
+    return forms(verb)[1][-1 if doubled else 0]
+
+
+def predicate_name(words: Sequence[str], passive: bool = False) -> str:
+    """One name for a relation's predicate, as Visual Genome's are: "rides", "is riding" and "ridden by" are riding.
+
+    A passive is named as what the other does; having is "with"; what is not a verb stays ("in front of").
+    """
+    words = [word for word in words if not (passive and word == "by")]
+    if not words or words[0] in PREPOSITIONS or " ".join(words) in COMPOUND_PREPOSITIONS:
+        return " ".join(words)
+    base = base_form(words[0])
+    if base == "have" or words[0] == "'s":
+        return "with"
+    present = words[0].endswith("ing") or words[0] in (base, *forms(base)[0])
+    if base in VERB_STEMS and (passive or present):
+        words[0] = participle(base)
+    return " ".join(words)
 
 
 @cache

@@ -18,11 +18,10 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations
 from typing import Literal, TypeAlias, get_args
 
-from saccade.language.caption_words import COLOUR_WORDS, ONE_FORM, SHADES, WORDS, singular, word_table
+from saccade.language.caption_words import COLOUR_WORDS, ONE_FORM, OWNERS, SHADES, WORDS, singular, word_table
 from saccade.language.parsing import Parse, shared_parser
 from saccade.language.parsing.scene_graph import Object, Relation
 from saccade.language.phrases import NAMELESS
@@ -35,118 +34,27 @@ MIN_COUNT = 3  # phrases that name a thing by a word, before its kind is believe
 MASS_BELOW = 0.1  # a noun that has a/an before it less often is not counted
 MAX_CANDIDATES = 40  # of one kind and form: the frequent ones
 
-# Words of one entry may name the same thing, or one thing that is a part of the other; a word may stand in several.
-_FAMILIES = """
-man guy gentleman male father dad husband groom boy son brother lad fisherman fireman policeman cowboy;
-woman lady female mother mom wife bride girl daughter sister bridesmaid;
-child kid boy toddler youngster baby infant son;
-child kid girl toddler youngster baby infant daughter;
-man guy adult parent;
-woman lady adult parent;
-dog puppy pup hound animal pet;
-cat kitten animal pet;
-horse pony foal animal bull;
-bird duck goose swan pigeon seagull pelican chicken turkey parrot eagle gull animal;
-cow bull sheep goat calf lamb animal livestock;
-camel llama animal;
-fish animal;
-bear elephant tiger lion monkey animal;
-deer squirrel rabbit animal;
-shirt t-shirt top jersey sweater sweatshirt hoodie blouse jacket coat vest uniform suit outfit clothes clothing
-  attire costume dress robe gown apron wetsuit swimsuit;
-dress skirt gown robe costume outfit;
-pants jeans shorts trousers trunks tights leggings overalls uniform suit outfit clothes clothing swimsuit;
-bikini swimsuit trunks shorts;
-hat cap helmet headband bandanna hood beanie headscarf scarf turban headdress wig costume uniform;
-glasses sunglasses goggles mask;
-shoe boot sandal sneaker skate heel footwear slipper;
-glove mitten;
-bag backpack purse handbag luggage;
-collar leash harness muzzle;
-umbrella;
-necklace bracelet ring jewelry earring;
-bike bicycle motorcycle motorbike scooter moped bmx vehicle tricycle unicycle;
-car truck van suv jeep taxi vehicle bus automobile ambulance traffic trailer;
-train subway tram vehicle;
-boat canoe kayak raft ship vessel speedboat motorboat yacht sailboat surfboard;
-airplane plane glider vehicle;
-cart wagon carriage wheelbarrow vehicle trailer;
-guitar bass instrument;
-violin instrument;
-drum instrument drumset;
-flute trumpet saxophone horn instrument;
-piano accordion instrument keyboard;
-water ocean lake river pond pool sea wave beach shore stream creek fountain waterfall puddle surf waterside bay
-  rapids;
-grass field lawn park yard meadow backyard garden ground area dirt outside playground hill grassland plain;
-beach sand shore ocean shoreline desert coast dune sea;
-street road sidewalk path trail track alley city town dirt walkway crosswalk pavement ground driveway market traffic
-  parade;
-mountain hill cliff rock slope mountainside peak ledge boulder stone mountaintop ridge canyon;
-snow ice slope hill mountain ground winter;
-forest woods tree bush log branch park trail wood wilderness jungle;
-building house store wall room restaurant city shop home church street window bridge stadium gym kitchen bar
-  doorway;
-bed couch sofa chair seat bench furniture stool swing blanket pillow;
-table desk counter bar;
-fence gate railing wall rail pole barrier;
-stage platform ledge dock pier deck ramp;
-ramp slide slope step stairs staircase rail railing ledge;
-ball football basketball baseball volleyball toy soccer tennis frisbee object;
-toy frisbee stick bone object disc;
-stick branch log pole bat wood rope hose bone;
-rope leash cord line string;
-skateboard snowboard surfboard board ski sled scooter;
-sign flag banner picture graffiti poster paint;
-flower plant bush leaf garden;
-food drink cup bottle glass beer meal;
-camera cellphone phone microphone;
-book newspaper paper magazine map;
-tent building umbrella;
-swing playground slide trampoline;
-hurdle obstacle bar jump fence;
-hoop net goal basket;
-balloon bubble;
-fire light firework candle smoke;
-"""
-# A caption and its reverse may both be true, or say the same; and what only hangs together is not turned round.
-_SYMMETRIC = word_table(
-    """
-    near beside with and by along alongside against between among amongst amid amidst around nearby across opposite
-    together adjacent close like as of 's than including kissing kisses kiss hugging hugs hug embracing embraces meeting
-    meets facing touching touches fighting fights wrestling wrestles playing plays play dancing dances dance talking
-    talks racing races competing passing passes passed walking walks toward towards looking looks watching watches joins
-    joined resembling resembles surrounded surrounding tackling wearing wears
-    """
+_Entries: TypeAlias = Mapping[str, frozenset[int]]
+
+
+def _entries(rows: Sequence[str]) -> _Entries:
+    """Word → the numbers of the rows that have it."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for number, row in enumerate(rows):
+        for word in row.split():
+            found[word].add(number)
+    return {word: frozenset(numbers) for word, numbers in found.items()}
+
+
+_TABLES = WORDS["foils"]
+_FAMILIES, _ALIKE = _entries(_TABLES["families"]), _entries(_TABLES["alike"])
+_SYMMETRIC, _ARTICLES, _EVENTS, _UNTOLD, _PEOPLE, _ANY_HUE = (
+    word_table(_TABLES[name]) for name in ("symmetric", "articles", "events", "untold", "people", "any_hue")
 )
-_SYMMETRIC_PHRASES = frozenset((("next", "to"), ("in", "front", "of"), ("in", "between"), ("across", "from")))
-_ARTICLES = word_table("a an the one another this that each")
-_EVENTS = word_table(  # named as things are, and nothing that could stand in another's place
-    """
-    stunt trick jump flip game race ride turn nap pose event match competition party parade night day shot photo picture
-    view catch rain sun shadow show dance soccer tennis hockey stop
-    """
-)
-_UNTOLD = word_table(  # often there without anybody saying so, or said of anything: not surely false instead of another
-    """
-    shirt pants jeans clothes shoe sock tree bush grass building plant leaf wall ground area winter street road sidewalk
-    object outside toy animal pet vehicle instrument outfit furniture house
-    """
-)
-_POSSESSIVES = word_table("his her its their my your our whose")
-_PEOPLE = word_table("man woman boy girl")  # of those who may be called many things, what is surely not the other
+_SYMMETRIC_PHRASES = [tuple(phrase.split()) for phrase in _TABLES["symmetric_phrases"].split(", ")]
 _HUES = COLOUR_WORDS - SHADES
 _OTHERS = ("sizes",), ("ages",), ("materials", "patterns")
 _ADJECTIVE_CLASSES = _HUES, *(word_table(" ".join(WORDS["adjectives"][kind] for kind in kinds)) for kinds in _OTHERS)
-_ANY_HUE = word_table("colorful multicolored rainbow fluorescent")
-_ALIKE = """
-dark black navy brown; light white pale cream beige tan blond; gray silver; blue navy aqua turquoise teal;
-gold golden yellow tan blond brown beige orange; red maroon burgundy orange pink rust reddish; green lime olive khaki;
-purple violet lavender magenta pink; young younger teenage teen preteen newborn;
-large big huge giant enormous massive gigantic tall high long wide vast oversized deep thick broad;
-small little tiny miniature mini short low narrow thin skinny slim lean slender shallow;
-old older elderly adult middle-aged aged ancient vintage antique;
-"""  # adjectives that may be said of the same thing
 
 
 @dataclass(frozen=True)
@@ -181,7 +89,7 @@ class NounKinds:
         forms = {noun: _form(noun, with_article[noun] / counts[noun]) for noun in counts}
         candidates: dict[tuple[str, WordForm], list[str]] = defaultdict(list)
         for noun in sorted(counts, key=lambda noun: (-counts[noun], noun)):
-            known = _PEOPLE if main[noun] == "people" else _entries(_FAMILIES)
+            known = _PEOPLE if main[noun] == "people" else _FAMILIES
             if singular(noun) in known and singular(noun) not in _EVENTS | _UNTOLD:
                 candidates[main[noun], forms[noun]].append(noun)
         return NounKinds(main, forms, {key: tuple(nouns[:MAX_CANDIDATES]) for key, nouns in candidates.items()})
@@ -189,26 +97,14 @@ class NounKinds:
     def may_be_the_same(self, one: str, other: str) -> bool:
         """Whether a thing called `one` may be called `other` by somebody else; both as written."""
         first, second = singular(one), singular(other)
-        families = _entries(_FAMILIES)
         if first == second or _share_an_entry(first, second, _FAMILIES):
             return True
         kinds = self.types.get(one), self.types.get(other)
-        known = first in families and second in families
+        known = first in _FAMILIES and second in _FAMILIES
         return not known and kinds[0] is not None and kinds[0] == kinds[1] and kinds[0] != "other"
 
 
-@cache
-def _entries(table: str) -> Mapping[str, frozenset[int]]:
-    """Word → the numbers of its entries in a table of words."""
-    found: dict[str, set[int]] = defaultdict(set)
-    for number, entry in enumerate(table.split(";")):
-        for word in entry.split():
-            found[word].add(number)
-    return {word: frozenset(numbers) for word, numbers in found.items()}
-
-
-def _share_an_entry(one: str, other: str, table: str) -> bool:
-    entries = _entries(table)
+def _share_an_entry(one: str, other: str, entries: _Entries) -> bool:
     return not entries.get(one, frozenset()).isdisjoint(entries.get(other, frozenset()))
 
 
@@ -341,18 +237,18 @@ def _exchange_adjectives(parse: Parse, photo: _Photo) -> Iterator[tuple[str, ...
     for attribute in parse.attributes:
         said[attribute.object].append((attribute.word, attribute.place))
     for one, other in combinations(said, 2):
-        related = _between(parse, one, other)
-        alike = singular(one.name) == singular(other.name)
-        if alike and (not related or any(map(_symmetric, related)) or "and" in parse.tokens):
-            continue
+        if singular(one.name) == singular(other.name):
+            continue  # a blue boat and an orange boat: the same two again
         for (first, here), (second, there) in ((a, b) for a in said[one] for b in said[other]):
             group = next((group for group in _ADJECTIVE_CLASSES if first in group), frozenset())
             alone = all(sum(word in group for word, _ in said[thing]) == 1 for thing in (one, other))
             if group is _HUES and "people" in (photo.kinds.types.get(one.name), photo.kinds.types.get(other.name)):
                 continue  # the colour of somebody's shirt, or of a skin
             before = one.start <= here < one.place and other.start <= there < other.place
+            if before and singular(parse.tokens[here + 1]) == singular(parse.tokens[there + 1]):
+                continue  # the same noun, though a parse may take "boat float" for one thing
             part = before and any(parse.tokens[place + 1].endswith("ed") for place in (here, there))  # "long sleeved"
-            new = alike or not (photo.has(one.name, second) or photo.has(other.name, first))
+            new = not (photo.has(one.name, second) or photo.has(other.name, first))
             if second in group and alone and before and not part and new and not _alike(first, second):
                 yield _with(parse.tokens, {here: second, there: first})
 
@@ -379,19 +275,19 @@ def _exchange_sides(parse: Parse, photo: _Photo) -> Iterator[tuple[str, ...]]:
 
 def _has_article(thing: Object, kinds: NounKinds) -> bool:
     """Whether a phrase can stand elsewhere: "a man", "men", but neither "man" nor "his dog"."""
-    owned = any(word in _POSSESSIVES or word == "'s" for word in thing.words)
+    owned = any(word in OWNERS or word == "'s" for word in thing.words)
     return not owned and (kinds.forms[thing.name] != "one" or _introduced(thing))
 
 
 def _introduced(thing: Object) -> bool:
     """Whether an article or an owner stands before a noun: "a dog", not "dog"."""
-    return len(thing.words) > 1 and (thing.words[0] in _ARTICLES or any(word in _POSSESSIVES for word in thing.words))
+    return len(thing.words) > 1 and (thing.words[0] in _ARTICLES or any(word in OWNERS for word in thing.words))
 
 
 def _replace_noun(parse: Parse, photo: _Photo) -> Iterator[tuple[str, ...]]:
     kinds = photo.kinds
     for thing in _things(parse, kinds):
-        if singular(thing.name) not in _entries(_FAMILIES):
+        if singular(thing.name) not in _FAMILIES:
             continue
         for noun in kinds.candidates.get((kinds.types[thing.name], kinds.forms[thing.name]), ()):
             if not photo.shows(noun, thing.name):

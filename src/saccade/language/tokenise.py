@@ -60,6 +60,11 @@ def tokenise(text: str) -> list[str]:
     return tokens
 
 
+def words_only(text: str) -> str:
+    """The sentence without its punctuation marks, as captioners learn it: caption metrics count none either."""
+    return " ".join(token for token in tokenise(text) if any(map(str.isalnum, token)))
+
+
 DROPPED = frozenset(  # the official list; brackets come out as -lrb- in lower case, so they escape it and stay
     ["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ",", ":", "-", "--", "...", ";"]
 )

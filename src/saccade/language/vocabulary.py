@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from saccade.batch import END, START, UNKNOWN, SceneGraphBatch, TextBatch, padded_ids
+from saccade.batch import END, PAD, START, UNKNOWN, SceneGraphBatch, TextBatch, padded_ids
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, write_json
 from saccade.language.parsing.scene_graph import SceneGraph
@@ -117,7 +117,7 @@ def graph_words(graphs: Sequence[SceneGraph], vocabulary: Vocabulary) -> SceneGr
     objects, relations, attributes = [], [], []
     for graph in graphs:
         place = {thing: n for n, thing in enumerate(graph.objects)}
-        objects.append([vocabulary.id_of(thing.name) for thing in graph.objects])
+        objects.append([vocabulary.id_of(thing.name) if thing.name else PAD for thing in graph.objects])
         relations.append(
             [(place[r.subject], place[r.object], content_word(r.predicate, vocabulary)) for r in graph.relations]
         )

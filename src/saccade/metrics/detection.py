@@ -72,12 +72,38 @@ def tally_attributes(tally: Tally, logits: Float[Tensor, "thing attribute"], wan
     tally.add("attribute_rank", place * has)
 
 
+def tally_relations(
+    tally: Tally,
+    logits: Float[Tensor, "image subject object predicate"],
+    stated: Bool[Tensor, "image subject object predicate"],
+    real: Bool[Tensor, "image thing"],
+    count: int = 20,
+) -> None:
+    """At pairs of which something is stated: is the best predicate, or one of the best five, among it?
+
+    `relation_recall`: of all that is stated, how much is among the picture's `count` surest triplets, whatever pair.
+    """
+    logits, stated = logits.softmax(dim=-1)[..., 1:], stated[..., 1:]
+    related = stated.any(dim=-1)
+    best = stated.gather(-1, logits.topk(min(5, logits.shape[-1]), dim=-1).indices)
+    tally.add("relations", related)
+    tally.add("relation_top1", best[..., 0])
+    tally.add("relation_top5", best.any(dim=-1))
+    pairs = real[:, :, None] & real[:, None, :] & ~torch.eye(real.shape[1], dtype=torch.bool, device=real.device)
+    sure = (logits * pairs[..., None]).flatten(1)
+    tally.add("stated", stated)
+    tally.add("relation_recall", stated.flatten(1).gather(1, sure.topk(min(count, sure.shape[1]), dim=1).indices))
+
+
 def name_figures(tally: Tally) -> dict[str, float]:
     figures = {f"object_{top}": tally.share(f"object_{top}", "objects") for top in ("top1", "top5")}
     if "attributes" in tally.sums:
         figures |= {
             f"attribute_{key}": tally.share(f"attribute_{key}", "attributes") for key in ("top1", "top5", "rank")
         }
+    if "relations" in tally.sums:
+        figures |= {f"relation_{key}": tally.share(f"relation_{key}", "relations") for key in ("top1", "top5")}
+        figures["relation_recall_20"] = tally.share("relation_recall", "stated")
     return figures
 
 

@@ -1,10 +1,35 @@
-"""The pointing game: does a word attend to the thing it names?"""
+"""The pointing game: does a word attend to the thing it names?
+
+The cells of a grid are small beside the things in a picture, and the strongest of them alone is often one beside the
+thing. So cells are read with their neighbours: w̃_i = Σ_j exp(−d_ij² / 2) w_j, with distances d counted in cells. What
+lies outside the picture has no weight, so that a cell at the border has to be surer than one inside.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray as Array
+
+
+def with_neighbours(
+    weights: Float[Array, "word region"], regions: Float[Array, "region 4"]
+) -> Float[Array, "word region"]:
+    """The weights w̃ if the regions are cells of a grid; those of a detector, whose sizes differ, stay as they are."""
+    if not are_cells(regions):
+        return weights
+    places = regions[:, :2] / (regions[0, 2:] - regions[0, :2])
+    squares = ((places[:, None] - places[None]) ** 2).sum(axis=2)
+    return np.asarray(np.clip(weights, 0, None) @ np.exp(-squares / 2))
+
+
+def are_cells(regions: Float[Array, "region 4"]) -> bool:
+    """Whether regions are the cells of a grid: several, all of one size, and whole numbers of it apart."""
+    sides = regions[:, 2:] - regions[:, :2]
+    if len(regions) < 2 or (sides <= 0).any() or np.abs(sides - sides[0]).max() > 1e-4:
+        return False
+    steps = (regions[:, :2] - regions[0, :2]) / sides[0]
+    return bool(np.abs(steps - steps.round()).max() < 1e-2)
 
 
 def points_at(

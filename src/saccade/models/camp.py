@@ -162,6 +162,9 @@ class Camp(FragmentMatcher):
             region_gate=None if image.gate is None else image.gate * images.mask,
         )
 
+    def locate(self, images: ImageCode, texts: TextCode) -> Alignment:
+        return self.align(images, texts)  # P, for which words do not compete
+
     def own_losses(
         self, images: ImageCode, texts: TextBatch, owner: Int[Tensor, " text"]
     ) -> dict[str, Float[Tensor, ""]]:

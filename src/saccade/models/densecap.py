@@ -35,8 +35,8 @@ from saccade.models.base.model import Model, register
 from saccade.nn.captioners import LstmMemory, start_lstm
 from saccade.nn.encode import RowBatchNorm, dropout_layer, full_precision
 from saccade.vision.backbones.base import Backbone, load_backbone, stretch
+from saccade.vision.backbones.pyramid import FeaturePyramid
 from saccade.vision.boxes import WHOLE, clip, overlaps, pick
-from saccade.vision.detectors.bottomup import FeaturePyramid
 from saccade.vision.detectors.rpn import RegionProposalNetwork, RPNOutput, decode, draw_both, encode, propose
 from saccade.vision.nms import nms
 from saccade.vision.roi import roi_bilinear, roi_max

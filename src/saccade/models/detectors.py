@@ -9,14 +9,13 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
-from saccade.batch import Batch
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import openers
 from saccade.models.base.model import Model, register
@@ -43,7 +42,9 @@ from saccade.vision.pictures import Picture, as_array, name_of
 from saccade.world.catalogue import BACKGROUNDS, COLOURS, KINDS, LIGHTINGS, MATERIALS, SIZES
 
 MAX_ATTRIBUTES = 6  # kept of one thing
+MAX_NAMES = 6  # that people gave one thing
 MAX_THINGS = 40  # of a picture: the largest
+MAX_STATED = 64  # among them
 POSES = ("still", "running", "holding", "pushing", "sitting")
 FACINGS = ("left", "right")
 
@@ -63,6 +64,20 @@ class NamedBoxes(Protocol):
     @property
     def attributes(self) -> Sequence[Sequence[str]]: ...
 
+    @property
+    def said(self) -> Sequence[Sequence[str]]: ...  # all names that people gave each thing; empty: `names` are all
+
+    @property
+    def relations(self) -> Sequence[tuple[int, str, int]]: ...  # subject, predicate, object
+
+
+class Labels(NamedTuple):
+    """What a detector can say."""
+
+    classes: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    predicates: tuple[str, ...] = ()
+
 
 class Detector(Model):
     """A network that finds and names regions. It reads no text and has no vocabulary: its labels are settings."""
@@ -77,11 +92,11 @@ class Detector(Model):
 
     @classmethod
     @abstractmethod
-    def with_labels(cls, config: Any, classes: tuple[str, ...], attributes: tuple[str, ...]) -> Any:
+    def with_labels(cls, config: Any, labels: Labels) -> Any:
         """The settings with the labels that the training data give."""
 
     @abstractmethod
-    def tensors(self, pictures: Sequence[Any]) -> Batch:
+    def tensors(self, pictures: Sequence[Any]) -> BoxedPictures | ScenePictures:
         """Pictures, decoded to bytes, and their truth as the losses take them."""
 
     @abstractmethod
@@ -110,41 +125,56 @@ class BottomUp(Detector):
     selection = "map"
 
     @classmethod
-    def with_labels(
-        cls, config: BottomUpConfig, classes: tuple[str, ...], attributes: tuple[str, ...]
-    ) -> BottomUpConfig:
-        return replace(config, classes=classes, attributes=attributes)
+    def with_labels(cls, config: BottomUpConfig, labels: Labels) -> BottomUpConfig:
+        return replace(config, **labels._asdict())
 
     def begin(self) -> None:
         """Start from the backbone's own trained weights."""
         self.network.backbone = load_backbone(self.config.backbone)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """The backbone learns more slowly, or not at all."""
+        """The backbone learns more slowly, its first parts more slowly than its last, or not at all."""
         backbone, scale = self.network.backbone, self.config.backbone_lr_scale
         backbone.requires_grad_(bool(scale))
         inside = {id(p) for p in backbone.parameters()}
-        own = [p for p in self.parameters() if id(p) not in inside]
+        parts: list[tuple[list[nn.Parameter], float]] = [([p for p in self.parameters() if id(p) not in inside], 1.0)]
+        for depth, part in enumerate(reversed(backbone.parts)):
+            parts.append((list(part.parameters()), scale * self.backbone_layer_decay**depth))
         return [
-            {**group, "betas": (0.9, 0.99)}
-            for weights, factor in ((backbone.parameters(), scale), (own, 1.0))
-            for group in _decay_matrices(weights, factor)
+            {**group, "betas": (0.9, 0.99)} for weights, factor in parts for group in _decay_matrices(weights, factor)
         ]
 
     def tensors(self, pictures: Sequence[NamedBoxes]) -> BoxedPictures:
-        """At most `MAX_THINGS` boxes, the largest; names and attributes that are no labels are unknown."""
+        """At most `MAX_THINGS` boxes, the largest; names and attributes that are no labels are unknown.
+
+        A predicate that is no label counts as the longest part of its end that is one: "sprinting on" as "on".
+        """
         c = self.config
-        classes, attributes = ({name: i for i, name in enumerate(v, 1)} for v in (c.classes, c.attributes))
+        classes, attributes, predicates = (
+            {name: i for i, name in enumerate(v, 1)} for v in (c.classes, c.attributes, c.predicates)
+        )
         pixels = _decode(pictures, self.config.size)
         boxes, real = _padded_boxes(pictures)
         labels = np.full(real.shape, UNKNOWN, dtype=np.int64)
         described = np.full((*real.shape, MAX_ATTRIBUTES), UNKNOWN, dtype=np.int64)
+        said = np.full((*real.shape, MAX_NAMES), UNKNOWN, dtype=np.int64)
+        related = np.full((len(pictures), MAX_STATED, 3), UNKNOWN, dtype=np.int64)
         for i, picture in enumerate(pictures):
-            for j, k in enumerate(_largest(picture.boxes)):
+            place = {k: j for j, k in enumerate(_largest(picture.boxes))}
+            for k, j in place.items():
                 labels[i, j] = classes.get(picture.names[k], UNKNOWN)
-                known = [attributes[a] for a in picture.attributes[k] if a in attributes][:MAX_ATTRIBUTES]
-                described[i, j, : len(known)] = known
-        return BoxedPictures(*(torch.from_numpy(array) for array in (pixels, boxes, real, labels, described)))
+                names = picture.said[k] if picture.said else picture.names[k : k + 1]
+                for table, known, words in ((said, classes, names), (described, attributes, picture.attributes[k])):
+                    numbers = [known[word] for word in words if word in known][: table.shape[2]]
+                    table[i, j, : len(numbers)] = numbers
+            triplets = [
+                (place[s], place[o], _longest_end(predicate, predicates))
+                for s, predicate, o in picture.relations
+                if s in place and o in place and real[i, [place[s], place[o]]].all()
+            ]
+            related[i, : len(triplets)] = np.reshape(triplets[:MAX_STATED], (-1, 3))
+        arrays = (pixels, boxes, real, labels, described, said, related)
+        return BoxedPictures(*(torch.from_numpy(array) for array in arrays))
 
     def losses(self, batch: BoxedPictures) -> dict[str, Float[Tensor, ""]]:
         return bottomup_loss(self.network, batch)
@@ -165,9 +195,7 @@ class WorldDetector(Detector):
     selection = "found_and_named"
 
     @classmethod
-    def with_labels(
-        cls, config: WorldExtractorConfig, classes: tuple[str, ...], attributes: tuple[str, ...]
-    ) -> WorldExtractorConfig:
+    def with_labels(cls, config: WorldExtractorConfig, labels: Labels) -> WorldExtractorConfig:
         """All that the world can draw, in its own order."""
         return replace(
             config,
@@ -215,6 +243,13 @@ def _decay_matrices(weights: Any, factor: float) -> list[dict[str, Any]]:
         {"params": [p for p in every if p.ndim > 1], "factor": factor},
         {"params": [p for p in every if p.ndim <= 1], "factor": factor, "weight_decay": 0.0},
     ]
+
+
+def _longest_end(predicate: str, known: Mapping[str, int]) -> int:
+    """The number of the predicate, or of the longest part of its end that has one."""
+    words = predicate.split()
+    ends = (" ".join(words[n:]) for n in range(len(words)))
+    return next((known[end] for end in ends if end in known), UNKNOWN)
 
 
 def _decode(pictures: Sequence[NamedBoxes], size: int) -> UInt8[np.ndarray, "image size size 3"]:

@@ -11,7 +11,8 @@ caption follows those habits. `docs/systems/sgae.md` has the equations in full.
     u   = ReLU(W₁ e + W₂ v) − (W₁ e − W₂ v)²   a picture's node: its word e and its region v, before the convolutions
     h¹  = LSTM₁([h²; v̄; e_w], h¹)      α = softmax(w · tanh(W x̂ + U h¹))      h² = LSTM₂([Σ α x̂; h¹], h²)
 
-A picture's graph comes with it, or is derived from its boxes (`spatial_graph`). The two LSTMs are Up-Down's.
+A picture's graph has the names and attributes that the detector gives its regions; its relations come with it, or are
+derived from the boxes (`spatial_graph`). The two LSTMs are Up-Down's.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class SgaeConfig:
     fusion: Literal["paper", "released"] = "paper"  # released: attends to regions and to their rewritten form apart
     fusion_norm: bool = False  # layer normalisation of u, which a high learning rate needs
     relations: bool = True  # False: things alone
+    names: bool = True  # regions have the names and attributes that their detector gives them; False: none
     neighbours: int = 2  # of a region, in graphs derived from boxes
     sentence_steps: int = 0  # first stage of training: sentences from their graphs, without the dictionary
     dictionary_steps: int = 0  # second stage: sentences through the dictionary; pictures follow
@@ -175,6 +177,10 @@ class Sgae(RecurrentCaptioner[TopDownMemory, GraphContext]):
         self.register_buffer("spatial", spatial_words(vocabulary), persistent=False)
         self.register_buffer("lessons", torch.zeros((), dtype=torch.long))  # training steps so far
 
+    @property
+    def reads_graphs(self) -> bool:
+        return bool(self.config.names)
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         own, *others = super().parameter_groups()
         if not self.config.dictionary:
@@ -210,11 +216,17 @@ class Sgae(RecurrentCaptioner[TopDownMemory, GraphContext]):
         return vector
 
     def scene_graph(self, images: RegionBatch) -> SceneGraphBatch:
-        """The graph that came with pictures, or one derived from their boxes; its things are the regions."""
+        """The graph that came with pictures, its relations derived from their boxes if it has none; its things are the
+        regions."""
+        spatial = spatial_graph(images, self.spatial, self.config.neighbours if self.config.relations else 0)
         if images.graph is None:
-            return spatial_graph(images, self.spatial, self.config.neighbours if self.config.relations else 0)
+            return spatial
         graph = replace(images.graph, object_mask=images.mask)
-        return graph if self.config.relations else graph.resize(relation=0, attributed=0)
+        if not self.config.relations:
+            return graph.resize(relation=0, attributed=0)
+        if graph.relations.shape[1]:
+            return graph
+        return replace(graph, relations=spatial.relations, relation_mask=spatial.relation_mask)
 
     def start_from_sentences(
         self, texts: TextBatch, images: RegionBatch, dictionary: bool, whole: Float[Tensor, "row in"] | None = None

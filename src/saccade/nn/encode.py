@@ -92,17 +92,33 @@ class RowBatchNorm(nn.BatchNorm1d):
 
 
 class MaskedBatchNorm(RowBatchNorm):
-    """Batch normalisation over the real entries alone: padding changes no statistic and stays zero."""
+    """Batch normalisation over the real entries alone: padding changes no statistic and stays zero.
+
+    How many are real is never asked of a GPU: that would be to wait for it, which a captured step cannot.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
 
     def forward(  # type: ignore[override]
         self, inputs: Float[Tensor, "item place dim"], mask: Bool[Tensor, "item place"]
     ) -> Float[Tensor, "item place dim"]:
-        inputs = at_least_float32(inputs)
-        if not self.training:
-            return super().forward(inputs.flatten(0, 1)).view_as(inputs) * mask[:, :, None]
-        real = mask.flatten().nonzero()[:, 0]
-        normal = super().forward(inputs.flatten(0, 1).index_select(0, real))
-        return torch.zeros_like(inputs).flatten(0, 1).index_copy(0, real, normal).view_as(inputs)
+        inputs, real = at_least_float32(inputs), mask[:, :, None]
+        mean, variance = self.running_mean, self.running_var
+        if self.training:
+            count = real.sum().to(inputs)
+            several, least = count > 1, count.clamp(min=1)
+            own = (inputs * real).sum(dim=(0, 1)) / least
+            spread = ((inputs - own).square() * real).sum(dim=(0, 1)) / least
+            mean, variance = torch.where(several, own, mean), torch.where(several, spread, variance)
+            with torch.no_grad():
+                share = several * (self.momentum or 0.0)
+                unbiased = spread * count / (count - 1).clamp(min=1)
+                self.running_mean.lerp_(own.to(self.running_mean), share.to(self.running_mean))
+                self.running_var.lerp_(unbiased.to(self.running_var), share.to(self.running_var))
+                self.num_batches_tracked += several
+        return ((inputs - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias) * real
 
 
 class Standardise(nn.Module):

@@ -35,10 +35,17 @@ def whole_similarity(
 def nearest_regions(images: ImageCode, texts: TextCode, sharpness: float, measure: Measure = "cosine") -> Alignment:
     """A model of whole vectors has no attention of its own; this shows the regions nearest to each word's state."""
     image, text = _pooled(images, texts)
-    cosine = torch.bmm(unit(texts.words), unit(images.regions).transpose(1, 2))  # [pair, word, region]
-    weights = masked_softmax(sharpness * cosine, images.mask[:, None])
+    weights, cosine = cosine_weights(images, texts, sharpness)
     score = (image * text).sum(dim=-1) if measure == "cosine" else _order(image, text)
     return Alignment(weights, score, texts.mask, images.mask, word_score=cosine.amax(dim=-1))
+
+
+def cosine_weights(
+    images: ImageCode, texts: TextCode, sharpness: float
+) -> tuple[Float[Tensor, "pair word region"], Float[Tensor, "pair word region"]]:
+    """softmax_i(λ s_ij) over the regions, of every word by itself, and the cosines s_ij of regions and words."""
+    cosine = torch.bmm(unit(texts.words), unit(images.regions).transpose(1, 2))
+    return masked_softmax(sharpness * cosine, images.mask[:, None]), cosine
 
 
 def _pooled(images: ImageCode, texts: TextCode) -> tuple[Float[Tensor, "image dim"], Float[Tensor, "text dim"]]:

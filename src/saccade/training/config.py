@@ -13,7 +13,9 @@ Optimiser = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "step", "cosine", "linear", "one_cycle"]
 Precision = Literal["fp32", "bf16"]
 
-MAY_CHANGE = frozenset({"epochs", "steps", "patience", "checkpoint_every", "log_every", "prefetch", "cuda_graphs"})
+MAY_CHANGE = frozenset(
+    {"epochs", "steps", "patience", "patience_from", "checkpoint_every", "log_every", "prefetch", "cuda_graphs"}
+)
 """Settings that a resumed run may give anew: how long to go on, and what does not touch the weights.
 
 `cuda_graphs` is among them so that a step that cannot be captured need not end a run. Captured batches are padded, so
@@ -48,6 +50,7 @@ class TrainerConfig:
     evaluate_every: int = 0  # steps; 0 evaluates once an epoch
     checkpoint_every: int = 0  # steps; 0 saves once an epoch
     patience: int = 0  # evaluations without a new best before stopping; 0 never stops early
+    patience_from: int = 0  # steps before which patience is not lost: stages that must come first
     log_every: int = 10  # steps between two rows of the log
     cuda_graphs: bool = True  # on a GPU, steps of a recurring shape are captured once and replayed, where a task can
     prefetch: int = 2  # batches made ahead in the background; 0 makes them when needed
@@ -56,7 +59,7 @@ class TrainerConfig:
     def __post_init__(self) -> None:
         check_ranges(self, "epochs steps batch_size decay_every devices nodes log_every", "at least 1")
         check_ranges(self, "weight_decay warmup_steps clip_norm evaluate_every checkpoint_every", "zero or more")
-        check_ranges(self, "patience prefetch seed", "zero or more")
+        check_ranges(self, "patience patience_from prefetch seed", "zero or more")
         check_ranges(self, "learning_rate", "more than zero")
         check_ranges(self, "average warmup_share", "at least 0 and less than 1")
         check_ranges(self, "decay", "more than 0 and at most 1")

@@ -102,11 +102,10 @@ def run_config(system: str, words: Sequence[str] = (), file: Path | None = None)
     counted = keys & {"epochs", "trainer.epochs"} and not keys & {"steps", "trainer.steps"}
     words = [*words, "trainer.steps=null"] if counted else words  # a recipe's steps would outdo the given epochs
 
-    def with_given(config: RunConfig) -> RunConfig:
-        return override(update(config, given, str(file)), words)
-
-    name = f"{system}-{with_given(paper).data.name}"
-    return with_given(update(paper, recipe(name), f"the recipe {name}"))
+    data = {key: given[key] for key in given.keys() & {"data"}}  # alone: the rest may only go with the recipe
+    named = [word for word in words if word.partition("=")[0] in ("data", "data.name")]
+    name = f"{system}-{override(update(paper, data, str(file)), named).data.name}"
+    return override(update(update(paper, recipe(name), f"the recipe {name}"), given, str(file)), words)
 
 
 def load_run_config(folder: Path | str) -> RunConfig:
@@ -132,7 +131,7 @@ def run_parts(
     if backbone is not None:
         prepare_backbone(backbone, config.backbone)
         model.backbone, model.backbone_lr_scale = backbone, config.backbone.lr_scale
-        model.backbone_layer_decay = config.backbone.layer_decay
+    model.backbone_layer_decay = config.backbone.layer_decay  # detectors have their own backbone
     for note in prepared.notes:
         console.print(note, highlight=False)
     if config.start is not None:
@@ -173,17 +172,28 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
         )
     backbone = trainable_backbone(config.data.extractor) if config.backbone.train else None
     on_gpu = config.trainer.accelerator in ("auto", "cuda") and torch.cuda.is_available()
-    train, dev = (
-        task_of(config.system).open(
-            config.data, split, backbone.size if backbone else None, "cuda" if on_gpu else "cpu"
-        )
-        for split in (config.data.train_split, config.data.dev_split)
-    )
+    train, dev = open_for_training(config, backbone.size if backbone else None, "cuda" if on_gpu else "cpu")
     begun = RunFolder(folder).checkpoint.exists()  # and holds all weights: where they once came from may be gone
     model, task, prepared = run_parts(replace(config, start=None) if begun else config, train, dev, backbone, console)
     save_yaml(config, folder / CONFIG)
     trainer = Trainer(config.trainer, folder, console, {"system": config.system, **prepared.facts})
     return trainer.fit(model, task, resume)
+
+
+def open_for_training(config: RunConfig, pixels: int | None = None, device: str = "cpu") -> tuple[Any, Any]:
+    """What a run learns from, and what judges it: the dev split, or with `data.held_out` a part of the training split.
+
+    Raises: SaccadeError if the training split is too small to hold anything out.
+    """
+    data, open = config.data, task_of(config.system).open
+    train = open(replace(data, held_out=0), data.train_split, pixels, device)  # the whole: memory keeps it once
+    if not data.held_out:
+        return train, open(data, data.dev_split, pixels, device)
+    count = len(train.images)
+    if count <= data.held_out:
+        raise SaccadeError(f"data.held_out={data.held_out} is too many: the training split has {count} pictures")
+    held_out = range(0, count, data.held_out)
+    return train.select([i for i in range(count) if i not in held_out]), train.select(held_out)
 
 
 @torch.no_grad()

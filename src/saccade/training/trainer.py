@@ -49,7 +49,7 @@ class FitResult:
     last: dict[str, float]  # the metrics of the model in last/
     steps: int
     seconds: float  # over all the times the run was taken up
-    stopped_early: bool
+    stopped_early: bool  # patience ran out
     selection: str = ""  # the metric that chose the best
 
     def headline(self) -> dict[str, float]:
@@ -216,7 +216,7 @@ class Loop:
         return self.average.model if self.average is not None else self.model
 
     def run(self, progress: Progress, log: RunLog | None, display: Display, clock: Callable[[], float]) -> bool:
-        """Train from `progress` to the end, keeping it up to date; True if patience ran out before."""
+        """Train from `progress` to the end, keeping it up to date; True if patience ran out."""
         config, every_epoch = self.config, self.sampler.steps_per_epoch
         self.model.train()
         if self._out_of_patience(progress):
@@ -245,7 +245,7 @@ class Loop:
                     self._save(progress, improved)
                 if final:
                     break
-        return progress.step < self.total_steps
+        return self._out_of_patience(progress)
 
     def _update(self, batch: Any, step: int) -> dict[str, float]:
         """One step of the optimiser; what comes back is averaged over the ranks."""
@@ -315,7 +315,7 @@ class Loop:
         progress.last = metrics
         if improved:
             progress.best, progress.best_step, progress.stale = metrics, progress.step, 0
-        else:
+        elif progress.step > self.config.patience_from:
             progress.stale += 1
         if log is not None:
             log.write(progress.step, epoch, "dev", progress.seconds, metrics)

@@ -7,6 +7,7 @@ detectors half of the pictures are cropped, as freely in width as in height, and
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, UInt8
@@ -68,6 +69,13 @@ def _recolour(pictures: Float[Tensor, "image 3 row column"], amount: float) -> F
     return (pictures - mean) * around_one() + mean * around_one()  # contrast, brightness
 
 
+class AugmentedBoxes(NamedTuple):
+    pixels: UInt8[Tensor, "image size size 3"]
+    boxes: Float[Tensor, "image thing 4"]
+    real: Bool[Tensor, "image thing"]
+    mirrored: Bool[Tensor, " image"]
+
+
 def augment_with_boxes(
     pixels: UInt8[Tensor, "image height width 3"],
     boxes: Float[Tensor, "image thing 4"],
@@ -75,7 +83,7 @@ def augment_with_boxes(
     size: int,
     crop: float,
     colour: float,
-) -> tuple[UInt8[Tensor, "image size size 3"], Float[Tensor, "image thing 4"], Bool[Tensor, "image thing"]]:
+) -> AugmentedBoxes:
     """Mirror half of the pictures, crop half of them to sides of at least `crop`, vary light and colour.
 
     All come at `size` × `size`; a box of which too little is left is no longer `real`.
@@ -104,7 +112,7 @@ def augment_with_boxes(
     moved = torch.where(mirrored[:, None, None], mirror_boxes(moved), moved)
     inside = clip(moved)
     kept = real & (area(inside) >= MIN_BOX_LEFT * area(moved))
-    return read.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1), inside, kept
+    return AugmentedBoxes(read.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1), inside, kept, mirrored)
 
 
 def mirror_boxes(boxes: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch 4"]:

@@ -16,12 +16,13 @@ import hashlib
 import importlib
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -34,13 +35,16 @@ from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.core.files import read_json, sha256, write_json
 from saccade.core.threads import ahead, openers
 from saccade.core.weights import Form, read_weights, write_weights
+from saccade.language.parsing.scene_graph import Attribute, Object, Relation, SceneGraph
 from saccade.vision.backbones.base import Backbone, FoldableNetwork
-from saccade.vision.boxes import WHOLE, Proposals, as_boxes, pick
+from saccade.vision.boxes import WHOLE, Proposals, as_boxes, iou, pick
 from saccade.vision.pictures import Picture, as_array, ids_of, name_of
 
 Network = TypeVar("Network", bound=nn.Module)
 Config = TypeVar("Config")
 Pixels: TypeAlias = UInt8[np.ndarray, "row column 3"]
+
+SAME_THING, SAME_NAMED = 0.7, 0.5  # two regions that overlap more, and so much with the same name, are one thing
 
 KINDS = {  # imported when first asked for
     "world": "saccade.vision.detectors.world",
@@ -62,9 +66,72 @@ class RegionDescription:
     @property
     def text(self) -> str:
         """One line: `large red metal cube`, or for the whole picture `beach, sunset`."""
-        order = ("size", "attribute", "colour", "material", "kind")
-        words = [self.labels[name] for name in order if name in self.labels]
+        words = [*self.attributes, *([self.labels["kind"]] if "kind" in self.labels else [])]
         return " ".join(words) if words else ", ".join(self.labels.values())
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """What it is like."""
+        return tuple(self.labels[name] for name in ("size", "attribute", "colour", "material") if name in self.labels)
+
+
+class PictureRelation(NamedTuple):
+    """Regions by their places, and how sure the extractor is."""
+
+    subject: int
+    predicate: str
+    object: int
+    score: float
+
+
+@dataclass(frozen=True)
+class PictureGraph:
+    """The scene graph of a picture: its regions, in the order of `extract`, and how they stand to each other."""
+
+    regions: tuple[RegionDescription, ...]
+    relations: tuple[PictureRelation, ...] = ()  # the surest first
+
+    def surest(self, most: int, least: float = 0.1) -> PictureGraph:
+        """The same of the surest named regions alone, each thing once: what overlaps a surer one is that one."""
+        boxes = torch.tensor([region.box for region in self.regions]).view(-1, 4)
+        overlap, kept = iou(boxes, boxes), list[int]()
+        for i in sorted(range(len(boxes)), key=lambda i: -self.regions[i].score):
+            own = self.regions[i]
+            limits = [(k, SAME_NAMED if own.text == self.regions[k].text else SAME_THING) for k in kept]
+            if "kind" in own.labels and own.score >= least and all(overlap[i, k] <= limit for k, limit in limits):
+                kept.append(i)
+        place = {i: n for n, i in enumerate(kept[:most])}
+        relations = (r for r in self.relations if r.subject in place and r.object in place)
+        moved = (r._replace(subject=place[r.subject], object=place[r.object]) for r in relations)
+        return PictureGraph(tuple(self.regions[i] for i in place), tuple(moved))
+
+    def words(self, numbered: bool = False) -> SceneGraph:
+        """As the graph of a sentence: what models read by `graph_words`. With numbers a second man is "man 2"."""
+        seen: Counter[str] = Counter()
+        things, attributes = list[Object](), list[Attribute]()
+        for place, region in enumerate(self.regions):
+            name = region.labels.get("kind", "")
+            seen[name] += 1
+            said = f"{name} {seen[name]}" if numbered and seen[name] > 1 else name
+            things.append(Object(place, said, place, place + 1, (said,)))
+            attributes += [Attribute(things[-1], word, place) for word in region.attributes]
+        related = (Relation(things[r.subject], tuple(r.predicate.split()), things[r.object]) for r in self.relations)
+        return SceneGraph(tuple(things), tuple(attributes), tuple(related))
+
+    def to_json(self, width: int = 1, height: int = 1) -> dict[str, Any]:
+        """Things with boxes in pixels; relations name them by their number, from 0."""
+        return {
+            "objects": [
+                {
+                    "name": region.labels.get("kind"),
+                    "attributes": list(region.attributes),
+                    "score": round(region.score, 4),
+                    "box": [round(v * side, 4) for v, side in zip(region.box, (width, height) * 2, strict=True)],
+                }
+                for region in self.regions
+            ],
+            "relations": [[r.subject, r.predicate, r.object, round(r.score, 4)] for r in self.relations],
+        }
 
 
 class RegionExtractor(ABC):
@@ -154,6 +221,28 @@ class RegionExtractor(ABC):
         regions = regions.to(self.device, torch.float32)
         last = pick(regions.boxes, (regions.mask.sum(dim=1, keepdim=True) - 1).clamp(min=0))[:, 0]
         return self.names(regions, has_whole=bool((last == last.new_tensor(WHOLE)).all()))
+
+    def graph(
+        self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64
+    ) -> list[PictureGraph]:
+        """The scene graph of each picture: what `describe` says, and the relations the extractor sees, if it can."""
+        if not self.has_relations:
+            return [PictureGraph(tuple(named)) for named in self.describe(images, boxes, batch_size)]
+        return [graph for part in self.each_batch(images, boxes, batch_size) for graph in self.recognise_graph(part)]
+
+    def recognise_graph(self, regions: RegionBatch) -> list[PictureGraph]:
+        """As `graph`, from region vectors that this extractor made before."""
+        related = self.relations(regions) if self.has_relations else [()] * len(regions)
+        return [PictureGraph(tuple(n), r) for n, r in zip(self.recognise(regions), related, strict=True)]
+
+    @property
+    def has_relations(self) -> bool:
+        """Whether it knows how regions stand to each other."""
+        return False
+
+    def relations(self, regions: RegionBatch) -> list[tuple[PictureRelation, ...]]:
+        """The relations among each picture's regions, by their vectors; of an extractor that `has_relations`."""
+        raise NotImplementedError
 
     @property
     def has_names(self) -> bool:

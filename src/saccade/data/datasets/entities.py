@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float, Float32
 
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import read_text
 from saccade.data.datasets.photos import PhotoFolder, first_folder, has_words, read_split_lists
-from saccade.data.records import BoxedPicture, PhrasedBoxes
+from saccade.data.records import BoxedPicture, PhrasedBoxes, Triplet
 from saccade.data.registry import chosen_splits
 from saccade.data.text_files import JsonEntry, as_number, find_file, pixel_box, read_json_lines
+from saccade.language import shared_parser
+from saccade.language.caption_words import predicate_name
 from saccade.language.phrases import NounPhrase, chain_name, read_phrase
+from saccade.language.tokenise import tokenise
 
 FOLDER_HOLDS = "entities.jsonl.gz, or as published Annotations/ and Sentences/"
 PHOTO_FOLDERS = ("images", "flickr30k-images", "flickr30k_images", "Flicker8k_Dataset", "Flickr8k_Dataset")
@@ -94,14 +97,52 @@ def open_entity_boxes(split: str, root: Path, photos: Path | None = None) -> tup
 
 def boxed_picture(picture: EntityPicture, path: Path) -> BoxedPicture:
     """Chains that no phrase gives a name (pronouns) are left out; the same box under the same name counts once."""
-    things: dict[tuple[tuple[float, ...], str], dict[str, None]] = {}
+    things: dict[tuple[tuple[float, ...], str], tuple[dict[str, None], list[str]]] = {}
+    places: dict[str, list[int]] = {}  # of a chain's boxes among the things
     for chain, boxes in picture.boxes.items():
-        named = chain_name(read_entity(phrase) for phrase in picture.phrases(chain))
+        phrases = [read_entity(phrase) for phrase in picture.phrases(chain)]
+        named = chain_name(phrases)
         if named is not None and named.name is not None:
-            for box in boxes.tolist():
-                things.setdefault((tuple(box), named.name), {}).update(dict.fromkeys(named.attributes))
-    named_boxes = ((box, name, tuple(attributes)) for (box, name), attributes in things.items())
-    return BoxedPicture.of(picture.id, path, (picture.width, picture.height), named_boxes)
+            for key in [(tuple(box), named.name) for box in boxes.tolist()]:
+                attributes, said = things.setdefault(key, ({}, []))
+                attributes.update(dict.fromkeys(named.attributes))
+                said += [phrase.name for phrase in phrases if phrase.name is not None]
+                places.setdefault(chain, []).append(list(things).index(key))
+    return BoxedPicture.of(
+        picture.id,
+        path,
+        (picture.width, picture.height),
+        ((box, name, tuple(attributes)) for (box, name), (attributes, _) in things.items()),
+        (tuple(said) for _, said in things.values()),
+        entity_relations(picture, places, np.array([box for box, _ in things]).reshape(-1, 4)),
+    )
+
+
+def entity_relations(
+    picture: EntityPicture, places: Mapping[str, Sequence[int]], boxes: Float[np.ndarray, "thing 4"]
+) -> list[Triplet]:
+    """What the sentences say of two chains that have boxes: (subject, predicate, object), by `places` of the boxes.
+
+    Where a chain has several boxes ("men wearing hats"), each takes part with the nearest box of the other chain.
+    """
+    middles = boxes[:, :2] + boxes[:, 2:]
+    found: dict[Triplet, None] = {}
+    for sentence in picture.sentences:
+        words = [tokenise(word) for word in sentence.text.split()]
+        chain_of = {p.first_word + n: p.chain for p in sentence.phrases for n in range(len(p.words))}
+        owner = [chain_of.get(place, "") for place, tokens in enumerate(words) for _ in tokens]
+        (parse,) = shared_parser().parse_tokens([tuple(token for tokens in words for token in tokens)])
+        for relation in parse.relations:
+            ends = [places.get(owner[end.place], ()) for end in (relation.subject, relation.object)]
+            predicate = predicate_name(relation.predicate, relation.passive)
+            subjects, objects = ends[::-1] if relation.passive else ends
+            if not (subjects and objects and predicate) or subjects is objects:
+                continue
+            apart = ((middles[list(subjects), None] - middles[None, list(objects)]) ** 2).sum(axis=2)
+            pairs = [(i, int(j)) for i, j in enumerate(apart.argmin(axis=1))]
+            pairs += [(int(i), j) for j, i in enumerate(apart.argmin(axis=0))]
+            found.update(dict.fromkeys((subjects[i], predicate, objects[j]) for i, j in pairs))
+    return [triplet for triplet in found if triplet[0] != triplet[2]]
 
 
 def open_entity_phrases(split: str, root: Path) -> Iterator[tuple[str, Path, PhrasedBoxes]]:

@@ -15,7 +15,7 @@ from jaxtyping import Float32
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.photos import PhotoFolder
-from saccade.data.records import BoxedPicture
+from saccade.data.records import BoxedPicture, PhrasedBoxes
 from saccade.data.registry import chosen_splits
 from saccade.data.text_files import JsonEntry, find_file, need_file, read_items
 
@@ -63,7 +63,7 @@ def open_visual_genome_boxes(split: str, root: Path) -> tuple[BoxedPicture, ...]
 
 def visual_genome_splits(root: Path) -> dict[str, tuple[str, ...]]:
     """There is no official split: `DEV_EVERY` makes one."""
-    return {"boxes": ("train", "dev")}
+    return {"boxes": ("train", "dev"), "phrases": ("train", "dev")}
 
 
 def read_image_data(root: Path) -> dict[int, VisualGenomeImage]:
@@ -79,11 +79,15 @@ def read_image_data(root: Path) -> dict[int, VisualGenomeImage]:
 
 
 def read_objects(root: Path, split: str = "all") -> Iterator[BoxedPicture]:
-    """From `attributes.json` where it is there (objects with attributes), else from `objects.json`."""
+    """From `attributes.json` where it is there (objects with attributes), else from `objects.json`.
+
+    With their relations where `relationships.json` is there; a thing that only a relation names is one too.
+    """
     path = find_file(root, "attributes.json") or need_file(root, "objects.json", EXPECTED)
     key = path.name.partition(".")[0]
-    folders = [root / name for name in PHOTO_FOLDERS if (root / name).is_dir()]
-    photos = PhotoFolder(*(folders or [root / PHOTO_FOLDERS[0]]))
+    photos = _photos(root)
+    related = find_file(root, "relationships.json") is not None
+    relations = {image.id: found for image, found in read_relations(root, split)} if related else {}
     for image, entry in _pictures(root, path, split):
         things = []
         for thing in entry.entries(key):
@@ -92,8 +96,31 @@ def read_objects(root: Path, split: str = "all") -> Iterator[BoxedPicture]:
             if box is not None and name is not None:
                 words = thing.texts("attributes") if "attributes" in thing else ()
                 things.append((box, name, tuple(dict.fromkeys(word.strip().lower() for word in words if word.strip()))))
+        place = {(name, box.tobytes()): n for n, (box, name, _) in reversed(list(enumerate(things)))}
+        triplets = []
+        for relation in relations.get(image.id, ()):
+            ends = []
+            for end in (relation.subject, relation.object):
+                ends.append(place.setdefault((end.name, end.box.tobytes()), len(things)))
+                if ends[-1] == len(things):
+                    things.append((end.box, end.name, ()))
+            triplets.append((ends[0], relation.predicate, ends[1]))
         photo = photos.path(f"{image.id}.jpg", path)
-        yield BoxedPicture.of(str(image.id), photo, (image.width, image.height), things)
+        yield BoxedPicture.of(str(image.id), photo, (image.width, image.height), things, relations=triplets)
+
+
+def _photos(root: Path) -> PhotoFolder:
+    folders = [root / name for name in PHOTO_FOLDERS if (root / name).is_dir()]
+    return PhotoFolder(*(folders or [root / PHOTO_FOLDERS[0]]))
+
+
+def open_visual_genome_phrases(split: str, root: Path) -> Iterator[tuple[str, Path, PhrasedBoxes]]:
+    """(id, photo, boxes with phrases) of each photo: its described regions."""
+    photos = _photos(root)
+    for image, regions in read_regions(root, split):
+        boxes = np.array([region.box for region in regions], dtype=np.float32).reshape(-1, 4)
+        photo = photos.path(f"{image.id}.jpg", root)
+        yield str(image.id), photo, PhrasedBoxes(boxes, tuple((region.text.lower(),) for region in regions))
 
 
 def read_regions(root: Path, split: str = "all") -> Iterator[tuple[VisualGenomeImage, tuple[DescribedRegion, ...]]]:

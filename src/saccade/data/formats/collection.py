@@ -14,11 +14,11 @@ from saccade.data.formats.hdf5 import open_hdf5
 from saccade.data.formats.precomp import PrecompImages, open_precomp, precomp_splits, write_precomp
 from saccade.data.formats.regions import find_sizes, read_sizes
 from saccade.data.formats.tsv import BottomUpTsv, TsvRow, write_tsv
-from saccade.data.records import Caption, RegionSource
+from saccade.data.records import Caption, RegionSource, RegionSubset
 from saccade.data.registry import DataSet, recognise
 from saccade.data.store.arrow import FeatureStore, StoreWriter
 from saccade.data.store.manifest import CAPTIONS, read_captions, write_captions
-from saccade.data.store.sources import ChainedRegions, RegionSubset, join_captions
+from saccade.data.store.sources import ChainedRegions, join_captions
 
 Target = Literal["store", "precomp", "tsv"]
 Progress = Callable[[], None]

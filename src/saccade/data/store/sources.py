@@ -1,4 +1,4 @@
-"""Parts of region sources, chains of them, sources held in memory, and the split of a store that its captions name.
+"""Chains of region sources, sources held in memory, and the split of a store that its captions name.
 
 `data=store root=FOLDER` is a feature store with `captions.jsonl`.
 """
@@ -18,7 +18,7 @@ import torch
 
 from saccade.batch import RegionBatch, stack
 from saccade.core.errors import SaccadeError
-from saccade.data.records import Caption, CaptionedImages, CaptionedPhotos, PictureRegions, RegionSource
+from saccade.data.records import Caption, CaptionedImages, CaptionedPhotos, PictureRegions, RegionSource, RegionSubset
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.store.arrow import FeatureStore
 from saccade.data.store.manifest import CAPTIONS, MANIFEST
@@ -26,28 +26,6 @@ from saccade.data.store.manifest import CAPTIONS, MANIFEST
 Split = TypeVar("Split", CaptionedImages, CaptionedPhotos)
 
 READ_AT_ONCE = 256  # pictures, when a whole source is read into memory
-
-
-class RegionSubset(RegionSource):
-    """The pictures of `source` at `positions`, in that order; nothing is copied."""
-
-    def __init__(self, source: RegionSource, positions: Sequence[int]) -> None:
-        self.source = source
-        self.positions = tuple(int(p) for p in positions)
-
-    @cached_property
-    def ids(self) -> Sequence[str]:
-        return tuple(self.source.ids[p] for p in self.positions)
-
-    @property
-    def dim(self) -> int:
-        return self.source.dim
-
-    def get(self, index: int) -> PictureRegions:
-        return self.source.get(self.positions[index])
-
-    def batch(self, indices: Sequence[int]) -> RegionBatch:
-        return self.source.batch([self.positions[i] for i in indices])
 
 
 class ChainedRegions(RegionSource):

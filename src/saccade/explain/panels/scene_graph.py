@@ -1,14 +1,22 @@
-"""A scene graph drawn: things in the order of the sentence, what they are like beneath, arrows between them above."""
+"""A scene graph drawn: things in the order of the sentence, what they are like beneath, arrows between them above.
+
+That of a picture stands below the picture.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import UInt8
+from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
 from saccade.explain import draw
+from saccade.explain.panels.regions import RegionPicture, draw_regions
 from saccade.language.parsing.scene_graph import Object, SceneGraph
+from saccade.vision import PictureGraph
 
 MARGIN, GAP = 48, 56
 NAME, WORD, CAPTION = 34, 26, 30
@@ -55,6 +63,21 @@ def draw_scene_graph(graph: SceneGraph, caption: str = "") -> Image.Image:
             pen.rounded_rectangle((middle - half, y, middle + half, y + PILL), PILL / 2, SAID, draw.RULE, 2)
             draw.write(pen, (middle, y + PILL / 2 + 1), word, WORD, draw.INK, "mm")
     _draw_arrows(pen, arrows, list(boxes.values()), top)
+    return drawn
+
+
+def draw_picture_graph(image: UInt8[Array, "height width 3"], graph: PictureGraph) -> Image.Image:
+    """The photo with the graph's things in it, and the graph beneath; both call a second man "man 2"."""
+    words = graph.words(numbered=True)
+    boxes = np.array([region.box for region in graph.regions]).reshape(-1, 4)
+    scores = np.array([region.score for region in graph.regions])
+    photo = draw_regions(RegionPicture(image, boxes, tuple(thing.name for thing in words.objects), scores), top=0)
+    below = draw_scene_graph(words)
+    drawn = Image.new(
+        "RGB", (max(photo.width + 2 * MARGIN, below.width), photo.height + below.height + MARGIN), draw.PAPER
+    )
+    draw.paste_rounded(drawn, photo, (drawn.width - photo.width) // 2, MARGIN)
+    drawn.paste(below, ((drawn.width - below.width) // 2, photo.height + MARGIN))
     return drawn
 
 

@@ -56,6 +56,11 @@ class ClaimData:
     name: str
     splits: tuple[str, ...] | None = None
     settings: tuple[str, ...] = ()
+    extractor: str | None = None  # of photos; None: what the defaults or the variants name
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} ({self.extractor})" if self.extractor else self.name
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,12 @@ class Claim:
     @property
     def evaluator(self) -> Evaluator[Any, Any]:
         return evaluator_for(self.system)
+
+    @property
+    def compares_extractors(self) -> bool:
+        """Whether a variant names its own, so that no other can be asked for."""
+        words = [word for one in self.variants for some in (one.settings, *one.settings_on.values()) for word in some]
+        return any(word.partition("=")[0] in ("extractor", "data.extractor") for word in words)
 
     @property
     def metric_name(self) -> str:

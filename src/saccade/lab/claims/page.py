@@ -1,12 +1,13 @@
-"""The report of a claim: NAME.md, NAME.json and NAME.png, and its row in the table of all claims."""
+"""The report of a claim: NAME.md, NAME.json, NAME.png and NAME-curves.png, and its row in the table of all claims."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -14,11 +15,12 @@ from saccade.core.files import read_json, read_text, write_json, write_text
 from saccade.lab.claims.claim import Claim, claim_names, load_claim
 from saccade.lab.claims.findings import Findings, SplitFindings
 from saccade.lab.claims.plan import Request, data_defaults
-from saccade.lab.claims.statistics import Comparison
+from saccade.lab.claims.statistics import Comparison, Verdict
 from saccade.lab.reports import FAINT, INK, colour, markdown_table, new_figure, quiet, save_figure
 from saccade.metrics import mean_and_spread
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
+EARLIER = "earlier.json"  # counts of verdicts under another rule
 INDEX = f"# Claims\n\n{BEGIN}\n{END}\n"
 
 
@@ -28,15 +30,19 @@ def write_report(findings: Findings, request: Request, out: Path) -> None:
     drawn = draw_claim(findings, out / f"{claim.name}.png")
     if not drawn:
         (out / f"{claim.name}.png").unlink(missing_ok=True)
+    draw_curves(findings, out / f"{claim.name}-curves.png")
     write_json(out / f"{claim.name}.json", figures(findings, request))
     write_text(out / f"{claim.name}.md", page(findings, request, drawn))
 
 
 def command_of(findings: Findings, request: Request) -> str:
     """The command that makes a report anew; photos are named where users keep them, not where they lay."""
-    names = dict.fromkeys(split.data for split in findings.splits)
+    names = dict.fromkeys(split.data.name for split in findings.splits)
+    extractors = dict.fromkeys(split.data.extractor for split in findings.splits if split.data.extractor)
     words = ["saccade claims", findings.claim.name, f"--seeds {request.seeds}", *(f"--data {name}" for name in names)]
     words += [f"--root data/{name}" for name in names if name != "world"]
+    words += [f"--extractor {name}" for name in extractors]
+    words += [f"--rate {rate:g}" for rate in request.rates]
     kinds = {str(facts.get("device", "cpu")).split()[0] for facts in findings.facts.values()}
     words += ["--device cuda"] if "cuda" in kinds else []
     return " ".join([*words, *request.words])
@@ -53,9 +59,11 @@ def figures(findings: Findings, request: Request) -> dict[str, Any]:
         "command": command_of(findings, request),
         "splits": [
             {
-                "data": split.data,
+                "data": split.data.name,
+                "extractor": split.data.extractor,
                 "split": split.split,
                 "verdict": split.verdict,
+                "why": split.why,
                 "chance": dict(one.chance) if (one := split.any_scores()) is not None else None,
                 "variants": {
                     label: {str(seed): dict(one.figures) for seed, one in sorted(by_seed.items())}
@@ -65,7 +73,20 @@ def figures(findings: Findings, request: Request) -> dict[str, Any]:
             }
             for split in findings.splits
         ],
-        "runs": {name: dict(facts) for name, facts in sorted(findings.facts.items())},
+        "sides": [
+            {
+                "data": side.data.title,
+                "variant": side.label,
+                "tried": {str(rate): best for rate, best in side.tried.items()},
+                "flat": side.flat,
+                "runs": [run["run"] for run in side.runs],
+            }
+            for side in findings.sides
+        ],
+        "runs": {
+            name: {key: value for key, value in facts.items() if key != "curve"}  # it is drawn, and kept with the run
+            for name, facts in sorted(findings.facts.items())
+        },
         "missing": dict(findings.missing),
         "published": [{**asdict(one), "values": dict(one.values)} for one in claim.published],
     }
@@ -77,13 +98,16 @@ def page(findings: Findings, request: Request, drawn: bool) -> str:
         f"# {claim.title}",
         f"> {claim.statement}",
         f"{claim.paper} ({claim.venue}). [How claims are measured and judged](index.md).",
-        "\n".join(f"- {split.title}: **{split.verdict}**" for split in findings.splits),
+        "\n".join(
+            f"- {split.title}: **{split.verdict}**{f': {split.why}' if split.why else ''}" for split in findings.splits
+        ),
         f"![Each variant's {claim.metric_name}]({claim.name}.png)" if drawn else "",
         claim.note,
         "## Variants",
         _variants(claim),
         *(part for split in findings.splits for part in _figures(claim, split)),
         *_differences(findings),
+        *_training(findings),
         *_published(claim),
         "## How it was made",
         *_making(findings, request),
@@ -157,6 +181,34 @@ def _p(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
+def _training(findings: Findings) -> list[str]:
+    """How far each side was trained, and what the held-out part said."""
+    sides = [side for side in findings.sides if side.runs]
+    if not sides:
+        return []
+    rows = []
+    for side in sides:
+        mark = dict.fromkeys([max(side.tried.values())], "**")
+        tried = [f"{mark.get(best, '')}{best:.1f}{mark.get(best, '')} at {rate:g}" for rate, best in side.tried.items()]
+        steps = [f"{run['best_step']:,}" for run in side.runs]
+        end = "flat" if side.flat else "still rising"
+        rows.append([side.data.title, side.label, ", ".join(tried), ", ".join(steps), end])
+    metric = _selection(findings)
+    head = ["on", "variant", f"best {metric} by learning rate", "steps to the best, each seed", "at the end"]
+    return [
+        "## Training",
+        f"{metric} on the held-out part of the training split: it ends a run, says which model to keep and chooses the "
+        "learning rate with the first seed ([the rule](index.md#how-a-side-is-trained)).",
+        f"![{metric} on the held-out part against steps]({findings.claim.name}-curves.png)",
+        markdown_table(head, rows, words=len(head)),
+    ]
+
+
+def _selection(findings: Findings) -> str:
+    """What the held-out part is measured by, as readers know it."""
+    return next(findings.claim.evaluator.metrics[run["selection"]] for side in findings.sides for run in side.runs)
+
+
 def _published(claim: Claim) -> list[str]:
     parts = []
     for one in claim.published:
@@ -169,9 +221,11 @@ def _published(claim: Claim) -> list[str]:
 
 def _making(findings: Findings, request: Request) -> list[str]:
     lines = [f"```console\n$ {command_of(findings, request)}\n```"]
-    for name in dict.fromkeys(split.data for split in findings.splits):
-        if note := data_defaults()[name].note_for(findings.claim.system):
-            lines.append(f"*{name}*: {note}.")
+    for name, extractor in {split.data.name: split.data.extractor for split in findings.splits}.items():
+        defaults, system = data_defaults()[name], findings.claim.system
+        lines.append(f"*{name}*: {defaults.note_for(system)}.")
+        shared = " ".join(word for word in defaults.of(system, extractor) if not word.startswith("extractor="))
+        lines.append(f"Settings of {system} that all its variants share there: `{shared}`.")
     if findings.facts:
         seconds = [float(facts["seconds"]) for facts in findings.facts.values() if "seconds" in facts]
         devices = sorted({str(facts.get("device", "unknown")) for facts in findings.facts.values()})
@@ -200,22 +254,40 @@ def write_index(out: Path) -> None:
 
 def _overview(out: Path) -> str:
     reports = {name: read_json(out / f"{name}.json") for name in claim_names() if (out / f"{name}.json").exists()}
-    columns = list(dict.fromkeys((s["data"], s["split"]) for report in reports.values() for s in report["splits"]))
+    verdicts = {name: {_title(split): split for split in report["splits"]} for name, report in reports.items()}
+    columns = list(dict.fromkeys(title for by_split in verdicts.values() for title in by_split))
     rows = []
     for name in claim_names():
-        if name not in reports:
-            rows.append([name, load_claim(name).statement, *([""] * len(columns))])
-            continue
-        by_split = {(s["data"], s["split"]): s for s in reports[name]["splits"]}
-        rows.append(
-            [
-                f"[{name}]({name}.md)" if (out / f"{name}.md").exists() else name,
-                reports[name]["statement"],
-                *(_verdict(by_split.get(column)) for column in columns),
-            ]
-        )
-    head = ["claim", "it says", *(f"{data}, {split}" for data, split in columns)]
-    return markdown_table(head, rows, words=len(head))
+        linked = f"[{name}]({name}.md)" if (out / f"{name}.md").exists() else name
+        said = reports[name]["statement"] if name in reports else load_claim(name).statement
+        rows.append([linked, said, *(_verdict(verdicts.get(name, {}).get(column)) for column in columns)])
+    table = markdown_table(["claim", "it says", *columns], rows, words=2 + len(columns))
+    return f"{_counts(out, reports)}\n\n{table}"
+
+
+def _title(split: Mapping[str, Any]) -> str:
+    extractor = f" ({split['extractor']})" if split.get("extractor") else ""
+    return f"{split['data']}, {split['split']}{extractor}"
+
+
+def _counts(out: Path, reports: Mapping[str, Mapping[str, Any]]) -> str:
+    """How many claims got which verdict, beside an earlier count if `earlier.json` has one."""
+    now: dict[str, Counter[str]] = {}
+    for report in reports.values():
+        for split in report["splits"] if "sides" in report else ():  # others are from before there was such a rule
+            now.setdefault(_title(split), Counter())[split["verdict"]] += 1
+    counted = {"trained until flat": now}
+    if (out / EARLIER).exists():
+        earlier = read_json(out / EARLIER)
+        counted = {earlier["trained"]: earlier["verdicts"], **counted}
+    kinds: tuple[str, ...] = get_args(Verdict)[::-1]
+    rows = [
+        [title, how, *(str(some[title].get(kind, 0)) for kind in kinds)]
+        for title in dict.fromkeys(title for some in counted.values() for title in some)
+        for how, some in counted.items()
+        if title in some
+    ]
+    return markdown_table(["on", "", *kinds], rows, words=2)
 
 
 def _verdict(split: Mapping[str, Any] | None) -> str:
@@ -246,6 +318,36 @@ def draw_claim(findings: Findings, path: Path) -> bool:
     figure.text(left / size[0], 0.06 / size[1], findings.claim.metric_name, fontsize=8, color=FAINT, va="bottom")
     save_figure(figure, path)
     return True
+
+
+def draw_curves(findings: Findings, path: Path) -> None:
+    """Each side on the held-out part, a line a seed; a full dot is the model kept of a run that ended flat."""
+    sides = [side for side in findings.sides if any(run.get("curve") for run in side.runs)]
+    if not sides:
+        path.unlink(missing_ok=True)
+        return
+    titles = list(dict.fromkeys(side.data.title for side in sides))
+    labels = [variant.label for variant in findings.claim.variants]
+    figure = new_figure((0.4 + 3.0 * len(titles), 2.9), dpi=110, layout="constrained")
+    for axes, title in zip(figure.subplots(1, len(titles), squeeze=False)[0], titles, strict=True):
+        lows = []
+        for side in (side for side in sides if side.data.title == title):
+            ink = colour(labels.index(side.label))
+            for run in side.runs:
+                steps, values = zip(*run["curve"], strict=True)
+                lows.append(values[len(values) // 5])
+                axes.plot(steps, values, color=ink, linewidth=1.1, alpha=0.8)
+                fill = ink if run["flat"] else "white"
+                axes.plot(run["best_step"], run["held_out"], "o", color=ink, markerfacecolor=fill, markersize=4.5)
+            axes.plot([], [], color=ink, label=side.label)
+        low, high = min(lows), axes.get_ylim()[1]
+        axes.set_ylim(low - 0.05 * (high - low), high)  # the first rise from nothing would leave no room for the rest
+        axes.set_title(title, loc="left", fontsize=9, color=INK, fontweight="bold")
+        axes.set_xlabel("step", fontsize=8, color=FAINT)
+        axes.set_ylabel(f"{_selection(findings)}, held out", fontsize=8, color=FAINT)
+        quiet(axes)
+        axes.legend(loc="lower right", fontsize=7, frameon=False)
+    save_figure(figure, path)
 
 
 def _draw_panel(axes: Any, split: SplitFindings, labels: list[str], metric: str, named: bool) -> None:
@@ -292,5 +394,6 @@ def _draw_panel(axes: Any, split: SplitFindings, labels: list[str], metric: str,
     axes.set_yticks(range(len(labels)), [fill(label, 24) for label in labels] if named else [], fontsize=8.5)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     quiet(axes, grid="x")
-    axes.set_title(split.title, loc="left", fontsize=9.5, color=INK, fontweight="bold", pad=16)
-    axes.text(0, 1.0, split.verdict, transform=axes.transAxes, fontsize=8, color=FAINT, va="bottom")
+    title, under = f"{split.data.name}, {split.split}", [split.verdict, *filter(None, [split.data.extractor])]
+    axes.set_title(title, loc="left", fontsize=9.5, color=INK, fontweight="bold", pad=16)
+    axes.text(0, 1.0, " · ".join(under), transform=axes.transAxes, fontsize=8, color=FAINT, va="bottom")

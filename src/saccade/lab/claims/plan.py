@@ -38,12 +38,17 @@ class DataDefaults:
     settings: Sequence[str] = ()
     tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # further settings, and a note, of some tasks
     systems: Mapping[str, Sequence[str]] = field(default_factory=dict)  # further settings of some systems
+    extractors: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)  # further settings by task
+    rates: Sequence[float] = (1.0,)  # learning rates that every variant is tried at, times that of its settings
     note: str = ""
 
-    def of(self, system: str) -> list[str]:
+    def of(self, system: str, extractor: str | None) -> list[str]:
         """The settings of every run of a system on this data set."""
-        task = self.tasks.get(task_of(system).name, {})
-        return [f"data={self.name}", *self.settings, *task.get("settings", ()), *self.systems.get(system, ())]
+        name = task_of(system).name
+        task = self.tasks.get(name, {})
+        seen = [f"extractor={extractor}", *self.extractors.get(extractor, {}).get(name, ())] if extractor else ()
+        common = (*self.settings, *seen, *task.get("settings", ()), *self.systems.get(system, ()))
+        return [f"data={self.name}", *common]
 
     def note_for(self, system: str) -> str:
         """What a reader should know of the runs of a system here."""
@@ -73,9 +78,13 @@ class Request:
     words: tuple[str, ...] = ()  # key=value words for every run
     root: Path | None = None  # of the photos
     device: str = "cpu"
+    extractors: tuple[str, ...] = ()  # of photos; none: the first of the data set's
+    rates: tuple[float, ...] = ()  # learning rates to try, times that of the settings; none: the data set's
 
     def __post_init__(self) -> None:
         check_data(self.data, "claims are not measured on")
+        if not all(rate > 0 for rate in self.rates):
+            raise SaccadeError("--rate must be more than zero")
         if self.seeds < 1:
             raise SaccadeError(f"--seeds must be at least 1, not {self.seeds}")
 
@@ -97,48 +106,94 @@ class Run:
     def seed(self) -> int:
         return self.config.trainer.seed
 
+    @property
+    def cap(self) -> int:
+        """Steps, or if those are not given epochs, after which it ends though it may still rise."""
+        return self.config.trainer.steps or self.config.trainer.epochs
 
-def data_of(claim: Claim, names: Sequence[str]) -> list[ClaimData]:
-    """The data sets among `names` that a claim is measured on."""
-    if claim.data is None:
-        return [ClaimData(name) for name in names]
-    check_data([part.name for part in claim.data], f"claim {claim.name}: data names")
-    return [part for part in claim.data if part.name in names]
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: trained at each learning rate with seed 0, then with all seeds at the best of them."""
+
+    by_rate: Mapping[float, tuple[Run, ...]]  # a run for each seed
+
+    @property
+    def search(self) -> tuple[Run, ...]:
+        """One training for each learning rate: the held-out part chooses between them."""
+        return tuple(runs[0] for runs in self.by_rate.values())
+
+
+def data_of(claim: Claim, names: Sequence[str], extractors: Sequence[str] = ()) -> list[ClaimData]:
+    """The data sets among `names` that a claim is measured on, photos with each extractor (if none, the first)."""
+    parts = tuple(map(ClaimData, names)) if claim.data is None else claim.data
+    check_data([part.name for part in parts], f"claim {claim.name}: data names")
+    found = []
+    for part in (part for part in parts if part.name in names):
+        known = data_defaults()[part.name].extractors
+        asked = extractors if known and not claim.compares_extractors else ()
+        found += [replace(part, extractor=one) for one in asked or list(known)[:1]] or [part]
+    return found
 
 
 def splits_of(data: ClaimData) -> tuple[str, ...]:
     return data.splits if data.splits is not None else tuple(data_defaults()[data.name].splits)
 
 
-def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: Request) -> Run:
-    """The training behind a variant that has one."""
-    shared = data_defaults()[data.name].of(variant.system)
+_config = cache(run_config)  # seeds, rates and claims share settings, and reading them takes a twentieth of a second
+
+
+def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: Request, rate: float = 1.0) -> Run:
+    """The training behind a variant that has one, at `rate` times the learning rate of its settings."""
+    defaults = data_defaults()[data.name]
+    shared = defaults.of(variant.system, data.extractor or next(iter(defaults.extractors), None))
     if request.root is not None and data.name != "world":
         shared.append(f"root={request.root}")
     try:
-        config = run_config(variant.system, [*shared, *data.settings, *variant.words(data.name), *request.words])
-        base = run_config(variant.system, [*shared, *request.words])
+        config = _config(variant.system, (*shared, *data.settings, *variant.words(data.name), *request.words))
+        base = _config(variant.system, (*shared, *request.words))
     except SaccadeError as error:
         raise SaccadeError(f'claim {claim.name}, variant "{variant.label}" on {data.name}: {error}') from error
-    trainer = replace(config.trainer, seed=seed, accelerator=request.device.partition(":")[0])
+    accelerator, learning_rate = request.device.partition(":")[0], float(f"{config.trainer.learning_rate * rate:.6g}")
+    trainer = replace(config.trainer, seed=seed, accelerator=accelerator, learning_rate=learning_rate)
+    config = replace(config, trainer=trainer)
     settings = settings_that_matter(config)
     changes = _changes(settings, settings_that_matter(base))
     name = f"{variant.system}-{'-'.join(changes) or 'base'}-{digest(settings)}-s{seed}"
     tables = any(variant.label in other.ensemble for other in claim.variants)
-    return Run(f"{data.name}/{name}", replace(config, trainer=trainer), splits_of(data), tables)
+    return Run(f"{data.name}/{name}", config, splits_of(data), tables)
 
 
-def plan(claims: Sequence[Claim], request: Request) -> list[Run]:
-    """Every training that the claims need, each once; first seeds first, so that an early stop leaves fair tables."""
-    runs: dict[str, Run] = {}
-    for seed, name, claim in product(range(request.seeds), request.data, claims):
-        for data, variant in product(data_of(claim, [name]), claim.variants):
+def side_of(claim: Claim, variant: Variant, data: ClaimData, request: Request) -> Side:
+    """The trainings behind a variant that has some."""
+    rates = request.rates or tuple(data_defaults()[data.name].rates)
+    seeds = range(request.seeds)
+    return Side({rate: tuple(run_of(claim, variant, data, s, request, rate) for s in seeds) for rate in rates})
+
+
+def plan(claims: Sequence[Claim], request: Request) -> list[Side]:
+    """Every side that the claims need, each once, with every split and table that any of them wants."""
+    sides: dict[str, Side] = {}
+    for name, claim in product(request.data, claims):
+        for data, variant in product(data_of(claim, [name], request.extractors), claim.variants):
             if variant.trained:
-                run = run_of(claim, variant, data, seed, request)
-                known = runs.setdefault(run.name, run)  # wanted twice: every split that either wants
-                splits = tuple(dict.fromkeys((*known.splits, *run.splits)))
-                runs[run.name] = replace(known, splits=splits, tables=known.tables or run.tables)
-    return list(runs.values())
+                side = side_of(claim, variant, data, request)
+                key = side.search[0].name
+                sides[key] = _both(sides[key], side) if key in sides else side
+    return list(sides.values())
+
+
+def _both(one: Side, other: Side) -> Side:
+    """The same trainings, measured on all that either wants."""
+    return Side(
+        {
+            rate: tuple(
+                replace(run, splits=tuple(dict.fromkeys((*run.splits, *same.splits))), tables=run.tables or same.tables)
+                for run, same in zip(runs, other.by_rate[rate], strict=True)
+            )
+            for rate, runs in one.by_rate.items()
+        }
+    )
 
 
 def settings_that_matter(config: RunConfig) -> dict[str, Any]:
@@ -146,6 +201,9 @@ def settings_that_matter(config: RunConfig) -> dict[str, Any]:
     settings = to_dict(config)
     for section, keys in NO_MATTER.items():
         settings[section] = {key: value for key, value in settings[section].items() if key not in keys}
+    if config.trainer.patience and config.trainer.schedule in ("constant", "step"):  # else the length shapes the rate
+        for key in ("epochs", "steps"):  # a run that ends when flat is the same under any cap
+            del settings["trainer"][key]
     return settings
 
 

@@ -6,6 +6,8 @@ stopped, or to measure again. Reports need no model.
 
 from __future__ import annotations
 
+import csv
+import io
 import shutil
 import time
 import zipfile
@@ -21,9 +23,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from saccade.core.errors import SaccadeError, explain_os_errors
-from saccade.core.files import atomic_file, read_json, write_json
+from saccade.core.files import atomic_file, read_json, read_text, write_json
 from saccade.lab.claims.claim import Claim
-from saccade.lab.claims.plan import Request, Run, plan
+from saccade.lab.claims.plan import Request, Run, Side, plan
 from saccade.lab.workers import Ended, run_jobs
 from saccade.models import Model, load_model
 from saccade.tasks import task_of
@@ -49,10 +51,15 @@ def is_finished(run: Run, runs: Path) -> bool:
     folder, evaluator = runs / run.name, run.evaluator
     if not (folder / MEASURED).exists() or not (folder / evaluator.file).exists():
         return False
-    known = read_json(folder / MEASURED).get("splits", {})
-    if not all(split in known for split in run.splits):
+    known = read_json(folder / MEASURED)
+    if goes_on(run, known) or not all(split in known["splits"] for split in run.splits):
         return False
     return not run.tables or all(evaluator.tables(folder, split).exists() for split in run.splits)
+
+
+def goes_on(run: Run, facts: Mapping[str, Any]) -> bool:
+    """Whether a run that still rose at its last step is now given more of them."""
+    return not facts["flat"] and run.cap > facts["cap"]
 
 
 def save_measured(
@@ -86,12 +93,45 @@ def load_measured(folder: Path, evaluator: Evaluator[Any, Any]) -> Measured | No
     return Measured(facts, kept, scores)
 
 
+def curve_of(folder: Path, metric: str) -> list[tuple[int, float]]:
+    """(step, figure) of every evaluation of a run, as its metrics.csv has them."""
+    rows = csv.DictReader(io.StringIO(read_text(folder / "metrics.csv")))
+    return [(int(row["step"]), round(float(row[metric]), 3)) for row in rows if row["split"] == "dev"]
+
+
+def chosen_rate(side: Side, runs: Path) -> float | None:
+    """The learning rate that was best on the held-out part; None while one is still to be tried, or if all failed."""
+    if len(side.by_rate) == 1:
+        return next(iter(side.by_rate))
+    found: dict[float, float] = {}
+    for rate, run in zip(side.by_rate, side.search, strict=True):
+        if is_finished(run, runs):
+            found[rate] = read_json(runs / run.name / MEASURED)["held_out"]
+        elif not (runs / run.name / FAILURE).exists():
+            return None
+    return max(found, key=lambda rate: found[rate], default=None)
+
+
+def runs_of(side: Side, runs: Path) -> list[Run]:
+    """What can be trained now: the search, and when it is over the other seeds at the rate that it chose."""
+    rate = chosen_rate(side, runs)
+    return [*side.search, *(side.by_rate[rate][1:] if rate is not None else ())]
+
+
+def drop_losers(side: Side, runs: Path) -> None:
+    """Keep no weights of a learning rate that was not chosen: a leaderboard of the runs would show it as a model."""
+    rate = chosen_rate(side, runs)
+    for tried, run in zip(side.by_rate, side.search, strict=True):
+        if rate not in (None, tried) and not (runs / run.name / "last.ckpt").exists():  # nothing will go on from it
+            shutil.rmtree(runs / run.name / "best", ignore_errors=True)
+
+
 def train_and_measure(run: Run, runs: Path, lean: bool) -> None:
     """Train a run, or go on with it, and measure it. With `lean`, its weights are not kept."""
     folder, evaluator = runs / run.name, run.evaluator
     known = load_measured(folder, evaluator)
     kept: dict[str, Arrays] = {}
-    if known is not None and (folder / "best").exists():  # trained: another split, or a table, is wanted
+    if known is not None and (folder / "best").exists() and not goes_on(run, known.facts):  # another split is wanted
         facts, kept = dict(known.facts), dict(known.kept)
     else:
         result = train_run(run.config, folder, resume=True, console=Console(quiet=True))
@@ -99,7 +139,19 @@ def train_and_measure(run: Run, runs: Path, lean: bool) -> None:
         surroundings = {
             key: value for key, value in read_json(folder / "environment.json").items() if key in kept_facts
         }
-        facts = {"run": run.name, "seconds": round(result.seconds, 1), "best_step": result.best_step, **surroundings}
+        facts = {
+            "run": run.name,
+            "seconds": round(result.seconds, 1),
+            "learning_rate": run.config.trainer.learning_rate,
+            "steps": result.steps,
+            "best_step": result.best_step,
+            "cap": run.cap,
+            "flat": result.stopped_early,  # else it ended while the held-out part still rose
+            "selection": result.selection,
+            "held_out": round(result.best[result.selection], 3),
+            "curve": curve_of(folder, result.selection),
+            **surroundings,
+        }
     model: Model = load_model(folder).to(run.config.trainer.accelerator)
     facts["parameters"] = model.parameter_count()
     for split in run.splits:
@@ -107,8 +159,9 @@ def train_and_measure(run: Run, runs: Path, lean: bool) -> None:
         kept[split] = evaluator.measure(model, data, run.config.task, folder, run.tables)
     save_measured(folder, evaluator, facts, kept)
     (folder / FAILURE).unlink(missing_ok=True)
-    (folder / "last.ckpt").unlink(missing_ok=True)  # nobody will go on from here
-    for name in ("last", "tensorboard", *(("best",) if lean else ())):
+    if facts["flat"]:  # else somebody may give it a higher cap, and it goes on from here
+        (folder / "last.ckpt").unlink(missing_ok=True)
+    for name in ("last", "tensorboard", *(("best",) if lean and facts["flat"] else ())):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
@@ -118,7 +171,7 @@ class Outcome:
 
     finished: int = 0  # runs that are there now
     failed: dict[str, str] = field(default_factory=dict)  # name of the run → why
-    left: list[str] = field(default_factory=list)  # not begun when the time was up
+    left: int = 0  # not done when the time was up
 
 
 def run_claims(
@@ -138,32 +191,41 @@ def run_claims(
     """
     console = console or Console()
     until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
-    wanted = plan(claims, request)
-    todo = [run for run in wanted if not is_finished(run, runs)]
-    outcome = Outcome(finished=len(wanted) - len(todo))
+    sides = plan(claims, request)
+    wanted = sum(len(side.search) + request.seeds - 1 for side in sides)
+    known = {run.name: run for side in sides for run in runs_of(side, runs)}
+    todo = [run for run in sorted(known.values(), key=lambda run: run.seed) if not is_finished(run, runs)]
+    outcome = Outcome(finished=len(known) - len(todo))
+    to_do = wanted - outcome.finished
     console.print(
-        f"{len(wanted)} runs for {len(claims)} claim{'s' if len(claims) > 1 else ''}: {outcome.finished} are there, "
-        f"{len(todo)} to do, {min(jobs, max(len(todo), 1))} at once",
+        f"{wanted} runs for {len(claims)} claim{'s' if len(claims) > 1 else ''}: {outcome.finished} are there, "
+        f"{to_do} to do, {min(jobs, max(to_do, 1))} at once",
         highlight=False,
     )
     if not todo:
         return outcome
     if run_job is train_and_measure:
         fill_caches(todo, console)
-    display = _Display(console, len(todo))
+    display = _Display(console, to_do)
     with display.bar:
 
-        def ended(end: Ended[Run]) -> None:
+        def ended(end: Ended[Run]) -> list[Run]:
             if end.failure is None:
                 outcome.finished += 1
             else:
                 outcome.failed[end.job.name] = end.failure
                 write_json(runs / end.job.name / FAILURE, end.failure)
             display.ended(end)
+            searched = [side for side in sides if any(run.name == end.job.name for run in side.search)]
+            for side in searched:
+                drop_losers(side, runs)
+            new = {run.name: run for side in searched for run in runs_of(side, runs) if run.name not in known}
+            known.update(new)
+            return [run for run in new.values() if not is_finished(run, runs)]
 
-        job = partial(run_job, runs=runs, lean=lean)
-        left = run_jobs(todo, job, min(jobs, len(todo)), threads, until, display.started, ended)
-    outcome.left = [run.name for run in left]
+        run_jobs(todo, partial(run_job, runs=runs, lean=lean), jobs, threads, until, display.started, ended)
+    if time.monotonic() > until:
+        outcome.left = wanted - outcome.finished - len(outcome.failed)
     return outcome
 
 
@@ -175,7 +237,8 @@ def fill_caches(todo: Sequence[Run], console: Console) -> None:
     for run in todo:
         data, open = replace(run.config.data, in_memory=False), task_of(run.config.system).open
         size = trainable_backbone(data.extractor).size if run.config.backbone.train else None
-        for split in dict.fromkeys((data.train_split, data.dev_split, *run.splits)):
+        judging = () if data.held_out else (data.dev_split,)
+        for split in dict.fromkeys((data.train_split, *judging, *run.splits)):
             if (data, split, size, open) not in done:
                 done.add((data, split, size, open))
                 opened = open(data, split, size)

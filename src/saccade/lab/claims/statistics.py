@@ -8,7 +8,7 @@ over pictures.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -21,9 +21,7 @@ DRAWS = 10_000
 LEVEL = 0.05
 CHUNK = 1_000  # draws made at once
 
-Verdict = Literal[  # from bad to good
-    "opposite", "does not hold", "not measured", "too few seeds", "direction right, not significant", "holds"
-]
+Verdict = Literal["does not hold", "undecided", "holds in direction", "holds"]  # from bad to good
 
 
 @dataclass(frozen=True)
@@ -40,17 +38,31 @@ class Comparison:
     p_pictures: float | None  # signs flipped picture by picture, two-sided; None: the metric is no sum over pictures
     interval: tuple[float, float] | None  # 95 % of bootstrap sums over pictures
     verdict: Verdict
+    why: str = ""  # it is undecided
 
 
 def compare(
-    better: str, worse: str, found: Sequence[tuple[int, Scores, Scores]], metric: str, draws: int = DRAWS
+    better: str,
+    worse: str,
+    found: Sequence[tuple[int, Scores, Scores]],
+    metric: str,
+    draws: int = DRAWS,
+    unfinished: Collection[str] = (),
 ) -> Comparison:
-    """Compare two variants over the seeds that both have: (seed, scores of the better, scores of the worse)."""
+    """Compare two variants over the seeds that both have: (seed, scores of the better, scores of the worse).
+
+    `unfinished` names variants that were still rising when their training ended.
+    """
     differences = [a.figures[metric] - b.figures[metric] for _, a, b in found]
     p_seeds, p_pictures, interval = paired_t(differences), None, None
     if all(metric in one.by_picture for _, *both in found for one in both):
         over_seeds = np.mean([a.by_picture[metric] - b.by_picture[metric] for _, a, b in found], axis=0)
         p_pictures, interval = sign_flip(over_seeds, draws), bootstrap(over_seeds, draws)
+    verdict, why = judge(differences, p_seeds if p_pictures is None else p_pictures), ""
+    if rising := [f"“{label}”" for label in (better, worse) if label in unfinished]:
+        verdict, why = "undecided", f"{' and '.join(rising)} still rose at the last step"
+    elif len(differences) < 2:
+        verdict, why = "undecided", "one seed says nothing about seeds"
     return Comparison(
         better,
         worse,
@@ -61,23 +73,21 @@ def compare(
         p_seeds=p_seeds,
         p_pictures=p_pictures,
         interval=interval,
-        verdict=judge(differences, p_seeds if p_pictures is None else p_pictures),
+        verdict=verdict,
+        why=why,
     )
 
 
 def judge(differences: Sequence[float], p: float | None) -> Verdict:
     """The rule of docs/claims/index.md; `p` is that over pictures, or over seeds where pictures have no part."""
-    if len(differences) < 2 or p is None:
-        return "too few seeds"
-    sure = p < LEVEL
-    if np.mean(differences) > 0:
-        return "holds" if sure and min(differences) > 0 else "direction right, not significant"
-    return "opposite" if sure and max(differences) < 0 else "does not hold"
+    if np.mean(differences) <= 0:
+        return "does not hold"
+    return "holds" if p is not None and p < LEVEL and min(differences) > 0 else "holds in direction"
 
 
 def weakest(verdicts: Sequence[Verdict]) -> Verdict:
     """A claim of several comparisons is as good as its weakest."""
-    return min(verdicts, key=get_args(Verdict).index, default="not measured")
+    return min(verdicts, key=get_args(Verdict).index, default="undecided")
 
 
 def paired_t(differences: Sequence[float]) -> float | None:

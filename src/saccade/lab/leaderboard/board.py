@@ -150,6 +150,7 @@ def _data_key(data: DataConfig) -> DataConfig:
         train_split=plain.train_split,
         dev_split=plain.dev_split,
         test_split=plain.test_split,
+        held_out=0,
     )
 
 
@@ -329,7 +330,7 @@ def measure_board(
         _describe_device(device),
         tuple(rows),
         benchmark.chance(data),
-        chosen_here=split.split == split.config.dev_split,
+        chosen_here=split.split == split.config.dev_split and not split.config.held_out,
     )
 
 

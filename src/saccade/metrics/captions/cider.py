@@ -184,14 +184,22 @@ class CiderD:
         return np.asarray(10.0 * total / (MAX_NGRAM_WORDS * self.references.amounts[about]))
 
     def _weigh(self, counted: Counted) -> Iterator[tuple[Float[np.ndarray, " count"], Float[np.ndarray, " sentence"]]]:
-        """For each n how rare the n-gram of every count is, and the norm of every sentence."""
-        places: Sequence[Numbers | slice] = [slice(0, -1)] * MAX_NGRAM_WORDS
+        """For each n how rare the n-gram of every count is, and the norm of every sentence.
+
+        Unknown n-grams are all as rare as each other, and the squares of their counts are added as whole numbers: their
+        order is that in which words were first met, and a norm must not depend on earlier sentences.
+        """
+        places = [np.arange(len(table)) for table in self._table]
         if counted.ngrams is not self._table:
             places = ngrams.find_ngrams(self._table, counted.ngrams)
         for counts, place, every in zip(counted.counts, places, self._rarity, strict=True):
-            rarity = every[place][counts.ngram]
-            squares = (counts.times * rarity) ** 2
-            yield rarity, np.sqrt(np.bincount(counts.sentence, weights=squares, minlength=len(counted.lengths)))
+            found = place[counts.ngram]
+            rarity, unknown = every[found], np.flatnonzero(found < 0)
+            weights = counts.times * rarity
+            weights[unknown] = 0
+            squares = np.bincount(counts.sentence, weights**2, len(counted.lengths))
+            times = np.bincount(counts.sentence[unknown], counts.times[unknown] ** 2, len(counted.lengths))
+            yield rarity, np.sqrt(squares + times * every[-1] ** 2)
 
 
 def _word_pairs(counted: Counted) -> Numbers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Generic
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from saccade.batch import END, PAD, START, CaptionState, PictureBatch, RegionBatch, StepOutput, TeacherForced, TextBatch
 from saccade.batch.outputs import Context, Memory
+from saccade.language import words_only
 from saccade.models.base.model import Model
 from saccade.nn.captioners import mean_region
 from saccade.nn.encode import at_least_float32
@@ -44,6 +45,14 @@ class Captioner(Model, Generic[Memory, Context]):
     ) -> CaptionState[Memory, Context]:
         """What training captions start from: their pictures, unless the paper learns from sentences alone."""
         return self.start(images).select(owner)
+
+    def read(self, texts: Sequence[str]) -> TextBatch:
+        return super().read([words_only(text) for text in texts])
+
+    @property
+    def reads_graphs(self) -> bool:
+        """Whether pictures should come with a scene graph of what their extractor names."""
+        return False
 
     def in_last_stage(self) -> bool:
         """Whether every training step from now on computes the same way, where a paper trains in stages."""

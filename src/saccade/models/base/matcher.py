@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
 from jaxtyping import Bool, Float, Int
@@ -14,10 +14,12 @@ from saccade.language import Vocabulary
 from saccade.models.base.model import Model
 from saccade.nn.encode import RegionEncoder, WordEncoder, full_precision
 from saccade.nn.transformer import TransformerWords
+from saccade.nn.whole import cosine_weights
 from saccade.ops.all_pairs import ALL_PAIRS, PairsProblem
 from saccade.ops.dispatch import Operator, Problem
 
 F = TypeVar("F", bound="Fragments")
+LOCATING_SHARPNESS = 9.0  # λ of `locate`: SCAN's for its own attention
 
 
 class Matcher(Model):
@@ -39,6 +41,10 @@ class Matcher(Model):
     @abstractmethod
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         """Picture p with text p: the weight of every word–region pair."""
+
+    def locate(self, images: ImageCode, texts: TextCode) -> Alignment:
+        """`align`, with the weights by which words are shown in the picture and point at things in it."""
+        return self.align(images, texts)
 
     @property
     def budget(self) -> int:
@@ -171,3 +177,13 @@ class FragmentMatcher(EncoderMatcher):
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         with full_precision(images.regions):
             return self.alignment(*self.prepare(images, texts))
+
+    def locate(self, images: ImageCode, texts: TextCode) -> Alignment:
+        """`align`, with the weights softmax_i(λ s_ij): each word by itself.
+
+        In SCAN's normaliser the words of a sentence compete for every region. That serves the score, but a word by
+        itself points better, and the regions it points at are more of a reason (docs/explain.md).
+        """
+        with full_precision(images.regions):
+            weights, _ = cosine_weights(images, texts, LOCATING_SHARPNESS)
+        return replace(self.align(images, texts), weights=weights * texts.mask[..., None])

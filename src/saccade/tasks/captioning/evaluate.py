@@ -16,7 +16,8 @@ from saccade.core.files import check_writable, write_json
 from saccade.core.progress import Tell, progress_bar
 from saccade.data import CaptionedImages
 from saccade.decoding import DecodingConfig, decode
-from saccade.language import Parse, shared_parser
+from saccade.features.concepts import with_graphs
+from saccade.language import Parse, shared_parser, words_only
 from saccade.language.caption_words import word_table
 from saccade.metrics import CAPTION_METRICS, caption_scores, diversity
 from saccade.metrics.captions.meteor import load_meteor_tables
@@ -49,6 +50,7 @@ def caption_all(
     tell: Tell = lambda done, total: None,
 ) -> list[str]:
     """The best caption of every picture of a split, in order."""
+    data = as_read_by(model, data)
     device = next(model.parameters()).device
     was_training, said = model.training, []
     model.eval()
@@ -61,6 +63,11 @@ def caption_all(
         return said
     finally:
         model.train(was_training)
+
+
+def as_read_by(model: Captioner, data: CaptionedImages) -> CaptionedImages:
+    """The split, with scene graphs of what its extractor names if the model reads them."""
+    return with_graphs(data, model.vocabulary) if model.reads_graphs else data
 
 
 def references_of(data: CaptionedImages) -> list[list[str]]:
@@ -207,7 +214,7 @@ def sentinel_shares(
         places, _, owner = data.pairs(images, "pictures")
         if not places:
             continue
-        texts = [data.texts[place] for place in places]
+        texts = [words_only(data.texts[place]) for place in places]  # the parser's words are then the model's
         read = cut(model.read(texts), longest)
         state = model.start(model.extract(data.images.batch(list(images)).to(device))).select(owner.to(device))
         shares = model.teacher_force(state, read.tokens[:, :-1].to(device)).sentinel

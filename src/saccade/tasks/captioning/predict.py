@@ -25,6 +25,7 @@ from saccade.data.store.manifest import Broken
 from saccade.decoding import DecodedCaptions, DecodingConfig, decode
 from saccade.explain import Explanation, save_explanation
 from saccade.explain.draw import FORMATS
+from saccade.features.concepts import region_graphs
 from saccade.features.decoding import Opened, Opener
 from saccade.features.extraction import list_pictures
 from saccade.models import Captioner
@@ -67,6 +68,14 @@ class GeneratedCaption:
 
 class PictureCaptioner(RegionPredictor[Captioner]):
     """A trained captioner with the extractor it was trained with: pictures in, captions and explanations out."""
+
+    def extract(self, images: Picture | Sequence[Picture] | RegionBatch) -> RegionBatch:
+        """Regions; for a model that reads scene graphs with what the extractor names, if that is known."""
+        regions = super().extract(images)
+        known = self.model.reads_graphs and (self._extractor is not None or self.model.extractor is not None)
+        if not known or regions.graph is not None or not self.extractor.has_names:
+            return regions
+        return replace(regions, graph=region_graphs(self.extractor, regions, self.model.vocabulary).to(self.device))
 
     def caption(
         self, images: Picture | Sequence[Picture] | RegionBatch, decoding: DecodingConfig | None = None, **options: Any
@@ -113,7 +122,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
     def teacher_force(self, image: Picture | RegionBatch, text: str) -> GeneratedCaption:
         """A given sentence as if the captioner had said it of the picture: how sure of each word, attending where."""
         self.model.vocabulary.check(text)
-        regions, sentence = self.extract(image), self.model.vocabulary.batch([text]).to(self.device)
+        regions, sentence = self.extract(image), self.model.read([text]).to(self.device)
         forced = self.model.teacher_force(self.model.start(regions), sentence.tokens[:, :-1])
         labels = sentence.tokens[:, 1:]
         said = forced.log_probabilities.gather(2, labels[:, :, None])[:, :, 0]

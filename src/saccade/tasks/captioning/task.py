@@ -29,15 +29,17 @@ from saccade.batch import (
 from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
-from saccade.decoding import DecodingConfig, greedy, sample
+from saccade.decoding import DecodingConfig, beam_search, greedy, sample
+from saccade.language import words_only
 from saccade.metrics.captions.reward import SelfCriticalReward
 from saccade.models.base.captioner import NEVER_SAID, Captioner, never_said
 from saccade.ops import current_autocast
 from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.captioning import EvalOptions
-from saccade.tasks.captioning.evaluate import CaptionScores, caption_figures
+from saccade.tasks.captioning.evaluate import CaptionScores, as_read_by, caption_figures
 from saccade.tasks.captioning.predict import PictureCaptioner
 from saccade.tasks.pairs import PairTask, cut, open_captioned, prepare_captioned, vary_images
+from saccade.tasks.prepare import Prepared
 
 Baseline = Literal["greedy", "samples"]
 
@@ -51,12 +53,17 @@ class RewardConfig:
     bleu: float = 0.0  # weight of BLEU-4
     baseline: Baseline = "greedy"  # or the mean of a picture's other samples
     num_samples: int = 1  # captions said of each picture
+    sampling: Literal["draw", "beam"] = (
+        "draw"  # words are drawn; or the captions are those of a beam, as Up-Down has it
+    )
+    temperature: float = 1.0  # of what words are drawn from; less: captions nearer to those of greedy decoding
 
     def __post_init__(self) -> None:
         if self.after is not None and self.after < 0:
             raise SaccadeError(f"reward.after counts steps: it must be zero or more, not {self.after}")
         if self.num_samples < 1:
             raise SaccadeError(f"reward.num_samples must be at least 1, not {self.num_samples}")
+        check_ranges(self, "temperature", "more than zero")
         if self.baseline == "samples" and self.num_samples < 2:
             raise SaccadeError(
                 "reward.baseline=samples compares the samples of a picture: give reward.num_samples=5 or so"
@@ -89,7 +96,12 @@ class SelfCritical:
         self.config = config
         self.reward = SelfCriticalReward(references, cider_weight=config.cider, bleu_weight=config.bleu)
         # <end> counts as a word; <unk>, which references hold, would earn something and is never said of a picture
-        self.decoding = DecodingConfig(max_length=longest + 1, num_return_sequences=config.num_samples)
+        self.decoding = DecodingConfig(
+            max_length=longest + 1,
+            num_return_sequences=config.num_samples,
+            num_beams=config.num_samples,
+            temperature=config.temperature,
+        )
 
     @torch.no_grad()
     def say(self, model: Captioner, batch: PairBatch) -> SpokenBatch:
@@ -98,7 +110,8 @@ class SelfCritical:
         training = model.training
         model.eval()
         state = model.start(model.extract(batch.images))
-        said = sample(model, state, self.decoding)
+        say = sample if self.config.sampling == "draw" else beam_search
+        said = say(model, state, self.decoding)
         reward = self._rewards(said.words, [owner for owner in owners for _ in range(samples)])
         if self.config.baseline == "greedy":
             likeliest = greedy(model, state, self.decoding)
@@ -117,7 +130,8 @@ class SelfCritical:
         forced = model.teacher_force(model.start(images).select(batch.owner), batch.texts.tokens[:, :-1])
         labels, said = batch.texts.tokens[:, 1:], batch.texts.mask[:, 1:]
         words = torch.arange(forced.log_probabilities.shape[2], device=labels.device)  # <unk> is never drawn
-        drawn = forced.log_probabilities.masked_fill(words == UNKNOWN, float("-inf")).log_softmax(dim=2)
+        allowed = forced.log_probabilities.masked_fill(words == UNKNOWN, float("-inf")) / self.config.temperature
+        drawn = allowed.log_softmax(dim=2)
         chances = drawn.gather(2, labels[:, :, None])[:, :, 0].masked_fill(~said, 0)
         return policy_loss(chances, batch.advantage, said), {"reward": batch.reward, "baseline": batch.baseline}
 
@@ -250,6 +264,11 @@ def uniform_nll(forced: TeacherForced, wanted: Bool[Tensor, "text step"]) -> Flo
     return -total / (len(silent) - len(NEVER_SAID)) * wanted
 
 
+def prepare_words_only(train: CaptionedImages, settings: Any) -> Prepared:
+    """As other tasks with captions do, of what captioners read of them."""
+    return prepare_captioned(replace(train, texts=tuple(map(words_only, train.texts))), settings)
+
+
 SPEC: TaskSpec[Captioner, CaptionedImages] = TaskSpec(
     name="captioning",
     noun="captioner",
@@ -257,8 +276,10 @@ SPEC: TaskSpec[Captioner, CaptionedImages] = TaskSpec(
     protocol=Captioner,
     config=CaptioningConfig,
     open=open_captioned,
-    prepare=prepare_captioned,
-    task=lambda model, train, dev, settings, vary: CaptioningTask(train, dev, model.read, settings, vary),
+    prepare=prepare_words_only,
+    task=lambda model, train, dev, settings, vary: CaptioningTask(
+        as_read_by(model, train), as_read_by(model, dev), model.read, settings, vary
+    ),
     evaluator=CaptionScores(),
     predictor=PictureCaptioner,
     verbs=("caption",),

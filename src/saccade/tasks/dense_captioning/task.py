@@ -284,7 +284,7 @@ def drawn_phrases(batch: PhraseBatch) -> Int[Tensor, "image thing word"]:
 
 def vary(batch: PhraseBatch, size: int, config: AugmentConfig) -> PhraseBatch:
     """Other windows, mirrored, in another light; a box of which too little is left is no longer a target."""
-    pixels, boxes, real = augment_with_boxes(
+    pixels, boxes, real, _ = augment_with_boxes(
         batch.pictures.pixels, batch.boxes, batch.real, size, config.crop, config.colour
     )
     return replace(batch, pictures=replace(batch.pictures, pixels=pixels), boxes=boxes, real=real)

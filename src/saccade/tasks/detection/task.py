@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, singledispatch
 from typing import Any, ClassVar, TypeVar
 
@@ -16,6 +16,7 @@ from saccade.batch import Batch, RegionBatch
 from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig, open_records
+from saccade.data.records import Triplet
 from saccade.metrics.detection import (
     MeanAveragePrecision,
     Tally,
@@ -23,9 +24,10 @@ from saccade.metrics.detection import (
     name_figures,
     tally_attributes,
     tally_names,
+    tally_relations,
 )
 from saccade.models import load_model
-from saccade.models.detectors import BottomUp, Detector, NamedBoxes, WorldDetector
+from saccade.models.detectors import BottomUp, Detector, Labels, NamedBoxes, WorldDetector
 from saccade.tasks.base import TaskSpec
 from saccade.tasks.detection import EvalOptions
 from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator
@@ -34,6 +36,7 @@ from saccade.tasks.prepare import Prepared
 from saccade.vision import RegionDescription, RegionExtractor
 from saccade.vision.boxes import UNKNOWN, WHOLE, overlaps, pick
 from saccade.vision.detectors.bottomup import BottomUpNetwork, BoxedPictures
+from saccade.vision.detectors.relations import stated_predicates
 from saccade.vision.detectors.world import MATCH_IOU, PICTURE_ATTRIBUTES, REGION_ATTRIBUTES, ScenePictures, WorldNetwork
 from saccade.vision.nms import select
 from saccade.vision.pictures import Picture
@@ -53,6 +56,14 @@ class BoxedSplit:
     pictures: Sequence[NamedBoxes]
 
     @property
+    def images(self) -> Sequence[NamedBoxes]:
+        """The pictures, by the name that they have in splits of other tasks."""
+        return self.pictures
+
+    def select(self, positions: Sequence[int]) -> BoxedSplit:
+        return replace(self, pictures=[self.pictures[p] for p in positions])
+
+    @property
     def box_count(self) -> int:
         return sum(len(picture.boxes) for picture in self.pictures)
 
@@ -67,6 +78,8 @@ class WorldPicture:
     attributes: tuple[tuple[str, ...], ...]  # colour, size, material
     labels: tuple[Mapping[str, str], ...]  # by attribute: kind, colour, size, material, pose, facing
     places: Mapping[str, str]  # background and lighting
+    said: tuple[tuple[str, ...], ...] = ()
+    relations: tuple[Triplet, ...] = ()
 
 
 def open_boxes(config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu") -> BoxedSplit:
@@ -89,17 +102,19 @@ def open_boxes(config: DataConfig, split: str, pixels: int | None = None, device
 
 
 def label_names(
-    pictures: Iterable[NamedBoxes], class_count: int, attribute_count: int
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names and the attributes that stand on at least this many boxes, the most frequent first.
+    pictures: Iterable[NamedBoxes], class_count: int, attribute_count: int, predicate_count: int = 1
+) -> Labels:
+    """Names and attributes that stand on at least so many boxes, and predicates of so many pairs; frequent ones first.
 
     Raises: SaccadeError if no name does.
     """
     names: Counter[str] = Counter()
     attributes: Counter[str] = Counter()
+    predicates: Counter[str] = Counter()
     for picture in pictures:
         names.update(picture.names)
         attributes.update(a for some in picture.attributes for a in set(some))
+        predicates.update(predicate for _, predicate, _ in picture.relations)
 
     def frequent(counts: Counter[str], least: int) -> tuple[str, ...]:
         return tuple(sorted((n for n, c in counts.items() if c >= least), key=lambda n: (-counts[n], n)))
@@ -107,13 +122,14 @@ def label_names(
     classes = frequent(names, class_count)
     if not classes:
         raise SaccadeError(f"no name stands on {class_count} boxes or more: there is nothing to learn")
-    return classes, frequent(attributes, attribute_count)
+    return Labels(classes, frequent(attributes, attribute_count), frequent(predicates, predicate_count))
 
 
 def _world_picture(split: Split, i: int) -> WorldPicture:
     scene, boxes = split.scene(i), split.boxes(i)
     visible = [j for j in range(len(boxes)) if (boxes[j, 2:] - boxes[j, :2] > MIN_THING_SIDE).all()]
-    things = [scene.things[j] for j in visible]
+    things, place = [scene.things[j] for j in visible], {j: n for n, j in enumerate(visible)}
+    related = [(r.subject, r.predicate, r.object) for r in scene.relations]
     return WorldPicture(
         split.image(i),
         boxes[visible],
@@ -121,6 +137,7 @@ def _world_picture(split: Split, i: int) -> WorldPicture:
         tuple(tuple(str(a) for a in (thing.colour, thing.size, thing.material) if a) for thing in things),
         tuple(_labels(thing) for thing in things),
         {"background": scene.background, "lighting": scene.lighting},
+        relations=tuple((place[s], predicate, place[o]) for s, predicate, o in related if s in place and o in place),
     )
 
 
@@ -159,7 +176,8 @@ def bottomup_figures(
 ) -> dict[str, float]:
     """`recall_N`: true boxes that one of N regions overlaps by 0.5, by the selection rule with a fixed N (the whole
     picture not counted); `proposal_recall_N`: of the N best proposals before anything is named; `recall_rule` and
-    `regions`: of the rule's own number. Names and attributes are read at true boxes. `map`: mean average precision.
+    `regions`: of the rule's own number. Names, attributes and relations are read at true boxes. `map`: mean average
+    precision.
     """
     c, tally = network.config, Tally()
     precision = MeanAveragePrecision(len(c.classes))
@@ -182,6 +200,11 @@ def bottomup_figures(
         tally_names(tally, logits, labels)
         if c.attributes:
             tally_attributes(tally, network.attribute_logits(vectors, logits[:, 1:].argmax(dim=1) + 1), wanted)
+        if network.relations is not None and batch.relations is not None:
+            every = network.vectors(maps, batch.boxes)
+            guessed = network.classify(every).classes[..., 1:].argmax(dim=-1) + 1
+            pairs = network.relation_logits(every, guessed, batch.boxes)
+            tally_relations(tally, pairs, stated_predicates(batch.relations, batch.real, pairs.shape[-1]), batch.real)
     figures = {
         f"{kind}_{n}": tally.share(f"{kind}_{n}", "things") for kind in ("recall", "proposal_recall") for n in counts
     }
@@ -260,6 +283,7 @@ class DetectionEvaluator(Evaluator[Detector, BoxedSplit]):
         **{f"recall_{n}": f"recall with {n} regions" for n in REGION_COUNTS},
         "object_top1": "names right",
         "attribute_top1": "attributes right",
+        "relation_top1": "relations right",
         "recall": "recall",
         "found_and_named": "found and named",
     }
@@ -296,10 +320,11 @@ class DetectionConfig:
 
     class_count: int = 15  # a name is a class if it stands on so many boxes
     attribute_count: int = 15  # the same for attributes
+    predicate_count: int = 15  # a predicate is one if it is said of so many pairs of boxes
     eval_batch: int = 64  # pictures measured at once
 
     def __post_init__(self) -> None:
-        check_ranges(self, "class_count attribute_count eval_batch", "at least 1")
+        check_ranges(self, "class_count attribute_count predicate_count eval_batch", "at least 1")
 
 
 class DetectionTask:
@@ -313,7 +338,10 @@ class DetectionTask:
         return len(self.train)
 
     def batch(self, indices: Sequence[int]) -> Batch:
-        return self.train.select(indices)
+        """As wide as its fullest picture: every anchor is compared with every thing, and one photo has dozens."""
+        batch = self.train.select(indices)
+        last = batch.real.any(dim=0).nonzero().flatten()[-1:].sum()  # 0 where there is none
+        return batch.resize(thing=int(last) + 1)
 
     def loss(self, model: Detector, batch: Batch, step: int) -> tuple[Tensor, dict[str, Tensor]]:
         losses = model.losses(batch)
@@ -346,24 +374,20 @@ class PictureDetector(Predictor[Detector]):
 
 @dataclass(frozen=True)
 class PreparedDetector(Prepared):
-    attributes: tuple[str, ...] = ()  # beside the labels, which are the classes
+    known: Labels = field(default_factory=Labels)
 
 
 def prepare(train: BoxedSplit, settings: DetectionConfig) -> PreparedDetector:
-    classes, attributes = label_names(train.pictures, settings.class_count, settings.attribute_count)
-    facts = {
-        "pictures": len(train.pictures),
-        "boxes": train.box_count,
-        "classes": len(classes),
-        "attributes": len(attributes),
-    }
-    return PreparedDetector(labels=classes, attributes=attributes, facts=facts)
+    known = label_names(train.pictures, settings.class_count, settings.attribute_count, settings.predicate_count)
+    facts = {"pictures": len(train.pictures), "boxes": train.box_count}
+    facts |= {kind: len(names) for kind, names in known._asdict().items()}
+    return PreparedDetector(labels=known.classes, known=known, facts=facts)
 
 
 def build(kind: type[Detector], config: Any, prepared: Prepared) -> Detector:
     """A fresh detector of these labels."""
     assert isinstance(prepared, PreparedDetector)
-    model = kind(kind.with_labels(config, prepared.labels, prepared.attributes))
+    model = kind(kind.with_labels(config, prepared.known))
     model.begin()
     return model
 

@@ -67,7 +67,7 @@ class PictureMatcher(RegionPredictor[Matcher]):
             raise SaccadeError("a matcher explains why a picture fits a sentence: give one after the picture")
         picture = as_array(image)
         regions, words = self.extract([picture]), self.read(text)
-        alignment = self.model.align(self.model.encode_images(regions), self.model.encode_texts(words))
+        alignment = self.model.locate(self.model.encode_images(regions), self.model.encode_texts(words))
         found = Explanation.from_alignment(alignment, 0, words.words[0], regions.boxes[0].cpu(), picture, title)
         chance = self.probabilities(np.array(found.score))
         unknown = frozenset(self.model.vocabulary.unknown(text))

@@ -36,7 +36,7 @@ from saccade.ops import current_autocast
 from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.captioning.evaluate import caption_figures
 from saccade.tasks.captioning.task import SPEC as CAPTIONING
-from saccade.tasks.pairs import Read, cut, open_captioned, prepare_captioned, vary_images
+from saccade.tasks.pairs import Read, cut, open_captioned, vary_images
 from saccade.vision.augment import AugmentConfig
 
 Stage = Literal["autoencoder", "sentence_gan", "concept", "pseudo", "game"]
@@ -322,7 +322,7 @@ SPEC: TaskSpec[Unsupervised, CaptionedImages] = TaskSpec(
     protocol=Unsupervised,
     config=UnpairedCaptioningConfig,
     open=open_captioned,
-    prepare=prepare_captioned,
+    prepare=CAPTIONING.prepare,
     task=lambda model, train, dev, settings, vary: UnpairedCaptioningTask(train, dev, model.read, settings, vary),
     evaluator=CAPTIONING.evaluator,
     predictor=CAPTIONING.predictor,

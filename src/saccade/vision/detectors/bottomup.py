@@ -4,8 +4,10 @@
     p(class)     = softmax(W v)                                          v: the region's vector, background included
     p(attribute) = softmax(W₂ relu(W₁ [v; e(class)]))                    e: an embedding of the class
 
-The original is Faster R-CNN on ResNet-101. Here the maps of any backbone from stride 8 on are joined, coarse into fine,
-and a region's vector has two halves: the joined map at 7 × 7 points inside the box, with the box's shape, which those
+One more head says how two regions stand to each other (relations.py).
+
+The original is Faster R-CNN on ResNet-101. Here the maps of any backbone from stride 8 on are joined (pyramid.py), and
+a region's vector has two halves: the joined map at 7 × 7 points inside the box, with the box's shape, which those
 points do not show; and the mean of the backbone's last map under it, which knows more of kinds than of places.
 
 `bottomup` has the weights that come with the package, `bottomup:FOLDER` those that `saccade train bottomup` wrote, and
@@ -20,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -33,18 +35,23 @@ from saccade.core.errors import SaccadeError
 from saccade.core.weights import Form
 from saccade.vision.augment import augment_with_boxes
 from saccade.vision.backbones.base import Backbone, FoldableNetwork, check_backbone, load_backbone
-from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, clip, geometry, jitter, overlaps, pick
+from saccade.vision.backbones.pyramid import FeaturePyramid, norm_groups
+from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, WHOLE, clip, geometry, iou, jitter, overlaps, pick
+from saccade.vision.detectors.relations import RelationHead, relation_loss
 from saccade.vision.detectors.rpn import (
     TRAINING_NMS_ROUNDS,
     RegionProposalNetwork,
     decode,
     draw_both,
     encode,
+    mean_surprise,
     mean_where,
     propose,
     rpn_loss,
 )
 from saccade.vision.extractors import (
+    SAME_THING,
+    PictureRelation,
     RegionDescription,
     RegionExtractor,
     for_inference,
@@ -57,18 +64,18 @@ from saccade.vision.extractors import (
     with_whole_picture,
     write_detector,
 )
-from saccade.vision.nms import class_confidence, select
-from saccade.vision.roi import centre_points, sample
+from saccade.vision.nms import class_confidence, nms, select
+from saccade.vision.roi import mean_under, points_inside
 
 SHIPPED = Path(__file__).parents[1] / "weights" / "bottomup"
 MIDDLE_SCALE, SIDE_SCALE = 0.1, 0.2  # a refinement is small: the head's outputs are about 1 for these
 MIN_CLASS_SCORE = 0.01  # lower ones neither suppress nor count; boxes without a higher one stay as they were proposed
 POSITIVE_IOU = 0.5  # a region that overlaps a thing by this much is that thing, in training, and background otherwise
-DRAWN_REGIONS, DRAWN_POSITIVES = 64, 24  # a picture in training, and how many of them may be things
-TRAINING_CANDIDATES, TRAINING_PROPOSALS = 600, 128  # at most
+DRAWN_REGIONS, DRAWN_POSITIVES = 96, 32  # a picture in training, and how many of them may be things
 BOX_JITTER = 0.15  # of a side, of true boxes that training adds to the proposals
 CROP, COLOUR = 0.6, 0.25  # how far pictures vary in training
 NONE_WEIGHT = 0.1  # of a thing without attributes: nobody has said that it has none
+MAX_RELATIONS = 64  # of a picture's graph, the surest
 ATTRIBUTE_WEIGHT = 0.5
 
 
@@ -79,13 +86,14 @@ class BottomUpConfig:
     backbone: str = "efficientnet-lite0"
     size: int = 320  # pictures are stretched to this square
     backbone_lr_scale: float = 0.1  # how fast the backbone learns, beside the new layers; 0 keeps it as it is
-    stride: int = 8  # the backbone's maps from this stride on are joined into one
+    stride: int = 8  # the backbone's maps from this stride on are joined into one; if all are coarser, it is made finer
     map_dim: int = 256
     scales: tuple[float, ...] = (0.06, 0.12, 0.24, 0.45, 0.8)  # √area of the anchors, in sides of the picture
     ratios: tuple[float, ...] = (0.4, 0.9, 2.0)  # width/height
     rpn_dim: int = 128
-    candidates: int = 1000  # anchors that go into the suppression of proposals
-    proposals: int = 150  # boxes that come out of it, at most
+    candidates: int = 2000  # anchors that go into the suppression of proposals
+    candidates_by_scale: bool = True  # equally many of each scale
+    proposals: int = 300  # boxes that come out of it, at most
     proposal_overlap: float = 0.7
     roi_size: int = 7
     roi_dim: int = 96
@@ -93,19 +101,29 @@ class BottomUpConfig:
     dropout: float = 0.2  # of the vectors, for the heads alone and while training
     class_dim: int = 256  # of the class's embedding in the attribute head
     attribute_hidden: int = 512
-    class_overlap: float = 0.3
+    select_by: Literal["class", "thing"] = "class"  # the paper's rule, or how sure it is that anything is there
+    class_overlap: float = 0.3  # above which each class suppresses, in the paper's rule
+    thing_overlap: float = 0.5  # above which a thing suppresses, whatever it is called, in the other
     confidence: float = 0.2  # a region's, to be kept
     least: int = 10  # regions a picture, and
     most: int = 100  # at most
     whole: bool = True  # the picture itself is the last region
     attribute_confidence: float = 0.3  # an attribute's, to be named
+    relation_hidden: int = 512
+    relation_confidence: float = 0.3  # a predicate's, to be named
     classes: tuple[str, ...] = ()  # the background, number 0 of the scores, is not among them
     attributes: tuple[str, ...] = ()  # "none", number 0, neither
+    predicates: tuple[str, ...] = ()  # nor here; without any there is no relation head
 
     def __post_init__(self) -> None:
         check_backbone(self.backbone)
         if self.backbone_lr_scale < 0:
             raise SaccadeError(f"backbone_lr_scale must be zero or more, not {self.backbone_lr_scale}")
+
+    @property
+    def anchor_kinds(self) -> tuple[int, int]:
+        """Scales and ratios, as `propose` wants them."""
+        return (len(self.scales), len(self.ratios)) if self.candidates_by_scale else (1, 1)
 
 
 @dataclass(frozen=True)
@@ -117,6 +135,8 @@ class BoxedPictures(Batch):
     real: Bool[Tensor, "image thing"]
     labels: Int[Tensor, "image thing"]  # 1.. of the classes (0 is the background), or UNKNOWN
     attributes: Int[Tensor, "image thing some"]  # 1.. of the attributes (0 is "none"), or UNKNOWN
+    said: Int[Tensor, "image thing name"] | None = None  # every name that people gave, as labels; None: only `labels`
+    relations: Int[Tensor, "image relation 3"] | None = None  # places of subject and object, predicate (1..) or UNKNOWN
 
 
 class DetectorMaps(NamedTuple):
@@ -140,7 +160,7 @@ class Detections(NamedTuple):
     found: Bool[Tensor, "image box"]  # pictures have different numbers
     boxes: Float[Tensor, "image box 4"]  # refined
     probabilities: Float[Tensor, "image box class"]  # the background first; 0 where no proposal is
-    confidence: Float[Tensor, "image box"]  # the best class's for which the box survives suppression
+    confidence: Float[Tensor, "image box"]  # 0 where the box does not survive suppression
 
 
 class BottomUpNetwork(FoldableNetwork):
@@ -150,12 +170,15 @@ class BottomUpNetwork(FoldableNetwork):
         super().__init__()
         self.config = config
         self.backbone = backbone if backbone is not None else load_backbone(config.backbone, pretrained=False)
+        self.backbone.check_sides(config.size)
         self.join = FeaturePyramid(self.backbone, config.stride, config.map_dim)
         self.rpn = RegionProposalNetwork(config.map_dim, config.rpn_dim, config.scales, config.ratios)
         self.regions = RegionHead(config, self.backbone.channels[-1])
         self.classes = nn.Linear(config.dim, 1 + len(config.classes))
         self.changes = nn.Linear(config.dim, 4)
         self.attributes = AttributeHead(config)
+        sizes = (config.dim, config.class_dim, config.relation_hidden, len(config.classes))
+        self.relations = RelationHead(*sizes, config.predicates) if config.predicates else None
         nn.init.normal_(self.classes.weight, std=0.01)
         nn.init.normal_(self.changes.weight, std=0.001)
         nn.init.zeros_(self.changes.bias)
@@ -188,13 +211,30 @@ class BottomUpNetwork(FoldableNetwork):
         logits: Tensor = self.attributes(vectors, labels).float()
         return logits
 
+    def relation_logits(
+        self,
+        vectors: Float[Tensor, "image region dim"],
+        labels: Int[Tensor, "image region"],
+        boxes: Float[Tensor, "image region 4"],
+    ) -> Float[Tensor, "image subject object predicate"]:
+        """ "None" first, of every region to every other, whose classes (background 0) are known or guessed."""
+        assert self.relations is not None
+        vectors = functional.dropout(vectors, self.config.dropout, self.training)
+        logits: Tensor = self.relations(vectors, labels, boxes).float()
+        return logits
+
     def detect(self, maps: DetectorMaps, candidates: int, proposals: int) -> Detections:
         """At most `proposals` boxes a picture, of the `candidates` best anchors, best first."""
         c = self.config
-        proposed, _, found = propose(self.rpn(maps.joined), candidates, proposals, c.proposal_overlap)
+        output = self.rpn(maps.joined)
+        proposed, objectness, found = propose(output, candidates, proposals, c.proposal_overlap, kinds=c.anchor_kinds)
         heads = self.classify(self.vectors(maps, proposed))
         boxes, probabilities = refine(proposed, heads.changes), heads.classes.softmax(dim=-1) * found[..., None]
-        confidence = class_confidence(boxes, probabilities, c.class_overlap, floor=MIN_CLASS_SCORE)
+        if c.select_by == "class":
+            confidence = class_confidence(boxes, probabilities, c.class_overlap, floor=MIN_CLASS_SCORE)
+        else:
+            confidence = (1 - probabilities[..., 0]) * objectness.sqrt()
+            confidence = confidence * nms(boxes, confidence, c.thing_overlap)
         return Detections(proposed, found, boxes, probabilities, confidence)
 
 
@@ -209,37 +249,6 @@ def refinement(boxes: Float[Tensor, "*region 4"], truth: Float[Tensor, "*region 
     return torch.cat([changes[..., :2] / MIDDLE_SCALE, changes[..., 2:] / SIDE_SCALE], dim=-1)
 
 
-class FeaturePyramid(nn.Module):
-    """Maps of a backbone as one: each coarser one, brought to the common width, is added to the next finer."""
-
-    def __init__(self, backbone: Backbone, stride: int, dim: int) -> None:
-        super().__init__()
-        wanted = [i for i, s in enumerate(backbone.strides) if s >= stride]
-        self.levels = tuple(wanted or [len(backbone.strides) - 1])
-        self.laterals = nn.ModuleList(nn.Conv2d(backbone.channels[i], dim, 1) for i in self.levels)
-        self.smooth = nn.Sequential(
-            nn.Conv2d(dim, dim, 3, padding=1, groups=dim, bias=False),
-            nn.Conv2d(dim, dim, 1, bias=False),
-            nn.GroupNorm(_groups(dim), dim),
-            nn.ReLU(inplace=True),
-        )
-
-    def forward(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
-        smoothed: Tensor = self.smooth(self.add_levels(levels))
-        return smoothed
-
-    def add_levels(self, levels: tuple[Tensor, ...]) -> Float[Tensor, "image dim row column"]:
-        """Coarse added to fine, before they are smoothed."""
-        joined: Tensor | None = None
-        for i, lateral in reversed(list(zip(self.levels, self.laterals, strict=True))):
-            level = lateral(levels[i])
-            if joined is not None:
-                level = level + functional.interpolate(joined, size=level.shape[-2:], mode="nearest")
-            joined = level
-        assert joined is not None
-        return joined
-
-
 class RegionHead(nn.Module):
     """Boxes to vectors, without a negative number in them, as pool5 has none."""
 
@@ -248,7 +257,7 @@ class RegionHead(nn.Module):
         self.size = config.roi_size
         cells = (config.roi_size + 1) // 2
         self.look = nn.Conv2d(config.map_dim, config.roi_dim, 3, stride=2, padding=1, bias=False)
-        self.norm = nn.GroupNorm(_groups(config.roi_dim), config.roi_dim)
+        self.norm = nn.GroupNorm(norm_groups(config.roi_dim), config.roi_dim)
         self.inside = nn.Linear(config.roi_dim * cells * cells, config.dim // 2)
         self.shape = nn.Linear(GEOMETRY_DIM, config.dim // 2)
         self.under = nn.Linear(coarse, config.dim - config.dim // 2)
@@ -279,63 +288,23 @@ class AttributeHead(nn.Module):
         return logits
 
 
-def points_inside(
-    maps: Float[Tensor, "image channel row column"], boxes: Float[Tensor, "image region 4"], size: int
-) -> Float[Tensor, "image_region channel size size"]:
-    """`roi_bilinear` for pictures with equally many regions: one call that never waits for the GPU."""
-    images, regions = boxes.shape[:2]
-    points, maps = centre_points(boxes.float().flatten(0, 1), size), maps.float()
-    if not (torch.is_grad_enabled() and maps.requires_grad):
-        picture = torch.arange(images, device=boxes.device)[:, None].expand(images, regions)
-        return sample(maps, points, picture.reshape(-1), padding="border", align_corners=False)
-    points = points.view(images, regions * size, size, 2)
-    read = functional.grid_sample(maps, points, padding_mode="border", align_corners=False)
-    return read.view(images, -1, regions, size, size).transpose(1, 2).flatten(0, 1)
-
-
-def mean_under(
-    maps: Float[Tensor, "image channel row column"], boxes: Float[Tensor, "image region 4"]
-) -> Float[Tensor, "image region channel"]:
-    """The mean of a map over each box, every cell weighted by how much of it the box covers."""
-    boxes = boxes.float()
-    rows = _covered(boxes[..., 1], boxes[..., 3], maps.shape[2])
-    columns = _covered(boxes[..., 0], boxes[..., 2], maps.shape[3])
-    weight = (rows[..., :, None] * columns[..., None, :]).flatten(2)  # [image, region, cell]
-    return torch.bmm(weight.to(maps.dtype), maps.flatten(2).transpose(1, 2))
-
-
-def _covered(
-    low: Float[Tensor, "image region"], high: Float[Tensor, "image region"], cells: int
-) -> Float[Tensor, "image region cell"]:
-    """Each cell's share of the stretch from `low` to `high`; a stretch without length lies in one cell."""
-    start = torch.arange(cells, device=low.device, dtype=low.dtype) / cells
-    middle, half = (low + high) / 2, ((high - low) / 2).clamp(min=1e-3)
-    middle = middle.clamp(1e-3, 1 - 1e-3)
-    low, high = (middle - half)[..., None], (middle + half)[..., None]
-    shared = (torch.minimum(high, start + 1 / cells) - torch.maximum(low, start)).clamp(min=0)
-    return shared / shared.sum(dim=-1, keepdim=True)
-
-
-def _groups(channels: int) -> int:
-    """Of a group normalisation: 16, or as many as divide the channels."""
-    return next(g for g in (16, 8, 4, 2, 1) if channels % g == 0)
-
-
 def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = True) -> dict[str, Float[Tensor, ""]]:
     """The parts of the loss: objectness and boxes of the proposals; classes, boxes and attributes of the regions.
 
     No part of it waits for the GPU.
     """
     c, pixels, truth, real = network.config, batch.pixels, batch.boxes.float(), batch.real
+    mirrored = torch.zeros(len(pixels), dtype=torch.bool, device=pixels.device)
     if vary:
-        pixels, truth, real = augment_with_boxes(pixels, truth, real, c.size, CROP, COLOUR)
+        pixels, truth, real, mirrored = augment_with_boxes(pixels, truth, real, c.size, CROP, COLOUR)
     maps = network.maps(pixels)
     output = network.rpn(maps.joined)
     objectness, fit = rpn_loss(output, truth, real)
 
     with torch.no_grad():
-        candidates, proposals = min(TRAINING_CANDIDATES, c.candidates), min(TRAINING_PROPOSALS, c.proposals)
-        proposed, _, found = propose(output, candidates, proposals, rounds=TRAINING_NMS_ROUNDS)
+        proposed, _, found = propose(
+            output, c.candidates, c.proposals, c.proposal_overlap, TRAINING_NMS_ROUNDS, c.anchor_kinds
+        )
         boxes = torch.cat([proposed, jitter(truth, BOX_JITTER), truth], dim=1)
         there = torch.cat([found, real, real], dim=1)
         highest, owner = overlaps(boxes, truth, real).max(dim=2)
@@ -347,18 +316,25 @@ def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = T
 
     vectors = network.vectors(maps, boxes)
     heads = network.classify(vectors)
-    known = drawn & (wanted != UNKNOWN)
-    label = functional.cross_entropy(heads.classes.flatten(0, 1), wanted.clamp(min=0).flatten(), reduction="none")
+    said = batch.labels[..., None] if batch.said is None else batch.said
+    said = torch.where(positive[..., None], pick(said, owner), torch.zeros_like(owner)[..., None])
+    label, known = mean_surprise(heads.classes, said)
     misfit = functional.smooth_l1_loss(heads.changes, change, reduction="none").sum(dim=-1)
     losses = {
         "objectness": objectness,
         "proposals": fit,
-        "classes": mean_where(label, known.flatten()),
+        "classes": mean_where(label, drawn & known),
         "boxes": mean_where(misfit, positive),
     }
     if c.attributes:
         described = network.attribute_logits(vectors, wanted.clamp(min=0))
         losses["attributes"] = ATTRIBUTE_WEIGHT * attribute_loss(described, pick(batch.attributes, owner), positive)
+    if network.relations is not None and batch.relations is not None:
+        boxes = jitter(truth, BOX_JITTER)
+        logits = network.relation_logits(network.vectors(maps, boxes), batch.labels.clamp(min=0), boxes)
+        predicate = batch.relations[..., 2]
+        predicate = torch.where(mirrored[:, None], network.relations.mirrored[predicate.clamp(min=0)], predicate)
+        losses["relations"] = relation_loss(logits, torch.dstack([batch.relations[..., :2], predicate]), real)
     return losses
 
 
@@ -371,12 +347,9 @@ def attribute_loss(
 
     A thing without any is taught "none", lightly: most attributes are merely not mentioned.
     """
-    listed = wanted != UNKNOWN
-    count = listed.sum(dim=-1)
-    surprise = -logits.log_softmax(dim=-1)
-    of_listed = torch.where(listed, surprise.gather(-1, wanted.clamp(min=0)), surprise.new_zeros(())).sum(dim=-1)
-    each = torch.where(count > 0, of_listed / count.clamp(min=1), surprise[..., 0])
-    weight = torch.where(count > 0, 1.0, NONE_WEIGHT) * positive
+    has = (wanted != UNKNOWN).any(dim=-1)
+    each, _ = mean_surprise(logits, torch.where(has[..., None], wanted, 0))
+    weight = torch.where(has, 1.0, NONE_WEIGHT) * positive
     return (each * weight).sum() / weight.sum().clamp(min=1)
 
 
@@ -462,6 +435,34 @@ class BottomUpExtractor(RegionExtractor):
         attribute_probability, attribute = likely[..., 1:].max(dim=-1)
         return probability, label, attribute_probability, attribute + 1
 
+    @property
+    def has_relations(self) -> bool:
+        return self.network.relations is not None
+
+    @torch.inference_mode()
+    def relations(self, regions: RegionBatch) -> list[tuple[PictureRelation, ...]]:
+        """The best predicate of each pair, in its surer direction; not of a thing with itself, nor with the whole."""
+        regions = regions.to(self.device, torch.float32)
+        _, label, _, _ = self.best_names(regions.features)
+        logits = self.network.relation_logits(regions.features, label, regions.boxes)
+        likely, predicate = logits.softmax(dim=-1)[..., 1:].max(dim=-1)
+        part = regions.mask & (regions.boxes != regions.boxes.new_tensor(WHOLE)).any(dim=-1)
+        apart = part[:, :, None] & part[:, None] & (iou(regions.boxes, regions.boxes) <= SAME_THING)
+        likely = torch.where(apart & (likely > likely.mT), likely, -1.0)
+        scores = regions.mask.float() if regions.scores is None else regions.scores
+        ranked = (likely * scores[:, :, None] * scores[:, None]).flatten(1)
+        order = ranked.topk(min(MAX_RELATIONS, ranked.shape[1]), dim=1).indices
+        values = (order // part.shape[1], pick(predicate.flatten(1), order), order % part.shape[1])
+        columns = (value.tolist() for value in (*values, pick(likely.flatten(1), order)))
+        return [
+            tuple(
+                PictureRelation(i, self.config.predicates[name], j, sure)
+                for i, name, j, sure in zip(*picture, strict=True)
+                if sure >= self.config.relation_confidence
+            )
+            for picture in zip(*columns, strict=True)
+        ]
+
     def save(self, folder: Path | str, facts: Mapping[str, object] | None = None, form: Form = "float16") -> None:
         """Pack the detector into a folder, with `facts` about its training."""
         self.weights = write_detector(Path(folder), "bottomup", self.network, self.config, facts, form)
@@ -469,7 +470,10 @@ class BottomUpExtractor(RegionExtractor):
 
 
 def _digest(weights: str, c: BottomUpConfig) -> str:
-    settings = (weights, c.least, c.most, c.confidence, c.class_overlap, c.proposals, c.candidates, c.whole, c.size)
+    settings: tuple[object, ...] = (weights, c.least, c.most, c.confidence, c.class_overlap, c.proposals, c.candidates)
+    settings += (c.whole, c.size)
+    newer = (c.candidates_by_scale, c.select_by, c.thing_overlap)
+    settings += newer if newer[:2] != (False, "class") else ()  # a detector from before them keeps its digest
     return hashlib.sha256(repr(settings).encode()).hexdigest()
 
 

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saccade.vision.boxes import Proposals, Real, Truth, cell_middles, clip, overlaps, pick, valid
+from saccade.vision.boxes import UNKNOWN, Proposals, Real, Truth, cell_middles, clip, overlaps, pick, valid
 from saccade.vision.nms import nms_sorted
 
 MAX_LOG_GROWTH = math.log(1000 / 16)  # of a side in one change: exp of anything would overflow
@@ -99,13 +99,26 @@ class RegionProposalNetwork(nn.Module):
 
 @torch.no_grad()
 def propose(
-    output: RPNOutput, candidates: int, count: int, overlap: float = 0.7, rounds: int | None = None
+    output: RPNOutput,
+    candidates: int,
+    count: int,
+    overlap: float = 0.7,
+    rounds: int | None = None,
+    kinds: tuple[int, int] = (1, 1),
 ) -> Proposals:
     """At most `count` boxes a picture, best first, with their probabilities and which of them are real.
 
-    With `rounds` set, as in training, the suppression never waits for a GPU.
+    With `kinds`, how many scales and ratios the anchors have, each scale has its share of the candidates: the best of
+    all are hundreds around the same few large things. With `rounds` set, as in training, the suppression never waits
+    for a GPU.
     """
-    best, place = output.logits.topk(min(candidates, output.logits.shape[1]), dim=1)
+    scales, ratios = kinds
+    logits = output.logits.view(len(output.logits), -1, scales, ratios)
+    each = logits.transpose(1, 2).flatten(2)  # [image, scale, cell · ratio]
+    best, place = each.topk(min(candidates // scales, each.shape[2]), dim=2)
+    scale = torch.arange(scales, device=place.device)[:, None]
+    place = (place // ratios * scales + scale) * ratios + place % ratios
+    best, place = best.flatten(1), place.flatten(1)
     boxes = clip(decode(pick(output.changes, place), output.anchors[place]))
     score = torch.where(valid(boxes, MIN_PROPOSAL_SIDE), best.sigmoid(), torch.full_like(best, -1.0))
     score, order = score.sort(dim=1, descending=True, stable=True)
@@ -160,3 +173,13 @@ def draw_both(
 def mean_where(values: Float[Tensor, "*shape"], where: Bool[Tensor, "*shape"]) -> Float[Tensor, ""]:
     """The mean of the marked values, 0 if none is; what is not marked may be anything, NaN too."""
     return torch.where(where, values, torch.zeros_like(values)).sum() / where.sum().clamp(min=1)
+
+
+def mean_surprise(
+    logits: Float[Tensor, "image region label"], wanted: Int[Tensor, "image region some"]
+) -> tuple[Float[Tensor, "image region"], Bool[Tensor, "image region"]]:
+    """Cross entropy against the mean over each region's labels, and which regions have any that is known."""
+    listed = wanted != UNKNOWN
+    surprise = -logits.log_softmax(dim=-1).gather(-1, wanted.clamp(min=0))
+    count = listed.sum(dim=-1)
+    return torch.where(listed, surprise, surprise.new_zeros(())).sum(dim=-1) / count.clamp(min=1), count > 0
