@@ -60,7 +60,7 @@ DATA = {
     "flickr8k": DataSet(
         "dev",
         10,
-        0.15,
+        0.3,
         "Regions come from the detector that ships with Saccade, 36 a photo; trained on the train and extra\n"
         "splits, not on dev, though settings were chosen on it.",
     ),

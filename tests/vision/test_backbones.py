@@ -12,7 +12,7 @@ from saccade.core.errors import SaccadeError
 from saccade.vision.backbones.base import MODULES, Backbone, load_backbone
 from saccade.vision.detectors.world import load_world_extractor
 
-NAMES = [name for name in MODULES if name not in ("hf", "dinov2", "tiny")]  # tested elsewhere, and a test's own
+NAMES = [name for name in MODULES if name not in ("hf", "dinov2", "tuned", "tiny")]  # tested elsewhere, or a test's
 
 
 @pytest.fixture(scope="module", params=NAMES)

@@ -20,15 +20,17 @@ PICTURE = np.random.default_rng(0).integers(0, 255, (90, 120, 3), dtype=np.uint8
 
 
 def test_its_features_are_those_that_the_model_sees() -> None:
-    tuned = load_extractor("grid:tuned:scan-flickr8k")
-    assert tuned.name == "grid:tuned:scan-flickr8k"
+    tuned = load_extractor("grid:tuned:scan-flickr8k@224/8")
+    assert tuned.name == "grid:tuned:scan-flickr8k@224/8"
     seen = saccade.load("scan-flickr8k").extract([PICTURE])
     np.testing.assert_array_equal(tuned.extract([PICTURE]).features, seen.features)
-    coarse = load_extractor("grid:tuned:scan-flickr8k/3").extract([PICTURE])
+    coarse = load_extractor("grid:tuned:scan-flickr8k@224/3").extract([PICTURE])
     assert coarse.features.shape == (1, 9, tuned.dim)
 
 
 def test_what_has_no_such_backbone_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SaccadeError, match="tuned:FOLDER was expected"):
+        load_backbone("tuned")
     with pytest.raises(SaccadeError, match="none is no model folder"):
         load_backbone("tuned:none")
     (tmp_path / "config.json").write_text(json.dumps({"model": "scan", "config": {}}))

@@ -21,7 +21,10 @@ PREFIX = "backbone.backbone."  # of its weights among those of the model
 
 def open_backbone(name: str, pretrained: bool = True) -> Backbone:
     """Raises: SaccadeError if the folder holds no model with a backbone of its own."""
-    place, blocks = re.fullmatch(r"tuned:(.*?)((?::[0-9+]+)?)", name, re.DOTALL).groups()  # type: ignore[union-attr]
+    found = re.fullmatch(r"tuned:(.+?)((?::[0-9+]+)?)", name, re.DOTALL)
+    if found is None:
+        raise SaccadeError(f'"{name}" names no model: tuned:FOLDER was expected, or tuned:NAME of one of the package')
+    place, blocks = found.groups()
     folder = _find(place)
     described = read_json(folder / "config.json")
     extractor = described.get("backbone") if isinstance(described, dict) else None
