@@ -92,7 +92,10 @@ class PictureGraph:
     relations: tuple[PictureRelation, ...] = ()  # the surest first
 
     def surest(self, most: int, least: float = 0.1) -> PictureGraph:
-        """The same of the surest named regions alone, each thing once: what overlaps a surer one is that one."""
+        """The same of the surest named regions alone, each thing once: what overlaps a surer one is that one.
+
+        Of what a thing does to several of a name the surest is kept: a man rides one of the horses.
+        """
         boxes = torch.tensor([region.box for region in self.regions]).view(-1, 4)
         overlap, kept = iou(boxes, boxes), list[int]()
         for i in sorted(range(len(boxes)), key=lambda i: -self.regions[i].score):
@@ -101,9 +104,12 @@ class PictureGraph:
             if "kind" in own.labels and own.score >= least and all(overlap[i, k] <= limit for k, limit in limits):
                 kept.append(i)
         place = {i: n for n, i in enumerate(kept[:most])}
-        relations = (r for r in self.relations if r.subject in place and r.object in place)
-        moved = (r._replace(subject=place[r.subject], object=place[r.object]) for r in relations)
-        return PictureGraph(tuple(self.regions[i] for i in place), tuple(moved))
+        relations: dict[tuple[int, str, str], PictureRelation] = {}
+        for r in self.relations:
+            if r.subject in place and r.object in place:
+                moved = r._replace(subject=place[r.subject], object=place[r.object])
+                relations.setdefault((r.subject, r.predicate, self.regions[r.object].labels["kind"]), moved)
+        return PictureGraph(tuple(self.regions[i] for i in place), tuple(relations.values()))
 
     def words(self, numbered: bool = False) -> SceneGraph:
         """As the graph of a sentence: what models read by `graph_words`. With numbers a second man is "man 2"."""
