@@ -125,6 +125,9 @@ def test_the_surest_things_are_each_there_once() -> None:
     assert graph.relations == (PictureRelation(0, "left of", 1, 0.8),)
     assert [thing.name for thing in graph.words(numbered=True).objects] == ["man", "man 2"]
     assert len(GRAPH.surest(1).regions) == 1
+    several = PictureGraph((*GRAPH.regions[1:3], region(0.7, 0.25, kind="man")))
+    ridden = (PictureRelation(0, "riding", 2, 0.4), PictureRelation(0, "riding", 1, 0.3))
+    assert replace(several, relations=ridden).surest(5).relations == ridden[:1]
     assert graph.to_json(200, 100)["objects"][0] == {
         "name": "man",
         "attributes": ["old"],

@@ -91,19 +91,27 @@ class PictureGraph:
     regions: tuple[RegionDescription, ...]
     relations: tuple[PictureRelation, ...] = ()  # the surest first
 
-    def surest(self, most: int, least: float = 0.1) -> PictureGraph:
-        """The same of the surest named regions alone, each thing once: what overlaps a surer one is that one."""
+    def surest(self, most: int, least: float = 0.2) -> PictureGraph:
+        """The same of the surest named regions alone, each thing once: what overlaps a surer one is that one.
+
+        A region is as sure as the less sure of two: that a thing is there, and what it is.
+        Of what a thing does to several of a name the surest is kept: a man rides one of the horses.
+        """
         boxes = torch.tensor([region.box for region in self.regions]).view(-1, 4)
         overlap, kept = iou(boxes, boxes), list[int]()
-        for i in sorted(range(len(boxes)), key=lambda i: -self.regions[i].score):
+        sure = [min(region.score, region.confidence.get("kind", 1.0)) for region in self.regions]
+        for i in sorted(range(len(boxes)), key=lambda i: -sure[i]):
             own = self.regions[i]
             limits = [(k, SAME_NAMED if own.text == self.regions[k].text else SAME_THING) for k in kept]
-            if "kind" in own.labels and own.score >= least and all(overlap[i, k] <= limit for k, limit in limits):
+            if "kind" in own.labels and sure[i] >= least and all(overlap[i, k] <= limit for k, limit in limits):
                 kept.append(i)
         place = {i: n for n, i in enumerate(kept[:most])}
-        relations = (r for r in self.relations if r.subject in place and r.object in place)
-        moved = (r._replace(subject=place[r.subject], object=place[r.object]) for r in relations)
-        return PictureGraph(tuple(self.regions[i] for i in place), tuple(moved))
+        relations: dict[tuple[int, str, str], PictureRelation] = {}
+        for r in self.relations:
+            if r.subject in place and r.object in place:
+                moved = r._replace(subject=place[r.subject], object=place[r.object])
+                relations.setdefault((r.subject, r.predicate, self.regions[r.object].labels["kind"]), moved)
+        return PictureGraph(tuple(self.regions[i] for i in place), tuple(relations.values()))
 
     def words(self, numbered: bool = False) -> SceneGraph:
         """As the graph of a sentence: what models read by `graph_words`. With numbers a second man is "man 2"."""
