@@ -1,7 +1,13 @@
 """Pack a trained run into the package: weights in a smaller form, and what was measured before and after.
 
-    saccade train scan data=flickr8k root=data/flickr8k dim=512 --out runs/scan-flickr8k
-    python scripts/pack_weights.py runs/scan-flickr8k src/saccade/models/weights/scan-flickr8k
+    saccade train scan data=flickr8k root=data/flickr8k --out runs/scan-flickr8k
+    python scripts/pack_weights.py runs/scan-flickr8k src/saccade/models/weights/scan-flickr8k \
+        --read grid:dinov2-s@336/12
+
+    saccade train show_attend_tell data=flickr8k root=data/flickr8k --out runs/soft
+    saccade train show_attend_tell data=flickr8k root=data/flickr8k start=runs/soft reward.after=0 epochs=10 \
+        learning_rate=3e-4 warmup_steps=20 average=0.99 --out runs/soft-rewards
+    python scripts/pack_weights.py runs/soft-rewards src/saccade/models/weights/show_attend_tell-flickr8k
 
     saccade train bottomup data=flickr8k root=data/flickr8k epochs=12 --out runs/bottomup
     python scripts/pack_weights.py runs/bottomup src/saccade/vision/weights/bottomup
@@ -16,6 +22,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,13 +31,18 @@ import typer
 from rich.console import Console
 
 from saccade.core.errors import SaccadeError
-from saccade.core.files import read_json, read_text, write_text
+from saccade.core.files import read_json, read_text, write_json, write_text
 from saccade.core.weights import write_weights
-from saccade.models import Detector, Matcher, WorldDetector, load_model
+from saccade.lab.reports import markdown_table
+from saccade.models import Detector, Model, WorldDetector, load_model
 from saccade.tasks import find_task
 from saccade.training.run import load_run_config
 
-FIGURES = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
+FIGURES = {  # of a model's card, by its task
+    "matching": {"i2t_r1": "picture→text R@1", "i2t_r5": "R@5", "i2t_r10": "R@10", "t2i_r1": "text→picture R@1",
+                 "t2i_r5": "R@5", "t2i_r10": "R@10", "rsum": "rsum"},
+    "captioning": {"bleu1": "BLEU-1", "bleu4": "BLEU-4", "rouge_l": "ROUGE-L", "cider_d": "CIDEr-D"},
+}  # fmt: skip
 MEANING = {
     "recall": "things that a proposal overlaps by ≥ 0.5",
     "overlap": "mean IoU of those",
@@ -46,6 +58,9 @@ def main(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     out: Annotated[Path | None, typer.Argument(help="Where the packed model goes.")] = None,
     docs: Annotated[Path | None, typer.Option(help="A page to write the world's figures into.")] = None,
+    read: Annotated[
+        str | None, typer.Option(help="The grid by which the packed model reads photos, if not that of the run.")
+    ] = None,
     device: Annotated[str, typer.Option(help="cuda or cpu.")] = "cpu",
 ) -> None:
     """Pack, measure, and keep what was measured beside the weights."""
@@ -53,10 +68,10 @@ def main(
         model = load_model(run).to(device)
         if isinstance(model, Detector):
             pack_detector(model, run, out)
-        elif isinstance(model, Matcher):
-            pack_matcher(model, run, out, device)
+        elif model.task in FIGURES:
+            pack_model(model, run, out, read, device)
         else:
-            raise SaccadeError(f"{run} holds a model of {model.name}: matchers and detectors are packed")
+            raise SaccadeError(f"{run} holds a model of {model.name}: matchers, captioners and detectors are packed")
     if docs is not None:
         write_figures(out or run, docs)
 
@@ -80,31 +95,37 @@ def pack_detector(model: Detector, run: Path, out: Path) -> None:
     console.print(facts["figures"])
 
 
-def pack_matcher(model: Matcher, run: Path, out: Path, device: str) -> None:
+def pack_model(model: Model, run: Path, out: Path, read: str | None, device: str) -> None:
     """Weights in bytes, a quarter of the size; the model's card says what they can do before and after."""
     config = load_run_config(run)
     spec = find_task(model.task)
 
     def measured(folder: Path) -> dict[str, float]:
-        found = load_model(folder, Matcher).to(device)
+        found = load_model(folder).to(device)
         size = found.backbone.size if found.backbone is not None else None
         return dict(spec.evaluator.evaluate(found, spec.open(config.data, "dev", size), config.task))
 
     rows = {"as trained": measured(run)}
-    model.config = replace(model.config, budget_mb=256)  # training's is for a GPU alone
+    if hasattr(model.config, "budget_mb"):
+        model.config = replace(model.config, budget_mb=256)  # training's is for a GPU alone
     model.save_pretrained(out)
     write_weights(out / "model.safetensors", model.state_dict(), "int8")
-    rows["in bytes, as shipped"] = measured(out)
+    rows["in bytes"] = measured(out)
+    if read is not None:
+        described = read_json(out / "config.json")
+        write_json(out / "config.json", {**described, "backbone": read})
+        rows[f"in bytes, photos read by `{read}`, as shipped"] = measured(out)
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         own = read_text(Path(folder) / "README.md").replace("this folder", out.name)
     backbone = model.backbone.name if model.backbone is not None else config.data.extractor
-    write_text(out / "README.md", card(own, rows, f"saccade train {config.system} data={config.data.name}", backbone))
-    console.print({name: round(found["rsum"], 1) for name, found in rows.items()})
+    command = f"saccade train {config.system} data={config.data.name}"
+    write_text(out / "README.md", card(own, rows, command, backbone, FIGURES[model.task]))
+    console.print(rows)
 
 
-def card(own: str, rows: dict[str, dict[str, float]], command: str, extractor: str) -> str:
-    lines = [f"| {name} | " + " | ".join(f"{found[f]:.1f}" for f in FIGURES) + " |" for name, found in rows.items()]
+def card(own: str, rows: dict[str, dict[str, float]], command: str, extractor: str, figures: Mapping[str, str]) -> str:
+    lines = [[name, *(f"{found[figure]:.1f}" for figure in figures)] for name, found in rows.items()]
     return f"""{own}
 ## What it can do
 
@@ -112,11 +133,9 @@ Trained on Flickr8k's train and extra splits (6,091 photos, five English caption
 extractor `{extractor}`. It knows what those captions mention: people, dogs, sports, streets, water. The
 photos were given for research; mind that if you use the model for anything else.
 
-Recall in per cent on the 1,000 photos and 5,000 captions of the dev split, which also chose the settings:
+In per cent on the 1,000 photos and 5,000 captions of the dev split, which also chose the settings:
 
-| weights | picture→text R@1 | R@5 | R@10 | text→picture R@1 | R@5 | R@10 | rsum |
-|---|---:|---:|---:|---:|---:|---:|---:|
-{chr(10).join(lines)}
+{markdown_table(["weights", *figures.values()], lines)}
 """
 
 

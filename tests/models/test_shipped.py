@@ -1,4 +1,4 @@
-"""The matchers that come with the package know a photograph when they read about it."""
+"""The models that come with the package: a matcher knows a photograph by a sentence, a captioner finds words for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 import saccade
 from saccade.core.errors import SaccadeError
 from saccade.models import load_model
-from saccade.models.base.model import shipped_models
+from saccade.models.base.model import SHIPPED, find_model, shipped_models
+
+DETECTORS = Path(saccade.__file__).parent / "vision" / "weights"
 
 SENTENCES = {
     "000000165518.jpg": "a man rides a motorcycle down the road",
@@ -20,7 +22,11 @@ SENTENCES = {
 }
 
 
-@pytest.mark.parametrize("name", shipped_models())
+def shipped_for(task: str) -> list[str]:
+    return [name for name in shipped_models() if find_model(name)[1].task == task]
+
+
+@pytest.mark.parametrize("name", shipped_for("matching"))
 def test_each_sentence_finds_its_photo(name: str, photos: list[Path]) -> None:
     model = saccade.load(name)
     shown = [next(p for p in photos if p.name == wanted) for wanted in SENTENCES]
@@ -29,8 +35,23 @@ def test_each_sentence_finds_its_photo(name: str, photos: list[Path]) -> None:
     assert (Path(saccade.models.base.model.SHIPPED) / name / "README.md").read_text(encoding="utf-8").count("rsum")
 
 
-def test_there_is_one_for_photographs() -> None:
-    assert "scan-flickr8k" in shipped_models()
+@pytest.mark.parametrize("name", shipped_for("captioning"))
+def test_captions_name_what_is_in_the_photo(name: str, photos: list[Path]) -> None:
+    model = saccade.load(name)
+    words = {"000000214753.jpg": "beach", "000000377575.jpg": "dog", "000000433998.jpg": "baseball"}
+    shown = [next(p for p in photos if p.name == wanted) for wanted in words]
+    said = [found.text for found in model.caption(shown)]
+    assert sum(word in text.split() for word, text in zip(words.values(), said, strict=True)) >= 2, said
+
+
+def test_there_is_one_of_each_for_photographs() -> None:
+    assert shipped_for("matching") == ["scan-flickr8k"]
+    assert shipped_for("captioning") == ["show_attend_tell-flickr8k"]
+
+
+def test_together_they_are_small() -> None:
+    files = [file for folder in (SHIPPED, DETECTORS) for file in folder.rglob("model.safetensors")]
+    assert sum(file.stat().st_size for file in files) < 60_000_000
 
 
 def test_a_name_that_is_none_is_answered_with_those_there_are() -> None:

@@ -59,9 +59,9 @@ Device = Annotated[
 ]
 
 
-def default_model() -> str:
-    """What was trained last with the default folder; or the matcher for photographs that comes with the package."""
-    return "runs/scan" if Path("runs/scan").exists() else "scan-flickr8k"
+def default_model(run: str = "runs/scan", shipped: str = "scan-flickr8k") -> str:
+    """What was trained last with the default folder; or the model for photographs that comes with the package."""
+    return run if Path(run).exists() else shipped
 
 
 def report_unknown(vocabulary: Vocabulary, texts: list[str]) -> None:

@@ -131,7 +131,7 @@ MAX_ROWS = 40  # pictures in the table where a file has them all
 def caption(
     places: list[Path],
     *,
-    model: str = "runs/updown",
+    model: str | None = None,
     strategy: Strategy | None = None,
     num_beams: int | None = None,
     num_return_sequences: int | None = None,
@@ -151,7 +151,7 @@ def caption(
     Captions are found by beam search with five beams unless the options say otherwise. A photo that cannot be read is
     reported on standard error; the others are captioned, and the exit code is 2.
 
-    Example: saccade caption holiday.jpg --model runs/updown --attention why.png
+    Example: saccade caption holiday.jpg --attention why.png
 
     Example: saccade caption photos/ --model runs/updown --num-beams 3 --no-repeat-ngram-size 3 --json captions.json
 
@@ -184,6 +184,7 @@ def caption(
         raise SaccadeError(f"{places[0]} holds no pictures to caption")
     drawings = Drawings(attention, photos, stores)
     check_writable(json_file)
+    model = model or default_model("runs/updown", "show_attend_tell-flickr8k")
     captioner = load(model, device, kind=PictureCaptioner)
     torch.manual_seed(seed)
     done: list[Captioned] = []
