@@ -141,13 +141,13 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
 
 def test_no_file_is_large() -> None:
     for path in tracked():
-        most = 8_000_000 if path.suffix == ".safetensors" else 1_000_000
+        most = 40_000_000 if path.suffix == ".safetensors" else 1_000_000
         assert path.stat().st_size <= most, f"{path.relative_to(ROOT)} has {path.stat().st_size:,} bytes"
 
 
 def test_the_weights_of_the_package_are_small() -> None:
     total = sum(path.stat().st_size for path in PACKAGE.rglob("weights/**/*") if path.is_file())
-    assert total < 20_000_000, f"{total:,} bytes of trained weights come with the package"
+    assert total < 60_000_000, f"{total:,} bytes of trained weights come with the package"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))

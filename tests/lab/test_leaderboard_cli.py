@@ -136,6 +136,6 @@ def test_models_lists_systems_and_what_is_shipped(capsys: pytest.CaptureFixture[
     assert {"flickr8k", "world"} <= set(scan["recipes"])
     assert scan["import"]
     (shipped,) = [row for row in listed["trained"] if row["name"] == "scan-flickr8k"]
-    assert shipped["parameters"] == 7_576_580
+    assert shipped["parameters"] == 36_700_160
     assert saccade_command("models") == 0
     assert "scan-flickr8k" in capsys.readouterr().out

@@ -9,9 +9,7 @@ import pytest
 import saccade
 from saccade.core.errors import SaccadeError
 from saccade.models import load_model
-from saccade.models.base.model import SHIPPED, find_model, shipped_models
-
-DETECTORS = Path(saccade.__file__).parent / "vision" / "weights"
+from saccade.models.base.model import find_model, shipped_models
 
 SENTENCES = {
     "000000165518.jpg": "a man rides a motorcycle down the road",
@@ -47,11 +45,6 @@ def test_captions_name_what_is_in_the_photo(name: str, photos: list[Path]) -> No
 def test_there_is_one_of_each_for_photographs() -> None:
     assert shipped_for("matching") == ["scan-flickr8k"]
     assert shipped_for("captioning") == ["show_attend_tell-flickr8k"]
-
-
-def test_together_they_are_small() -> None:
-    files = [file for folder in (SHIPPED, DETECTORS) for file in folder.rglob("model.safetensors")]
-    assert sum(file.stat().st_size for file in files) < 60_000_000
 
 
 def test_a_name_that_is_none_is_answered_with_those_there_are() -> None:

@@ -308,4 +308,4 @@ def test_the_recipe_for_flickr8k_holds_and_words_go_over_it(system: str) -> None
         run_config(system, ["data=flickr8k"]), backbone=dataclasses.replace(config.backbone, train=False)
     )
     assert run_config(system, ["data=flickr8k"]).backbone.train
-    assert 0 < config.backbone.freeze < len(trainable_backbone("grid", pretrained=False).backbone.parts)
+    assert config.backbone.freeze < len(trainable_backbone(config.data.extractor, pretrained=False).backbone.parts)

@@ -20,8 +20,8 @@ PICTURE = np.random.default_rng(0).integers(0, 255, (90, 120, 3), dtype=np.uint8
 
 
 def test_its_features_are_those_that_the_model_sees() -> None:
-    tuned = load_extractor("grid:tuned:scan-flickr8k@224/8")
-    assert tuned.name == "grid:tuned:scan-flickr8k@224/8"
+    tuned = load_extractor("grid:tuned:scan-flickr8k@336/12")
+    assert tuned.name == "grid:tuned:scan-flickr8k@336/12"
     seen = saccade.load("scan-flickr8k").extract([PICTURE])
     np.testing.assert_array_equal(tuned.extract([PICTURE]).features, seen.features)
     coarse = load_extractor("grid:tuned:scan-flickr8k@224/3").extract([PICTURE])

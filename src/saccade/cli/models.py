@@ -110,10 +110,11 @@ def _trained() -> list[dict[str, Any]]:
 
 
 def _parameter_count(path: Path) -> int:
-    """Numbers in a safetensors file by its header: a length in 8 bytes, then names with shapes as JSON."""
+    """Trained numbers in a safetensors file by its header: a length in 8 bytes, then names with shapes as JSON."""
     with path.open("rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    kept = (name for name in header if name != "__metadata__" and not name.endswith("::scale"))
+    others = ("__metadata__", "::scale", "standardise.mean", "standardise.variance")
+    kept = (name for name in header if not name.endswith(others))
     return sum(prod(header[name]["shape"]) for name in kept)
 
 
