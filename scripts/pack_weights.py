@@ -32,6 +32,7 @@ from rich.console import Console
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, read_text, write_json, write_text
+from saccade.core.pretrained import PRETRAINED
 from saccade.core.weights import write_weights
 from saccade.lab.reports import markdown_table
 from saccade.models import Detector, Model, WorldDetector, load_model
@@ -126,12 +127,15 @@ def pack_model(model: Model, run: Path, out: Path, read: str | None, device: str
 
 def card(own: str, rows: dict[str, dict[str, float]], command: str, extractor: str, figures: Mapping[str, str]) -> str:
     lines = [[name, *(f"{found[figure]:.1f}" for figure in figures)] for name, found in rows.items()]
+    sources = [p for name, p in PRETRAINED.items() if name in f"{own} {extractor}"]
+    begun = "; ".join(f"{source.about} ({source.licence})" for source in sources)
     return f"""{own}
 ## What it can do
 
 Trained on Flickr8k's train and extra splits (6,091 photos, five English captions each) by `{command}`, with the
 extractor `{extractor}`. It knows what those captions mention: people, dogs, sports, streets, water. The
 photos were given for research; mind that if you use the model for anything else.
+{f"Training began with the weights of others: {begun}." if begun else ""}
 
 In per cent on the 1,000 photos and 5,000 captions of the dev split, which also chose the settings:
 

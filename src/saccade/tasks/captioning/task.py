@@ -53,9 +53,7 @@ class RewardConfig:
     bleu: float = 0.0  # weight of BLEU-4
     baseline: Baseline = "greedy"  # or the mean of a picture's other samples
     num_samples: int = 1  # captions said of each picture
-    sampling: Literal["draw", "beam"] = (
-        "draw"  # words are drawn; or the captions are those of a beam, as Up-Down has it
-    )
+    sampling: Literal["draw", "beam"] = "draw"  # words are drawn; or captions are those of a beam, as in Up-Down
     temperature: float = 1.0  # of what words are drawn from; less: captions nearer to those of greedy decoding
 
     def __post_init__(self) -> None:
