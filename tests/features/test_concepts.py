@@ -23,7 +23,7 @@ from saccade.vision import RegionDescription, load_extractor
 class Naming:
     """An extractor that reads names off the first number of a vector."""
 
-    name, has_names = "naming", True
+    name, has_names, has_relations = "naming", True, False
 
     def recognise(self, regions: RegionBatch) -> list[list[RegionDescription]]:
         def region(vector: torch.Tensor) -> RegionDescription:

@@ -160,6 +160,16 @@ def test_what_claims_share_is_trained_once() -> None:
     assert shared.config.model == run_config("scan", ["data=world"]).model
 
 
+def test_what_an_extractor_wants_goes_over_what_its_task_shares() -> None:
+    def standardised(extractor: str) -> bool:
+        config = run_config("scan", data_defaults()["flickr8k"].of("scan", extractor))
+        assert config.data.extractor == extractor
+        return bool(config.model.standardise)
+
+    assert standardised("grid:dinov2-s@224/7")
+    assert not standardised("bottomup@36")
+
+
 def test_every_side_has_the_same_search_and_the_same_rule() -> None:
     """Only the learning rate is searched, on a part of the training split that no run learns from."""
     for name in claim_names():

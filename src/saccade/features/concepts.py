@@ -104,8 +104,8 @@ def with_graphs(data: CaptionedImages, vocabulary: Vocabulary) -> CaptionedImage
 
 def region_graphs(extractor: RegionExtractor, regions: RegionBatch, vocabulary: Vocabulary) -> SceneGraphBatch:
     """The scene graphs of pictures, by an extractor that names their regions and may know relations between them."""
-    relate = getattr(extractor, "relations", None) if getattr(extractor, "has_relations", False) else None
-    return name_graphs(extractor.recognise(regions), vocabulary, relate(regions) if relate is not None else ())
+    related = extractor.relations(regions) if extractor.has_relations else ()
+    return name_graphs(extractor.recognise(regions), vocabulary, related)
 
 
 def name_graphs(

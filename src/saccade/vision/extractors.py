@@ -250,7 +250,7 @@ class RegionExtractor(ABC):
 
     def relations(self, regions: RegionBatch) -> list[tuple[PictureRelation, ...]]:
         """The relations among each picture's regions, by their vectors; of an extractor that `has_relations`."""
-        raise NotImplementedError
+        raise SaccadeError(f'the extractor "{self.name}" knows no relations between regions')
 
     @property
     def has_names(self) -> bool:

@@ -47,7 +47,7 @@ class DataDefaults:
         name = task_of(system).name
         task = self.tasks.get(name, {})
         seen = [f"extractor={extractor}", *self.extractors.get(extractor, {}).get(name, ())] if extractor else ()
-        common = (*self.settings, *seen, *task.get("settings", ()), *self.systems.get(system, ()))
+        common = (*self.settings, *task.get("settings", ()), *seen, *self.systems.get(system, ()))
         return [f"data={self.name}", *common]
 
     def note_for(self, system: str) -> str:
