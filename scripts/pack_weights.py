@@ -121,13 +121,16 @@ def pack_model(model: Model, run: Path, out: Path, read: str | None, device: str
         own = read_text(Path(folder) / "README.md").replace("this folder", out.name)
     backbone = model.backbone.name if model.backbone is not None else config.data.extractor
     command = f"saccade train {config.system} data={config.data.name}"
-    write_text(out / "README.md", card(own, rows, command, backbone, FIGURES[model.task]))
+    write_text(out / "README.md", card(out.name, own, rows, command, backbone, FIGURES[model.task]))
     console.print(rows)
 
 
-def card(own: str, rows: dict[str, dict[str, float]], command: str, extractor: str, figures: Mapping[str, str]) -> str:
-    lines = [[name, *(f"{found[figure]:.1f}" for figure in figures)] for name, found in rows.items()]
-    sources = [p for name, p in PRETRAINED.items() if name in f"{own} {extractor}"]
+def card(
+    name: str, own: str, rows: dict[str, dict[str, float]], command: str, extractor: str, figures: Mapping[str, str]
+) -> str:
+    lines = [[row, *(f"{found[figure]:.1f}" for figure in figures)] for row, found in rows.items()]
+    sources = [p for known, p in PRETRAINED.items() if known in f"{own} {extractor}"]
+    beams = " --num-beams 5" if "cider_d" in figures else ""
     begun = "; ".join(f"{source.about} ({source.licence})" for source in sources)
     return f"""{own}
 ## What it can do
@@ -140,6 +143,8 @@ photos were given for research; mind that if you use the model for anything else
 In per cent on the 1,000 photos and 5,000 captions of the dev split, which also chose the settings:
 
 {markdown_table(["weights", *figures.values()], lines)}
+
+The last row is what `saccade eval {name} data=flickr8k root=DIR split=dev{beams}` prints.
 """
 
 
