@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_detector import CONFIG, boxed, tiny_detector
+from tiny_detector import CONFIG, TinyBackbone, boxed, tiny_detector
 
 from saccade.core.errors import SaccadeError
 from saccade.vision import load_extractor
 from saccade.vision.boxes import iou
 from saccade.vision.detectors.bottomup import (
     BottomUpExtractor,
+    BottomUpNetwork,
     bottomup_loss,
     load_bottomup,
     open_extractor,
@@ -181,3 +182,17 @@ def test_things_may_be_selected_whatever_they_are_called(extractor: BottomUpExtr
     for boxes, own in zip(by_thing.boxes, kept, strict=True):
         overlap = iou(boxes[own], boxes[own]).fill_diagonal_(0)
         assert (overlap <= 0.5).all()
+
+
+def test_a_region_with_context_depends_on_what_lies_outside_it() -> None:
+    torch.manual_seed(0)
+    pixels = torch.randint(0, 255, (1, 64, 64, 3), dtype=torch.uint8)
+    coarse, box = torch.randn(1, 32, 8, 8), torch.tensor([[[0.0, 0.0, 0.5, 0.5]]])
+    moved = coarse.clone()
+    moved[..., 6:, 6:] += 1
+    for context in (False, True):
+        network = BottomUpNetwork(replace(CONFIG, context=context), TinyBackbone()).eval()
+        maps = network.maps(pixels)
+        one, other = (network.vectors(maps._replace(coarse=c), box) for c in (coarse, moved))
+        assert torch.equal(one, other) != context
+        assert torch.equal(one[..., : CONFIG.dim // 2], other[..., : CONFIG.dim // 2])

@@ -50,3 +50,4 @@ def test_the_maps_of_several_blocks_of_a_dinov2(tmp_path: Path) -> None:
     maps = load_backbone(f"tuned:{tmp_path}:6+12")(pixels)
     assert len(maps) == 2
     torch.testing.assert_close(maps[-1], grid.backbone.eval()(pixels)[-1])
+    assert len(load_backbone(f"tuned:{tmp_path}:3")(pixels)) == 1  # the blocks after it are left out

@@ -46,8 +46,9 @@ def write_weights(
         safetensors.torch.save_file(found, temporary, metadata={"format": "pt", **(metadata or {})})
 
 
-def read_weights(path: Path | str) -> dict[str, Tensor]:
-    """The tensors of a file, whichever form it has; half precision and bytes come back as float32.
+def read_weights(path: Path | str, prefix: str = "") -> dict[str, Tensor]:
+    """The tensors of a file (whose names begin with `prefix`), whichever form it has; half precision and bytes come
+    back as float32.
 
     Raises: SaccadeError if the file is missing or damaged.
     """
@@ -60,7 +61,7 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
         raise SaccadeError(f"{path} is damaged or cut short: {error}") from error
     found = {}
     for name, value in kept.items():
-        if name.endswith(SCALE):
+        if name.endswith(SCALE) or not name.startswith(prefix):
             continue
         scale = kept.get(name + SCALE)
         if scale is not None:

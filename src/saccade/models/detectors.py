@@ -20,6 +20,7 @@ from saccade.core.errors import SaccadeError
 from saccade.core.threads import openers
 from saccade.models.base.model import Model, register
 from saccade.vision.backbones.base import load_backbone
+from saccade.vision.backbones.tuned import without_base
 from saccade.vision.boxes import UNKNOWN
 from saccade.vision.detectors.bottomup import (
     BottomUpConfig,
@@ -107,6 +108,9 @@ class Detector(Model):
     def as_extractor(self) -> RegionExtractor:
         """The network as an extractor, folded and frozen in place."""
 
+    def own_weights(self) -> tuple[dict[str, Tensor], dict[str, str] | None]:
+        return without_base(self.state_dict(), self.network.backbone.name)
+
     def fit_to(self, weights: Mapping[str, Tensor]) -> None:
         """Weights whose normalisations were folded need a network of that form."""
         if weights.keys() != self.state_dict().keys():
@@ -135,7 +139,8 @@ class BottomUp(Detector):
     def parameter_groups(self) -> list[dict[str, Any]]:
         """The backbone learns more slowly, its first parts more slowly than its last, or not at all."""
         backbone, scale = self.network.backbone, self.config.backbone_lr_scale
-        backbone.requires_grad_(bool(scale))
+        for part in backbone.parts[: self.config.backbone_freeze] if scale else (backbone,):
+            part.requires_grad_(False)
         inside = {id(p) for p in backbone.parameters()}
         parts: list[tuple[list[nn.Parameter], float]] = [([p for p in self.parameters() if id(p) not in inside], 1.0)]
         for depth, part in enumerate(reversed(backbone.parts)):

@@ -14,11 +14,10 @@ from torch import nn
 
 from saccade.core.config import load_yaml, override, save_yaml, to_dict, update
 from saccade.core.errors import SaccadeError, did_you_mean
-from saccade.core.weights import read_weights
 from saccade.data import DataConfig
 from saccade.language import Vocabulary
 from saccade.models import Model, entry, find_model
-from saccade.models.base.model import VOCABULARY, WEIGHTS
+from saccade.models.base.model import VOCABULARY, folder_weights
 from saccade.tasks import task_of
 from saccade.tasks.base import Task
 from saccade.tasks.prepare import Prepared
@@ -203,7 +202,8 @@ def start_from(model: Model, folder: Path | str) -> str:
     Tables of words are taken word by word, so that the other model may know other words.
     """
     found, _ = find_model(folder, Model)
-    theirs, ours = read_weights(found / WEIGHTS), model.state_dict()
+    ours = model.state_dict()
+    theirs = folder_weights(found, ours)
     words = model.vocabulary.words if model.reads_text else ()
     known = Vocabulary.load(found / VOCABULARY).words if words else ()
     row = {word: n for n, word in enumerate(known)}

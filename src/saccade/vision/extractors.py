@@ -37,6 +37,7 @@ from saccade.core.threads import ahead, openers
 from saccade.core.weights import Form, read_weights, write_weights
 from saccade.language.parsing.scene_graph import Attribute, Object, Relation, SceneGraph
 from saccade.vision.backbones.base import Backbone, FoldableNetwork
+from saccade.vision.backbones.tuned import with_base, without_base
 from saccade.vision.boxes import WHOLE, Proposals, as_boxes, iou, pick
 from saccade.vision.pictures import Picture, as_array, ids_of, name_of
 
@@ -383,11 +384,23 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 def write_detector(
     folder: Path, kind: str, network: nn.Module, config: Any, facts: Mapping[str, object] | None, form: Form
 ) -> str:
-    """Pack a network into a folder, its weights in a smaller form; returns the digest of the weights."""
-    write_weights(folder / WEIGHTS, network.state_dict(), form)
-    digest = sha256(folder / WEIGHTS)
-    write_json(folder / CONFIG, {"model": kind, "config": to_dict(config), "sha256": digest, **(facts or {})})
-    return digest
+    """Pack a network into a folder, its weights in a smaller form; returns the digest of the weights.
+
+    What its backbone shares with a model of the package is left there (`base`).
+    """
+    backbone = network.get_submodule("backbone")
+    assert isinstance(backbone, Backbone)
+    own, base = without_base(network.state_dict(), backbone.name)
+    write_weights(folder / WEIGHTS, own, form)
+    described = {"model": kind, "config": to_dict(config), "sha256": sha256(folder / WEIGHTS), **(facts or {})}
+    write_json(folder / CONFIG, {**described, "base": base} if base is not None else described)
+    return _weights_digest(folder, base)
+
+
+def _weights_digest(folder: Path, base: Mapping[str, str] | None) -> str:
+    """Of the weights file, and of that which it shares weights with."""
+    own = sha256(folder / WEIGHTS)
+    return own if base is None else hashlib.sha256(f"{own} {base['sha256']}".encode()).hexdigest()
 
 
 def read_detector_config(folder: Path | str, kind: str, config: type[Config]) -> tuple[Path, Config]:
@@ -414,16 +427,19 @@ def read_detector_weights(network: FoldableNetwork, folder: Path) -> str:
 
     Packed weights have their normalisations folded into the convolutions; those of a training run have not.
 
-    Raises: SaccadeError if the weights are missing, damaged, or those of another network.
+    Raises: SaccadeError if the weights are missing, damaged, or those of another network, or the package's model that
+    they share some with is not there.
     """
     path = folder / WEIGHTS
     if not path.exists():
         raise SaccadeError(f"{path} is missing")
     weights = {name.removeprefix("network."): value for name, value in read_weights(path).items()}
+    base = read_json(folder / CONFIG).get("base")
+    weights = with_base(weights, base, network.state_dict(), folder)
     if weights.keys() != network.state_dict().keys():
         network.fold_normalisation()
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:
         raise SaccadeError(f"{path} does not fit the network that {CONFIG} describes") from error
-    return sha256(path)
+    return _weights_digest(folder, base)

@@ -5,7 +5,7 @@ The registry says which models there are, for which task, from which paper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -21,6 +21,7 @@ from saccade.core.weights import read_weights, write_weights
 from saccade.language import Vocabulary
 from saccade.metrics.calibration import Platt
 from saccade.version import __version__
+from saccade.vision.backbones.tuned import with_base
 from saccade.vision.extractors import TrainableBackbone, trainable_backbone
 
 CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocabulary.json"
@@ -121,12 +122,17 @@ class Model(nn.Module, PyTorchModelHubMixin):
             for depth, part in enumerate(reversed(parts))
         ]
 
+    def own_weights(self) -> tuple[dict[str, Tensor], dict[str, str] | None]:
+        """What a folder keeps of it, and the model of the package that has the rest (`with_base`)."""
+        return self.state_dict(), None
+
     def parameter_count(self) -> int:
         return sum(p.numel() for p in self.parameters())
 
     def _save_pretrained(self, save_directory: Path) -> None:
         folder = Path(save_directory)
-        write_weights(folder / WEIGHTS, self.state_dict())
+        state, base = self.own_weights()
+        write_weights(folder / WEIGHTS, state)
         if self.reads_text:
             self.vocabulary.save(folder / VOCABULARY)
         if self.calibration is not None:
@@ -136,6 +142,8 @@ class Model(nn.Module, PyTorchModelHubMixin):
         described["config"] = to_dict(self.config)
         if self.backbone is not None:
             described["backbone"] = self.backbone.name
+        if base is not None:
+            described["base"] = base
         write_json(folder / CONFIG, described)
 
     @classmethod
@@ -189,6 +197,11 @@ def find_model(folder: Path | str, expected: type[M] = Model) -> tuple[Path, typ
     return folder, model_class
 
 
+def folder_weights(folder: Path, wanted: Iterable[str]) -> dict[str, Tensor]:
+    """All weights of a model folder; those of the `wanted` that it shares with a model of the package from there."""
+    return with_base(read_weights(folder / WEIGHTS), read_json(folder / CONFIG).get("base"), wanted, folder)
+
+
 def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ignore[assignment]
     """The model of a model folder, the best of a run folder, or one of the package by name, if it is an `expected`."""
     folder, model_class = find_model(folder, expected)
@@ -200,7 +213,7 @@ def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ign
     if described.get("backbone") is not None:
         model.backbone = trainable_backbone(str(described["backbone"]), pretrained=False)
     path = folder / WEIGHTS
-    state = read_weights(path)
+    state = folder_weights(folder, model.state_dict())
     model.fit_to(state)
     wanted = {key: tuple(value.shape) for key, value in model.state_dict().items()}
     found = {key: tuple(value.shape) for key, value in state.items()}

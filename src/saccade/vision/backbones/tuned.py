@@ -2,30 +2,35 @@
 model that comes with the package. One model pays for the tuning, and others learn from its features.
 
 What stands behind it goes to the backbone: `tuned:FOLDER:3+6+9+12` takes the maps of four blocks of a DINOv2.
+
+A detector on the backbone of a model of the package keeps only what it changed in it: `without_base`, `with_base`.
 """
 
 from __future__ import annotations
 
 import re
-from importlib import resources
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from saccade.core.errors import SaccadeError
-from saccade.core.files import read_json
+from saccade.core.files import read_json, sha256
 from saccade.core.weights import read_weights
 from saccade.vision.backbones.base import Backbone, load_backbone
-from saccade.vision.grid import grid_config
 
 PREFIX = "backbone.backbone."  # of its weights among those of the model
+WEIGHTS = "model.safetensors"
+SHIPPED = Path(__file__).parents[2] / "models" / "weights"  # the models of the package, by name
 
 
 def open_backbone(name: str, pretrained: bool = True) -> Backbone:
     """Raises: SaccadeError if the folder holds no model with a backbone of its own."""
-    found = re.fullmatch(r"tuned:(.+?)((?::[0-9+]+)?)", name, re.DOTALL)
-    if found is None:
-        raise SaccadeError(f'"{name}" names no model: tuned:FOLDER was expected, or tuned:NAME of one of the package')
-    place, blocks = found.groups()
-    folder = _find(place)
+    from saccade.vision.grid import grid_config  # which knows extractors, and they know this
+
+    folder, blocks = _find(name)
     described = read_json(folder / "config.json")
     extractor = described.get("backbone") if isinstance(described, dict) else None
     if not isinstance(extractor, str) or not extractor.startswith("grid"):
@@ -35,19 +40,68 @@ def open_backbone(name: str, pretrained: bool = True) -> Backbone:
     network.fold_normalisation()
     network.name = name
     if pretrained:
-        state = read_weights(folder / "model.safetensors")
-        own = {key.removeprefix(PREFIX): value for key, value in state.items() if key.startswith(PREFIX)}
-        wanted = {key: value.shape for key, value in network.state_dict().items()}
-        if {key: value.shape for key, value in own.items()} != wanted:
+        lent, wanted = _weights(folder), network.state_dict()
+        if not all(key in lent and lent[key].shape == value.shape for key, value in wanted.items()):
             raise SaccadeError(f"{folder}: its weights are not those of the backbone {extractor}")
-        network.load_state_dict(own)
+        network.load_state_dict({key: lent[key] for key in wanted})  # blocks after the last that is used are left out
     return network
 
 
-def _find(place: str) -> Path:
-    """A model folder, the best model of a run folder, or a model of the package by name."""
-    with resources.as_file(resources.files("saccade") / "models" / "weights" / place) as shipped:
-        for folder in (Path(place), Path(place) / "best", shipped):
-            if (folder / "config.json").exists():
-                return folder
+def _find(name: str) -> tuple[Path, str]:
+    """A model folder, the best model of a run folder, or a model of the package by name; and the blocks behind it."""
+    found = re.fullmatch(r"tuned:(.+?)((?::[0-9+]+)?)", name, re.DOTALL)
+    if found is None:
+        raise SaccadeError(f'"{name}" names no model: tuned:FOLDER was expected, or tuned:NAME of one of the package')
+    place, blocks = found.groups()
+    for folder in (Path(place), Path(place) / "best", SHIPPED / place):
+        if (folder / "config.json").exists():
+            return folder, blocks
     raise SaccadeError(f"{place} is no model folder: it has no config.json")
+
+
+def _weights(folder: Path) -> dict[str, Tensor]:
+    """Of the backbone of a model."""
+    found = read_weights(folder / WEIGHTS, PREFIX)
+    return {key.removeprefix(PREFIX): value for key, value in found.items()}
+
+
+def without_base(state: Mapping[str, Tensor], backbone: str) -> tuple[dict[str, Tensor], dict[str, str] | None]:
+    """A model's weights less those of its backbone that are, bit by bit, those of the package's model it came from;
+    and that model's name and checksum, if any are.
+    """
+    folder = _find(backbone)[0] if backbone.startswith("tuned:") else None
+    if folder is None or folder.parent != SHIPPED:
+        return dict(state), None
+    lent = _weights(folder)
+
+    def is_lent(key: str, value: Tensor) -> bool:
+        other = lent.get(_key(key))
+        return other is not None and torch.equal(value.cpu(), other)
+
+    own = {key: value for key, value in state.items() if not is_lent(key, value)}
+    return own, {"model": folder.name, "sha256": sha256(folder / WEIGHTS)} if len(own) < len(state) else None
+
+
+def with_base(own: dict[str, Tensor], base: Any, wanted: Iterable[str], where: Path) -> dict[str, Tensor]:
+    """The weights of a folder with those of the `wanted` that `without_base` left out, `base` being what it returned.
+
+    Raises: SaccadeError if the package has no such model, or another of that name.
+    """
+    if base is None:
+        return own
+    name, digest = (base.get(key) if isinstance(base, dict) else None for key in ("model", "sha256"))
+    if not isinstance(name, str) or Path(name).name != name:
+        raise SaccadeError(f'{where}: "base" must name a model of the package, with its sha256')
+    path = SHIPPED / name / WEIGHTS
+    if not path.exists() or sha256(path) != digest:
+        wrong = "has another of that name" if path.exists() else "has none of that name"
+        raise SaccadeError(
+            f"{where} shares weights with the model {name} of the package it was made with, and this package {wrong}"
+        )
+    lent = _weights(path.parent)
+    return {**own, **{key: lent[_key(key)] for key in wanted if key not in own and _key(key) in lent}}
+
+
+def _key(key: str) -> str:
+    """The name of a weight inside the backbone, or nothing for others."""
+    return key.partition("backbone.")[2]

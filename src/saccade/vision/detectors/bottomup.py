@@ -8,7 +8,8 @@ One more head says how two regions stand to each other (relations.py).
 
 The original is Faster R-CNN on ResNet-101. Here the maps of any backbone from stride 8 on are joined (pyramid.py), and
 a region's vector has two halves: the joined map at 7 × 7 points inside the box, with the box's shape, which those
-points do not show; and the mean of the backbone's last map under it, which knows more of kinds than of places.
+points do not show; and the mean of the backbone's last map under it, which knows more of kinds than of places (with
+`context` beside its mean over the whole picture: what else is there says much about a name).
 
 `bottomup` has the weights that come with the package, `bottomup:FOLDER` those that `saccade train bottomup` wrote, and
 `@36` at the end asks for that many regions instead of the paper's 10 to 100 (`bottomup@36`, `bottomup:FOLDER@20-50`).
@@ -86,6 +87,7 @@ class BottomUpConfig:
     backbone: str = "efficientnet-lite0"
     size: int = 320  # pictures are stretched to this square
     backbone_lr_scale: float = 0.1  # how fast the backbone learns, beside the new layers; 0 keeps it as it is
+    backbone_freeze: int = 0  # so many of its first parts stay as they are (DINOv2-S: patches, 12 blocks, last norm)
     stride: int = 8  # the backbone's maps from this stride on are joined into one; if all are coarser, it is made finer
     map_dim: int = 256
     scales: tuple[float, ...] = (0.06, 0.12, 0.24, 0.45, 0.8)  # √area of the anchors, in sides of the picture
@@ -98,6 +100,7 @@ class BottomUpConfig:
     roi_size: int = 7
     roi_dim: int = 96
     dim: int = 1024  # of a region's vector
+    context: bool = False  # what is in the rest of the picture adds to the vector: names depend on it
     dropout: float = 0.2  # of the vectors, for the heads alone and while training
     class_dim: int = 256  # of the class's embedding in the attribute head
     attribute_hidden: int = 512
@@ -119,6 +122,10 @@ class BottomUpConfig:
         check_backbone(self.backbone)
         if self.backbone_lr_scale < 0:
             raise SaccadeError(f"backbone_lr_scale must be zero or more, not {self.backbone_lr_scale}")
+        if self.backbone_freeze < 0:
+            raise SaccadeError(
+                f"backbone_freeze counts parts of a backbone: it must be zero or more, not {self.backbone_freeze}"
+            )
 
     @property
     def anchor_kinds(self) -> tuple[int, int]:
@@ -171,6 +178,11 @@ class BottomUpNetwork(FoldableNetwork):
         self.config = config
         self.backbone = backbone if backbone is not None else load_backbone(config.backbone, pretrained=False)
         self.backbone.check_sides(config.size)
+        if config.backbone_freeze >= (parts := len(self.backbone.parts)):
+            raise SaccadeError(
+                f"backbone_freeze={config.backbone_freeze} leaves nothing of the backbone {config.backbone} to train: "
+                f"it has {parts} part{'s' if parts > 1 else ''} (backbone_lr_scale=0 leaves all of it as it is)"
+            )
         self.join = FeaturePyramid(self.backbone, config.stride, config.map_dim)
         self.rpn = RegionProposalNetwork(config.map_dim, config.rpn_dim, config.scales, config.ratios)
         self.regions = RegionHead(config, self.backbone.channels[-1])
@@ -261,12 +273,15 @@ class RegionHead(nn.Module):
         self.inside = nn.Linear(config.roi_dim * cells * cells, config.dim // 2)
         self.shape = nn.Linear(GEOMETRY_DIM, config.dim // 2)
         self.under = nn.Linear(coarse, config.dim - config.dim // 2)
+        self.around = nn.Linear(coarse, config.dim - config.dim // 2, bias=False) if config.context else None
 
     def forward(self, maps: DetectorMaps, boxes: Float[Tensor, "image region 4"]) -> Float[Tensor, "image region dim"]:
         images, regions = boxes.shape[:2]
         hidden = functional.relu(self.norm(self.look(points_inside(maps.joined, boxes, self.size))))
         inside = self.inside(hidden.flatten(1)) + self.shape(geometry(boxes.float().flatten(0, 1)))
         under = self.under(mean_under(maps.coarse, boxes))
+        if self.around is not None:
+            under = under + self.around(maps.coarse.mean(dim=(2, 3)))[:, None]
         return functional.relu(torch.cat([inside.view(images, regions, -1), under], dim=-1)).float()
 
 
