@@ -13,17 +13,23 @@ from torch import nn
 
 from saccade.batch import RegionBatch
 from saccade.vision import Picture, RegionExtractor
+from saccade.vision.extractors import Precision
 
 
 class CompanyExtractor(RegionExtractor):
     """Two regions a picture: mean colours of its left and right half, moved by the mean of the batch."""
 
     def __init__(
-        self, name: str = "company", digest: str = "1", pause: float = 0.0, told: Callable[[int], None] | None = None
+        self,
+        name: str = "company",
+        digest: str = "1",
+        pause: float = 0.0,
+        told: Callable[[int], None] | None = None,
+        precision: Precision = "fp32",
     ) -> None:
         self.name, self.digest, self.dim, self.picture_size = name, digest, 3, 8
         self.network = nn.Linear(1, 1)
-        self.pause, self.told = pause, told
+        self.pause, self.told, self.precision = pause, told, precision
 
     def extract(
         self, images: Sequence[Picture], boxes: Sequence[np.ndarray] | None = None, batch_size: int = 64

@@ -242,6 +242,7 @@ def test_features_that_no_store_can_keep_are_refused_by_name_and_those_before_ar
         ({"extractor": CompanyExtractor("other")}, 'begun with the extractor "company", not "other"'),
         ({"extractor": CompanyExtractor(digest="2")}, 'begun with other weights of the extractor "company"'),
         ({"dtype": "float32"}, "begun with float16, not float32"),
+        ({"extractor": CompanyExtractor(precision="bf16")}, "begun with fp32, not bf16"),
         ({"boxes": {"photo-000.jpg": np.array([[0, 0, 1, 1]])}}, "begun with other boxes"),
     ],
 )

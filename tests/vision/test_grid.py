@@ -173,3 +173,21 @@ def test_an_extractor_of_a_grid_names_nothing(extractor: GridExtractor, pictures
     assert isinstance(extractor.extract(pictures[:1]), RegionBatch)
     with pytest.raises(SaccadeError, match="has no names"):
         extractor.describe(pictures[:1])
+
+
+@pytest.mark.parametrize("name", ["dinov2-s@28", "efficientnet-lite0@64"])
+def test_weights_in_bfloat16_change_features_little_and_the_digest(name: str, pictures: list[np.ndarray]) -> None:
+    full, half = (GridExtractor(network(name)) for _ in range(2))
+    half.read_in_bfloat16()
+    assert {p.dtype for p in half.network.backbone.parameters()} == {torch.bfloat16}
+    assert half.digest != full.digest
+    boxes = [np.array([[0.1, 0.2, 0.8, 0.9]])] * len(pictures)
+    for given_boxes in (None, boxes):
+        seen, rounded = (one.extract(pictures, given_boxes).features for one in (full, half))
+        assert rounded.dtype == torch.float32
+        assert 0 < (seen - rounded).norm() < 0.1 * seen.norm()
+
+
+def test_an_extractor_without_bfloat16_says_so() -> None:
+    with pytest.raises(SaccadeError, match='the extractor "world" knows float32 alone'):
+        load_extractor("world", precision="bf16")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from saccade.cli.options import Device, NumberType
+from saccade.cli.options import Device, NumberPrecision, NumberType
 
 if TYPE_CHECKING:
     from saccade.features.extraction import Extraction
@@ -26,6 +26,7 @@ def extract(
     batch_size: int = 64,
     workers: int | None = None,
     device: Device = "auto",
+    precision: NumberPrecision = NumberPrecision.fp32,
     dtype: NumberType = NumberType.float16,
     captions: Path | None = None,
     sizes: Path | None = None,
@@ -52,6 +53,7 @@ def extract(
                 regions,
                 extractor=extractor,
                 device=device,
+                precision=precision.value,
                 captions=captions,
                 sizes=sizes,
                 limit=limit,

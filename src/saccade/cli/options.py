@@ -28,6 +28,13 @@ class NumberType(str, Enum):
     float16 = "float16"
 
 
+class NumberPrecision(str, Enum):
+    """How a network computes."""
+
+    fp32 = "fp32"
+    bf16 = "bf16"
+
+
 def check_device(name: str) -> str:
     """The name of a device that works here; `auto` is the GPU if there is one.
 

@@ -43,7 +43,7 @@ from saccade.data.store.manifest import (
 from saccade.data.text_files import read_lines
 from saccade.features.decoding import Listed, Opened, Opener, open_ahead
 from saccade.vision import RegionExtractor
-from saccade.vision.extractors import KINDS, load_extractor
+from saccade.vision.extractors import KINDS, Precision, load_extractor
 from saccade.vision.pictures import find_pictures, open_picture
 
 SHARD_ROWS = 512  # pictures a shard: what is held in memory before it is written
@@ -90,6 +90,8 @@ def extract(
         raise SaccadeError(f"batch_size ({batch_size}) and workers ({workers}) must be at least 1")
     ids = _check_ids(pictures)
     facts = {"extractor_digest": extractor.digest}
+    if extractor.precision != "fp32":
+        facts["precision"] = extractor.precision
     if boxes is not None:
         facts["boxes"] = _digest(boxes, unit)
     _refuse_other_settings(folder, extractor, dtype, facts)
@@ -250,6 +252,8 @@ def _refuse_other_settings(folder: Path, extractor: RegionExtractor, dtype: str,
     manifest = Manifest.load(folder)
     differences = {
         f'the extractor "{manifest.extractor}", not "{extractor.name}"': manifest.extractor != extractor.name,
+        f"{manifest.metadata.get('precision', 'fp32')}, not {extractor.precision}": manifest.metadata.get("precision")
+        != facts.get("precision"),
         f'other weights of the extractor "{extractor.name}"': manifest.metadata.get("extractor_digest")
         != facts["extractor_digest"],
         f"{manifest.dtype}, not {dtype}": manifest.dtype != dtype,
@@ -299,6 +303,7 @@ def extract_photos_at(
     *,
     extractor: str | None = None,
     device: str = "cpu",
+    precision: Precision = "fp32",
     captions: Path | None = None,
     sizes: Path | None = None,
     limit: int | None = None,
@@ -322,7 +327,7 @@ def extract_photos_at(
     sentences = () if captions is None else captions_of(captions, ids)
     found = extract(
         pictures,
-        load_extractor((extractor or "grid") if from_file else regions, device),
+        load_extractor((extractor or "grid") if from_file else regions, device, precision),
         out,
         boxes=given.boxes if from_file else None,
         unit=given.unit,

@@ -22,7 +22,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -43,6 +43,7 @@ from saccade.vision.pictures import Picture, as_array, ids_of, name_of
 
 Network = TypeVar("Network", bound=nn.Module)
 Config = TypeVar("Config")
+Precision = Literal["fp32", "bf16"]
 Pixels: TypeAlias = UInt8[np.ndarray, "row column 3"]
 
 SAME_THING, SAME_NAMED = 0.7, 0.5  # two regions that overlap more, and so much with the same name, are one thing
@@ -150,6 +151,8 @@ class RegionExtractor(ABC):
     digest: str  # of all that the features of a picture depend on: weights and settings
     dim: int  # of a region's vector
     network: nn.Module
+    precision: Precision = "fp32"
+    has_bfloat16: ClassVar[bool] = False  # whether its backbone can be read so
     picture_size: int | None = None  # the side of the square pictures are stretched to; None: they keep their shape
     max_cpu_batch: int | None = None  # pictures at once where more would be slower
 
@@ -159,6 +162,19 @@ class RegionExtractor(ABC):
 
     def to(self, device: torch.device | str) -> RegionExtractor:
         self.network.to(device)
+        return self
+
+    def read_in_bfloat16(self) -> RegionExtractor:
+        """Its backbone's weights in bfloat16, the rest as before: quicker on a GPU, for features a little off.
+
+        Raises: SaccadeError if it has no such backbone.
+        """
+        if not self.has_bfloat16:
+            raise SaccadeError(f'the extractor "{self.name}" knows float32 alone: bf16 is for grid and bottomup')
+        backbone = self.network.get_submodule("backbone")
+        assert isinstance(backbone, Backbone)
+        backbone.read_in_bfloat16()
+        self.precision, self.digest = "bf16", hashlib.sha256(f"{self.digest} bf16".encode()).hexdigest()
         return self
 
     def prepare(self, picture: Picture, where: str = "the picture") -> Pixels:
@@ -313,17 +329,19 @@ def for_inference(network: Network) -> Network:
     return network.eval().requires_grad_(False)
 
 
-def load_extractor(name: str = "world", device: torch.device | str = "cpu") -> RegionExtractor:
+def load_extractor(
+    name: str = "world", device: torch.device | str = "cpu", precision: Precision = "fp32"
+) -> RegionExtractor:
     """An extractor by name: `world`, `grid`, `grid:efficientnet-lite2`, `bottomup@36`, `detr:HUB/NAME` …
 
-    Raises: SaccadeError if there is no such extractor, or its weights cannot be read.
+    Raises: SaccadeError if there is no such extractor, its weights cannot be read, or it has no such precision.
     """
     kind = re.split("[:@]", name, maxsplit=1)[0]
     if kind not in KINDS:
         raise SaccadeError(f'there is no extractor "{name}"{did_you_mean(kind, KINDS)} (there are: {", ".join(KINDS)})')
     module = importlib.import_module(KINDS[kind])
     extractor: RegionExtractor = module.open_extractor(name[len(kind) :].removeprefix(":"))
-    return extractor.to(device)
+    return (extractor if precision == "fp32" else extractor.read_in_bfloat16()).to(device)
 
 
 def trainable_backbone(name: str, pretrained: bool = True) -> TrainableBackbone:

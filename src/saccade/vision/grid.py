@@ -137,6 +137,7 @@ class GridNetwork(TrainableBackbone):
 class GridExtractor(RegionExtractor):
     """A grid network for use alone: its normalisations are folded, its weights fixed."""
 
+    has_bfloat16 = True
     max_cpu_batch = 8  # more at once is slower there: the widest maps no longer stay in the cache
 
     def __init__(self, network: GridNetwork) -> None:

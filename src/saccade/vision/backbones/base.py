@@ -86,6 +86,15 @@ class Backbone(FoldableNetwork, ABC):
         if rate:
             raise SaccadeError(f'the backbone "{self.name}" has no drop path: only dinov2 has')
 
+    def read_in_bfloat16(self) -> None:
+        """Hold the weights in bfloat16, for reading alone; pictures and maps are float32 as before.
+
+        Autocast would round every weight again in each pass, and add and normalise in float32.
+        """
+        self.bfloat16()
+        self.register_forward_pre_hook(lambda _, pictures: (pictures[0].bfloat16(),))
+        self.register_forward_hook(lambda _, pictures, maps: tuple(one.float() for one in maps))
+
     def check_sides(self, *sides: int) -> None:
         """Raises: SaccadeError if pictures of these sides are nothing for it."""
         for side in sides:

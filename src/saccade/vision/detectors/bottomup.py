@@ -371,6 +371,7 @@ def attribute_loss(
 class BottomUpExtractor(RegionExtractor):
     """A trained detector as an extractor. Its weights may be kept in a smaller form and are used in float32."""
 
+    has_bfloat16 = True
     max_cpu_batch = 8  # more at once is slower there, as for the grid extractor
 
     def __init__(self, network: BottomUpNetwork, name: str = "bottomup", weights: str = "") -> None:
