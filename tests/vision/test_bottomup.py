@@ -184,15 +184,14 @@ def test_things_may_be_selected_whatever_they_are_called(extractor: BottomUpExtr
         assert (overlap <= 0.5).all()
 
 
-def test_a_region_with_context_depends_on_what_lies_outside_it() -> None:
+def test_a_region_may_have_the_means_of_all_the_backbones_maps() -> None:
     torch.manual_seed(0)
     pixels = torch.randint(0, 255, (1, 64, 64, 3), dtype=torch.uint8)
-    coarse, box = torch.randn(1, 32, 8, 8), torch.tensor([[[0.0, 0.0, 0.5, 0.5]]])
-    moved = coarse.clone()
-    moved[..., 6:, 6:] += 1
-    for context in (False, True):
-        network = BottomUpNetwork(replace(CONFIG, context=context), TinyBackbone()).eval()
+    box, half = torch.tensor([[[0.0, 0.0, 0.5, 0.5]]]), CONFIG.dim // 2
+    for under in ("last", "all"):
+        network = BottomUpNetwork(replace(CONFIG, under=under), TinyBackbone()).eval()
         maps = network.maps(pixels)
-        one, other = (network.vectors(maps._replace(coarse=c), box) for c in (coarse, moved))
-        assert torch.equal(one, other) != context
-        assert torch.equal(one[..., : CONFIG.dim // 2], other[..., : CONFIG.dim // 2])
+        assert len(maps.under) == (1 if under == "last" else len(network.backbone.channels))
+        other = network.vectors(maps._replace(under=(maps.under[0] + 1, *maps.under[1:])), box)
+        assert not torch.equal(network.vectors(maps, box)[..., half:], other[..., half:])
+        assert torch.equal(network.vectors(maps, box)[..., :half], other[..., :half])

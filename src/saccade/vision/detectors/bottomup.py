@@ -9,7 +9,7 @@ One more head says how two regions stand to each other (relations.py).
 The original is Faster R-CNN on ResNet-101. Here the maps of any backbone from stride 8 on are joined (pyramid.py), and
 a region's vector has two halves: the joined map at 7 × 7 points inside the box, with the box's shape, which those
 points do not show; and the mean of the backbone's last map under it, which knows more of kinds than of places (with
-`context` beside its mean over the whole picture: what else is there says much about a name).
+`under=all` the means of all its maps).
 
 `bottomup` has the weights that come with the package, `bottomup:FOLDER` those that `saccade train bottomup` wrote, and
 `@36` at the end asks for that many regions instead of the paper's 10 to 100 (`bottomup@36`, `bottomup:FOLDER@20-50`).
@@ -100,7 +100,7 @@ class BottomUpConfig:
     roi_size: int = 7
     roi_dim: int = 96
     dim: int = 1024  # of a region's vector
-    context: bool = False  # what is in the rest of the picture adds to the vector: names depend on it
+    under: Literal["last", "all"] = "last"  # which of the backbone's maps a region's vector has the means of
     dropout: float = 0.2  # of the vectors, for the heads alone and while training
     class_dim: int = 256  # of the class's embedding in the attribute head
     attribute_hidden: int = 512
@@ -150,7 +150,7 @@ class DetectorMaps(NamedTuple):
     """What regions are read from."""
 
     joined: Float[Tensor, "image dim row column"]
-    coarse: Float[Tensor, "image channel row2 column2"]  # the backbone's last
+    under: tuple[Float[Tensor, "image channel row2 column2"], ...]  # the backbone's last, or all of them
 
 
 class HeadOutput(NamedTuple):
@@ -185,7 +185,8 @@ class BottomUpNetwork(FoldableNetwork):
             )
         self.join = FeaturePyramid(self.backbone, config.stride, config.map_dim)
         self.rpn = RegionProposalNetwork(config.map_dim, config.rpn_dim, config.scales, config.ratios)
-        self.regions = RegionHead(config, self.backbone.channels[-1])
+        self.first_under = -1 if config.under == "last" else 0  # of the backbone's maps
+        self.regions = RegionHead(config, sum(self.backbone.channels[self.first_under :]))
         self.classes = nn.Linear(config.dim, 1 + len(config.classes))
         self.changes = nn.Linear(config.dim, 4)
         self.attributes = AttributeHead(config)
@@ -204,7 +205,7 @@ class BottomUpNetwork(FoldableNetwork):
     def maps(self, pixels: UInt8[Tensor, "image height width 3"]) -> DetectorMaps:
         pictures = self.backbone.normalise(pixels).contiguous(memory_format=torch.channels_last)
         levels = self.backbone(pictures)
-        return DetectorMaps(self.join(levels), levels[-1])
+        return DetectorMaps(self.join(levels), tuple(levels[self.first_under :]))
 
     def vectors(self, maps: DetectorMaps, boxes: Float[Tensor, "image region 4"]) -> Float[Tensor, "image region dim"]:
         """The pooled features: what a feature store keeps of each region."""
@@ -264,7 +265,7 @@ def refinement(boxes: Float[Tensor, "*region 4"], truth: Float[Tensor, "*region 
 class RegionHead(nn.Module):
     """Boxes to vectors, without a negative number in them, as pool5 has none."""
 
-    def __init__(self, config: BottomUpConfig, coarse: int) -> None:
+    def __init__(self, config: BottomUpConfig, channels: int) -> None:
         super().__init__()
         self.size = config.roi_size
         cells = (config.roi_size + 1) // 2
@@ -272,16 +273,13 @@ class RegionHead(nn.Module):
         self.norm = nn.GroupNorm(norm_groups(config.roi_dim), config.roi_dim)
         self.inside = nn.Linear(config.roi_dim * cells * cells, config.dim // 2)
         self.shape = nn.Linear(GEOMETRY_DIM, config.dim // 2)
-        self.under = nn.Linear(coarse, config.dim - config.dim // 2)
-        self.around = nn.Linear(coarse, config.dim - config.dim // 2, bias=False) if config.context else None
+        self.under = nn.Linear(channels, config.dim - config.dim // 2)
 
     def forward(self, maps: DetectorMaps, boxes: Float[Tensor, "image region 4"]) -> Float[Tensor, "image region dim"]:
         images, regions = boxes.shape[:2]
         hidden = functional.relu(self.norm(self.look(points_inside(maps.joined, boxes, self.size))))
         inside = self.inside(hidden.flatten(1)) + self.shape(geometry(boxes.float().flatten(0, 1)))
-        under = self.under(mean_under(maps.coarse, boxes))
-        if self.around is not None:
-            under = under + self.around(maps.coarse.mean(dim=(2, 3)))[:, None]
+        under = self.under(torch.cat([mean_under(one, boxes) for one in maps.under], dim=-1))
         return functional.relu(torch.cat([inside.view(images, regions, -1), under], dim=-1)).float()
 
 
