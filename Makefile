@@ -45,7 +45,8 @@ bench: $(INSTALLED)  ## measure this CPU against official algorithms and its own
 	@$(call say,benchmarks on the CPU → docs/performance.md); $(BIN)/python -m benchmarks.cpu; $(took)
 
 docs: $(INSTALLED)  ## build the documentation into site/
-	@$(call say,docs/cli.md from the commands themselves); $(BIN)/python scripts/cli_docs.py
+	@$(call say,what the program says of itself: docs/cli.md · docs/systems/survey.md · docs/pictures/house.svg); \
+	for page in cli_docs survey house_picture; do $(BIN)/python scripts/$$page.py; done; $(took)
 	@$(call say,mkdocs → site/index.html); NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet; $(took)
 
 lock:  ## write requirements.lock anew from pyproject.toml, in an environment of its own

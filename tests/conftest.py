@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from covered import pytest_terminal_summary  # noqa: F401
 from saccade.batch import RegionBatch, TextBatch
 from saccade.language import Vocabulary, load_parser
 

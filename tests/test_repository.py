@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -202,7 +203,9 @@ def test_the_site_has_every_page_and_only_those() -> None:
                 yield from pages(part)
 
     listed = list(pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
-    assert sorted(listed) == sorted(str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md"))
+    written = [str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")]
+    made = [f"notebooks/{p.stem}.md" for p in (ROOT / "notebooks").glob("*.ipynb")]  # by scripts/site_notebooks.py
+    assert sorted(listed) == sorted(written + made)
 
 
 def test_the_command_line_page_says_what_the_program_says() -> None:
@@ -239,3 +242,31 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     assert os.access(script, os.X_OK)
     assert re.search(r"^make test$", script.read_text(encoding="utf-8"), re.MULTILINE)
     assert re.search(r"^make test\b", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_time_of_the_tests_is_stated_once() -> None:
+    stated = re.compile(r"(?:make test|the tests|test suite|pytest)\b[^.;\n]{0,60}\b(?:minutes?|about \w+)\b")
+    pages = [*PAGES, ROOT / "Makefile", ROOT / ".ci" / "run", ROOT / "pyproject.toml", ROOT / "tests" / "conftest.py"]
+    texts = {page: " ".join(page.read_text(encoding="utf-8").split()) for page in pages}
+    assert {page.name: len(stated.findall(text)) for page, text in texts.items() if stated.search(text)} == {
+        "README.md": 1
+    }
+    assert "README.md says how long" in texts[ROOT / "Makefile"]
+
+
+def test_a_run_says_at_its_end_what_it_covered(tmp_path: Path) -> None:
+    """Once, also where the tests ran in two processes."""
+    (tmp_path / "tests" / "core").mkdir(parents=True)
+    (tmp_path / "tests" / "conftest.py").write_text("from covered import pytest_terminal_summary\n")
+    shutil.copy(ROOT / "tests" / "covered.py", tmp_path / "tests")
+    (tmp_path / "tests" / "core" / "test_a.py").write_text(
+        "import pytest\n@pytest.mark.parametrize('name', ['scan', 'vse', 'vse'])\n"
+        "def test(name, record_property): record_property('goldens verified', name)\n"
+        "def test_fails(record_property): record_property('goldens verified', 'camp'); assert False\n"
+    )
+    (tmp_path / "tests" / "test_b.py").write_text("def test(): pass\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-n", "2", "tests"]
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    said = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True, check=False).stdout
+    assert said.count("what was covered") == 1
+    assert "4 passed: core 3, repository 1\ngoldens verified: 2 (scan, vse)\n" in said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,13 @@ INDICES = r"top\d+|img\d+_keep_idx|nms_pick"  # which must stay places of someth
 
 
 @pytest.mark.parametrize("name", GOLDENS)
-def test_every_stage_holds(name: str, golden: Path) -> None:
+def test_every_stage_holds(name: str, golden: Path, record_property: Callable[[str, object], None]) -> None:
     stages = [stage for case in GOLDENS[name].verify(golden / name) for stage in case.stages]
     assert [stage for stage in stages if not stage.holds] == []
     assert len(stages) == STAGES[name]
     assert AMONG_THEM.get(name, set()) <= {stage.stage for stage in stages}
     assert sum(bool(stage.excuse) for stage in stages) == EXCUSED.get(name, 0)
+    record_property("goldens verified", name)
 
 
 def spoilt(key: str, value: np.ndarray) -> np.ndarray:
