@@ -73,6 +73,7 @@ def convert(
 
     Example: saccade data convert trainval_36.tsv features --dtype float16 --captions dataset_coco.json
     """
+    from saccade.core.interrupt import advise
     from saccade.core.progress import one_by_one, progress_bar
     from saccade.data.formats.collection import convert as write
     from saccade.data.formats.collection import open_collection
@@ -80,6 +81,8 @@ def convert(
     console = Console()
     form = to or (Format.tsv if target.suffix == ".tsv" else Format.store)
     collection = open_collection(source, tuple(split or ()), captions, sizes, ids)
+    if form is Format.store:
+        advise(f"the same command goes on with {target}")
     with progress_bar(f"writing {target}") as progress:
         count = write(
             collection, target, form.value, dtype.value, extractor, one_by_one(progress, len(collection.pictures))

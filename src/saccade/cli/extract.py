@@ -41,32 +41,30 @@ def extract(
 
     Example: saccade extract photos/ -o features --regions grid --captions dataset_flickr8k.json
     """
+    from saccade.core.interrupt import advise
     from saccade.core.progress import progress_bar
     from saccade.features.extraction import extract_photos_at
 
     console = Console()
-    try:
-        with progress_bar("extracting") as progress:
-            done = extract_photos_at(
-                photos,
-                out,
-                regions,
-                extractor=extractor,
-                device=device,
-                precision=precision.value,
-                captions=captions,
-                sizes=sizes,
-                limit=limit,
-                batch_size=batch_size,
-                workers=workers,
-                dtype=dtype.value,
-                retry=retry,
-                progress=progress,
-                waiting=lambda: typer.echo(f"another process is writing {out}: waiting for it", err=True),
-            )
-    except KeyboardInterrupt:
-        typer.echo(f"stopped: the same command goes on with {out}", err=True)
-        raise
+    advise(f"the same command goes on with {out}")
+    with progress_bar("extracting") as progress:
+        done = extract_photos_at(
+            photos,
+            out,
+            regions,
+            extractor=extractor,
+            device=device,
+            precision=precision.value,
+            captions=captions,
+            sizes=sizes,
+            limit=limit,
+            batch_size=batch_size,
+            workers=workers,
+            dtype=dtype.value,
+            retry=retry,
+            progress=progress,
+            waiting=lambda: typer.echo(f"another process is writing {out}: waiting for it", err=True),
+        )
     for line in summary(done, out):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 

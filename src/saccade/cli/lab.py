@@ -32,9 +32,11 @@ def demo(settings: list[str] | None = None, *, out: Path = Path("demo"), picture
 
     Example: saccade demo --out demo
     """
+    from saccade.core.interrupt import advise
     from saccade.lab.demo import run_demo
 
     console = Console()
+    advise("the same command begins the demo again, and finds in the cache what was made")
     start = time.perf_counter()
     path, summary = run_demo(settings or [], out, pictures, seed, console)
     console.print(f"\n{summary}", highlight=False)
@@ -190,7 +192,10 @@ def claims(
     extractors, rates = tuple(dict.fromkeys(extractor or [])), tuple(dict.fromkeys(rate or []))
     request = Request(tuple(dict.fromkeys(data or ["world"])), seeds, words, root, place, extractors, rates)
     if not report:
+        from saccade.core.interrupt import advise
         from saccade.lab.workers import cores
+
+        advise("the same command goes on, with unfinished runs too")
 
         outcome = run_claims(chosen_claims, request, runs, jobs, max(1, cores() // jobs), minutes, lean, console)
         _report(console, outcome)

@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from math import prod
@@ -135,8 +136,9 @@ def train(
     Example: saccade train scan data=world epochs=10 --out runs/scan
     """
     from saccade.core.config import override, to_dict
+    from saccade.core.interrupt import advise
     from saccade.tasks import task_of
-    from saccade.training.run import load_run_config, recipe, run_config, train_run
+    from saccade.training.run import CONFIG, load_run_config, recipe, run_config, train_run
 
     console = Console()
     if resume is not None:
@@ -156,6 +158,9 @@ def train(
         return
     shipped = "the recipe for it" if recipe(f"{run.system}-{run.data.name}") else "the paper's settings"
     console.print(f"training {run.system} on {run.data.name} with {shipped}, into {out}", markup=False, highlight=False)
+    folder = out
+    again = f"`saccade train --resume {shlex.quote(str(out))}` goes on"
+    advise(lambda: again if (folder / CONFIG).exists() else "nothing was written; the same command begins again")
     result = train_run(run, out, resume is not None, console)
     best = ", ".join(f"{name} {value:.1f}" for name, value in result.headline().items())
     console.print(f"best at step {result.best_step}: {best} ({result.seconds:.0f} s in all)", highlight=False)
