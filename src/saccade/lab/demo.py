@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -304,7 +304,8 @@ def explain(model: Matcher, data: CaptionedImages, split: Split, picture: int, t
     """Which of the picture's regions each word of the sentence found."""
     regions, words = data.regions.batch([picture]), model.read([text])
     alignment = model.locate(model.encode_images(regions), model.encode_texts(words))
-    return Explanation.from_alignment(alignment, 0, words.words[0], regions.boxes[0], split.image(picture))
+    found = Explanation.from_alignment(alignment, 0, words.words[0], regions.boxes[0], split.image(picture))
+    return replace(found, unknown=frozenset(model.vocabulary.unknown(text)))
 
 
 def _drawn_twins(world: World, rng: np.random.Generator) -> list[tuple[int, int, str, str]]:
