@@ -22,6 +22,7 @@ from typer.core import TyperGroup
 from saccade.core.errors import SaccadeError
 from saccade.core.interrupt import CODE as INTERRUPTED
 from saccade.core.interrupt import interruptible
+from saccade.core.text import escaped
 from saccade.version import __version__
 
 
@@ -96,10 +97,19 @@ class LazyVerbs(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
+        _missing_letters()  # what was drawn before is none of this command's
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:  # `main` says what to do next; typer would say "Aborted"
             raise typer.Exit(INTERRUPTED) from None
+        finally:
+            if note := _missing_letters():
+                print(f"note: {note}", file=sys.stderr)
+
+
+def _missing_letters() -> str:
+    fonts = sys.modules.get("saccade.explain.fonts")
+    return fonts.missing_note() if fonts is not None else ""
 
 
 def load_verb(name: str) -> Any:
@@ -156,8 +166,9 @@ def main() -> None:
         try:
             app()
         except SaccadeError as error:
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {escaped(error)}", file=sys.stderr)
             sys.exit(2)
         except OSError as error:  # a full disk or a closed pipe where no file of ours was being written
-            print(f"error: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
+            where = f": {escaped(error.filename)}" if error.filename else ""
+            print(f"error: {error.strerror or error}{where}", file=sys.stderr)
             sys.exit(2)

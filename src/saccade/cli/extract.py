@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 
-from saccade.cli.options import Device, NumberPrecision, NumberType
+from saccade.cli.options import Device, NumberPrecision, NumberType, say
+from saccade.core.text import escaped
 
 if TYPE_CHECKING:
     from saccade.features.extraction import Extraction
@@ -57,16 +57,16 @@ def extract(
             precision=precision.value,
             captions=captions,
             sizes=sizes,
-            limit=limit,
+            limit=limit or None,
             batch_size=batch_size,
             workers=workers,
             dtype=dtype.value,
             retry=retry,
             progress=progress,
-            waiting=lambda: typer.echo(f"another process is writing {out}: waiting for it", err=True),
+            waiting=lambda: say(f"another process is writing {out}: waiting for it", err=True),
         )
     for line in summary(done, out):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(escaped(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def summary(done: Extraction, out: Path) -> Iterator[str]:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from saccade.cli.options import Device, check_device, figure_table, is_data_word, run_data, sort_words, with_words
+from saccade.cli.options import (
+    Device,
+    check_device,
+    escape,
+    figure_table,
+    is_data_word,
+    run_data,
+    sort_words,
+    with_words,
+)
 from saccade.core.errors import SaccadeError
+from saccade.core.text import escaped
 
 if TYPE_CHECKING:
     from saccade.lab.claims.claim import Claim
@@ -139,11 +149,11 @@ def _costs(board: Board) -> Table:
 def _command(given: Sequence[str], below: Sequence[Path], split: str | None, ensembles: bool, device: str) -> str:
     """What makes the table anew; folders are named as given, data as a user would keep them."""
     words = [f"root=data/{Path(w[5:]).name}" if w.startswith("root=") else w for w in given if w[:6] != "split="]
-    words += [f"--runs {folder}" for folder in below]
-    words += [f"--split {split}"] if split else []
+    words += [word for folder in below for word in ("--runs", str(folder))]
+    words += ["--split", split] if split else []
     words += ["--ensembles"] if ensembles else []
-    words += [f"--device {device}"] if device != "cpu" else []
-    return " ".join(["saccade leaderboard", *words])
+    words += ["--device", device] if device != "cpu" else []
+    return shlex.join(["saccade", "leaderboard", *words])
 
 
 def claims(
@@ -209,7 +219,7 @@ def claims(
         write_report(findings, request, out)
         _show(console, findings)
     write_index(out)
-    console.print(f"written: {out}/index.md and one page a claim", markup=False, highlight=False)
+    console.print(f"written: {escaped(out)}/index.md and one page a claim", markup=False, highlight=False)
 
 
 def _list(console: Console, known: list[Claim]) -> None:
@@ -226,7 +236,7 @@ def _report(console: Console, outcome: Outcome) -> None:
     if outcome.failed:
         console.print(f"{len(outcome.failed)} failed:", highlight=False)
         for name, why in outcome.failed.items():
-            console.print(f"  {name}: {why}", markup=False, highlight=False, soft_wrap=True)
+            console.print(escaped(f"  {name}: {why}"), markup=False, highlight=False, soft_wrap=True)
     if outcome.left:
         console.print(f"the time was up; runs not done: {outcome.left}; the same command goes on", highlight=False)
 
@@ -279,7 +289,7 @@ def probe(
     Console().print(_answers(questions, found))
     if files:
         said = [f"root=data/{Path(w[5:]).name}" if w.startswith("root=") else w for w in words]
-        command = " ".join(["saccade probe", *folders, *said, f"split={split}", f"--photos {photos}"])
+        command = shlex.join(["saccade", "probe", *folders, *said, f"split={split}", "--photos", str(photos)])
         write_text(files[0], probe_page(questions, found, command))
         write_json(files[1], probe_figures(questions, found, command))
 

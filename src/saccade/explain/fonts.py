@@ -1,8 +1,8 @@
 """Which font has which letter, and text drawn with it.
 
 Plain text is set in Aileron, which comes with Pillow, or in DejaVu Sans, which comes with matplotlib and has Greek,
-Cyrillic, Arabic and Hebrew too. What both lack is taken letter by letter from Noto Sans CJK (the extra `fonts`: Chinese,
-Japanese, Korean) and from the system's fonts. A letter that none has is drawn as � and remembered in `missing`.
+Cyrillic, Arabic and Hebrew too. What both lack is taken letter by letter from Noto Sans CJK (Chinese, Japanese, Korean;
+the extra `fonts`) and from the system's fonts. A letter that none has is drawn as � and remembered in `missing`.
 
 Text that is read from right to left is put into visual order, and its letters joined, by Pillow's raqm. Where Pillow
 comes without raqm, letters stand in visual order but unjoined.
@@ -34,6 +34,18 @@ PLAIN = ("sans", "regular")  # preferred among the system's fonts …
 FANCY = ("bold", "italic", "oblique", "light", "thin", "black", "mono", "serif", "condensed", "display")  # … to these
 
 missing: set[str] = set()  # letters that were drawn as �
+
+
+def missing_note() -> str:
+    """What was drawn as � since this was last asked, and what to install; nothing if every letter was found."""
+    if not missing:
+        return ""
+    some = " ".join(sorted(missing)[:10]) + (" …" if len(missing) > 10 else "")
+    missing.clear()
+    return (
+        f"no font here has {some}: drawn as {UNKNOWN}; `pip install saccade[fonts]` brings Chinese, Japanese and "
+        "Korean, Debian's fonts-noto-core and fonts-noto-color-emoji the rest"
+    )
 
 
 class Run(NamedTuple):
@@ -216,7 +228,9 @@ def _face(file: str | None, size: int) -> ImageFont.FreeTypeFont | None:
 
 def _run_length(run: Run, size: int) -> float:
     face = _face(run.file, size)
-    return face.getlength(run.text) if face is not None else _face_of(run.file, BITMAP).getlength(run.text) * size / BITMAP
+    if face is None:
+        return _face_of(run.file, BITMAP).getlength(run.text) * size / BITMAP
+    return face.getlength(run.text)
 
 
 def _paste_bitmaps(pen: ImageDraw.ImageDraw, run: Run, size: int, at: tuple[float, float]) -> None:

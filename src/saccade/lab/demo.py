@@ -335,7 +335,9 @@ def _twin(drawn: tuple[int, int, str, str], trained: Sequence[Trained], data: Ca
 
 
 def _commands(out: Path, query: Query) -> tuple[tuple[str, str], ...]:
-    model, picture = out / "models" / "scan", out / "pictures" / "01.png"
+    model, other, pictures, picture = (
+        shlex.quote(str(out / part)) for part in ("models/scan", "models/vse", "pictures", "pictures/01.png")
+    )
     short = " ".join(tokenise(query.text)[:12])
     return (
         (
@@ -343,11 +345,11 @@ def _commands(out: Path, query: Query) -> tuple[tuple[str, str], ...]:
             "see why for any picture and sentence",
         ),
         (
-            f"saccade score {out / 'pictures'}/*.png --text {shlex.quote(short)} --model {model}",
+            f"saccade score {pictures} --text {shlex.quote(short)} --model {model}",
             "score pictures against a sentence",
         ),
         (
-            f"saccade eval {model} {out / 'models' / 'vse'} --split novel",
+            f"saccade eval {model} {other} --split novel",
             "recall on compositions never seen in training",
         ),
         ("saccade train scan data=world queries=regions --out runs/scan-regions", "train it the other way round"),
