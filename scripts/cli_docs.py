@@ -25,6 +25,7 @@ HEAD = """# Command line
 
 Every command says more with `--help`. A user's mistake ends with one clear line, `error: …`, and exit code 2;
 a check that fails (`saccade verify`, `saccade data check`) also ends with an exit code other than 0.
+Ctrl-C ends any command at once: one line, `stopped; …`, says how to go on, and the exit code is 130.
 `saccade --install-completion` teaches the shell the commands.
 
 """

@@ -68,6 +68,15 @@ def test_a_broken_photo_does_not_stop_the_others(model: Path, photo: Path, tmp_p
     assert facts["photo"].endswith("whole.png")
 
 
+def test_top_0_is_all(model: Path, photo: Path, tmp_path: Path) -> None:
+    counts = []
+    for top in (0, 1000):
+        run(photo, "--model", model, "--json", tmp_path / "out.json", "--top", top, "--least", 0)
+        (facts,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+        counts.append(len(facts["regions"]))
+    assert counts[0] == counts[1] > 1
+
+
 def test_what_the_model_doubts_is_not_told(model: Path, photo: Path, tmp_path: Path) -> None:
     run(photo, "--model", model, "-o", tmp_path / "out.png", "--json", tmp_path / "out.json", "--least", 0.999)
     assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))[0]["regions"] == []

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
+from saccade.cli.models import next_steps
+from saccade.core.files import read_json, write_json
 from saccade.decoding import DecodingConfig
 from saccade.metrics import CAPTION_METRICS, caption_report
+from saccade.tasks import find_task
 from saccade.tasks.captioning.evaluate import LANGUAGE, captions_files, own_decoding
 from saccade.training.run import load_run_config
 from saccade.training.trainer import FitResult
@@ -90,13 +94,27 @@ def test_what_does_not_go_together_is_told(
 def test_training_closes_with_the_figure_that_chose_the_best_and_what_to_do_next(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """There is no test split, nobody knows what made the features, and the folder's name has all that breaks words."""
     make_features(runs / "train", ("train", "dev"))
     sizes = ["dim=8", "word_dim=4", "attention_dim=4", "min_count=1", "steps=3", "batch_size=10", "accelerator=cpu"]
-    assert saccade_command("train", "updown", "data=precomp", f"root={runs / 'train'}", "-o", "run", *sizes) == 0
+    folder = "my run's=1"
+    assert saccade_command("train", "updown", "data=precomp", f"root={runs / 'train'}", "-o", folder, *sizes) == 0
     printed = capsys.readouterr().out
     assert "best at step 3: cider_d " in printed
-    assert "next: saccade eval run --num-beams 5" in printed
-    assert "next: saccade caption PHOTO --model run --attention why.png" in printed
+    (command,) = [line.removeprefix("next: ") for line in printed.splitlines() if line.startswith("next: ")]
+    words = shlex.split(command)
+    assert words == ["saccade", "eval", folder, "--split", "dev", "--num-beams", "5"]
+    assert saccade_command(*words[1:]) == 0
+
+
+def test_a_captioner_that_can_read_photos_is_offered_some(runs: Path) -> None:
+    config = load_run_config("updown").data
+    described = read_json(runs / "updown" / "best" / "config.json")
+    write_json(runs / "updown" / "best" / "config.json", {**described, "extractor": "grid"})
+    assert list(next_steps(find_task("captioning"), config, Path("updown"))) == [
+        "saccade eval updown --num-beams 5",
+        "saccade caption PHOTO --model updown --attention why.png",
+    ]
 
 
 def test_a_headline_has_the_choice_and_a_few_figures() -> None:

@@ -80,3 +80,8 @@ def test_what_cannot_be_written_is_said_before_anything_is_read() -> None:
     ):
         with pytest.raises(SaccadeError, match=sentence):
             run(*words, "-e", "r")
+
+
+def test_top_0_is_all_and_top_1_the_surest() -> None:
+    assert "dog" in run("a.png", "-e", "r", "--top", "0")
+    assert "dog" not in run("a.png", "-e", "r", "--top", "1")

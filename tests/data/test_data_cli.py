@@ -212,3 +212,6 @@ def test_check_stops_after_as_many_as_asked(tmp_path: Path) -> None:
     output = saccade_data("check", tmp_path, "--most", 3).output
     assert output.count("holds NaN") == 3
     assert "more than 3 problems" in output
+    output = saccade_data("check", tmp_path, "--most", 0).output
+    assert output.count("holds NaN") == 9
+    assert "9 problems" in output

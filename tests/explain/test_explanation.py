@@ -200,6 +200,6 @@ def test_a_match_that_does_not_fit_shows_no_find(make: Callable[..., Explanation
 def test_unknown_words_find_nothing_and_say_so(make: Callable[..., Explanation]) -> None:
     found = replace(make(), unknown=frozenset(("cube",)))
     place = found.words.index("cube")
-    assert found.name(place) == "cube (unknown)"
-    assert found.name(place - 1) == "red"
+    assert found.names[place] == "cube (unknown)"
+    assert found.names[place - 1] == "red"
     assert all(place not in where.words for where in found.places)

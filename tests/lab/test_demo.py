@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from zlib import crc32
@@ -68,7 +71,7 @@ def small_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_the_demo_leaves_a_report_with_strips_and_models(
     small_world: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "demo"
+    out = tmp_path / "my demo's"
     demo(QUICK, out=out, pictures=120, seed=0)
     page = (out / "report.html").read_text()
     assert page.count('class="match"') == 10
@@ -83,6 +86,11 @@ def test_the_demo_leaves_a_report_with_strips_and_models(
     printed = capsys.readouterr().out
     assert all(f"{n}/5" in printed for n in range(1, 6))
     assert "recall@1" in printed
+    commands = [shlex.split(html.unescape(found)) for found in re.findall(r"<code>(.*?)</code>", page)]
+    assert all(command[0] == "saccade" for command in commands)
+    named = [Path(word) for command in commands for word in command if word.startswith(str(tmp_path))]
+    assert len(named) == 6
+    assert all(path.exists() for path in named)
 
 
 def test_an_earlier_demo_is_replaced_and_nothing_else(tmp_path: Path) -> None:

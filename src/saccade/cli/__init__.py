@@ -20,6 +20,9 @@ import typer
 from typer.core import TyperGroup
 
 from saccade.core.errors import SaccadeError
+from saccade.core.interrupt import CODE as INTERRUPTED
+from saccade.core.interrupt import interruptible
+from saccade.core.text import escaped
 from saccade.version import __version__
 
 
@@ -93,6 +96,21 @@ class LazyVerbs(TyperGroup):
             self.commands[args[0]] = load_verb(args[0])
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: Any) -> Any:
+        _missing_letters()  # what was drawn before is none of this command's
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # `main` says what to do next; typer would say "Aborted"
+            raise typer.Exit(INTERRUPTED) from None
+        finally:
+            if note := _missing_letters():
+                print(f"note: {note}", file=sys.stderr)
+
+
+def _missing_letters() -> str:
+    fonts = sys.modules.get("saccade.explain.fonts")
+    return fonts.missing_note() if fonts is not None else ""
+
 
 def load_verb(name: str) -> Any:
     """The command (or group of commands) behind a verb, with its options."""
@@ -141,14 +159,16 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; what a user can mend is one line on standard error and exit code 2."""
+    """Run the command line; what a user can mend is one line on standard error and exit code 2, Ctrl-C one and 130."""
     # Threads that sleep while they wait, not spin: on a busy machine spinning made training 15 times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    try:
-        app()
-    except SaccadeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except OSError as error:  # a full disk or a closed pipe where no file of ours was being written
-        print(f"error: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
-        sys.exit(2)
+    with interruptible():
+        try:
+            app()
+        except SaccadeError as error:
+            print(f"error: {escaped(error)}", file=sys.stderr)
+            sys.exit(2)
+        except OSError as error:  # a full disk or a closed pipe where no file of ours was being written
+            where = f": {escaped(error.filename)}" if error.filename else ""
+            print(f"error: {error.strerror or error}{where}", file=sys.stderr)
+            sys.exit(2)

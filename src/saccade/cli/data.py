@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from saccade.cli import described
-from saccade.cli.options import NumberType
+from saccade.cli.options import NumberType, escape
 
 if TYPE_CHECKING:
     from saccade.data.registry import DataSet
@@ -73,6 +72,7 @@ def convert(
 
     Example: saccade data convert trainval_36.tsv features --dtype float16 --captions dataset_coco.json
     """
+    from saccade.core.interrupt import advise
     from saccade.core.progress import one_by_one, progress_bar
     from saccade.data.formats.collection import convert as write
     from saccade.data.formats.collection import open_collection
@@ -80,6 +80,8 @@ def convert(
     console = Console()
     form = to or (Format.tsv if target.suffix == ".tsv" else Format.store)
     collection = open_collection(source, tuple(split or ()), captions, sizes, ids)
+    if form is Format.store:
+        advise(f"the same command goes on with {target}")
     with progress_bar(f"writing {target}") as progress:
         count = write(
             collection, target, form.value, dtype.value, extractor, one_by_one(progress, len(collection.pictures))
@@ -109,7 +111,7 @@ def check(path: Path, *, most: int = 20, as_: str | None = None, photos: bool = 
         return
     console = Console()
     with console.status(escape(f"reading {path}")):
-        faults = list(islice(problems(path), most + 1))
+        faults = list(islice(problems(path), most + 1 if most else None))
     _report_faults(console, path, faults, most)
 
 
@@ -135,7 +137,7 @@ def _show_photos(path: Path, data_set: DataSet, most: int = 20, photos: bool = F
     if photos and not faults:
         paths = [path for split in counts for path in split.paths]
         with progress_bar("opening photos") as progress:
-            faults += islice(unreadable_photos(paths, one_by_one(progress, len(paths))), most + 1)
+            faults += islice(unreadable_photos(paths, one_by_one(progress, len(paths))), most + 1 if most else None)
     _report_faults(console, path, faults, most)
 
 
@@ -149,11 +151,11 @@ def _split_table(counts: list[SplitCounts]) -> Table:
 
 
 def _report_faults(console: Console, path: Path, faults: list[str], most: int) -> None:
-    """One fault a line, at most `most` of them, and how many there are; exit code 2 if there is one."""
-    for fault in faults[:most]:
+    """One fault a line, at most `most` of them (0: all), and how many there are; exit code 2 if there is one."""
+    for fault in faults[: most or None]:
         console.print(escape(fault), soft_wrap=True)
     if faults:
-        count = f"more than {most}" if len(faults) > most else str(len(faults))
+        count = f"more than {most}" if 0 < most < len(faults) else str(len(faults))
         console.print(escape(f"{path}: {count} problem{'s' if len(faults) > 1 else ''}"))
         raise typer.Exit(2)
     console.print(escape(f"{path}: no problems"))

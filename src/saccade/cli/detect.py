@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from saccade.cli.options import SIDE_ALONE, SIDE_ON_SHEET, Device, listed_photos, print_where, save_drawings
+from saccade.cli.options import SIDE_ALONE, SIDE_ON_SHEET, Device, escape, listed_photos, print_where, save_drawings
+from saccade.core.text import escaped
 
 if TYPE_CHECKING:
     from saccade.explain.panels.regions import RegionPicture
@@ -89,7 +89,7 @@ class DetectedPhoto:
 
     def table(self, top: int | None) -> Table:
         regions = self.regions(top)
-        title = Text(f"{self.file.name}  {self.width} × {self.height}", "bold")
+        title = Text(f"{escaped(self.file.name)}  {self.width} × {self.height}", "bold")
         table = Table(title=title, title_justify="left")
         table.add_column("region", justify="right")
         if self.drawing.labels:

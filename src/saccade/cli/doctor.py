@@ -8,8 +8,9 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+
+from saccade.cli.options import escape
 
 PACKAGES = ("torch", "triton", "numpy", "pyarrow", "safetensors", "tokenizers", "lightning-fabric", "pillow")
 OPERATOR_MODULES = ("saccade.ops", "saccade.models", "saccade.search")  # where operators are defined

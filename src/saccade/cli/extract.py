@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 
-from saccade.cli.options import Device, NumberPrecision, NumberType
+from saccade.cli.options import Device, NumberPrecision, NumberType, say
+from saccade.core.text import escaped
 
 if TYPE_CHECKING:
     from saccade.features.extraction import Extraction
@@ -41,34 +41,32 @@ def extract(
 
     Example: saccade extract photos/ -o features --regions grid --captions dataset_flickr8k.json
     """
+    from saccade.core.interrupt import advise
     from saccade.core.progress import progress_bar
     from saccade.features.extraction import extract_photos_at
 
     console = Console()
-    try:
-        with progress_bar("extracting") as progress:
-            done = extract_photos_at(
-                photos,
-                out,
-                regions,
-                extractor=extractor,
-                device=device,
-                precision=precision.value,
-                captions=captions,
-                sizes=sizes,
-                limit=limit,
-                batch_size=batch_size,
-                workers=workers,
-                dtype=dtype.value,
-                retry=retry,
-                progress=progress,
-                waiting=lambda: typer.echo(f"another process is writing {out}: waiting for it", err=True),
-            )
-    except KeyboardInterrupt:
-        typer.echo(f"stopped: the same command goes on with {out}", err=True)
-        raise
+    advise(f"the same command goes on with {out}")
+    with progress_bar("extracting") as progress:
+        done = extract_photos_at(
+            photos,
+            out,
+            regions,
+            extractor=extractor,
+            device=device,
+            precision=precision.value,
+            captions=captions,
+            sizes=sizes,
+            limit=limit or None,
+            batch_size=batch_size,
+            workers=workers,
+            dtype=dtype.value,
+            retry=retry,
+            progress=progress,
+            waiting=lambda: say(f"another process is writing {out}: waiting for it", err=True),
+        )
     for line in summary(done, out):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(escaped(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def summary(done: Extraction, out: Path) -> Iterator[str]:

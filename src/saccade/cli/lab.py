@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from saccade.cli.options import Device, check_device, figure_table, is_data_word, run_data, sort_words, with_words
+from saccade.cli.options import (
+    Device,
+    check_device,
+    escape,
+    figure_table,
+    is_data_word,
+    run_data,
+    sort_words,
+    with_words,
+)
 from saccade.core.errors import SaccadeError
+from saccade.core.text import escaped
 
 if TYPE_CHECKING:
     from saccade.lab.claims.claim import Claim
@@ -32,9 +42,11 @@ def demo(settings: list[str] | None = None, *, out: Path = Path("demo"), picture
 
     Example: saccade demo --out demo
     """
+    from saccade.core.interrupt import advise
     from saccade.lab.demo import run_demo
 
     console = Console()
+    advise("the same command begins the demo again, and finds in the cache what was made")
     start = time.perf_counter()
     path, summary = run_demo(settings or [], out, pictures, seed, console)
     console.print(f"\n{summary}", highlight=False)
@@ -137,11 +149,11 @@ def _costs(board: Board) -> Table:
 def _command(given: Sequence[str], below: Sequence[Path], split: str | None, ensembles: bool, device: str) -> str:
     """What makes the table anew; folders are named as given, data as a user would keep them."""
     words = [f"root=data/{Path(w[5:]).name}" if w.startswith("root=") else w for w in given if w[:6] != "split="]
-    words += [f"--runs {folder}" for folder in below]
-    words += [f"--split {split}"] if split else []
+    words += [word for folder in below for word in ("--runs", str(folder))]
+    words += ["--split", split] if split else []
     words += ["--ensembles"] if ensembles else []
-    words += [f"--device {device}"] if device != "cpu" else []
-    return " ".join(["saccade leaderboard", *words])
+    words += ["--device", device] if device != "cpu" else []
+    return shlex.join(["saccade", "leaderboard", *words])
 
 
 def claims(
@@ -190,7 +202,10 @@ def claims(
     extractors, rates = tuple(dict.fromkeys(extractor or [])), tuple(dict.fromkeys(rate or []))
     request = Request(tuple(dict.fromkeys(data or ["world"])), seeds, words, root, place, extractors, rates)
     if not report:
+        from saccade.core.interrupt import advise
         from saccade.lab.workers import cores
+
+        advise("the same command goes on, with unfinished runs too")
 
         outcome = run_claims(chosen_claims, request, runs, jobs, max(1, cores() // jobs), minutes, lean, console)
         _report(console, outcome)
@@ -204,7 +219,7 @@ def claims(
         write_report(findings, request, out)
         _show(console, findings)
     write_index(out)
-    console.print(f"written: {out}/index.md and one page a claim", markup=False, highlight=False)
+    console.print(f"written: {escaped(out)}/index.md and one page a claim", markup=False, highlight=False)
 
 
 def _list(console: Console, known: list[Claim]) -> None:
@@ -221,7 +236,7 @@ def _report(console: Console, outcome: Outcome) -> None:
     if outcome.failed:
         console.print(f"{len(outcome.failed)} failed:", highlight=False)
         for name, why in outcome.failed.items():
-            console.print(f"  {name}: {why}", markup=False, highlight=False, soft_wrap=True)
+            console.print(escaped(f"  {name}: {why}"), markup=False, highlight=False, soft_wrap=True)
     if outcome.left:
         console.print(f"the time was up; runs not done: {outcome.left}; the same command goes on", highlight=False)
 
@@ -274,7 +289,7 @@ def probe(
     Console().print(_answers(questions, found))
     if files:
         said = [f"root=data/{Path(w[5:]).name}" if w.startswith("root=") else w for w in words]
-        command = " ".join(["saccade probe", *folders, *said, f"split={split}", f"--photos {photos}"])
+        command = shlex.join(["saccade", "probe", *folders, *said, f"split={split}", "--photos", str(photos)])
         write_text(files[0], probe_page(questions, found, command))
         write_json(files[1], probe_figures(questions, found, command))
 

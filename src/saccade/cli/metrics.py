@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from saccade.cli import described
+from saccade.cli.options import say
 
 if TYPE_CHECKING:
     from saccade.data.datasets.judgements import Judgements
@@ -86,7 +87,7 @@ def score(
     if "meteor" in figures:
         typer.echo(tables.describe())
     if each is not None:
-        typer.echo(f"the scores of each picture are in {each}")
+        say(f"the scores of each picture are in {each}")
 
 
 @app.command()

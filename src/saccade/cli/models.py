@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from math import prod
@@ -14,15 +15,26 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from saccade.cli.options import Device, default_model, figure_table, report_unknown, run_data, sort_words, with_words
+from saccade.cli.options import (
+    Device,
+    default_model,
+    escape,
+    figure_table,
+    report_unknown,
+    run_data,
+    say,
+    sort_words,
+    with_words,
+)
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
+from saccade.core.text import escaped
 from saccade.tasks import eval_options, find_task, task_names
 
 if TYPE_CHECKING:
+    from saccade.data import DataConfig
     from saccade.tasks.base import TaskSpec
 
 PACKAGE = Path(__file__).parents[1]
@@ -135,8 +147,9 @@ def train(
     Example: saccade train scan data=world epochs=10 --out runs/scan
     """
     from saccade.core.config import override, to_dict
+    from saccade.core.interrupt import advise
     from saccade.tasks import task_of
-    from saccade.training.run import load_run_config, recipe, run_config, train_run
+    from saccade.training.run import CONFIG, load_run_config, recipe, run_config, train_run
 
     console = Console()
     if resume is not None:
@@ -155,12 +168,36 @@ def train(
         console.out(yaml.safe_dump(to_dict(run), sort_keys=False), end="", highlight=False)
         return
     shipped = "the recipe for it" if recipe(f"{run.system}-{run.data.name}") else "the paper's settings"
-    console.print(f"training {run.system} on {run.data.name} with {shipped}, into {out}", markup=False, highlight=False)
+    console.print(
+        f"training {run.system} on {run.data.name} with {shipped}, into {escaped(out)}", markup=False, highlight=False
+    )
+    folder = out
+    again = f"`saccade train --resume {shlex.quote(str(out))}` goes on"
+    advise(lambda: again if (folder / CONFIG).exists() else "nothing was written; the same command begins again")
     result = train_run(run, out, resume is not None, console)
     best = ", ".join(f"{name} {value:.1f}" for name, value in result.headline().items())
     console.print(f"best at step {result.best_step}: {best} ({result.seconds:.0f} s in all)", highlight=False)
-    for command in task_of(run.system).next_steps:
-        console.print(f"next: {command.format(run=out)}", markup=False, highlight=False, soft_wrap=True)
+    for command in next_steps(task_of(run.system), run.data, out):
+        console.print(f"next: {escaped(command)}", markup=False, highlight=False, soft_wrap=True)
+
+
+def next_steps(spec: TaskSpec[Any, Any], data: DataConfig, out: Path) -> Iterator[str]:
+    """What can be done with a trained run: commands that work with it, on data that are there."""
+    from saccade.data.registry import DATA_SETS, open_records
+    from saccade.models import find_model
+    from saccade.tasks.predict import RegionPredictor
+
+    described = read_json(find_model(out)[0] / "config.json")
+    blind = issubclass(spec.predictor, RegionPredictor) and not (described["extractor"] or described.get("backbone"))
+    split = ""
+    if data.name in DATA_SETS and "captions" in DATA_SETS[data.name].readers:
+        try:
+            open_records(data, data.test_split)
+        except SaccadeError:
+            split = f" --split {data.dev_split}"
+    for command in spec.next_steps:
+        if not (blind and "PHOTO" in command):
+            yield command.format(run=shlex.quote(str(out)), split=split)
 
 
 def with_task_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -264,6 +301,7 @@ def explain(
         report_unknown(predictor.model.vocabulary, [text])
     explanation = predictor.explain(picture, text)
     score = f"log-probability {explanation.score:.2f}" if explanation.generated else explanation.score_note
-    own = f"{' '.join(explanation.words)}\n" if text is None else ""
     explanation.save(out)
-    typer.echo(f"{own}{score}; the picture is in {out}")
+    if text is None:
+        say(" ".join(explanation.words))
+    say(f"{score}; the picture is in {out}")

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from saccade.cli.options import say
 from saccade.core.errors import SaccadeError, did_you_mean
 
 
@@ -40,7 +41,7 @@ def import_checkpoint(system: str, checkpoint: Path, *, out: Path, vocabulary: P
     model = IMPORTERS[system](checkpoint, words)
     with atomic_folder(out) as temporary:
         model.save_pretrained(temporary)
-    typer.echo(f"{system}: {model.parameter_count():,} parameters, {len(model.vocabulary):,} words, in {out}")
+    say(f"{system}: {model.parameter_count():,} parameters, {len(model.vocabulary):,} words, in {out}")
 
 
 def verify_folder(system: str, folder: Path, *, json_file: Path | None = None, full: bool = False) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
+from rich.markup import escape as escape_markup
 from rich.table import Table
 
 from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.text import escaped
 
 if TYPE_CHECKING:
     from saccade.data import DataConfig
@@ -33,6 +34,16 @@ class NumberPrecision(str, Enum):
 
     fp32 = "fp32"
     bf16 = "bf16"
+
+
+def escape(text: object) -> str:
+    """For tables and other markup: neither brackets nor line breaks and terminal commands do anything."""
+    return escape_markup(escaped(text))
+
+
+def say(text: object, err: bool = False) -> None:
+    """Print one line, whatever the names in it hold."""
+    typer.echo(escaped(text), err=err)
 
 
 def check_device(name: str) -> str:
@@ -75,13 +86,13 @@ def report_unknown(vocabulary: Vocabulary, texts: list[str]) -> None:
     """Say on standard error which words the model does not know; refuse a sentence of only such words."""
     words = sorted({word for text in texts for word in vocabulary.check(text)})
     if words:
-        typer.echo(f"note: the model does not know {', '.join(words)}", err=True)
+        say(f"note: the model does not know {', '.join(words)}", err=True)
 
 
 def sort_words(given: Sequence[str], split: str | None) -> tuple[list[str], list[str], str | None]:
     """Folders, settings of the data, and the split: `split=dev` is as good as `--split dev`."""
-    folders = [word for word in given if "=" not in word]
-    settings = [word for word in given if "=" in word and not word.startswith("split=")]
+    folders = [word for word in given if "=" not in word or Path(word).is_dir()]
+    settings = [word for word in given if word not in folders and not word.startswith("split=")]
     named = [word.removeprefix("split=") for word in given if word.startswith("split=")]
     return list(dict.fromkeys(folders)), settings, named[-1] if named else split
 
@@ -127,7 +138,7 @@ def figure_table(title: str, headings: Sequence[str]) -> Table:
     table.add_column(escape(headings[0]), overflow="fold")
     for heading in headings[1:]:
         short = max(map(len, heading.split("\n"))) <= MAX_UNBROKEN
-        table.add_column(escape(heading), justify="right", overflow="fold", no_wrap=short)
+        table.add_column(escape_markup(heading), justify="right", overflow="fold", no_wrap=short)
     return table
 
 
@@ -162,13 +173,13 @@ def print_where(out: Path, count: int, err: bool = False) -> None:
     from saccade.explain.panels.regions import MAX_SHEET_PHOTOS
 
     some = f" (the first {MAX_SHEET_PHOTOS} of {count} photos)" if count > MAX_SHEET_PHOTOS else ""
-    typer.echo(f"the picture is in {out}{some}", err=err)
+    say(f"the picture is in {out}{some}", err)
 
 
 def report_broken(broken: Sequence[Broken], total: int) -> None:
     """What could not be read, one line each, and the exit code that says so."""
     for one in broken[:BROKEN_SHOWN]:
-        typer.echo(f"error: {one.reason}", err=True)
+        say(f"error: {one.reason}", err=True)
     if len(broken) > BROKEN_SHOWN:
         typer.echo(f"error: and {len(broken) - BROKEN_SHOWN:,} more", err=True)
     if broken:

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.tree import Tree
 
-from saccade.cli.options import SIDE_ALONE, Device, listed_photos
+from saccade.cli.options import SIDE_ALONE, Device, escape, listed_photos, say
 from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
@@ -52,12 +50,12 @@ def parse(
         console.print(f"and {len(sentences) - MAX_PRINTED_SENTENCES:,} more")
     if out is not None:
         _write(out, reader.name, sentences, parses)
-        typer.echo(f"{len(parses):,} {'parse is' if len(parses) == 1 else 'parses are'} in {out}")
+        say(f"{len(parses):,} {'parse is' if len(parses) == 1 else 'parses are'} in {out}")
     if picture is not None:
         from saccade.explain.panels.scene_graph import save_scene_graph
 
         save_scene_graph(parses[0].graph, picture, sentences[0])
-        typer.echo(f"the picture is in {picture}")
+        say(f"the picture is in {picture}")
 
 
 def graph(
@@ -90,7 +88,7 @@ def graph(
     for file in files:
         picture = open_picture(file)
         size = picture.size
-        found = network.graph([picture])[0].surest(top)
+        found = network.graph([picture])[0].surest(top or None)
         facts.append({"photo": str(file), "extractor": extractor, **dict(zip(("width", "height"), size, strict=True))})
         facts[-1] |= found.to_json(*size)
         console.print(graph_tree(file.name, found.words(numbered=True)))
@@ -98,11 +96,11 @@ def graph(
             picture.thumbnail((SIDE_ALONE, SIDE_ALONE))
             save_drawing(draw_picture_graph(np.asarray(picture), found), out, "a scene graph")
     if not network.has_relations:
-        typer.echo(f'note: the extractor "{extractor}" names things but knows no relations', err=True)
+        say(f'note: the extractor "{extractor}" names things but knows no relations', err=True)
     if out is not None and not drawn:
         write_json(out, {"pictures": facts})
     if out is not None:
-        typer.echo(f"the {'picture is' if drawn else 'graphs are'} in {out}")
+        say(f"the {'picture is' if drawn else 'graphs are'} in {out}")
 
 
 def _lines(file: Path) -> list[str]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -20,16 +19,19 @@ from saccade.cli.options import (
     Device,
     check_device,
     default_model,
+    escape,
     listed_photos,
     print_where,
     report_broken,
     report_unknown,
     run_data,
     save_drawings,
+    say,
     sort_words,
     with_words,
 )
 from saccade.core.errors import SaccadeError
+from saccade.core.text import escaped
 from saccade.tasks.captioning import LengthPenalty, Strategy, chosen_decoding
 
 if TYPE_CHECKING:
@@ -116,7 +118,7 @@ def calibrate(words: list[str], *, split: str | None = None, device: Device = "a
     found = fit(similarity_table(model, data), data.image_of_text)
     write_json(folder / CALIBRATION, asdict(found.curve))
     Console(soft_wrap=True).print(
-        f"{folder / CALIBRATION}: p = σ({found.curve.slope:.3f} · score {found.curve.offset:+.3f}), fitted on "
+        f"{escaped(folder / CALIBRATION)}: p = σ({found.curve.slope:.3f} · score {found.curve.offset:+.3f}), fitted on "
         f"{found.pairs:,} pairs of {config.name}/{split}; expected calibration error {found.held_out.error:.1%}",
         markup=False,
         highlight=False,
@@ -205,9 +207,9 @@ def caption(
         typer.echo(f"and {len(done) - len(shown):,} more")
     if json_file is not None and done:
         write_json(json_file, results(done))
-        typer.echo(f"the captions are in {json_file}")
+        say(f"the captions are in {json_file}")
     for line in drawings.finish():
-        typer.echo(line)
+        say(line)
     report_broken(broken, total)
 
 
@@ -269,7 +271,7 @@ def densecap(
         console.print(_phrase_table(photo))
     if json_file is not None and done:
         write_json(json_file, [photo.facts(str(model)) for photo in done])
-        typer.echo(f"the phrases are in {json_file}")
+        say(f"the phrases are in {json_file}")
     if out is not None and done:
         save_drawings([photo.drawing for photo in done], out, 0)
         print_where(out, len(done))
@@ -277,7 +279,8 @@ def densecap(
 
 
 def _phrase_table(photo: DescribedPhoto) -> Table:
-    table = Table(title=Text(f"{photo.file.name}  {photo.width} × {photo.height}", "bold"), title_justify="left")
+    title = f"{escaped(photo.file.name)}  {photo.width} × {photo.height}"
+    table = Table(title=Text(title, "bold"), title_justify="left")
     table.add_column("phrase", overflow="fold")
     table.add_column("score", justify="right")
     table.add_column("box: x1, y1, x2, y2", justify="right")

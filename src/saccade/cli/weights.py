@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from saccade.cli import described
+from saccade.cli.options import say
 
 app = typer.Typer(no_args_is_help=True, help="List and get weights of others by name: backbones, word vectors.")
 
@@ -71,4 +72,4 @@ def get(names: list[str]) -> None:
         with progress_bar(f"{name} (MB)") as tell:
             folder = fetch_pretrained(name, tell)
         files = find_pretrained(name)
-        typer.echo(f"{name}: {files[0] if len(files) == 1 else folder}")
+        say(f"{name}: {files[0] if len(files) == 1 else folder}")

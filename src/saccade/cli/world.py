@@ -14,6 +14,7 @@ from saccade.cli import described
 from saccade.core.config import override
 from saccade.core.errors import SaccadeError
 from saccade.core.files import atomic_file
+from saccade.core.text import escaped
 
 if TYPE_CHECKING:
     from saccade.world import World  # imported when a command runs, so that `--help` is quick
@@ -51,7 +52,7 @@ def make(settings: list[str] | None = None, *, out: Path | None = None, workers:
         console.print(f"{made:,} pictures in {seconds:.1f} s: {60 * made / seconds:,.0f} a minute")
     else:
         console.print("made before, found whole")
-    console.print(str(world.folder), soft_wrap=True, markup=False)
+    console.print(escaped(world.folder), soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -77,7 +78,7 @@ def show(
     console = Console()
     world = _open(folder, console)
     part = world.split(split)
-    indices = range(start, min(start + count, len(part)))
+    indices = range(start, min(start + (count or len(part)), len(part)))
     if not indices:
         raise SaccadeError(f"{split} has {len(part)} pictures: none from {start} on")
     sheet = contact_sheet(part, indices, f"The world, split “{split}”", redraw=redraw)
@@ -89,7 +90,7 @@ def show(
             )
         else:
             sheet.save(temporary, format="PNG", compress_level=7)
-    console.print(f"{len(indices)} pictures of {split} on {out}", soft_wrap=True, markup=False)
+    console.print(f"{len(indices)} pictures of {split} on {escaped(out)}", soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -113,7 +114,7 @@ def info(folder: Path | None = None, *, check: bool = False) -> None:
         most = ", ".join(f"{word} {n:,}" for word, n in counts.most_common(6))
         table.add_row(name, f"{len(counts):,}", most)
     console.print(table)
-    console.print(str(world.folder), soft_wrap=True, markup=False)
+    console.print(escaped(world.folder), soft_wrap=True, markup=False)
 
 
 def _open(folder: Path | None, console: Console) -> World:

@@ -24,6 +24,27 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
+_unfinished: set[Path] = set()  # temporary files and folders under way
+_last_written: Path | None = None
+
+
+def last_written() -> Path | None:
+    """The file or folder that this process finished last, the cache aside."""
+    return _last_written
+
+
+def remove_unfinished() -> None:
+    """For a process that ends without unwinding."""
+    for path in list(_unfinished):
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _finish(path: Path) -> None:
+    global _last_written
+    if not any(path.is_relative_to(part) for part in (*_unfinished, cache_folder())):
+        _last_written = path
+
+
 @contextmanager
 def atomic_file(path: Path | str) -> Iterator[Path]:
     """Write to the yielded temporary path; it takes the place of `path` only if the block ends well."""
@@ -33,14 +54,17 @@ def atomic_file(path: Path | str) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         os.close(handle)
         temporary = Path(name)
+        _unfinished.add(temporary)
         try:
             yield temporary
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.chmod(0o644)
             temporary.replace(path)
+            _finish(path)
         finally:
             temporary.unlink(missing_ok=True)
+            _unfinished.discard(temporary)
 
 
 def check_writable(*paths: Path | str | None) -> None:
@@ -65,6 +89,7 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
             raise SaccadeError(f"{path} is a file, a folder was expected")
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+        _unfinished.add(temporary)
         try:
             yield temporary
             temporary.chmod(0o755)
@@ -72,8 +97,10 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
                 _swap(temporary, path)
             else:
                 temporary.rename(path)
+            _finish(path)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+            _unfinished.discard(temporary)
 
 
 def _swap(new: Path, path: Path) -> None:

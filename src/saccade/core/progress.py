@@ -20,6 +20,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from saccade.core.text import escaped
+
 Tell = Callable[[int, int], None]  # (how many are done, how many there are)
 
 
@@ -44,7 +46,7 @@ def progress_bar(title: str) -> Iterator[Tell]:
 
         def tell(done: int, total: int) -> None:
             if not tasks:
-                tasks.append(progress.add_task(escape(title), total=total, completed=done))
+                tasks.append(progress.add_task(escape(escaped(title)), total=total, completed=done))
             progress.update(tasks[0], completed=done)
 
         yield tell

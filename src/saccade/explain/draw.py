@@ -1,7 +1,7 @@
 """What all drawn pictures are made of: colours, type, boxes, tags and bars, curves, heat, and files.
 
-Everything is drawn at twice the size it is meant to be seen at (192 dots per inch), with Pillow alone and with fonts
-that come with the dependencies. Sizes are in those pixels. Files are whole or absent.
+Everything is drawn at twice the size it is meant to be seen at (192 dots per inch), with Pillow alone. Sizes are in
+those pixels. Files are whole or absent.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 from jaxtyping import Float, UInt8
 from numpy import ndarray as Array
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import atomic_file
+from saccade.core.text import escaped
+from saccade.explain import fonts
 from saccade.metrics.pointing import are_cells
 
 PAPER, INK, FAINT, RULE = "#ffffff", "#1b2127", "#7d8790", "#e3e7eb"
@@ -56,29 +59,20 @@ FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 
 Frame = tuple[int, int, int, int]  # left, top, right, bottom
 
-_AILERON = frozenset(map(chr, range(32, 127))) | frozenset("°±·«»‘’“”…")  # what Pillow's own face covers
-
-
-@lru_cache(maxsize=64)
-def _face(size: int, latin: bool) -> ImageFont.FreeTypeFont:
-    if latin:
-        face = ImageFont.load_default(size)  # Aileron, a clear grotesque
-        if isinstance(face, ImageFont.FreeTypeFont):
-            return face
-    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"), size)
-
-
-def font(text: str, size: int) -> ImageFont.FreeTypeFont:
-    """The face for this text: Aileron, or DejaVu Sans where other letters are needed."""
-    return _face(size, _AILERON.issuperset(text))
+MAX_LETTERS = 300  # of a text on one line, however much room there is
 
 
 def width(text: str, size: int) -> float:
-    return font(text, size).getlength(text)
+    return fonts.length(escaped(text[: MAX_LETTERS + 1]), size)
 
 
 def fit(text: str, size: int, room: float, smallest: int = 18) -> tuple[str, int]:
-    """The text and size at which it fits into `room`: first smaller letters, then a cut with an ellipsis."""
+    """The text and size at which it fits into `room`: first smaller letters, then a cut with an ellipsis.
+
+    Line breaks and other commands in it are spelt out.
+    """
+    text = escaped(text[: MAX_LETTERS + 1])
+    text = text if len(text) <= MAX_LETTERS else text[: MAX_LETTERS - 1] + "…"
     while size > smallest and width(text, size) > room:
         size -= 1
     if width(text, size) > room:
@@ -93,7 +87,7 @@ def write(
 ) -> None:
     """Text that fits into `room`; the left end of its baseline, or what `anchor` names (as in Pillow), is at `at`."""
     text, size = fit(text, size, room)
-    pen.text(at, text, tone, font(text, size), anchor=anchor)
+    fonts.draw_text(pen, at, text, size, tone, anchor)
 
 
 def joins_left(word: str) -> bool:
@@ -119,6 +113,32 @@ def break_lines(
     return lines
 
 
+def in_visual_order(
+    lines: list[list[tuple[int, float, float]]], words: Sequence[str], room: float
+) -> list[list[tuple[int, float, float]]]:
+    """Lines that are read from left to right as they are; a sentence that is read the other way begins at the right.
+
+    Its first word that has a direction decides; words of the other direction keep their own order among themselves.
+    """
+    directions = [fonts.direction_of(word) for word in words]
+    if "R" not in directions:
+        return lines
+    base = next(filter(None, directions))
+    placed = []
+    for line in lines:
+        gaps = [0.0, *(after[1] - before[1] - before[2] for before, after in pairwise(line))]
+        order = fonts.visual_order([directions[index] for index, _, _ in line], base)
+        pen = room - line[-1][1] - line[-1][2] if base == "R" else line[0][1]
+        moved = []
+        for number, at in enumerate(order):
+            index, _, length = line[at]
+            pen += gaps[max(at, order[number - 1])] if number else 0.0
+            moved.append((index, pen, length))
+            pen += length
+        placed.append(moved)
+    return placed
+
+
 def size_like(aspect: float, side: float, limit: float) -> tuple[int, int]:
     """Width and height of this aspect ratio with the area of a `side` × `side` square, neither above `limit`."""
     wide, high = side * aspect**0.5, side / aspect**0.5
@@ -136,7 +156,7 @@ def score_bar(
 ) -> None:
     """A score as a number at the right, and left of it, as a bar, the `share` of the whole that it is."""
     number = f"{score:.2f}"
-    pen.text((stop, y + 11), number, FAINT, font(number, NOTE), anchor="rs")
+    write(pen, (stop, y + 11), number, NOTE, anchor="rs")
     end = stop - round(width("0.00", NOTE)) - gap
     bar(pen, start, end, y, RULE)
     bar(pen, start, start + round((end - start) * share), y, tone)
@@ -157,7 +177,7 @@ def tag(over: Image.Image, text: str, colour: str, frame: Frame, taken: list[Fra
     spot = free_spot(frame, plate, over.size, taken)
     taken.append((*spot, spot[0] + plate[0], spot[1] + plate[1]))
     over.paste(Image.new("RGBA", plate, colour), spot, rounded(plate, plate[1] // 3))
-    ImageDraw.Draw(over).text((spot[0] + 12, spot[1] + size + 3), text, "#11161b", font(text, size), anchor="ls")
+    write(ImageDraw.Draw(over), (spot[0] + 12, spot[1] + size + 3), text, size, "#11161b")
 
 
 def free_spot(frame: Frame, plate: tuple[int, int], bounds: tuple[int, int], taken: list[Frame]) -> tuple[int, int]:

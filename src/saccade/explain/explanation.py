@@ -5,7 +5,7 @@ Which words carry content, which attend to the same place, in which colour."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,12 @@ from PIL import Image
 
 from saccade.batch import Alignment
 from saccade.core.errors import SaccadeError
+from saccade.core.text import escaped
 from saccade.explain.draw import FAINT, INK, PALETTE, Colour, size_like, spread
 from saccade.metrics.pointing import with_neighbours
 
-_SPECIAL = ("<pad>", "<start>", "<end>")  # <unk> never appears here: words are kept as written
+MAX_WORDS = 50  # of a sentence that are drawn
+_SPECIAL = ("<pad>", "<start>", "<end>")
 _ALIGNED = {  # what only some models' alignments say, by the axes it has beside the pair
     "region_score": ("region",),
     "steps": ("step", "word", "region"),
@@ -56,6 +58,7 @@ class Explanation:
     probability: float | None = None  # that the sentence fits the picture, if the model says so
     unknown: frozenset[str] = frozenset()  # words that the model does not know
     generated: bool = False  # by a captioner: the score is a log-probability, words' scores are probabilities
+    more: int = 0  # words of the sentence beyond these, which are left out
 
     def __post_init__(self) -> None:
         if self.image.ndim != 3 or self.image.shape[2] != 3 or self.image.dtype != np.uint8 or not self.image.size:
@@ -142,11 +145,25 @@ class Explanation:
 
     def shows(self, word: int) -> bool:
         """Whether a word may have been found in the picture: it names something, the model knows it, and they fit."""
-        return self.fits and is_content(self.words[word]) and self.words[word] not in self.unknown
+        return self.fits and is_content(self.words[word]) and not self.is_unknown(self.words[word])
 
-    def name(self, word: int) -> str:
-        """A word as it stands beneath its tile."""
-        return f"{self.words[word]} (unknown)" if self.words[word] in self.unknown else self.words[word]
+    def is_unknown(self, word: str) -> bool:
+        return word in self.unknown or word == "<unk>"  # as a captioner may say
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The words as they are shown: those that the model does not know say so."""
+        return tuple(escaped(f"{word} (unknown)" if self.is_unknown(word) else word) for word in self.words)
+
+    def shortened(self, most: int = MAX_WORDS) -> Explanation:
+        """At most so many words, the first; every drawing and page begins with it, or a text would fill a wall."""
+        if len(self.words) <= most:
+            return self
+        kept: dict[str, Any] = {"words": self.words[:most], "weights": self.weights[:most]}
+        for name, axes in {**_OPTIONAL, "word_score": ("word",)}.items():
+            if (value := getattr(self, name)) is not None:
+                kept[name] = value[tuple(slice(most if axis == "word" else None) for axis in axes)]
+        return replace(self, **kept, more=self.more + len(self.words) - most)
 
     @cached_property
     def strengths(self) -> Float[Array, " word"] | None:
@@ -170,12 +187,13 @@ class Explanation:
     @property
     def score_note(self) -> str:
         """The score in words."""
+        more = f"… and {self.more:,} more word{'s' if self.more > 1 else ''} · " if self.more else ""
         if self.generated:
-            return f"log-probability {self.score:.2f} · bars: how sure of each word"
+            return f"{more}log-probability {self.score:.2f} · bars: how sure of each word"
         if self.probability is None:
-            return f"score {self.score:.3f}"
+            return f"{more}score {self.score:.3f}"
         verdict = "fits" if self.fits else "nothing here fits"
-        return f"{verdict}: {100 * self.probability:.0f} % · score {self.score:.3f}"
+        return f"{more}{verdict}: {100 * self.probability:.0f} % · score {self.score:.3f}"
 
     def label(self, place: Place) -> str:
         """A place's words as a tag, each word once: neighbours in the sentence joined by a space, others by a dot."""

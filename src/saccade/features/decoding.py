@@ -26,6 +26,7 @@ import torch
 from jaxtyping import Float32, UInt8
 
 from saccade.core.errors import SaccadeError
+from saccade.core.interrupt import without_interrupts
 from saccade.core.threads import ahead, openers
 from saccade.data.formats.regions import Unit
 from saccade.data.records import PictureFile
@@ -174,19 +175,14 @@ class _Decoder:
         self.pictures = pictures
         self.requested = self.answered = 0
         self.pipe, theirs = Pipe()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C reaches all: the parent decides
-        try:
+        with without_interrupts():
             self.process = os.fork()
-        except OSError:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            raise
-        if self.process == 0:
-            try:
-                _close_all_but(theirs)
-                _serve(opener, pictures, self.memory, self.slot_bytes, theirs)
-            finally:
-                os._exit(0)  # nothing of the parent's is cleaned up here
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            if self.process == 0:
+                try:
+                    _close_all_but(theirs)
+                    _serve(opener, pictures, self.memory, self.slot_bytes, theirs)
+                finally:
+                    os._exit(0)  # nothing of the parent's is cleaned up here
         theirs.close()
 
     def request(self, chunk: range) -> None:

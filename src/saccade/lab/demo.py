@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -304,7 +304,8 @@ def explain(model: Matcher, data: CaptionedImages, split: Split, picture: int, t
     """Which of the picture's regions each word of the sentence found."""
     regions, words = data.regions.batch([picture]), model.read([text])
     alignment = model.locate(model.encode_images(regions), model.encode_texts(words))
-    return Explanation.from_alignment(alignment, 0, words.words[0], regions.boxes[0], split.image(picture))
+    found = Explanation.from_alignment(alignment, 0, words.words[0], regions.boxes[0], split.image(picture))
+    return replace(found, unknown=frozenset(model.vocabulary.unknown(text)))
 
 
 def _drawn_twins(world: World, rng: np.random.Generator) -> list[tuple[int, int, str, str]]:
@@ -334,7 +335,9 @@ def _twin(drawn: tuple[int, int, str, str], trained: Sequence[Trained], data: Ca
 
 
 def _commands(out: Path, query: Query) -> tuple[tuple[str, str], ...]:
-    model, picture = out / "models" / "scan", out / "pictures" / "01.png"
+    model, other, pictures, picture = (
+        shlex.quote(str(out / part)) for part in ("models/scan", "models/vse", "pictures", "pictures/01.png")
+    )
     short = " ".join(tokenise(query.text)[:12])
     return (
         (
@@ -342,11 +345,11 @@ def _commands(out: Path, query: Query) -> tuple[tuple[str, str], ...]:
             "see why for any picture and sentence",
         ),
         (
-            f"saccade score {out / 'pictures'}/*.png --text {shlex.quote(short)} --model {model}",
+            f"saccade score {pictures} --text {shlex.quote(short)} --model {model}",
             "score pictures against a sentence",
         ),
         (
-            f"saccade eval {model} {out / 'models' / 'vse'} --split novel",
+            f"saccade eval {model} {other} --split novel",
             "recall on compositions never seen in training",
         ),
         ("saccade train scan data=world queries=regions --out runs/scan-regions", "train it the other way round"),

@@ -118,7 +118,7 @@ class Questions:
 
 
 def ask(config: DataConfig, split: str, photos: int, seed: int = 0) -> Questions:
-    """The questions about a split; phrases of its first `photos`.
+    """The questions about a split; phrases of its first `photos` (0: of all).
 
     Raises: SaccadeError if the data are no photos with Flickr30k Entities.
     """
@@ -149,7 +149,7 @@ def ask(config: DataConfig, split: str, photos: int, seed: int = 0) -> Questions
         split,
         len(data.ids),
         tuple(foils),
-        tuple(sorted(phrased, key=lambda pair: pair[0])[:photos]),
+        tuple(sorted(phrased, key=lambda pair: pair[0])[: photos or None]),
         tuple(captions[image][0] for image in sorted(captions)[:REASONED_PHOTOS]),
         tuple((place[p.image], p) for p in judged if p.image in place and p.label != "neutral"),
     )

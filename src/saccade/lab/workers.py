@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from saccade.core.errors import SaccadeError
+from saccade.core.interrupt import end_with_parent, without_interrupts
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
@@ -96,7 +96,8 @@ def _start(run_job: Callable[[J], None], threads: int) -> _Worker[J]:
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(threads)  # read when the child first imports NumPy and PyTorch
     try:
-        process.start()
+        with without_interrupts():
+            process.start()
     finally:
         os.environ.pop("OMP_NUM_THREADS") if before is None else os.environ.update(OMP_NUM_THREADS=before)
     theirs.close()
@@ -118,17 +119,15 @@ def _serve(pipe: Connection, run_job: Callable[[J], None], threads: int) -> None
     import torch
 
     torch.set_num_threads(threads)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     while True:
         try:
             job = pipe.recv()
-        except (EOFError, OSError, KeyboardInterrupt):
+        except (EOFError, OSError):
             return
         try:
             run_job(job)
             pipe.send(None)
-        except KeyboardInterrupt:
-            return
         except SaccadeError as error:
             pipe.send(str(error))
         except Exception as error:  # one job's fault, a full GPU for one, must not take the others with it
@@ -137,13 +136,6 @@ def _serve(pipe: Connection, run_job: Callable[[J], None], threads: int) -> None
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)  # nothing is lost: all files are whole or absent
 
 
 def cores() -> int:

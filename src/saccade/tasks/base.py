@@ -97,7 +97,7 @@ class TaskSpec(Generic[M, D]):
     predictor: type[Predictor[Any]]  # what `saccade.load` returns
     verbs: tuple[str, ...]  # the commands that use a trained model
     options: type  # of `saccade eval`: EvalOptions, in the task's __init__.py
-    next_steps: tuple[str, ...] = ("saccade eval {run}",)  # after training
+    next_steps: tuple[str, ...] = ("saccade eval {run}{split}",)  # after training; PHOTO stands for a user's own
     build: Callable[[type[M], Any, Prepared], M] = build_model  # (class, its settings, prepared) → a fresh model
     benchmark: Benchmark[M, D] | None = None  # for the leaderboard; None: it has no table of such models
 

@@ -93,7 +93,7 @@ class PictureGraph:
     regions: tuple[RegionDescription, ...]
     relations: tuple[PictureRelation, ...] = ()  # the surest first
 
-    def surest(self, most: int, least: float = 0.2) -> PictureGraph:
+    def surest(self, most: int | None, least: float = 0.2) -> PictureGraph:
         """The same of the surest named regions alone, each thing once: what overlaps a surer one is that one.
 
         A region is as sure as the less sure of two: that a thing is there, and what it is.

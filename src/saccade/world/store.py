@@ -12,9 +12,10 @@ import multiprocessing
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,7 @@ from jaxtyping import Bool, Float32, UInt8
 from saccade.core.config import from_dict, to_dict
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import atomic_folder, cache_folder, read_json, sha256, write_json
+from saccade.core.interrupt import end_with_parent, without_interrupts
 from saccade.core.threads import cores
 from saccade.world.captions import caption_scene, twin_pair
 from saccade.world.dice import Dice
@@ -195,8 +197,8 @@ def make_world(
         for split in SPLITS:
             path = temporary / f"{split}.arrow"
             schema = _SCHEMA.with_metadata({"size": str(config.size)})
-            with pa.ipc.new_file(str(path), schema) as writer:
-                for rows in _made(config, split, workers):
+            with pa.ipc.new_file(str(path), schema) as writer, closing(_made(config, split, workers)) as made:
+                for rows in made:
                     columns = [pa.array(c, kind.type) for c, kind in zip(zip(*rows, strict=True), schema, strict=True)]
                     writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
                     done += len(rows)
@@ -215,7 +217,7 @@ def _pairs(config: WorldConfig, split: str) -> int:
     return round(config.counts()["train"] * config.twins / 2) if split == "train" else 0
 
 
-def _made(config: WorldConfig, split: str, workers: int | None) -> Iterator[list[SceneRow]]:
+def _made(config: WorldConfig, split: str, workers: int | None) -> Generator[list[SceneRow], None, None]:
     """The rows of a split, in order. Every group has a seed of its own, so the workers' number changes nothing."""
     groups = config.counts()[split] - _pairs(config, split)  # a group is a scene, or a pair of twins
     chunks = [range(n, min(n + CHUNK, groups)) for n in range(0, groups, CHUNK)]
@@ -224,17 +226,23 @@ def _made(config: WorldConfig, split: str, workers: int | None) -> Iterator[list
         yield from (make_rows(config, split, chunk) for chunk in chunks)
         return
     context = multiprocessing.get_context("fork" if sys.platform.startswith("linux") else "spawn")
-    pool = ProcessPoolExecutor(count, mp_context=context)
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent)
     try:
         waiting: list[Future[list[SceneRow]]] = []
         for chunk in chunks:
-            waiting.append(pool.submit(make_rows, config, split, chunk))
+            with without_interrupts():
+                waiting.append(pool.submit(make_rows, config, split, chunk))
             if len(waiting) > 3 * count:  # enough ahead to keep all busy, little enough to keep in memory
                 yield waiting.pop(0).result()
         for future in waiting:
             yield future.result()
     except BrokenProcessPool as error:
         raise SaccadeError("a process making pictures was ended from outside (out of memory?)") from error
+    except BaseException:  # what they are at is of no use any more
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

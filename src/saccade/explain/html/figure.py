@@ -21,6 +21,7 @@ from PIL import Image
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import write_text
+from saccade.core.text import escaped
 from saccade.explain import draw
 from saccade.explain.explanation import Explanation, shares
 from saccade.explain.panels.compose import draw_explanation, draw_panel, find_panels
@@ -63,8 +64,8 @@ def templates() -> Any:
     script = str(made.loader.get_source(made, "figure.js")[0])  # type: ignore[union-attr]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     made.globals |= {"script": script, "digest": digest, "palette": draw.PALETTE, "joins_left": draw.joins_left}
+    made.filters |= {"zip": zip, "escaped": escaped}
     made.globals |= {"picture_uri": picture_uri, "match_figure": match_figure}
-    made.filters["zip"] = zip
     return made
 
 
@@ -79,6 +80,7 @@ def write_page(template: str, title: str, **values: Any) -> str:
 
 def match_figure(explanation: Explanation) -> str:
     """The figure as HTML markup; `figure.css` and `figure.js` are the style and the script it needs."""
+    explanation = explanation.shortened()
     height, wide = explanation.image.shape[:2]
     scale = LIGHT_SIDE / max(height, wide)
     size = max(1, round(height * scale)), max(1, round(wide * scale))

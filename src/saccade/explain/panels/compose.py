@@ -67,8 +67,10 @@ def find_panels(explanation: Explanation) -> tuple[Panel, ...]:
 def draw_explanation(explanation: Explanation) -> Image.Image:
     """The strip (the picture, its caption, a lit tile for each word) and below it what else the model says.
 
-    That is a panel of its own for repeated steps, for regions' gates, and for graphs of words and regions.
+    That is a panel of its own for repeated steps, for regions' gates, and for graphs of words and regions. Of a long
+    sentence the first words are drawn (`MAX_WORDS`).
     """
+    explanation = explanation.shortened()
     strip = draw_strip(explanation)
     room = max(strip.width - 2 * draw.MARGIN, MIN_ROOM)
     parts = [draw_panel(panel, explanation, room) for panel in find_panels(explanation)]

@@ -254,9 +254,10 @@ def word_edges(explanation: Explanation) -> list[Edge]:
 
 def draw_word_graph(explanation: Explanation, room: int) -> Image.Image:
     """The words in reading order, arches for their links, and below them the region each phrase matched."""
-    words, places = explanation.words, explanation.places
+    words, places = explanation.names, explanation.places
     inks = {word: colour.ink for word, colour in explanation.colours.items()}
     size, lines = lay_words(words, room - 8)
+    lines = draw.in_visual_order(lines, words, room - 8)
     edges = word_edges(explanation)
     line_of = {word: number for number, line in enumerate(lines) for word, _, _ in line}
     spot = {word: (x, x + wide) for line in lines for word, x, wide in line}

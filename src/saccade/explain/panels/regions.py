@@ -142,7 +142,7 @@ class _Label:
         draw.write(pen, (x, base), self.text, self.size, DARK)
         if self.note:
             right = self.spot[0] + self.plate[0] - self.size // 3
-            pen.text((right, base), self.note, "#11161bb0", draw.font(self.note, _note_size(self.size)), anchor="rs")
+            draw.write(pen, (right, base), self.note, _note_size(self.size), "#11161bb0", "rs")
 
 
 def _note_size(size: int) -> int:

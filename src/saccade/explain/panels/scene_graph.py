@@ -6,6 +6,7 @@ That of a picture stands below the picture.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
 from saccade.explain import draw
+from saccade.explain.explanation import MAX_WORDS
 from saccade.explain.panels.regions import RegionPicture, draw_regions
 from saccade.language.parsing.scene_graph import Object, SceneGraph
 from saccade.vision import PictureGraph
@@ -23,6 +25,7 @@ NAME, WORD, CAPTION = 34, 26, 30
 BOX, PILL, LEVEL = 72, 44, 62  # heights: of a thing, of an attribute, of a line above another
 FIELD, EDGE, SAID, LINE = "#eef1fb", "#3f51b5", "#fff1d0", "#5b6673"
 MIN_WIDTH = 900  # room for the sentence
+MAX_THINGS, MAX_SAID, MAX_NAME = 20, 8, 420  # things, attributes of each, and the width of a name
 
 
 @dataclass(frozen=True)
@@ -36,27 +39,36 @@ class _Arrow:
 
 
 def draw_scene_graph(graph: SceneGraph, caption: str = "") -> Image.Image:
-    """Drawn at twice the size it is meant to be seen at."""
+    """Drawn at twice the size it is meant to be seen at. Of a large graph, its first things."""
+    more = len(graph.objects) - MAX_THINGS
+    graph = _first(graph)
     arrows = _arrows(graph)
     boxes = _boxes(graph, arrows)
     wide = max(MIN_WIDTH, round(max((right for _, right in boxes.values()), default=0)) + MARGIN)
-    lines = draw.break_lines(tuple(caption.split()), CAPTION, wide - 2 * MARGIN) if caption else []
+    words = caption.split()
+    words = [*words[:MAX_WORDS], f"… and {len(words) - MAX_WORDS:,} more words"] if len(words) > MAX_WORDS else words
+    lines = draw.break_lines(tuple(words), CAPTION, wide - 2 * MARGIN) if words else []
+    lines = draw.in_visual_order(lines, words, wide - 2 * MARGIN)
     above = MARGIN + len(lines) * 44 + (24 if lines else 0)
     top = above + (max((a.level for a in arrows), default=0)) * LEVEL + (30 if arrows else 0)
-    said = {thing: [a.word for a in graph.attributes if a.object == thing] for thing in graph.objects}
+    said = {t: [_cut(a.word, WORD) for a in graph.attributes if a.object == t] for t in graph.objects}
     most = max(map(len, said.values()), default=0)
-    drawn = Image.new("RGB", (wide, top + BOX + most * (PILL + 10) + MARGIN), draw.PAPER)
+    foot = top + BOX + most * (PILL + 10) + MARGIN
+    drawn = Image.new("RGB", (wide, foot + (MARGIN if more > 0 else 0)), draw.PAPER)
     pen = ImageDraw.Draw(drawn)
-    words = caption.split()
+    if more > 0:
+        draw.write(pen, (MARGIN, foot), f"… and {more:,} more thing{'s' if more > 1 else ''}", WORD)
     for row, line in enumerate(lines):
         for index, x, _ in line:
-            draw.write(pen, (MARGIN + x, MARGIN + 30 + row * 44), words[index], CAPTION, draw.INK)
+            draw.write(
+                pen, (MARGIN + x, MARGIN + 30 + row * 44), words[index], CAPTION, draw.INK, room=wide - 2 * MARGIN
+            )
     if not graph.objects:
         draw.write(pen, (MARGIN, top + 40), "no things", WORD)
     for thing, (left, right) in boxes.items():
         pen.rounded_rectangle((left, top, right, top + BOX), 14, FIELD, EDGE, 3)
         middle = (left + right) / 2
-        draw.write(pen, (middle, top + BOX / 2 + 2), thing.name, NAME, draw.INK, "mm")
+        draw.write(pen, (middle, top + BOX / 2 + 2), _cut(thing.name, NAME), NAME, draw.INK, "mm")
         for n, word in enumerate(said[thing]):
             y = top + BOX + 10 + n * (PILL + 10)
             half = draw.width(word, WORD) / 2 + 20
@@ -85,10 +97,21 @@ def save_scene_graph(graph: SceneGraph, path: Path | str, caption: str = "") -> 
     return draw.save_drawing(draw_scene_graph(graph, caption), path, "a scene graph")
 
 
+def _first(graph: SceneGraph) -> SceneGraph:
+    kept = graph.objects[:MAX_THINGS]
+    attributes = (islice((a for a in graph.attributes if a.object == thing), MAX_SAID) for thing in kept)
+    relations = (r for r in graph.relations if r.subject in kept and r.object in kept)
+    return SceneGraph(kept, tuple(chain.from_iterable(attributes)), tuple(relations))
+
+
+def _cut(text: str, size: int) -> str:
+    return draw.fit(text, size, MAX_NAME, smallest=size)[0]
+
+
 def _arrows(graph: SceneGraph) -> list[_Arrow]:
     """Short arrows low, long ones over them; no two share a height where they would meet."""
     number = {thing: n for n, thing in enumerate(graph.objects)}
-    wanted = [(number[r.subject], number[r.object], " ".join(r.predicate)) for r in graph.relations]
+    wanted = [(number[r.subject], number[r.object], _cut(" ".join(r.predicate), WORD)) for r in graph.relations]
     placed: list[_Arrow] = []
     for start, end, text in sorted(wanted, key=lambda w: abs(w[0] - w[1])):
         low, high = min(start, end), max(start, end)
@@ -104,8 +127,10 @@ def _boxes(graph: SceneGraph, arrows: list[_Arrow]) -> dict[Object, tuple[float,
     middles: list[float] = []
     x = float(MARGIN)
     for n, thing in enumerate(graph.objects):
-        said = [a.word for a in graph.attributes if a.object == thing]
-        wide = max([draw.width(thing.name, NAME) + 48, *(draw.width(word, WORD) + 40 for word in said), 110.0])
+        said = [_cut(a.word, WORD) for a in graph.attributes if a.object == thing]
+        wide = max(
+            [draw.width(_cut(thing.name, NAME), NAME) + 48, *(draw.width(word, WORD) + 40 for word in said), 110.0]
+        )
         for arrow in arrows:
             if max(arrow.start, arrow.end) == n:
                 other = min(arrow.start, arrow.end)

@@ -42,7 +42,8 @@ def draw_strip(explanation: Explanation) -> Image.Image:
     aspect = explanation.image.shape[1] / explanation.image.shape[0]
     large = draw.size_like(aspect, PICTURE_SIDE, PICTURE_SIDE * 1.25)
     column = max(large[0], PICTURE_SIDE * 3 // 4)
-    lines = draw.break_lines(explanation.words, draw.CAPTION, column)
+    lines = draw.break_lines(explanation.names, draw.CAPTION, column)
+    lines = draw.in_visual_order(lines, explanation.names, column)
     gated = explanation.share is not None
     foot = UNDER_TILE + GATE * gated
     left_size = column, large[1] + 40 + len(lines) * int(draw.CAPTION * 1.5) + 44 + 40 * gated
@@ -137,7 +138,7 @@ def draw_foot(pen: ImageDraw.ImageDraw, explanation: Explanation, cell: Cell, x:
     """The word beneath its tile; as bars, how well it found its regions and how far it lets them in."""
     room, ink = max(cell.size[0], MIN_SLOT), explanation.ink(cell.word)
     size = draw.LABEL if cell.content else draw.LABEL - 5
-    draw.write(pen, (x, y + 42), explanation.name(cell.word), size, ink, room=room)
+    draw.write(pen, (x, y + 42), explanation.names[cell.word], size, ink, room=room)
     end = x + room - round(draw.width("0.00", draw.NOTE)) - 14
     if explanation.strengths is not None and explanation.word_score is not None:
         score, strength = explanation.word_score[cell.word], float(explanation.strengths[cell.word])
@@ -161,7 +162,7 @@ def draw_caption(
         baseline = y + number * int(draw.CAPTION * 1.5) + draw.CAPTION
         for word, offset, length in line:
             tone = explanation.ink(word)
-            draw.write(pen, (x + offset, baseline), explanation.words[word], draw.CAPTION, tone, room=room)
+            draw.write(pen, (x + offset, baseline), explanation.names[word], draw.CAPTION, tone, room=room)
             thickness = round(6 * (1.0 if scores is None else float(scores[word])))
             if word in explanation.colours and thickness:
                 span = (x + offset, baseline + 12, x + offset + length - 1, baseline + 11 + thickness)
@@ -230,7 +231,7 @@ def draw_steps(explanation: Explanation, room: int) -> Image.Image:
                 draw.bar(pen, cell.x, cell.x + round(cell.size[0] * sharpest), floor + 9, tone)
         for cell in block:
             letters, slot = draw.LABEL if cell.content else draw.LABEL - 5, max(cell.size[0], NARROW)
-            text, size = draw.fit(explanation.words[cell.word], letters, slot, draw.NOTE - 3)
+            text, size = draw.fit(explanation.names[cell.word], letters, slot, draw.NOTE - 3)
             draw.write(pen, (cell.x, top + height - FOOT + 28), text, size, explanation.ink(cell.word))
         top += height + draw.GAP
     return sheet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -45,7 +46,7 @@ def command_of(findings: Findings, request: Request) -> str:
     words += [f"--rate {rate:g}" for rate in request.rates]
     kinds = {str(facts.get("device", "cpu")).split()[0] for facts in findings.facts.values()}
     words += ["--device cuda"] if "cuda" in kinds else []
-    return " ".join([*words, *request.words])
+    return " ".join([*words, *map(shlex.quote, request.words)])
 
 
 def figures(findings: Findings, request: Request) -> dict[str, Any]:

@@ -116,7 +116,8 @@ class PictureCaptioner(RegionPredictor[Captioner]):
         picture = as_array(image)
         if text is None:
             return self.caption([picture], decoding, **options)[0].explain(picture, title)
-        return self.teacher_force(picture, text).explain(picture, title)
+        unknown = frozenset(self.model.vocabulary.unknown(text))
+        return replace(self.teacher_force(picture, text).explain(picture, title), unknown=unknown)
 
     @torch.no_grad()
     def teacher_force(self, image: Picture | RegionBatch, text: str) -> GeneratedCaption:

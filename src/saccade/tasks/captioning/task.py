@@ -281,6 +281,6 @@ SPEC: TaskSpec[Captioner, CaptionedImages] = TaskSpec(
     evaluator=CaptionScores(),
     predictor=PictureCaptioner,
     verbs=("caption",),
-    next_steps=("saccade eval {run} --num-beams 5", "saccade caption PHOTO --model {run} --attention why.png"),
+    next_steps=("saccade eval {run}{split} --num-beams 5", "saccade caption PHOTO --model {run} --attention why.png"),
     options=EvalOptions,
 )

@@ -169,7 +169,7 @@ class PictureDescriber(Predictor[DenseCap]):
         decoding: DecodingConfig = DECODING,
         **options: Any,
     ) -> list[list[DensePhrase]]:
-        """The `top` regions of each picture that the model is surest of, none of them less sure than `least`.
+        """The `top` regions of each picture that the model is surest of (0: all), none of them less sure than `least`.
 
         Pictures are paths, Pillow images or arrays; `options` are DecodingConfig's: `strategy="beam", num_beams=3` …
         """
@@ -204,7 +204,7 @@ class PictureDescriber(Predictor[DenseCap]):
     ) -> list[list[DensePhrase]]:
         size = self.model.config.size
         pixels = np.stack([as_array(picture, size=size) for picture in pictures])
-        described = describe(self.model, PictureBatch(torch.from_numpy(pixels)), top, decoding)
+        described = describe(self.model, PictureBatch(torch.from_numpy(pixels)), top or None, decoding)
         return [[region for region in regions if region.score >= least] for regions in described]
 
 

@@ -57,7 +57,7 @@ class PictureMatcher(RegionPredictor[Matcher]):
     ) -> list[tuple[int, float]]:
         """(position, score) of the pictures that fit a sentence best, best first."""
         scores = self.score(images, text)[:, 0]
-        order = np.argsort(-scores, kind="stable")[:top]
+        order = np.argsort(-scores, kind="stable")[: top or None]
         return [(int(i), float(scores[i])) for i in order]
 
     @torch.no_grad()
