@@ -172,7 +172,7 @@ def extractor_of(folder: Path | str) -> str:
     place, kind = find_model(folder, Model)
     described = read_json(place / CONFIG)
     if kind.task == "detection":
-        return f"{kind.name.removesuffix('_extractor')}:{place}"
+        return f"{kind.name.removesuffix('_extractor')}:{folder}"
     if (own := described.get("backbone")) is not None:
         argument = str(own).removeprefix("grid").removeprefix(":")
         return replace(grid_config(argument), backbone=f"tuned:{folder}").name
