@@ -167,6 +167,8 @@ def without_broken(found: Iterable[Result | Broken], title: str, total: int) -> 
     done: list[Result] = []
     broken: list[Broken] = []
     with progress_bar(title) as progress:
+        if total > 1:
+            progress(0, total)
         for one in found:
             if isinstance(one, Broken):
                 broken.append(one)

@@ -177,7 +177,7 @@ def extractor_of(folder: Path | str) -> str:
         argument = str(own).removeprefix("grid").removeprefix(":")
         return replace(grid_config(argument), backbone=f"tuned:{folder}").name
     if described.get("extractor") is None:
-        raise SaccadeError(f"{folder} knows no extractor: it was trained on features whose maker is not known")
+        raise SaccadeError(f"{folder} names no extractor: it reads pixels itself, or features whose maker is not known")
     return str(described["extractor"])
 
 

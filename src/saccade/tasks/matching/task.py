@@ -30,7 +30,7 @@ from saccade.tasks.predict import Images, Photo, RegionPredictor
 from saccade.vision.augment import AugmentConfig
 from saccade.vision.pictures import Picture, as_array
 
-BATCH_SIZE = 64  # pictures whose regions and codes are held at a time
+BATCH_SIZE = 16  # pictures whose regions and codes are held at a time
 
 
 class PictureMatcher(RegionPredictor[Matcher]):
