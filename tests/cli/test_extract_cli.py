@@ -57,11 +57,13 @@ def test_photos_become_a_store_that_a_model_can_be_trained_on(tmp_path: Path, ph
     write_captions(tmp_path / "captions.jsonl", [*sentences, Caption("elsewhere.jpg", "no")])
     store = tmp_path / "store"
     words = ["extract", photos, "-o", store, "--regions", "world", "--captions", tmp_path / "captions.jsonl"]
-    code, out, _ = saccade(*words)
-    assert code == 0
+    (photos / "notes.md").touch()
+    code, out, err = saccade(*words)
+    assert code == 2
     assert f"{store}: 11 pictures in " in out
     assert "pictures a second), 1 broken (listed in " in out
-    assert "03.jpg is not a picture" in out
+    assert "03.jpg is not a picture" in err
+    assert "note: passed over 1 file that is no picture: .md 1\n" in err
     data = open_split(DataConfig("store", store), "train")
     assert (len(data.images), len(data.texts), data.extractor) == (5, 5, "world")
     assert FeatureStore.open(store).get(0).width == 50
@@ -95,8 +97,8 @@ def test_killed_and_given_again_the_command_ends_with_the_same_bytes(
 def test_own_boxes(tmp_path: Path, photos: Path, saccade: Saccade) -> None:
     boxes = tmp_path / "boxes.json"
     boxes.write_text(json.dumps({f"{n:02d}.jpg": [[0, 0, 25, 20], [10, 10, 50 + n, 40]] for n in range(11)}))
-    code, out, _ = saccade("extract", photos, "-o", tmp_path / "s", "--regions", boxes, "--extractor", "world")
-    assert (code, "1 broken" in out, "11.jpg has no boxes" in out) == (0, True, True)
+    code, out, err = saccade("extract", photos, "-o", tmp_path / "s", "--regions", boxes, "--extractor", "world")
+    assert (code, "1 broken" in out, "11.jpg has no boxes" in err) == (2, True, True)
     picture = FeatureStore.open(tmp_path / "s").get(10)
     np.testing.assert_allclose(picture.boxes, [[0, 0, 25 / 60, 0.5], [10 / 60, 0.25, 1, 1]], atol=1e-6)
 
@@ -115,6 +117,8 @@ def test_originals_may_have_been_larger(tmp_path: Path, photos: Path, saccade: S
         (["photos", "--regions", "wrold"], 'there is no extractor "wrold"; did you mean "world"?'),
         (["photos", "--regions", "world", "--extractor", "grid"], "--extractor grid goes with a file of boxes"),
         (["photos", "--regions", "boxes.json"], "boxes.json does not exist"),
+        (["photos", "--regions", "grid", "--model", "scan-flickr8k"], "both say where regions come from"),
+        (["photos", "--model", "nothing"], "nothing is no model folder"),
         (["photos", "--regions", "world", "--captions", "none.jsonl"], "none.jsonl does not exist"),
         (["photos", "--regions", "world", "--device", "cdua"], 'no device "cdua"'),
         (["photos", "--regions", "world", "-o", "photos"], "photos is in the way"),

@@ -206,12 +206,14 @@ def test_when_all_are_broken_it_is_an_error(tmp_path: Path, photos: Photos) -> N
 def test_a_decoder_that_fails_in_its_own_way_ends_nothing(
     tmp_path: Path, photos: Photos, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(path: Path) -> Image.Image:
+    real = decoding.open_sized
+
+    def fail(path: Path) -> tuple[Image.Image, tuple[int, int]]:
         if path.name == "photo-001.jpg":
             raise ZeroDivisionError
-        return Image.open(path)
+        return real(path)
 
-    monkeypatch.setattr("saccade.features.decoding.open_picture", fail)
+    monkeypatch.setattr(decoding, "open_sized", fail)
     done = extract(photos[:4], CompanyExtractor(), tmp_path / "s")
     assert [b.reason.endswith("could not be decoded (ZeroDivisionError)") for b in done.broken] == [True]
 
@@ -371,7 +373,8 @@ def test_a_process_that_ends_is_named_with_what_it_opened(
     tmp_path: Path, photos: Photos, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decoding, "MIN_FILES_FOR_PROCESSES", 1)
-    monkeypatch.setattr(decoding, "open_picture", lambda path: os._exit(1) if "004" in path.name else Image.open(path))
+    real = decoding.open_sized
+    monkeypatch.setattr(decoding, "open_sized", lambda path: os._exit(1) if "004" in path.name else real(path))
     with pytest.raises(SaccadeError, match=r"was ended while it opened .*photo-004\.jpg"):
         extract(photos, CompanyExtractor(), tmp_path / "s", workers=2)
     monkeypatch.undo()

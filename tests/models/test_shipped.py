@@ -10,6 +10,8 @@ import saccade
 from saccade.core.errors import SaccadeError
 from saccade.models import load_model
 from saccade.models.base.model import find_model, shipped_models
+from saccade.tasks.predict import extractor_of
+from saccade.vision import load_extractor
 
 SENTENCES = {
     "000000165518.jpg": "a man rides a motorcycle down the road",
@@ -31,6 +33,12 @@ def test_each_sentence_finds_its_photo(name: str, photos: list[Path]) -> None:
     best = model.score(shown, list(SENTENCES.values())).argmax(axis=0).tolist()
     assert sum(found == wanted for wanted, found in enumerate(best)) >= len(SENTENCES) - 1, best
     assert (Path(saccade.models.base.model.SHIPPED) / name / "README.md").read_text(encoding="utf-8").count("rsum")
+
+
+@pytest.mark.parametrize("name", shipped_for("matching"))
+def test_its_own_extractor_can_be_had_by_name(name: str) -> None:
+    """So that a store of `saccade extract --model` holds what the model itself would read."""
+    assert load_extractor(extractor_of(name)).digest == saccade.load(name).extractor.digest
 
 
 @pytest.mark.parametrize("name", shipped_for("captioning"))

@@ -17,7 +17,9 @@ from saccade.language import Vocabulary
 from saccade.models import DenseCap, DenseCapConfig, Scan, ScanConfig
 from saccade.tasks.dense_captioning.task import PictureDescriber
 from saccade.tasks.matching.task import PictureMatcher
-from saccade.tasks.predict import load
+from saccade.tasks.predict import extractor_of, load
+from saccade.vision import load_extractor
+from saccade.vision.detectors import world
 from saccade.world import WorldConfig, make_world
 
 
@@ -108,3 +110,11 @@ def test_a_dense_captioner_describes_parts_of_pictures(
         model.explain(pictures[0], "a red cube")
     with pytest.raises(SaccadeError, match=r"a model of densecap, which describes parts .* \(`saccade densecap`\)"):
         load(tmp_path / "run", kind=PictureMatcher)
+
+
+def test_the_extractor_of_a_model_has_a_name(folder: Path, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    assert extractor_of(folder) == "world"
+    assert load_extractor(extractor_of(world.SHIPPED)).digest == load_extractor("world").digest  # a detector is one
+    Scan(ScanConfig(12, 8, 16), vocabulary).save_pretrained(tmp_path / "model")
+    with pytest.raises(SaccadeError, match="model names no extractor: it reads pixels itself, or features"):
+        extractor_of(tmp_path / "model")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import sys
 import warnings
 import zlib
+from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
 from saccade.core.errors import SaccadeError
-from saccade.vision.pictures import as_array, find_pictures, open_picture
+from saccade.vision import pictures
+from saccade.vision.pictures import as_array, find_pictures, open_picture, open_sized, picture_formats
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1", "CMYK", "I;16", "I", "F"])
@@ -122,26 +127,28 @@ def write_bomb(path: Path, side: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize("side", [10_000, 60_000])  # Pillow only warns of the first
+@pytest.mark.parametrize("side", [12_000, 20_000, 60_000])  # Pillow warns of the second and refuses the third
 def test_a_decompression_bomb_is_refused_before_it_unpacks(side: int, tmp_path: Path) -> None:
     with pytest.raises(SaccadeError, match=r"bomb\.png unpacks to more than \d+ million pixels"):
         open_picture(write_bomb(tmp_path / "bomb.png", side))
 
 
 def test_a_bomb_is_refused_in_every_thread(tmp_path: Path) -> None:
-    """The filters of warnings belong to all threads: they must come out as they were."""
-    bomb, good, filters = write_bomb(tmp_path / "bomb.png", 10_000), tmp_path / "good.png", list(warnings.filters)
+    """The filters of warnings and Pillow's limit belong to all threads: they must come out as they were."""
+    bomb, good, filters = write_bomb(tmp_path / "bomb.png", 20_000), tmp_path / "good.png", list(warnings.filters)
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (200, 200, 3), dtype=np.uint8)).save(good)
+    limit = Image.MAX_IMAGE_PIXELS
 
     def refused(number: int) -> bool:
         try:
-            return open_picture(bomb if number % 2 else good).size == (10_000, 10_000)
+            return open_picture(bomb if number % 2 else good).size == (20_000, 20_000)
         except SaccadeError as error:
             return "unpacks to more than" in str(error)
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(refused, range(400))) == [False, True] * 200
     assert warnings.filters == filters
+    assert limit == Image.MAX_IMAGE_PIXELS
 
 
 def test_a_folder_is_searched_in_name_order(tmp_path: Path) -> None:
@@ -158,3 +165,153 @@ def test_a_folder_is_searched_in_name_order(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     with pytest.raises(SaccadeError, match="holds no picture"):
         find_pictures(tmp_path / "none")
+
+
+ENDINGS = [".jfif", ".jpe", ".avif", ".jp2", ".tga", ".ico", ".qoi"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_pillow_opens_is_found_and_opened(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"picture{ending.upper()}"
+    Image.new("RGB", (32, 32), (200, 100, 50)).save(path)
+    assert find_pictures(tmp_path) == [path]
+    assert np.abs(as_array(path)[16, 16].astype(int) - (200, 100, 50)).max() < 12
+
+
+@pytest.mark.parametrize("ending", [".heic", ".heif"])
+def test_phones_photos_are_opened(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"photo{ending}"
+    picture_formats()  # registers HEIC
+    Image.new("RGB", (64, 48), (200, 100, 50)).save(path, format="HEIF")
+    assert find_pictures(tmp_path) == [path]
+    assert as_array(path).shape == (48, 64, 3)
+    assert np.abs(as_array(path)[16, 16].astype(int) - (200, 100, 50)).max() < 12
+
+
+@pytest.fixture
+def old_pillow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Pillow before AVIF, without pillow-heif."""
+    picture_formats()
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    monkeypatch.setattr(Image, "ID", [name for name in Image.ID if name not in ("AVIF", "HEIF")])
+    picture_formats.cache_clear()
+    yield
+    picture_formats.cache_clear()
+
+
+def test_what_is_missing_for_phones_photos_is_said(tmp_path: Path, old_pillow: None) -> None:
+    heic, avif = tmp_path / "a.heic", tmp_path / "b.jpg"  # some apps call either what they like
+    heic.write_bytes(b"\0\0\0\x1cftypheic" + bytes(40))
+    avif.write_bytes(b"\0\0\0\x20ftypavif" + bytes(40))
+    assert find_pictures(tmp_path) == [heic, avif]
+    with pytest.raises(SaccadeError, match=r'a\.heic is a HEIC photo.*: pip install "saccade\[heic\]"'):
+        open_picture(heic)
+    with pytest.raises(SaccadeError, match=r'b\.jpg is an AVIF photo.*: pip install "pillow>=11\.3"'):
+        open_picture(avif)
+
+
+def test_no_program_is_run_to_open_a_file(tmp_path: Path) -> None:
+    """Pillow hands PostScript to Ghostscript."""
+    path = tmp_path / "picture.jpg"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n")
+    with pytest.raises(SaccadeError, match=r"picture\.jpg is not a picture"):
+        open_picture(path)
+
+
+def test_what_is_passed_over_is_counted_by_ending(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.TXT", "c.mov", "film.mpg", "Makefile"):
+        (tmp_path / name).touch()
+    with pytest.raises(SaccadeError, match=r"holds no picture \(passed over 5 files that are no pictures: \.txt 2, "):
+        find_pictures(tmp_path)
+    Image.new("RGB", (2, 2)).save(tmp_path / "x.png")
+    passed_over = Counter[str]()
+    find_pictures(tmp_path, passed_over)
+    assert passed_over == {".txt": 2, ".mov": 1, ".mpg": 1, "no ending": 1}
+    os.mkfifo(tmp_path / "pipe.png")  # would be waited for
+    assert [path.name for path in find_pictures(tmp_path)] == ["x.png"]
+
+
+def test_linked_folders_are_searched_once_and_circles_end(tmp_path: Path) -> None:
+    album, elsewhere = tmp_path / "album", tmp_path / "elsewhere"
+    for name in ("album/own/a.png", "elsewhere/deep/b.png"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        Image.new("RGB", (2, 2)).save(tmp_path / name)
+    (album / "0-inside").symlink_to(album / "own")  # before it in the alphabet, but its own path is the one that counts
+    (album / "linked").symlink_to(elsewhere)
+    (album / "linked-again").symlink_to(elsewhere / "deep")
+    (album / "own" / "up").symlink_to(album)
+    (elsewhere / "deep" / "round").symlink_to(elsewhere)
+    (elsewhere / "self").symlink_to(elsewhere / "self")
+    assert [str(path.relative_to(album)) for path in find_pictures(album)] == ["linked/deep/b.png", "own/a.png"]
+    assert find_pictures(album / "linked") == [album / "linked" / "deep" / "b.png"]
+
+
+def test_a_folder_that_cannot_be_read_is_not_passed_over_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.new("RGB", (2, 2)).save(tmp_path / "x.png")
+    (tmp_path / "locked").mkdir()
+    real = os.scandir
+
+    def scandir(place: str) -> object:
+        if str(place).endswith("locked"):
+            raise PermissionError(13, "Permission denied", place)
+        return real(place)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    passed_over = Counter[str]()
+    assert [path.name for path in find_pictures(tmp_path, passed_over)] == ["x.png"]
+    assert passed_over == {"unreadable folder": 1}
+
+
+@pytest.fixture
+def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "MAX_PIXELS", 5000)
+    monkeypatch.setattr(pictures, "MAX_JPEG_PIXELS", 10_000)
+
+
+def test_the_bound_is_one_of_memory_and_above_todays_phones() -> None:
+    assert pictures.MAX_PIXELS * 4 == pictures.MAX_DECODED_BYTES == 512 << 20
+    assert pictures.MAX_JPEG_PIXELS > 200_000_000 > pictures.MAX_PIXELS > 108_000_000
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+@pytest.mark.parametrize("kind", ["JPEG", "MPO"])
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_large_jpeg_is_decoded_at_half_its_scale_and_upright(
+    mode: str, kind: str, progressive: bool, orientation: int, tmp_path: Path, small_memory: None
+) -> None:
+    shades = np.zeros((81, 121, 3), np.uint8)
+    shades[:, :60] = 255  # the left half, which is the upper half once it is turned
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / "large.jpg"
+    Image.fromarray(shades).convert(mode).save(path, format=kind, exif=exif, progressive=progressive, quality=95)
+    picture, size = open_sized(path)
+    assert picture.mode == "RGB"
+    if orientation == 6:
+        assert (picture.size, size) == ((41, 61), (81, 121))
+        light, dark = picture.getpixel((20, 10)), picture.getpixel((20, 50))
+    else:
+        assert (picture.size, size) == ((61, 41), (121, 81))
+        light, dark = picture.getpixel((10, 20)), picture.getpixel((50, 20))
+    assert min(light) > 240
+    assert max(dark) < 40
+
+
+def test_up_to_the_bound_nothing_is_reduced(tmp_path: Path, small_memory: None) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (50, 100, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "a.jpg")
+    assert open_sized(tmp_path / "a.jpg")[0].size == open_sized(tmp_path / "a.jpg")[1] == (100, 50)
+
+
+@pytest.mark.parametrize(("name", "limit"), [("a.png", 5000), ("a.webp", 5000), ("a.gif", 5000), ("b.jpg", 10_000)])
+def test_more_than_the_bound_is_refused_before_it_is_decoded(
+    name: str, limit: int, tmp_path: Path, small_memory: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    height = limit // 100 + 1
+    Image.new("RGB", (100, height)).save(tmp_path / name)
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda image: pytest.fail("decoded"))
+    with pytest.raises(SaccadeError, match=r"unpacks to more than \d+ million pixels, too many to open safely"):
+        open_picture(tmp_path / name)

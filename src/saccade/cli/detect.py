@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +15,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from saccade.cli.options import SIDE_ALONE, SIDE_ON_SHEET, Device, escape, listed_photos, print_where, save_drawings
+from saccade.cli.options import (
+    SIDE_ALONE,
+    SIDE_ON_SHEET,
+    Device,
+    escape,
+    listed_photos,
+    print_where,
+    report_broken,
+    save_drawings,
+    without_broken,
+)
 from saccade.core.text import escaped
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from saccade.data.store.manifest import Broken
     from saccade.explain.panels.regions import RegionPicture
     from saccade.vision import RegionExtractor
 
 
-BATCH_PHOTOS = 16  # of any size, in memory at a time
+BATCH_PHOTOS = 16
 
 
 def detect(
@@ -34,6 +50,8 @@ def detect(
 ) -> None:
     """Draw and list the regions an extractor finds in your photos: names, confidence, and place in pixels.
 
+    A photo that cannot be read is reported on standard error; the others go on, and the exit code is 2.
+
     Example: saccade detect holiday.jpg --extractor bottomup -o regions.png
     """
     from saccade.explain.draw import check_format
@@ -44,7 +62,10 @@ def detect(
         out = Path("regions.png")
     if out is not None:
         check_format(out, "a picture of regions")
-    found = detect_regions(load_extractor(extractor, device), listed_photos(photos))
+    files = listed_photos(photos)
+    found, broken = without_broken(detect_regions(load_extractor(extractor, device), files), "detecting", len(files))
+    if not found:
+        report_broken(broken, len(files))
     if out is not None:
         save_drawings([photo.drawing for photo in found], out, top)
     if as_json:
@@ -57,6 +78,7 @@ def detect(
             console.print(photo.table(surest))
     if out is not None:
         print_where(out, len(found), err=as_json)
+    report_broken(broken, len(files))
 
 
 @dataclass(frozen=True)
@@ -108,37 +130,45 @@ class DetectedPhoto:
         return table
 
 
-def detect_regions(extractor: RegionExtractor, files: list[Path]) -> list[DetectedPhoto]:
+def detect_regions(extractor: RegionExtractor, files: list[Path]) -> Iterator[DetectedPhoto | Broken]:
     """What the extractor finds in each photo; an extractor without names gives regions without labels."""
     import numpy as np
-    from rich.progress import track
 
-    from saccade.core.threads import ahead, openers
     from saccade.explain.panels.regions import MAX_SHEET_PHOTOS, RegionPicture
-    from saccade.vision import open_picture
+    from saccade.features.decoding import ShownPhoto, open_shown
 
-    found: list[DetectedPhoto] = []
-    starts = range(0, len(files), BATCH_PHOTOS)
-    for start in track(starts, "detecting", console=Console(stderr=True), transient=True, disable=len(starts) < 2):
-        pictures = list(ahead(open_picture, files[start : start + BATCH_PHOTOS], openers(), BATCH_PHOTOS))
-        scores: list[np.ndarray | None]
-        if extractor.has_names:
-            named = extractor.describe(pictures)
-            boxes = [np.array([r.box for r in regions]).reshape(-1, 4) for regions in named]
-            labels = [tuple(r.text for r in regions) for regions in named]
-            scores = [np.array([r.score for r in regions]) for regions in named]
-        else:
-            batch = extractor.extract(pictures)
-            real = [mask.nonzero()[:, 0] for mask in batch.mask]
-            boxes = [batch.boxes[i][r].double().numpy() for i, r in enumerate(real)]
-            labels = [() for _ in pictures]
-            scores = [None if batch.scores is None else batch.scores[i][r].double().numpy() for i, r in enumerate(real)]
-        for i, picture in enumerate(pictures):
-            width, height = picture.size
-            side = (
-                SIDE_ALONE if len(files) == 1 else (SIDE_ON_SHEET if start + i < MAX_SHEET_PHOTOS else 1)
-            )  # what no sheet will show
-            picture.thumbnail((side, side))
-            drawing = RegionPicture(np.asarray(picture), boxes[i], labels[i], scores[i], files[start + i].name)
-            found.append(DetectedPhoto(files[start + i], width, height, drawing))
-    return found
+    side, drawn_count = (SIDE_ALONE if len(files) == 1 else SIDE_ON_SHEET), 0
+    with closing(open_shown(files, extractor.prepare, side, BATCH_PHOTOS)) as opened:
+        while batch := list(islice(opened, BATCH_PHOTOS)):
+            photos = [photo for photo in batch if isinstance(photo, ShownPhoto)]
+            regions = iter(_find_regions(extractor, [photo.pixels for photo in photos]))
+            for photo in batch:
+                if not isinstance(photo, ShownPhoto):
+                    yield photo
+                    continue
+                drawn_count += 1
+                picture = photo.picture if drawn_count <= MAX_SHEET_PHOTOS else np.zeros((1, 1, 3), np.uint8)
+                drawing = RegionPicture(picture, *next(regions), photo.file.name)
+                yield DetectedPhoto(photo.file, photo.width, photo.height, drawing)
+
+
+def _find_regions(
+    extractor: RegionExtractor, pictures: list[np.ndarray]
+) -> list[tuple[np.ndarray, tuple[str, ...], np.ndarray | None]]:
+    """Boxes, labels and scores of each picture."""
+    import numpy as np
+
+    if extractor.has_names:
+        return [
+            (
+                np.array([region.box for region in regions]).reshape(-1, 4),
+                tuple(region.text for region in regions),
+                np.array([region.score for region in regions]),
+            )
+            for regions in extractor.describe(pictures)
+        ]
+    batch = extractor.extract(pictures)
+    return [
+        (boxes[real].double().numpy(), (), None if batch.scores is None else batch.scores[i][real].double().numpy())
+        for i, (boxes, real) in enumerate(zip(batch.boxes, batch.mask, strict=True))
+    ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.markup import escape as escape_markup
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from saccade.data.store.manifest import Broken
     from saccade.explain.panels.regions import RegionPicture
     from saccade.language import Vocabulary
+
+Result = TypeVar("Result")
 
 
 class NumberType(str, Enum):
@@ -146,16 +149,44 @@ SIDE_ALONE, SIDE_ON_SHEET = 2400, 800  # the longer side of a photo kept for its
 BROKEN_SHOWN = 10
 
 
-def listed_photos(photos: Sequence[Path]) -> list[Path]:
-    """Photos, and those in folders; one that is missing is named before a network is loaded."""
-    from saccade.core.errors import explain_os_errors
-    from saccade.vision import find_pictures
+def listed_photos(places: Sequence[Path]) -> list[Path]:
+    """Photos, those in folders and in lists (.txt), each once; says which other files of the folders are left out.
 
-    files = [file for place in photos for file in (find_pictures(place) if place.is_dir() else [place])]
-    for file in files:
-        with explain_os_errors(file, "read"):
-            file.stat()
+    Raises: SaccadeError if a place is missing, before a network is loaded.
+    """
+    from saccade.features.extraction import pictures_at
+
+    passed_over = Counter[str]()
+    files = list(dict.fromkeys(path for place in places for _, path in pictures_at(place, passed_over)))
+    report_passed_over(passed_over)
     return files
+
+
+def report_passed_over(passed_over: Counter[str]) -> None:
+    """Say on standard error how many files of which endings are no pictures."""
+    from saccade.vision.pictures import others_told
+
+    if passed_over:
+        say(f"note: {others_told(passed_over)}", err=True)
+
+
+def without_broken(found: Iterable[Result | Broken], title: str, total: int) -> tuple[list[Result], list[Broken]]:
+    """What was made of pictures, and the pictures that could not be read, with a bar meanwhile."""
+    from saccade.core.progress import progress_bar
+    from saccade.data.store.manifest import Broken
+
+    done: list[Result] = []
+    broken: list[Broken] = []
+    with progress_bar(title) as progress:
+        if total > 1:
+            progress(0, total)
+        for one in found:
+            if isinstance(one, Broken):
+                broken.append(one)
+            else:
+                done.append(one)
+            progress(len(done) + len(broken), total)
+    return done, broken
 
 
 def save_drawings(drawings: Sequence[RegionPicture], out: Path, top: int | None) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.tree import Tree
 
-from saccade.cli.options import SIDE_ALONE, Device, escape, listed_photos, say
+from saccade.cli.options import SIDE_ALONE, Device, escape, listed_photos, report_broken, say, without_broken
 from saccade.core.errors import SaccadeError
 
 if TYPE_CHECKING:
+    from saccade.data.store.manifest import Broken
     from saccade.language import Parse, Parser, SceneGraph
 
 MAX_PRINTED_SENTENCES = 20
@@ -68,14 +70,15 @@ def graph(
 ) -> None:
     """The scene graph of a photo: its things, what they are like, and how they stand to each other.
 
+    A photo that cannot be read is reported on standard error; the others go on, and the exit code is 2.
+
     Example: saccade graph holiday.jpg --extractor bottomup:runs/detector -o graph.png
     """
-    import numpy as np
-
     from saccade.core.files import write_json
     from saccade.explain.draw import check_format, save_drawing
     from saccade.explain.panels.scene_graph import draw_picture_graph
-    from saccade.vision import load_extractor, open_picture
+    from saccade.features.decoding import ShownPhoto, open_shown
+    from saccade.vision import load_extractor
 
     files = listed_photos(photos)
     drawn = out is not None and out.suffix.lower() != ".json"
@@ -84,23 +87,33 @@ def graph(
         if len(files) != 1:
             raise SaccadeError(f"{out}: a drawing shows one photo, there are {len(files)}; -o graphs.json takes many")
     network, console = load_extractor(extractor, device), Console()
-    facts: list[dict[str, Any]] = []
-    for file in files:
-        picture = open_picture(file)
-        size = picture.size
-        found = network.graph([picture])[0].surest(top or None)
-        facts.append({"photo": str(file), "extractor": extractor, **dict(zip(("width", "height"), size, strict=True))})
-        facts[-1] |= found.to_json(*size)
-        console.print(graph_tree(file.name, found.words(numbered=True)))
-        if out is not None and drawn:
-            picture.thumbnail((SIDE_ALONE, SIDE_ALONE))
-            save_drawing(draw_picture_graph(np.asarray(picture), found), out, "a scene graph")
+
+    def graphs() -> Iterator[tuple[Tree, dict[str, Any]] | Broken]:
+        with closing(open_shown(files, network.prepare, SIDE_ALONE, most=1)) as opened:
+            for photo in opened:
+                if not isinstance(photo, ShownPhoto):
+                    yield photo
+                    continue
+                found = network.graph([photo.pixels])[0].surest(top or None)
+                if out is not None and drawn:
+                    save_drawing(draw_picture_graph(photo.picture, found), out, "a scene graph")
+                size = {"width": photo.width, "height": photo.height}
+                facts = {"photo": str(photo.file), "extractor": extractor, **size}
+                tree = graph_tree(photo.file.name, found.words(numbered=True))
+                yield tree, facts | found.to_json(photo.width, photo.height)
+
+    done, broken = without_broken(graphs(), "reading", len(files))
+    for tree, _ in done:
+        console.print(tree)
+    if not done:
+        report_broken(broken, len(files))
     if not network.has_relations:
         say(f'note: the extractor "{extractor}" names things but knows no relations', err=True)
     if out is not None and not drawn:
-        write_json(out, {"pictures": facts})
+        write_json(out, {"pictures": [facts for _, facts in done]})
     if out is not None:
         say(f"the {'picture is' if drawn else 'graphs are'} in {out}")
+    report_broken(broken, len(files))
 
 
 def _lines(file: Path) -> list[str]:

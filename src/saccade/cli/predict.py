@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,21 +24,25 @@ from saccade.cli.options import (
     listed_photos,
     print_where,
     report_broken,
+    report_passed_over,
     report_unknown,
     run_data,
     save_drawings,
     say,
     sort_words,
     with_words,
+    without_broken,
 )
 from saccade.core.errors import SaccadeError
 from saccade.core.text import escaped
 from saccade.tasks.captioning import LengthPenalty, Strategy, chosen_decoding
 
 if TYPE_CHECKING:
-    from saccade.data.store.manifest import Broken
+    import numpy as np
+
     from saccade.tasks.captioning.predict import Captioned
     from saccade.tasks.dense_captioning.task import DescribedPhoto
+    from saccade.tasks.matching.task import PictureMatcher
 
 
 def score(
@@ -51,24 +56,45 @@ def score(
 ) -> None:
     """How well each picture fits each sentence.
 
-    Beside the score stands how likely they fit, if the model was calibrated (`saccade calibrate`).
+    Beside the score stands how likely they fit, if the model was calibrated (`saccade calibrate`). Any number of photos
+    is read in little memory. One that cannot be read is reported on standard error; the others are scored, and the exit
+    code is 2. For many sentences extract once, and score the store.
 
     Example: saccade score photos/ -t "a red cube left of a blue ball" --model runs/scan
+
+    Example: saccade extract photos/ -o features --model scan-flickr8k && saccade score features -t "two dogs run"
     """
+    import numpy as np
+
+    from saccade.data.store.manifest import printable
+    from saccade.features.extraction import stores_among
     from saccade.tasks.matching.task import PictureMatcher
     from saccade.tasks.predict import load
-    from saccade.vision.pictures import find_pictures
 
-    files = [f for p in pictures for f in (find_pictures(p) if p.is_dir() else [p])]
     if not text:
         raise SaccadeError('give at least one sentence with --text "…"')
-    matcher = load(model or default_model(), device, kind=PictureMatcher)
+    places, stores = stores_among(pictures)
+    photos = [(printable(file), file) for file in listed_photos(places)]
+    total = len(photos) + sum(map(len, stores))
+    if not total:
+        raise SaccadeError(f"{pictures[0]} holds no pictures to score")
+    model = model or default_model()
+    matcher = load(model, device, kind=PictureMatcher)
     report_unknown(matcher.model.vocabulary, text)
-    scores = matcher.score(files, text)
-    order = scores[:, 0].argsort()[::-1][:top]
+    found, broken = without_broken(matcher.score_places(photos, stores, text, model), "scoring", total)
+    if found:
+        names, _, scores = zip(*found, strict=True)
+        _print_scores(names, np.stack(scores), matcher, text, top, as_json)
+    report_broken(broken, total)
+
+
+def _print_scores(
+    names: Sequence[str], scores: np.ndarray, matcher: PictureMatcher, text: list[str], top: int, as_json: bool
+) -> None:
+    order = (-scores[:, 0]).argsort(kind="stable")[: top or None]
     chance = matcher.probabilities(scores)
     if as_json:
-        rows = [{"picture": str(files[i]), "scores": scores[i].tolist()} for i in order]
+        rows = [{"picture": names[i], "scores": scores[i].tolist()} for i in order]
         if chance is not None:
             rows = [{**row, "probabilities": chance[i].tolist()} for row, i in zip(rows, order, strict=True)]
         typer.echo(json.dumps(rows))
@@ -81,11 +107,13 @@ def score(
         cells = [f"{s:.3f}" for s in scores[i]]
         if chance is not None:
             cells = [f"{cell}  {100 * p:3.0f} %" for cell, p in zip(cells, chance[i], strict=True)]
-        table.add_row(escape(str(files[i])), *cells)
+        table.add_row(escape(names[i]), *cells)
     Console().print(table)
+    if len(order) < len(names):
+        typer.echo(f"and {len(names) - len(order):,} more (--top 0 shows all)")
     if chance is not None:
         for sentence in (s for s, best in zip(text, chance.max(axis=0), strict=True) if best < 0.5):
-            typer.echo(f'nothing here fits "{sentence}"')
+            say(f'nothing here fits "{sentence}"')
 
 
 def calibrate(words: list[str], *, split: str | None = None, device: Device = "auto", out: Path | None = None) -> None:
@@ -162,7 +190,6 @@ def caption(
     import torch
 
     from saccade.core.files import check_writable, write_json
-    from saccade.core.progress import progress_bar
     from saccade.data.store.manifest import Broken
     from saccade.tasks.captioning.predict import DECODING, Drawings, PictureCaptioner, results, sort_places
     from saccade.tasks.predict import load
@@ -180,7 +207,9 @@ def caption(
         no_repeat_ngram_size=no_repeat_ngram_size,
     )
     keep = num_return_sequences or (None if decoding.strategy in ("sample", "diverse") else 1)
-    photos, stores = sort_places(places)
+    passed_over = Counter[str]()
+    photos, stores = sort_places(places, passed_over)
+    report_passed_over(passed_over)
     total = len(photos) + sum(map(len, stores))
     if not total:
         raise SaccadeError(f"{places[0]} holds no pictures to caption")
@@ -189,16 +218,14 @@ def caption(
     model = model or default_model("runs/updown", "show_attend_tell-flickr8k")
     captioner = load(model, device, kind=PictureCaptioner)
     torch.manual_seed(seed)
-    done: list[Captioned] = []
-    broken: list[Broken] = []
-    with progress_bar("captioning") as progress:
+
+    def captioned() -> Iterator[Captioned | Broken]:
         for found in captioner.caption_places(photos, stores, decoding, keep, model):
-            if isinstance(found, Broken):
-                broken.append(found)
-            else:
-                done.append(found)
+            if not isinstance(found, Broken):
                 drawings.draw(found)
-            progress(len(done) + len(broken), total)
+            yield found
+
+    done, broken = without_broken(captioned(), "captioning", total)
     shown = done[:MAX_ROWS] if json_file is not None else done
     if done:
         plain = decoding.strategy != "diverse" and decoding.length_penalty == "none"
@@ -243,8 +270,6 @@ def densecap(
     Example: saccade densecap holiday.jpg --model runs/densecap -o phrases.png --json phrases.json
     """
     from saccade.core.files import check_writable, write_json
-    from saccade.core.progress import progress_bar
-    from saccade.data.store.manifest import Broken
     from saccade.decoding import DecodingConfig
     from saccade.explain.draw import check_format
     from saccade.tasks.dense_captioning.task import PictureDescriber
@@ -256,16 +281,9 @@ def densecap(
     check_writable(out, json_file)
     describer = load(model, device, kind=PictureDescriber)
     decoding = DecodingConfig(strategy="beam" if num_beams > 1 else "greedy", num_beams=num_beams, max_length=16)
-    done: list[DescribedPhoto] = []
-    broken: list[Broken] = []
-    with progress_bar("describing") as progress:
-        side = SIDE_ALONE if len(files) == 1 else SIDE_ON_SHEET
-        for found in describer.describe_photos(files, top, least, decoding, side):
-            if isinstance(found, Broken):
-                broken.append(found)
-            else:
-                done.append(found)
-            progress(len(done) + len(broken), len(files))
+    side = SIDE_ALONE if len(files) == 1 else SIDE_ON_SHEET
+    described = describer.describe_photos(files, top, least, decoding, side)
+    done, broken = without_broken(described, "describing", len(files))
     console = Console()
     for photo in done:
         console.print(_phrase_table(photo))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from itertools import count
 
 from rich.console import Console
@@ -16,7 +17,6 @@ from rich.progress import (
     Task,
     TaskID,
     TextColumn,
-    TimeRemainingColumn,
 )
 from rich.text import Text
 
@@ -25,11 +25,23 @@ from saccade.core.text import escaped
 Tell = Callable[[int, int], None]  # (how many are done, how many there are)
 
 
-class _Rate(ProgressColumn):
-    """Items a second, of the last while."""
+def rate(task: Task) -> float | None:
+    """Items a second since the bar appeared. They come in batches, so the last few say nothing."""
+    done = task.completed - task.fields.get("before", 0)
+    return done / task.elapsed if done and task.elapsed else None
 
+
+class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
-        return Text("–" if task.speed is None else f"{task.speed:.1f}/s", style="progress.data.speed")
+        speed = rate(task)
+        return Text("–" if speed is None else f"{speed:.1f}/s", style="progress.data.speed")
+
+
+class _Remaining(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed, left = rate(task), task.remaining
+        wait = "-:--:--" if speed is None or left is None else str(timedelta(seconds=int(left / speed)))
+        return Text(wait, style="progress.remaining")
 
 
 @contextmanager
@@ -40,13 +52,13 @@ def progress_bar(title: str) -> Iterator[Tell]:
     count into the rate.
     """
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), _Remaining())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         tasks: list[TaskID] = []
 
         def tell(done: int, total: int) -> None:
             if not tasks:
-                tasks.append(progress.add_task(escape(escaped(title)), total=total, completed=done))
+                tasks.append(progress.add_task(escape(escaped(title)), total=total, completed=done, before=done))
             progress.update(tasks[0], completed=done)
 
         yield tell

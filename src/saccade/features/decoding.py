@@ -13,17 +13,18 @@ import mmap
 import os
 import signal
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Float32, UInt8
+from PIL import Image
 
 from saccade.core.errors import SaccadeError
 from saccade.core.interrupt import without_interrupts
@@ -32,8 +33,9 @@ from saccade.data.formats.regions import Unit
 from saccade.data.records import PictureFile
 from saccade.data.store.manifest import Broken, printable
 from saccade.data.text_files import BOX_SLACK
-from saccade.vision import RegionExtractor, open_picture
+from saccade.vision import RegionExtractor
 from saccade.vision.boxes import as_boxes
+from saccade.vision.pictures import open_sized
 
 MIN_FILES_FOR_PROCESSES = 128  # fewer are decoded sooner than processes are started
 CHUNK = 8  # pictures of one request to a process …
@@ -41,6 +43,19 @@ CHUNKS_AHEAD = 3  # … and such requests that wait for each process, so that it
 SLOT_BYTES = 32 << 20  # for the pictures of a chunk where an extractor keeps their shape; larger ones go by the pipe
 
 Listed = tuple[str, PictureFile]
+Result = TypeVar("Result")
+
+
+def or_broken(opening: Callable[[], Result], id: str, path: str = "") -> Result | Broken:
+    """What `opening` a picture gives, or why it could not be opened: one bad file must not end a run."""
+    try:
+        return opening()
+    except SaccadeError as error:
+        return Broken(id, path, printable(error))
+    except MemoryError as error:
+        raise SaccadeError(f"there is too little memory to open {path or id}: use fewer workers") from error
+    except Exception as error:  # a decoder met what its author did not think of
+        return Broken(id, path, f"{path or id} could not be decoded ({type(error).__name__})")
 
 
 @dataclass(frozen=True)
@@ -66,19 +81,12 @@ class Opener:
     def __call__(self, picture: Listed) -> Opened | Broken:
         id, source = picture
         path = printable(source) if isinstance(source, Path) else ""
-        try:
-            return self._open(id, source, path or id)
-        except SaccadeError as error:
-            return Broken(id, path, printable(error))
-        except MemoryError as error:
-            raise SaccadeError(f"there is too little memory to open {path or id}: use fewer workers") from error
-        except Exception as error:  # a decoder met what its author did not think of: one file must not end the run
-            return Broken(id, path, f"{path or id} could not be decoded ({type(error).__name__})")
+        return or_broken(lambda: self._open(id, source, path or id), id, path)
 
     def _open(self, id: str, source: PictureFile, name: str) -> Opened:
         if isinstance(source, Path):
-            image = open_picture(source)
-            (width, height), pixels = image.size, self.extractor.prepare(image, name)
+            image, (width, height) = open_sized(source)
+            pixels = self.extractor.prepare(image, name)
         else:
             array = source()
             (height, width), pixels = array.shape[:2], self.extractor.prepare(array, name)
@@ -91,6 +99,31 @@ class Opener:
             boxes = _in_fractions(given, width, height, name) if self.unit == "pixel" else np.asarray(given)
             boxes = as_boxes(boxes, name).numpy()
         return Opened(id, pixels, width, height, boxes)
+
+
+@dataclass(frozen=True)
+class ShownPhoto:
+    """A photo file ready for a network, and small enough to be kept for a drawing."""
+
+    file: Path
+    width: int  # of the original
+    height: int
+    pixels: UInt8[np.ndarray, "row column 3"]
+    picture: UInt8[np.ndarray, "row column 3"]
+
+
+def open_shown(
+    files: Sequence[Path], prepare: Callable[[Image.Image], np.ndarray], side: int, most: int
+) -> Generator[ShownPhoto | Broken, None, None]:
+    """Photos in order, opened by a few threads at most `most` ahead, the drawing's picture no longer than `side`."""
+
+    def opened(file: Path) -> ShownPhoto:
+        image, (width, height) = open_sized(file)
+        pixels = prepare(image)
+        image.thumbnail((side, side))
+        return ShownPhoto(file, width, height, pixels, np.asarray(image))
+
+    return ahead(lambda file: or_broken(lambda: opened(file), file.name, printable(file)), files, openers(), most)
 
 
 def _in_fractions(boxes: np.ndarray, width: int, height: int, name: str) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -307,6 +308,7 @@ def extract_photos_at(
     captions: Path | None = None,
     sizes: Path | None = None,
     limit: int | None = None,
+    passed_over: Counter[str] | None = None,
     **options: Any,
 ) -> Extraction:
     """Extract the photos at `places` into the store `out`, with their sentences beside it, as `saccade extract` does.
@@ -314,7 +316,7 @@ def extract_photos_at(
     `regions` is the name of an extractor, or a file of boxes for `extractor` (grid, if not given) to describe; files
     that do not fit the photos are refused before the first photo is opened. `options` are those of `extract`.
     """
-    pictures = list_pictures(places, limit)
+    pictures = list_pictures(places, limit, passed_over)
     ids = [id for id, _ in pictures]
     from_file = regions.lower().endswith((".json", ".json.gz")) and regions.partition(":")[0] not in KINDS
     if extractor is not None and not from_file:
@@ -339,15 +341,18 @@ def extract_photos_at(
     return found
 
 
-def list_pictures(places: Sequence[Path], limit: int | None = None) -> list[tuple[str, Path]]:
+def list_pictures(
+    places: Sequence[Path], limit: int | None = None, passed_over: Counter[str] | None = None
+) -> list[tuple[str, Path]]:
     """(id, path) of the pictures in folders (and the folders in them), of single files, and of lists (.txt), by id.
 
     The id is the path inside the folder, or as the list has it, with its ending: `1000268201_693b08cb0e.jpg`,
-    `holiday/beach.jpg`. A single file, or an absolute path in a list, is known by its file name.
+    `holiday/beach.jpg`. A single file, or an absolute path in a list, is known by its file name. `passed_over` counts
+    the files of the folders that are no pictures, by their endings.
     """
     found: dict[str, Path] = {}
     for place in places:
-        for id, path in _pictures_at(place):
+        for id, path in pictures_at(place, passed_over):
             if id in found and found[id].resolve() != path.resolve():
                 raise SaccadeError(
                     f'two pictures have the name "{id}", {printable(found[id])} and {printable(path)}: '
@@ -357,9 +362,16 @@ def list_pictures(places: Sequence[Path], limit: int | None = None) -> list[tupl
     return sorted(found.items())[:limit]
 
 
-def _pictures_at(place: Path) -> Iterator[tuple[str, Path]]:
+def stores_among(places: Sequence[Path]) -> tuple[list[Path], list[FeatureStore]]:
+    """The other places, and the feature stores among them, which are folders with a manifest."""
+    stored = [place for place in places if (place / MANIFEST).is_file()]
+    return [place for place in places if place not in stored], [FeatureStore.open(place) for place in stored]
+
+
+def pictures_at(place: Path, passed_over: Counter[str] | None = None) -> Iterator[tuple[str, Path]]:
+    """(id, path) of the pictures of a folder, of a list (.txt), or of one file."""
     if place.is_dir():
-        for path in find_pictures(place):
+        for path in find_pictures(place, passed_over):
             yield printable(path.relative_to(place).as_posix()), path
         return
     with explain_os_errors(place, "read"):

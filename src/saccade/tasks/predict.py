@@ -10,19 +10,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
 import torch
 
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
+from saccade.core.files import read_json
+from saccade.data import FeatureStore
+from saccade.data.store.manifest import Broken
 from saccade.explain import Explanation
+from saccade.features.decoding import Opened, Opener, open_ahead
 from saccade.models import Model, find_model, load_model
+from saccade.models.base.model import CONFIG
 from saccade.tasks import find_task
+from saccade.tasks.evaluator import check_features
+from saccade.vision.extractors import bfloat16_digest
+from saccade.vision.grid import grid_config
 from saccade.vision.pictures import Picture
 
 if TYPE_CHECKING:
@@ -30,6 +41,9 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Model)
 P = TypeVar("P", bound="Predictor[Any]")
+Result = TypeVar("Result")
+Images: TypeAlias = "Picture | Iterable[Picture] | RegionBatch | FeatureStore"
+Photo: TypeAlias = tuple[str, Path]  # what it is called, and its file
 
 
 class Predictor(Generic[M]):
@@ -76,15 +90,95 @@ class RegionPredictor(Predictor[M]):
             return images.to(self.device)
         return self.extractor.extract(listed(images)).to(self.device)
 
+    def batches(self, images: Images, size: int) -> Iterator[RegionBatch]:
+        """The regions of one picture or of any number, `size` pictures at a time: no more are held than that."""
+        if isinstance(images, RegionBatch):
+            yield from (self.extract(images.select(slice(i, i + size))) for i in range(0, len(images), size))
+        elif isinstance(images, FeatureStore):
+            self.check_store(images)
+            parts = (range(i, min(i + size, len(images))) for i in range(0, len(images), size))
+            yield from (self.extract(images.batch(part)) for part in parts)
+        else:
+            yield from map(self.extract, in_batches(images, size))
 
-def listed(images: Any) -> list[Any]:
-    """One picture or several."""
-    single = (
+    def over_places(
+        self,
+        photos: Sequence[Photo],
+        stores: Sequence[FeatureStore],
+        size: int,
+        work: Callable[[RegionBatch], Iterable[Result]],
+        name: object = "the model",
+    ) -> Iterator[tuple[str, Path | None, Result] | Broken]:
+        """What `work` makes of each photo file, opened ahead, then of each picture of the stores, `size` at a time.
+
+        With it stand the picture's id and file. A photo that cannot be read comes back as broken.
+
+        Raises: SaccadeError, before the first picture, if `name` cannot read the features of a store.
+        """
+        for store in stores:
+            self.check_store(store, name)
+        if photos:
+            with closing(open_ahead(Opener(self.extractor, None, "fraction", {}), photos, None, size)) as opened:
+                for start in range(0, len(photos), size):
+                    part = photos[start : start + size]
+                    batch = list(islice(opened, len(part)))
+                    pixels = [one.pixels for one in batch if isinstance(one, Opened)]
+                    found = iter(work(self.extract(pixels)) if pixels else ())
+                    for (id, path), one in zip(part, batch, strict=True):
+                        yield one if isinstance(one, Broken) else (id, path, next(found))
+        for store in stores:
+            ids = iter(store.ids)
+            for regions in self.batches(store, size):
+                yield from ((next(ids), None, result) for result in work(regions))
+
+    def check_store(self, store: FeatureStore, name: object = "the model") -> None:
+        """Raises: SaccadeError if the model cannot read the regions of a store."""
+        if self.model.backbone is None:
+            check_features(self.model, name, store.dim, store.extractor, store.folder)
+            return
+        own = self.extractor.digest
+        if store.metadata.get("extractor_digest") not in (own, bfloat16_digest(own)):
+            raise SaccadeError(
+                f"{name} reads pixels with a backbone of its own, {store.folder} holds regions of another extractor: "
+                "give it the photos, or a store that `saccade extract --model` made with it"
+            )
+
+
+def _is_one(images: Any) -> bool:
+    return (
         isinstance(images, str | Path)
         or hasattr(images, "mode")
         or (isinstance(images, np.ndarray) and images.ndim == 3)
     )
-    return [images] if single else list(images)
+
+
+def listed(images: Any) -> list[Any]:
+    """One picture or several."""
+    return [images] if _is_one(images) else list(images)
+
+
+def in_batches(images: Any, size: int) -> Iterator[list[Any]]:
+    """One picture or several, `size` at a time."""
+    given = iter([images] if _is_one(images) else images)
+    while batch := list(islice(given, size)):
+        yield batch
+
+
+def extractor_of(folder: Path | str) -> str:
+    """The name of the extractor that a trained model reads pictures with; a detector is one itself.
+
+    Raises: SaccadeError if there is no such model, or it has none.
+    """
+    place, kind = find_model(folder, Model)
+    described = read_json(place / CONFIG)
+    if kind.task == "detection":
+        return f"{kind.name.removesuffix('_extractor')}:{folder}"
+    if (own := described.get("backbone")) is not None:
+        argument = str(own).removeprefix("grid").removeprefix(":")
+        return replace(grid_config(argument), backbone=f"tuned:{folder}").name
+    if described.get("extractor") is None:
+        raise SaccadeError(f"{folder} names no extractor: it reads pixels itself, or features whose maker is not known")
+    return str(described["extractor"])
 
 
 @overload

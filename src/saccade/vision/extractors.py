@@ -174,7 +174,7 @@ class RegionExtractor(ABC):
         backbone = self.network.get_submodule("backbone")
         assert isinstance(backbone, Backbone)
         backbone.read_in_bfloat16()
-        self.precision, self.digest = "bf16", hashlib.sha256(f"{self.digest} bf16".encode()).hexdigest()
+        self.precision, self.digest = "bf16", bfloat16_digest(self.digest)
         return self
 
     def prepare(self, picture: Picture, where: str = "the picture") -> Pixels:
@@ -278,6 +278,11 @@ class RegionExtractor(ABC):
     def names(self, regions: RegionBatch, has_whole: bool) -> list[list[RegionDescription]]:
         """The names of regions by their vectors; `has_whole`: the last region of each picture is all of it."""
         raise SaccadeError(f'the extractor "{self.name}" finds regions but has no names for them')
+
+
+def bfloat16_digest(digest: str) -> str:
+    """The digest of an extractor once its backbone is read in bfloat16."""
+    return hashlib.sha256(f"{digest} bf16".encode()).hexdigest()
 
 
 def upload(

@@ -1,24 +1,56 @@
-"""Pictures from anywhere: a path, a Pillow image or an array becomes RGB."""
+"""Pictures from anywhere: a path, a Pillow image or an array becomes RGB.
+
+What is bounded is memory, not pixels. A picture takes at most `MAX_DECODED_BYTES` once decoded (four bytes a pixel, as
+Pillow keeps RGB: 134 megapixels); a JPEG larger than that, up to `MAX_JPEG_PIXELS`, is decoded at half its scale, and
+anything else is refused before it is decoded.
+"""
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL.JpegImagePlugin import JpegImageFile
 
 from saccade.core.errors import SaccadeError, explain_os_errors
 
 Picture: TypeAlias = "str | Path | Image.Image | np.ndarray"
 
-_warnings = threading.Lock()  # Python's filters of warnings belong to all threads: one at a time may change them
+MAX_DECODED_BYTES = 512 << 20  # of one picture in memory
+MAX_PIXELS = MAX_DECODED_BYTES // 4  # Pillow's RGB has four bytes a pixel
+MAX_JPEG_PIXELS = 2 * MAX_PIXELS  # of a progressive one libjpeg itself holds up to six bytes a pixel
 
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"})
+_pillow = threading.Lock()  # its limit of pixels and Python's filters of warnings belong to all threads
+
+# Formats that Pillow only recognises (videos, tables), or opens by running another program.
+NO_PICTURES = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "MPEG", "WMF"})
+HEIC_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"})
+HEIC_SUFFIXES = frozenset({".heic", ".heif", ".hif"})
+
+
+@lru_cache(maxsize=1)
+def picture_formats() -> dict[str, frozenset[str]]:
+    """The formats that can be opened here, each with the endings of its files; HEIC's if pillow-heif is installed."""
+    Image.init()
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        pass
+    else:
+        register_heif_opener()
+    formats = [name for name in Image.ID if name in Image.OPEN and name not in NO_PICTURES]
+    endings = Image.registered_extensions()
+    return {name: frozenset(ending for ending, of in endings.items() if of == name) for name in formats}
 
 
 def open_picture(path: Path | str) -> Image.Image:
@@ -26,6 +58,11 @@ def open_picture(path: Path | str) -> Image.Image:
 
     Raises: SaccadeError if it is missing, empty, damaged, no picture, or too large to open safely.
     """
+    return open_sized(path)[0]
+
+
+def open_sized(path: Path | str) -> tuple[Image.Image, tuple[int, int]]:
+    """`open_picture`, and the (width, height) of the upright original: a huge JPEG is decoded at half its scale."""
     path = Path(path)
     with explain_os_errors(path, "read"):
         if path.is_dir():
@@ -33,21 +70,53 @@ def open_picture(path: Path | str) -> Image.Image:
         if path.stat().st_size == 0:
             raise SaccadeError(f"{path} is empty, a picture was expected")
     try:
-        with _warnings, warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            opened = Image.open(path)  # reads the header only
-        with opened as image:
+        with _read_header(path) as image:
+            width, height = image.size
+            if width * height > MAX_PIXELS:
+                if not isinstance(image, JpegImageFile):
+                    raise _too_large(path, MAX_PIXELS)
+                image.draft(None, (width // 2, height // 2))
             image.load()
-            return to_rgb(ImageOps.exif_transpose(image))
+            turned = image.getexif().get(0x0112) in (5, 6, 7, 8)
+            upright = to_rgb(ImageOps.exif_transpose(image))
+            return upright, ((height, width) if turned else (width, height))
+    except (SaccadeError, MemoryError):
+        raise
     except UnidentifiedImageError as error:
-        raise SaccadeError(f"{path} is not a picture (PNG, JPEG, WebP, … were expected)") from error
+        raise SaccadeError(_unknown(path)) from error
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-        limit = (Image.MAX_IMAGE_PIXELS or 0) // 1_000_000
-        raise SaccadeError(f"{path} unpacks to more than {limit} million pixels, too many to open safely") from error
+        raise _too_large(path, MAX_JPEG_PIXELS) from error
     except PermissionError as error:
         raise SaccadeError(f"could not read {path}: {error.strerror}") from error
-    except (OSError, SyntaxError, ValueError, EOFError, IndexError) as error:  # what Pillow's decoders raise
+    except Exception as error:  # Pillow's decoders raise what they meet: OSError, SyntaxError, struct.error, KeyError …
         raise SaccadeError(f"{path} is a damaged or cut-off picture: {str(error).rstrip('.')}") from error
+
+
+def _read_header(path: Path) -> Image.Image:
+    """A picture that is not decoded yet. Pillow's own limit of pixels is lower than ours, and stays for others."""
+    formats = tuple(picture_formats())
+    with _pillow, warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, MAX_JPEG_PIXELS
+        try:
+            return Image.open(path, formats=formats)
+        finally:
+            Image.MAX_IMAGE_PIXELS = before
+
+
+def _too_large(path: Path, limit: int) -> SaccadeError:
+    return SaccadeError(f"{path} unpacks to more than {limit // 1_000_000} million pixels, too many to open safely")
+
+
+def _unknown(path: Path) -> str:
+    """Why a file is no picture to Pillow; phones' formats are named with what opens them."""
+    with explain_os_errors(path, "read"), path.open("rb") as file:
+        head = file.read(12)
+    if head[4:8] == b"ftyp" and head[8:] in HEIC_BRANDS and "HEIF" not in picture_formats():
+        return f'{path} is a HEIC photo, which needs pillow-heif: pip install "saccade[heic]"'
+    if head[4:8] == b"ftyp" and head[8:] in (b"avif", b"avis") and "AVIF" not in picture_formats():
+        return f'{path} is an AVIF photo, which needs a newer Pillow: pip install "pillow>=11.3"'
+    return f"{path} is not a picture (PNG, JPEG, WebP, … were expected)"
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -55,9 +124,12 @@ def to_rgb(image: Image.Image) -> Image.Image:
     if image.mode == "RGB":
         return image
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):  # Pillow clips these to 0..255: scale instead
-        values = np.asarray(image, dtype=np.float64)
-        top = 65535.0 if image.mode != "F" else max(float(values.max(initial=0.0)), 1e-9)
-        return Image.fromarray((values / top * 255).clip(0, 255).astype(np.uint8)).convert("RGB")
+        if image.mode == "F":
+            light = np.nan_to_num(np.asarray(image))
+            grey = light * np.float32(255 / max(float(light.max(initial=0.0)), 1e-9))
+        else:
+            grey = np.asarray(image) // 257  # 65535 is white
+        return Image.fromarray(grey.clip(0, 255).astype(np.uint8)).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         layered = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), layered).convert("RGB")
@@ -82,16 +154,63 @@ def as_array(
     return np.asarray(image)
 
 
-def find_pictures(folder: Path | str) -> list[Path]:
-    """The picture files below a folder, in name order; also links that lead nowhere, which are then reported."""
+def find_pictures(folder: Path | str, passed_over: Counter[str] | None = None) -> list[Path]:
+    """The picture files below a folder, in name order; also links that lead nowhere, which are then reported.
+
+    Linked folders are searched too, each folder once. `passed_over` counts the other files by their endings.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise SaccadeError(f"{folder} is not a folder of pictures")
-    named = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    found = sorted(path for path in named if path.is_file() or not path.exists())
+    endings = HEIC_SUFFIXES.union(*picture_formats().values())
+    others = Counter[str]()
+    found = []
+    for path in _files_below(folder, others):
+        if path.suffix.lower() in endings:
+            found.append(path)
+        else:
+            others[path.suffix.lower() or "no ending"] += 1
     if not found:
-        raise SaccadeError(f"{folder} holds no picture ({', '.join(sorted(SUFFIXES))} were looked for)")
-    return found
+        told = f" ({others_told(others)})" if others else ""
+        raise SaccadeError(f"{folder} holds no picture{told}")
+    if passed_over is not None:
+        passed_over.update(others)
+    return sorted(found)
+
+
+def others_told(passed_over: Counter[str]) -> str:
+    """`passed over 3 files that are no pictures: .txt 2, .mov 1`."""
+    count = passed_over.total()
+    each = ", ".join(f"{ending} {number:,}" for ending, number in passed_over.most_common())
+    return f"passed over {count:,} {'file that is no picture' if count == 1 else 'files that are no pictures'}: {each}"
+
+
+def _files_below(folder: Path, passed_over: Counter[str]) -> Iterator[Path]:
+    """Every file (pipes and sockets are none); a folder that lies inside and is linked too goes by its own path."""
+    seen: set[tuple[int, int]] = set()
+    waiting = [folder]
+
+    def unreadable(_: OSError) -> None:
+        passed_over["unreadable folder"] += 1
+
+    while waiting:
+        linked: list[Path] = []
+        for place, folders, files in os.walk(waiting.pop(0), onerror=unreadable):
+            facts = os.stat(place)
+            if (facts.st_dev, facts.st_ino) in seen:
+                folders.clear()
+                continue
+            seen.add((facts.st_dev, facts.st_ino))
+            linked += (path for name in sorted(folders) if (path := Path(place, name)).is_symlink())
+            yield from (path for name in files if _may_be_read(path := Path(place, name)))
+        waiting += linked
+
+
+def _may_be_read(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:  # a link that leads nowhere, or round in a circle
+        return True
 
 
 def name_of(picture: Picture, position: int) -> str:

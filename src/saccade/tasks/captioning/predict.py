@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,15 @@ from PIL import Image
 from saccade.batch import END, RegionBatch
 from saccade.core.config import update
 from saccade.core.errors import SaccadeError
-from saccade.core.threads import ahead
 from saccade.data import FeatureStore
 from saccade.data.store.manifest import Broken
 from saccade.decoding import DecodedCaptions, DecodingConfig, decode
 from saccade.explain import Explanation, save_explanation
 from saccade.explain.draw import FORMATS
 from saccade.features.concepts import region_graphs
-from saccade.features.decoding import Opened, Opener
-from saccade.features.extraction import list_pictures
+from saccade.features.extraction import list_pictures, stores_among
 from saccade.models import Captioner
-from saccade.tasks.evaluator import check_features
-from saccade.tasks.predict import RegionPredictor, listed
+from saccade.tasks.predict import Images, Photo, RegionPredictor
 from saccade.vision import open_picture
 from saccade.vision.pictures import Picture, as_array
 
@@ -77,9 +74,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
             return regions
         return replace(regions, graph=region_graphs(self.extractor, regions, self.model.vocabulary).to(self.device))
 
-    def caption(
-        self, images: Picture | Sequence[Picture] | RegionBatch, decoding: DecodingConfig | None = None, **options: Any
-    ) -> list[GeneratedCaption]:
+    def caption(self, images: Images, decoding: DecodingConfig | None = None, **options: Any) -> list[GeneratedCaption]:
         """The best caption of each picture; `options` are those of DecodingConfig: `num_beams=3`, `top_k=20` …
 
         By default it is found by beam search with five beams. How a sampler's captions are drawn depends on
@@ -89,7 +84,7 @@ class PictureCaptioner(RegionPredictor[Captioner]):
 
     def captions(
         self,
-        images: Picture | Sequence[Picture] | RegionBatch,
+        images: Images,
         decoding: DecodingConfig | None = None,
         *,
         keep: int | None = None,
@@ -97,10 +92,8 @@ class PictureCaptioner(RegionPredictor[Captioner]):
     ) -> list[list[GeneratedCaption]]:
         """All captions of each picture, or the `keep` first: the beams, best first, or `strategy="sample"`."""
         settings = update(decoding or DECODING, options, "decoding")
-        given = images if isinstance(images, RegionBatch) else listed(images)
-        parts = (slice(start, start + BATCH_SIZE) for start in range(0, len(given), BATCH_SIZE))
-        batches = (given.select(part) if isinstance(given, RegionBatch) else given[part] for part in parts)
-        return [said for batch in batches for said in self._decode(batch, settings, keep)]
+        batches = self.batches(images, BATCH_SIZE)
+        return [said for regions in batches for said in self._decode(regions, settings, keep)]
 
     @torch.no_grad()
     def explain(
@@ -142,32 +135,12 @@ class PictureCaptioner(RegionPredictor[Captioner]):
 
         Raises: SaccadeError, before the first picture, if `name` cannot read the features of a store.
         """
-        for store in stores:
-            check_features(self.model, name, store.dim, store.extractor, store.folder)
-        if photos:
-            yield from self._caption_photos(dict(photos), decoding, keep)
-        for store in stores:
-            for start in range(0, len(store), BATCH_SIZE):
-                part = range(start, min(start + BATCH_SIZE, len(store)))
-                found = self._decode(store.batch(list(part)), decoding, keep)
-                yield from (Captioned(store.ids[i], None, said) for i, said in zip(part, found, strict=True))
+        work = partial(self._decode, settings=decoding, keep=keep)
+        for found in self.over_places(photos, stores, BATCH_SIZE, work, name):
+            yield found if isinstance(found, Broken) else Captioned(*found)
 
-    def _caption_photos(
-        self, files: Mapping[str, Path], decoding: DecodingConfig, keep: int | None
-    ) -> Iterator[Captioned | Broken]:
-        opener = Opener(self.extractor, None, "fraction", {})
-        with closing(ahead(opener, files.items(), workers=2, most=BATCH_SIZE)) as opened:
-            while batch := list(islice(opened, BATCH_SIZE)):
-                pixels = [one.pixels for one in batch if isinstance(one, Opened)]
-                said = iter(self._decode(pixels, decoding, keep) if pixels else ())
-                for one in batch:
-                    yield one if isinstance(one, Broken) else Captioned(one.id, files[one.id], next(said))
-
-    def _decode(
-        self, images: Sequence[Picture] | RegionBatch, settings: DecodingConfig, keep: int | None
-    ) -> list[list[GeneratedCaption]]:
+    def _decode(self, regions: RegionBatch, settings: DecodingConfig, keep: int | None) -> list[list[GeneratedCaption]]:
         """The captions of one batch, by picture."""
-        regions = self.extract(images)
         found = decode(self.model, regions, settings, keep=keep).to("cpu")
         regions = regions.to("cpu")
         count = found.per_image if keep is None else min(keep, found.per_image)
@@ -205,7 +178,6 @@ class PictureCaptioner(RegionPredictor[Captioner]):
 DRAWN_SIDE = 1600  # the longer side of a photo that is drawn on: more would not be visible
 PAGE_SIDE = 800  # … and of one among many on a page
 
-Photo = tuple[str, Path]  # its id and file
 _COCO = re.compile(r"(?:COCO_\w+_)?(\d{12})\.jpg")  # COCO knows its pictures by the number in their name
 
 
@@ -218,11 +190,12 @@ class Captioned:
     captions: list[GeneratedCaption]
 
 
-def sort_places(places: Sequence[Path]) -> tuple[list[Photo], list[FeatureStore]]:
+def sort_places(
+    places: Sequence[Path], passed_over: Counter[str] | None = None
+) -> tuple[list[Photo], list[FeatureStore]]:
     """Photos of files, folders and lists; and feature stores, which are folders with a manifest."""
-    stored = [place for place in places if (place / "manifest.json").is_file()]
-    others = [place for place in places if place not in stored]
-    photos, stores = list_pictures(others), [FeatureStore.open(place) for place in stored]
+    others, stores = stores_among(places)
+    photos = list_pictures(others, passed_over=passed_over)
     ids: set[str] = set()
     for id in [*(id for id, _ in photos), *(id for store in stores for id in store.ids)]:
         if id in ids:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,16 +14,15 @@ import numpy as np
 import torch
 from jaxtyping import Int, UInt8
 from numpy import ndarray as Array
-from PIL import Image
 from torch import Tensor
 
 from saccade.batch import PAD, PictureBatch
 from saccade.core.config import check_ranges, update
-from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
 from saccade.data.store.manifest import Broken
 from saccade.decoding import DecodingConfig, decode
-from saccade.explain.panels.regions import RegionPicture
+from saccade.explain.panels.regions import MAX_SHEET_PHOTOS, RegionPicture
+from saccade.features.decoding import ShownPhoto, open_shown
 from saccade.features.splits import PhraseBatch, PhrasedPictures, open_region_phrases, phrase_batch
 from saccade.language import tokenise
 from saccade.metrics.dense_captioning import Phrased, dense_captioning_map
@@ -29,9 +31,8 @@ from saccade.tasks.base import TaskSpec
 from saccade.tasks.dense_captioning import EvalOptions
 from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator
 from saccade.tasks.pairs import Read
-from saccade.tasks.predict import Predictor, listed
+from saccade.tasks.predict import Predictor, in_batches
 from saccade.tasks.prepare import prepare_words
-from saccade.vision import open_picture
 from saccade.vision.augment import AugmentConfig, augment_with_boxes
 from saccade.vision.pictures import Picture, as_array
 
@@ -125,7 +126,7 @@ class DensePrecision(Evaluator[DenseCap, PhrasedPictures]):
         return {"pictures": pictures, "texts": texts}
 
 
-BATCH_SIZE = 8  # photos of any size in memory at a time
+BATCH_SIZE = 8  # pictures described at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +164,7 @@ class PictureDescriber(Predictor[DenseCap]):
 
     def describe(
         self,
-        images: Picture | Sequence[Picture],
+        images: Picture | Iterable[Picture],
         top: int = 20,
         least: float = 0.1,
         decoding: DecodingConfig = DECODING,
@@ -174,8 +175,7 @@ class PictureDescriber(Predictor[DenseCap]):
         Pictures are paths, Pillow images or arrays; `options` are DecodingConfig's: `strategy="beam", num_beams=3` …
         """
         settings = update(decoding, options, "decoding")
-        given = listed(images)
-        parts = (given[start : start + BATCH_SIZE] for start in range(0, len(given), BATCH_SIZE))
+        parts = in_batches(images, BATCH_SIZE)
         return [described for part in parts for described in self._describe(part, top, least, settings)]
 
     def draw(self, image: Picture, top: int = 20, least: float = 0.1, title: str = "", **options: Any) -> RegionPicture:
@@ -186,18 +186,23 @@ class PictureDescriber(Predictor[DenseCap]):
     def describe_photos(
         self, files: Sequence[Path], top: int, least: float, decoding: DecodingConfig, drawn_side: int
     ) -> Iterator[DescribedPhoto | Broken]:
-        """Photo files in order, each opened once; one that cannot be read comes back as broken."""
-        for start in range(0, len(files), BATCH_SIZE):
-            opened = {file: _opened(file) for file in files[start : start + BATCH_SIZE]}
-            pictures = [one for one in opened.values() if isinstance(one, Image.Image)]
-            described = iter(self._describe(pictures, top, least, decoding) if pictures else ())
-            for file, one in opened.items():
-                if isinstance(one, Broken):
-                    yield one
-                    continue
-                size = one.size
-                one.thumbnail((drawn_side, drawn_side))
-                yield DescribedPhoto(file, *size, tuple(next(described)), np.asarray(one))
+        """Photo files in order, each opened once; one that cannot be read comes back as broken.
+
+        Only of the first photos, as many as a sheet shows, is the picture kept.
+        """
+        prepare = partial(as_array, size=self.model.config.size)
+        drawn_count = 0
+        with closing(open_shown(files, prepare, drawn_side, BATCH_SIZE)) as opened:
+            while batch := list(islice(opened, BATCH_SIZE)):
+                pictures = [one.pixels for one in batch if isinstance(one, ShownPhoto)]
+                described = iter(self._describe(pictures, top, least, decoding) if pictures else ())
+                for one in batch:
+                    if isinstance(one, Broken):
+                        yield one
+                        continue
+                    drawn_count += 1
+                    picture = one.picture if drawn_count <= MAX_SHEET_PHOTOS else np.zeros((1, 1, 3), np.uint8)
+                    yield DescribedPhoto(one.file, one.width, one.height, tuple(next(described)), picture)
 
     def _describe(
         self, pictures: Sequence[Picture], top: int, least: float, decoding: DecodingConfig
@@ -206,13 +211,6 @@ class PictureDescriber(Predictor[DenseCap]):
         pixels = np.stack([as_array(picture, size=size) for picture in pictures])
         described = describe(self.model, PictureBatch(torch.from_numpy(pixels)), top or None, decoding)
         return [[region for region in regions if region.score >= least] for regions in described]
-
-
-def _opened(file: Path) -> Image.Image | Broken:
-    try:
-        return open_picture(file)
-    except SaccadeError as error:
-        return Broken(file.name, str(file), str(error))
 
 
 def drawn(picture: UInt8[Array, "row column 3"], regions: Sequence[DensePhrase], title: str) -> RegionPicture:

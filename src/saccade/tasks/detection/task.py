@@ -31,7 +31,7 @@ from saccade.models.detectors import BottomUp, Detector, Labels, NamedBoxes, Wor
 from saccade.tasks.base import TaskSpec
 from saccade.tasks.detection import EvalOptions
 from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator
-from saccade.tasks.predict import Predictor, listed
+from saccade.tasks.predict import Predictor, in_batches, listed
 from saccade.tasks.prepare import Prepared
 from saccade.vision import RegionDescription, RegionExtractor
 from saccade.vision.boxes import UNKNOWN, WHOLE, overlaps, pick
@@ -351,6 +351,9 @@ class DetectionTask:
         return detector_figures(model, self.dev, self.config.eval_batch)
 
 
+BATCH_SIZE = 64  # pictures held at a time
+
+
 class PictureDetector(Predictor[Detector]):
     """Finds the regions of pictures and names them.
 
@@ -362,10 +365,12 @@ class PictureDetector(Predictor[Detector]):
         return self.model.as_extractor()
 
     def detect(
-        self, images: Picture | Sequence[Picture], boxes: Sequence[np.ndarray] | None = None
+        self, images: Picture | Iterable[Picture], boxes: Sequence[np.ndarray] | None = None
     ) -> list[list[RegionDescription]]:
         """The regions of each picture with their names; of `boxes` (one array in 0..1 a picture) instead, if given."""
-        return self.extractor.describe(listed(images), boxes)
+        if boxes is not None:
+            return self.extractor.describe(listed(images), boxes)
+        return [found for part in in_batches(images, BATCH_SIZE) for found in self.extractor.describe(part)]
 
     def extract(self, images: Picture | Sequence[Picture], boxes: Sequence[np.ndarray] | None = None) -> RegionBatch:
         """The regions' vectors, as `saccade extract` keeps them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -15,7 +15,8 @@ from torch import Tensor
 from saccade.batch import UNKNOWN, ImageCode, PairBatch, PictureBatch, RegionBatch, TextBatch, TextCode
 from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
-from saccade.data import CaptionedImages
+from saccade.data import CaptionedImages, FeatureStore
+from saccade.data.store.manifest import Broken
 from saccade.explain import Explanation
 from saccade.models import Matcher, load_model
 from saccade.nn import Negatives, RankingLoss, binary_loss, contrastive_loss, distillation_loss, triplet_loss
@@ -25,9 +26,11 @@ from saccade.tasks.matching import EvalOptions
 from saccade.tasks.matching.benchmark import MatchingBenchmark
 from saccade.tasks.matching.evaluate import Recalls
 from saccade.tasks.pairs import PairTask, Read, open_captioned, prepare_captioned, vary_images
-from saccade.tasks.predict import RegionPredictor
+from saccade.tasks.predict import Images, Photo, RegionPredictor
 from saccade.vision.augment import AugmentConfig
 from saccade.vision.pictures import Picture, as_array
+
+BATCH_SIZE = 16  # pictures whose regions and codes are held at a time
 
 
 class PictureMatcher(RegionPredictor[Matcher]):
@@ -41,21 +44,31 @@ class PictureMatcher(RegionPredictor[Matcher]):
         return self.model.read(listed).to(self.device)
 
     @torch.no_grad()
-    def score(
-        self, images: Picture | Sequence[Picture] | RegionBatch, texts: str | Sequence[str]
-    ) -> Float[np.ndarray, "image text"]:
-        """The similarity of every picture with every sentence."""
-        similarity = self.model(self.extract(images), self.read(texts))
+    def score(self, images: Images, texts: str | Sequence[str]) -> Float[np.ndarray, "image text"]:
+        """The similarity of every picture with every sentence; of many pictures only the scores are kept."""
+        codes = self.model.encode_texts(self.read(texts))
+        parts = [self._score(regions, codes) for regions in self.batches(images, BATCH_SIZE)]
+        return np.concatenate([np.zeros((0, len(codes)), np.float32), *parts])
+
+    @torch.no_grad()
+    def score_places(
+        self, photos: Sequence[Photo], stores: Sequence[FeatureStore], texts: Sequence[str], name: object = "the model"
+    ) -> Iterator[tuple[str, Path | None, Float[np.ndarray, " text"]] | Broken]:
+        """The scores of photo files and of pictures in stores, one after the other: `over_places`."""
+        codes = self.model.encode_texts(self.read(texts))
+        yield from self.over_places(photos, stores, BATCH_SIZE, lambda regions: self._score(regions, codes), name)
+
+    @torch.no_grad()
+    def _score(self, regions: RegionBatch, texts: TextCode) -> Float[np.ndarray, "image text"]:
+        similarity = self.model.similarity(self.model.encode_images(regions), texts)
         return np.asarray(similarity.float().cpu().numpy())
 
     def probabilities(self, scores: Float[np.ndarray, "*pair"]) -> Float[np.ndarray, "*pair"] | None:
         """How likely each pair fits; None if the model was not calibrated (`saccade calibrate`)."""
         return None if self.model.calibration is None else self.model.calibration(scores)
 
-    def rank(
-        self, text: str, images: Sequence[Picture] | RegionBatch, top: int | None = None
-    ) -> list[tuple[int, float]]:
-        """(position, score) of the pictures that fit a sentence best, best first."""
+    def rank(self, text: str, images: Images, top: int | None = None) -> list[tuple[int, float]]:
+        """(position, score) of the pictures that fit a sentence best, best first; of all, if `top` is None or 0."""
         scores = self.score(images, text)[:, 0]
         order = np.argsort(-scores, kind="stable")[: top or None]
         return [(int(i), float(scores[i])) for i in order]
