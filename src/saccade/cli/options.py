@@ -95,11 +95,12 @@ def is_data_word(word: str) -> bool:
 
 
 def run_data(folder: Path | str) -> DataConfig:
-    """The data of a run folder; of a model that is no run, the world."""
+    """The data of a run folder or of a model in one; of a model that is no run's, the world."""
     from saccade.data import DataConfig
-    from saccade.training.run import CONFIG, load_run_config
+    from saccade.training.run import load_run_config, run_folder
 
-    return load_run_config(folder).data if (Path(folder) / CONFIG).exists() else DataConfig()
+    run = run_folder(folder)
+    return load_run_config(run).data if run is not None else DataConfig()
 
 
 def with_words(data: DataConfig, words: Sequence[str]) -> DataConfig:

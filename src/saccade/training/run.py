@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch import nn
 from saccade.core.config import load_yaml, override, save_yaml, to_dict, update
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.data import DataConfig
+from saccade.data.registry import same_data, share_pictures
 from saccade.language import Vocabulary
 from saccade.models import Model, entry, find_model
 from saccade.models.base.model import VOCABULARY, folder_weights
@@ -117,6 +118,27 @@ def load_run_config(folder: Path | str) -> RunConfig:
     return update(fresh_config(system), values, str(path))
 
 
+def run_folder(folder: Path | str) -> Path | None:
+    """The run that a folder is, or whose best or last model it is; None of a model that is no run's."""
+    folder = Path(folder)
+    places = (folder, folder.parent) if folder.name in ("best", "last") else (folder,)
+    return next((place for place in places if (place / CONFIG).exists()), None)
+
+
+def learned_from(folder: Path | str, data: DataConfig, split: str) -> bool:
+    """Whether a run was trained on pictures of this split; of a model that is no run, nobody knows."""
+    run = run_folder(folder)
+    own = load_run_config(run).data if run is not None else None
+    return own is not None and same_data(own, data) and share_pictures(own.train_split, split)
+
+
+def check_unseen(folders: Iterable[Path | str], data: DataConfig, split: str, why: str) -> None:
+    """Raises: SaccadeError, which ends with what to do, if a run was trained on pictures of the split."""
+    for folder in folders:
+        if learned_from(folder, data, split):
+            raise SaccadeError(f'{folder} was trained on pictures of "{split}" of {data.root or data.name}: {why}')
+
+
 def run_parts(
     config: RunConfig, train: Any, dev: Any, backbone: TrainableBackbone | None = None, console: Console | None = None
 ) -> tuple[Model, Task[Any], Prepared]:
@@ -182,9 +204,14 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
 def open_for_training(config: RunConfig, pixels: int | None = None, device: str = "cpu") -> tuple[Any, Any]:
     """What a run learns from, and what judges it: the dev split, or with `data.held_out` a part of the training split.
 
-    Raises: SaccadeError if the training split is too small to hold anything out.
+    Raises: SaccadeError if the training split is too small to hold anything out, or the dev split is part of it.
     """
     data, open = config.data, task_of(config.system).open
+    if not data.held_out and share_pictures(data.train_split, data.dev_split):
+        raise SaccadeError(
+            f"the run would be judged by pictures that it learns from: dev_split={data.dev_split} is part of "
+            f"train_split={data.train_split}; give another, or held_out=10 to hold every tenth picture out"
+        )
     train = open(replace(data, held_out=0), data.train_split, pixels, device)  # the whole: memory keeps it once
     if not data.held_out:
         return train, open(data, data.dev_split, pixels, device)
