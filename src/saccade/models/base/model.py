@@ -5,18 +5,21 @@ The registry says which models there are, for which task, from which paper.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from huggingface_hub import PyTorchModelHubMixin, snapshot_download
+import torch
+from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 
 from saccade.batch import PictureBatch, RegionBatch, TextBatch
 from saccade.core.config import from_dict, to_dict
-from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, did_you_mean, not_among
 from saccade.core.files import read_json, write_json, write_text
+from saccade.core.hub import PREFIX, hub_folder, looks_local
 from saccade.core.weights import read_weights, write_weights
 from saccade.language import Vocabulary
 from saccade.metrics.calibration import Platt
@@ -147,12 +150,40 @@ class Model(nn.Module, PyTorchModelHubMixin):
         write_json(folder / CONFIG, described)
 
     @classmethod
-    def _from_pretrained(cls: type[M], *, model_id: str, **options: Any) -> M:
-        folder = Path(model_id)
-        if not folder.is_dir():
-            keys = ("revision", "cache_dir", "force_download", "token", "local_files_only")
-            folder = Path(snapshot_download(model_id, **{k: options[k] for k in keys if k in options}))
-        return load_model(folder, cls)
+    def from_pretrained(
+        cls: type[M],
+        pretrained_model_name_or_path: str | Path,
+        *,
+        dtype: torch.dtype | str | None = None,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        force_download: bool = False,
+        local_files_only: bool = False,
+        token: str | bool | None = None,
+        **unknown: Any,
+    ) -> M:
+        """The model of a run or model folder, one of the package, or OWNER/NAME of the hub; its weights as `dtype`.
+
+        Raises: SaccadeError if there is no such model, it is of another class, or a keyword is unknown.
+        """
+        for word in unknown:
+            known = [name for name in inspect.signature(cls.from_pretrained).parameters if name != "unknown"]
+            raise SaccadeError(f"from_pretrained takes no {not_among(word, known[1:])}")
+        number = _dtype(dtype)
+        name = str(pretrained_model_name_or_path)
+        if name.startswith(PREFIX) or not looks_local(name):
+            name = str(
+                hub_folder(
+                    name.removeprefix(PREFIX),
+                    revision=revision,
+                    cache_dir=cache_dir,
+                    force_download=force_download,
+                    local_files_only=local_files_only,
+                    token=token,
+                )
+            )
+        model = load_model(name, cls)
+        return model if number is None else model.to(number)
 
     def _card(self) -> str:
         paper = entry(self.name)
@@ -167,6 +198,14 @@ class Model(nn.Module, PyTorchModelHubMixin):
         )
 
 
+def _dtype(given: torch.dtype | str | None) -> torch.dtype | None:
+    """Raises: SaccadeError if it is no type of floating-point numbers."""
+    found = getattr(torch, given, None) if isinstance(given, str) else given
+    if given is not None and not (isinstance(found, torch.dtype) and found.is_floating_point):
+        raise SaccadeError(f'dtype={given}: a type of floating-point numbers was expected, "bfloat16" for one')
+    return found
+
+
 def shipped_models() -> list[str]:
     """Names of the trained models that come with the package."""
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
@@ -175,18 +214,26 @@ def shipped_models() -> list[str]:
 def find_model(folder: Path | str, expected: type[M] = Model) -> tuple[Path, type[M]]:  # type: ignore[assignment]
     """Where a model lies and of which class it is, without reading its weights.
 
-    A run folder means its best model, and a name without a folder one of those that come with the package.
+    A run folder means its best model, a name without a folder one of those that come with the package, and
+    hf:OWNER/NAME one of the hub. Every other name is a path: the hub is not asked for it.
 
     Raises: SaccadeError if there is no model, or it is no `expected`.
     """
-    folder = Path(folder)
+    given = str(folder)
+    folder = hub_folder(given.removeprefix(PREFIX)) if given.startswith(PREFIX) else Path(folder).expanduser()
     if not folder.exists() and folder.name == str(folder) and (SHIPPED / folder).is_dir():
         folder = SHIPPED / folder
     if not (folder / CONFIG).exists() and (folder / "best" / CONFIG).exists():
         folder = folder / "best"
     if not (folder / CONFIG).exists():
-        known = f" (with the package come: {', '.join(shipped_models())})" if not folder.exists() else ""
-        raise SaccadeError(f"{folder} is no model folder: it has no {CONFIG}{known}")
+        if folder.exists():
+            raise SaccadeError(f"{folder} is no model folder: it has no {CONFIG}")
+        near = did_you_mean(given, shipped_models()) if folder.name == given else ""
+        hub = "" if looks_local(given) else f", and {PREFIX}{given} asks the model hub"
+        raise SaccadeError(
+            f"{folder} is no model folder: it does not exist{near or ';'} with the package come "
+            f"{', '.join(shipped_models())}{hub}"
+        )
     described = read_json(folder / CONFIG)
     if not isinstance(described, dict) or not isinstance(described.get("model"), str):
         raise SaccadeError(f'{folder / CONFIG} names no model: expected a "model" field')
