@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_runs import make_features, make_run
 
 from saccade.cli import main
 from saccade.core.errors import SaccadeError
 from saccade.data import Caption, StoreWriter, write_captions
 from saccade.lab.claims.claim import load_claim
 from saccade.lab.claims.plan import Request, plan
+from toy_runs import make_features, make_run
 
 Saccade = Callable[..., tuple[int, str, str]]
 WORDS = [f"{first}{last}" for first in "bdfgklmn" for last in ("a", "e", "i", "o", "u")]
@@ -22,7 +22,7 @@ SMALL = ["epochs=60", "batch_size=50", "dim=32", "word_dim=16", "min_count=1", "
 
 
 @pytest.fixture(scope="module")
-def nonsense(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def nonsense(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on random captions of random pictures, none of which names a split."""
     folder, draw = tmp_path_factory.mktemp("nonsense"), np.random.default_rng(0)
     captions = []
@@ -37,7 +37,7 @@ def nonsense(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         with pytest.raises(SystemExit) as stop:
             main()
         assert not stop.value.code
-    yield folder
+    return folder
 
 
 def test_random_captions_come_out_near_chance(nonsense: Path, tmp_path: Path, saccade: Saccade) -> None:
@@ -89,5 +89,5 @@ def test_a_run_is_not_judged_by_what_it_learns_from(tmp_path: Path, saccade: Sac
 
 def test_claims_are_not_judged_by_what_was_trained_on() -> None:
     request = Request(("world",), 1, ("train_split=train+test",), None, "cpu", (), ())
-    with pytest.raises(SaccadeError, match="is judged by test, and train_split=train[+]test would learn from it"):
+    with pytest.raises(SaccadeError, match=r"is judged by test, and train_split=train[+]test would learn from it"):
         plan([load_claim("scan-attention")], request)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_runs import make_features, make_run, saccade_command
 
 import saccade
 from saccade.core import hub
@@ -16,6 +15,7 @@ from saccade.core.errors import SaccadeError
 from saccade.models import Model, Scan, load_model
 from saccade.vision import load_extractor
 from saccade.vision.backbones.base import load_backbone
+from toy_runs import make_features, make_run, saccade_command
 
 LOCAL = ["runs/scan", "./there", "/tmp/nowhere/model", "~/model", "model", "a/b/c", "here/model", "not a name!"]
 
@@ -58,7 +58,6 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Hub]:
     monkeypatch.chdir(tmp_path)
     hub.hub_folder.cache_clear()
     return install
-
 
 
 @pytest.mark.parametrize("name", LOCAL)

@@ -13,7 +13,15 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from saccade.cli.options import SIDE_ALONE, SIDE_ON_SHEET, Device, listed_photos, print_where, save_drawings
+from saccade.cli.options import (
+    SIDE_ALONE,
+    SIDE_ON_SHEET,
+    Device,
+    check_outputs,
+    listed_photos,
+    print_where,
+    save_drawings,
+)
 
 if TYPE_CHECKING:
     from saccade.explain.panels.regions import RegionPicture
@@ -42,6 +50,7 @@ def detect(
 
     if out is None and not as_json:
         out = Path("regions.png")
+        check_outputs({"photos": photos, "out": out}, ("out",))
     if out is not None:
         check_format(out, "a picture of regions")
     found = detect_regions(load_extractor(extractor, device), listed_photos(photos))

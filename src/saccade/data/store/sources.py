@@ -127,8 +127,8 @@ def _named_splits(captions: Iterable[Caption], path: Path) -> dict[str, str]:
         if named.setdefault(caption.image, caption.split) != caption.split:
             parts = " and ".join(str(part or "no split") for part in (named[caption.image], caption.split))
             raise SaccadeError(
-                f'{path} has captions of the picture "{caption.image}" in {parts}: what is learned from must not judge, '
-                "give all captions of a picture one split"
+                f'{path} has captions of the picture "{caption.image}" in {parts}: what is learned from must not '
+                "judge, give all captions of a picture one split"
             )
     lost = next((image for image, split in named.items() if split is None), None)
     split_of = {image: split for image, split in named.items() if split is not None}
