@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from importlib.metadata import entry_points
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,7 @@ def _systems() -> list[dict[str, Any]]:
                 "recipes": sorted(recipe.split("-", 1)[1] for recipe in recipes if recipe.startswith(f"{name}-")),
                 "import": name in importers,
             }
-            for name, said in _registered()
+            for name, said in [*_registered(), *_of_other_packages()]
         ),
         key=lambda row: (row["task"], row["name"]),
     )
@@ -87,6 +88,16 @@ def _registered() -> Iterator[tuple[str, dict[str, Any]]]:
                 if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "register":
                     said = {word.arg or "": ast.literal_eval(word.value) for word in call.keywords}
                     yield ast.literal_eval(call.args[0]), said
+
+
+def _of_other_packages() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The models that other packages offer: these are imported, and PyTorch with them."""
+    if entry_points(group="saccade.models"):
+        from saccade.models import entries
+
+        for known in entries():
+            if not known.model.__module__.startswith("saccade."):
+                yield known.name, {"task": known.task, "title": known.title, "venue": known.venue}
 
 
 def _trained() -> list[dict[str, Any]]:

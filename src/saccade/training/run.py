@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -12,12 +13,13 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from saccade.core.config import load_yaml, override, save_yaml, to_dict, update
+from saccade.core.config import as_word, dotted, load_yaml, override, save_yaml, to_dict, update
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.data import DataConfig
-from saccade.data.registry import same_data, share_pictures
+from saccade.data.registry import DATA_SETS, same_data, share_pictures
 from saccade.language import Vocabulary
 from saccade.models import Model, entry, find_model
+from saccade.models.base.card import Trained
 from saccade.models.base.model import VOCABULARY, folder_weights
 from saccade.tasks import task_of
 from saccade.tasks.base import Task
@@ -196,9 +198,33 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
     train, dev = open_for_training(config, backbone.size if backbone else None, "cuda" if on_gpu else "cpu")
     begun = RunFolder(folder).checkpoint.exists()  # and holds all weights: where they once came from may be gone
     model, task, prepared = run_parts(replace(config, start=None) if begun else config, train, dev, backbone, console)
+    model.trained = trained_on(config, train)
     save_yaml(config, folder / CONFIG)
     trainer = Trainer(config.trainer, folder, console, {"system": config.system, **prepared.facts})
     return trainer.fit(model, task, resume)
+
+
+def train_command(config: RunConfig) -> str:
+    """What trains such a model anew: the words by which the settings differ from the recipe's."""
+    data = f"data={config.data.name}"
+    recipe, own = (dotted(to_dict(one)) for one in (run_config(config.system, [data]), config))
+    own |= {"data.root": f"data/{config.data.root.name}"} if config.data.root is not None else {}  # as users keep them
+    words = [as_word(key, value) for key, value in own.items() if recipe.get(key) != value and key != "data.name"]
+    return shlex.join(["saccade", "train", config.system, data, *words])
+
+
+def trained_on(config: RunConfig, train: Any) -> Trained:
+    """For the model's card: what it learned from, on whose terms, by which command."""
+    pictures, texts = (getattr(train, name, None) for name in ("images", "texts"))
+    return Trained(
+        data=config.data.name,
+        split=config.data.train_split,
+        pictures=None if pictures is None else len(pictures),
+        texts=None if texts is None else len(texts),
+        licence=DATA_SETS[config.data.name].licence if config.data.name in DATA_SETS else "",
+        command=train_command(config),
+        measured_on="a held-out part of it" if config.data.held_out else f"the split {config.data.dev_split}",
+    )
 
 
 def open_for_training(config: RunConfig, pixels: int | None = None, device: str = "cpu") -> tuple[Any, Any]:
