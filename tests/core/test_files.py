@@ -18,6 +18,7 @@ from saccade.core.files import (
     atomic_file,
     atomic_folder,
     cache_folder,
+    check_distinct,
     check_writable,
     only_one,
     read_json,
@@ -171,12 +172,65 @@ def test_what_cannot_be_written_is_told_before_the_work_and_nothing_is_made(tmp_
     assert read_text(tmp_path / "file") == "old"
 
 
-def test_written_files_can_be_read_by_others(tmp_path: Path) -> None:
-    write_text(tmp_path / "a", "x")
-    with atomic_folder(tmp_path / "b"):
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002, 0o027])
+def test_what_is_written_has_the_rights_that_the_umask_leaves(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        for _ in range(2):  # the second time it is there already
+            write_text(tmp_path / "a", "x")
+            with atomic_folder(tmp_path / "b") as folder:
+                write_text(folder / "c", "x")
+        with only_one(tmp_path / "b"):
+            assert (tmp_path / ".b.lock").stat().st_mode & 0o777 == 0o666 & ~mask
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "b", "b/c")] == [
+        0o666 & ~mask,
+        0o777 & ~mask,
+        0o666 & ~mask,
+    ]
+    assert names(tmp_path) == ["a", "b"]
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    lock, secret = tmp_path / ".store.lock", tmp_path / "secret"
+    lock.symlink_to(secret)  # leads nowhere: opening it would make the file
+    told = r"store\.lock is a link, a lock file was expected"
+    with pytest.raises(SaccadeError, match=told), only_one(tmp_path / "store"):
         pass
-    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
-    assert (tmp_path / "b").stat().st_mode & 0o777 == 0o755
+    sweep_lock(tmp_path / "store")
+    assert not secret.exists()
+    assert lock.is_symlink()
+    lock.unlink()
+    os.mkfifo(lock)  # opening it would wait for a writer
+    with pytest.raises(SaccadeError, match="no lock file of this user"), only_one(tmp_path / "store"):
+        pass
+
+
+def test_a_lock_of_another_user_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".store.lock").touch()
+    mine = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    with (
+        pytest.raises(SaccadeError, match="no lock file of this user: wait until its owner"),
+        only_one(tmp_path / "store"),
+    ):
+        pass
+    sweep_lock(tmp_path / "store")
+    assert (tmp_path / ".store.lock").exists()
+
+
+def test_a_file_that_is_read_is_not_written(tmp_path: Path) -> None:
+    photo, link, twin = tmp_path / "a.jpg", tmp_path / "link.jpg", tmp_path / "twin.jpg"
+    photo.touch()
+    link.symlink_to(photo)
+    twin.hardlink_to(photo)
+    (tmp_path / "other.jpg").touch()
+    check_distinct([tmp_path / "other.jpg", tmp_path / "new.jpg"], [photo, link, tmp_path / "nowhere.jpg"])
+    for name in (photo, link, twin, tmp_path / "x" / ".." / "a.jpg"):
+        (tmp_path / "x").mkdir(exist_ok=True)
+        with pytest.raises(SaccadeError, match="is read, so it cannot be written"):
+            check_distinct([name], [photo])
 
 
 def test_checksums_are_those_of_sha256(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -207,4 +209,6 @@ def test_a_fresh_run_begins_with_the_trained_backbone_and_folders_keep_all(
     assert not learns[0]
     assert learns[-1]
     model.eval().save_pretrained(tmp_path)
-    torch.testing.assert_close(load_model(tmp_path, DenseCap).find(pictures).boxes, model.find(pictures).boxes)
+    again = (load_model(tmp_path, DenseCap), pickle.loads(pickle.dumps(model)), copy.deepcopy(model))
+    for other in again:
+        torch.testing.assert_close(other.find(pictures).boxes, model.find(pictures).boxes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -50,7 +52,7 @@ CASES = [
     pytest.param(entry.name, switches, id=f"{entry.name}-{'-'.join(map(str, switches.values())) or 'paper'}")
     for entry in entries()
     if issubclass(entry.model, Captioner)
-    for switches in SWITCHES[entry.name]
+    for switches in SWITCHES.get(entry.name, [{}])  # a model without a row is swept as its paper has it
 ]
 sweep = pytest.mark.parametrize(("name", "switches"), CASES)
 
@@ -108,7 +110,35 @@ BESIDE_PICTURES: dict[str, Callable[..., list[Tensor]]] = {"sgae": read_sentence
 
 
 def test_every_captioner_is_swept() -> None:
-    assert {e.name for e in entries() if issubclass(e.model, Captioner)} == set(SWITCHES)
+    assert {e.name for e in entries() if issubclass(e.model, Captioner)} >= set(SWITCHES)
+
+
+@sweep
+def test_pickled_and_copied_it_says_the_same(
+    name: str, switches: dict[str, Any], vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
+) -> None:
+    model = build(name, switches, vocabulary).eval()
+    said = model(toy_images, toy_texts).log_probabilities
+    for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert torch.equal(copied(toy_images, toy_texts).log_probabilities, said)
+
+
+@sweep
+def test_it_is_loaded_in_the_numbers_asked_for(
+    name: str,
+    switches: dict[str, Any],
+    vocabulary: Vocabulary,
+    toy_images: RegionBatch,
+    toy_texts: TextBatch,
+    tmp_path: Path,
+) -> None:
+    model = build(name, switches, vocabulary).eval()
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path, dtype="bfloat16")
+    assert {p.dtype for p in loaded.parameters()} == {torch.bfloat16}
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        said = loaded(toy_images, toy_texts).log_probabilities
+    torch.testing.assert_close(said.float(), model(toy_images, toy_texts).log_probabilities, rtol=0.05, atol=0.3)
 
 
 @sweep
@@ -185,9 +215,9 @@ def test_word_by_word_is_as_under_teacher_forcing(
     for step, words in enumerate(toy_texts.tokens[:, :-1].unbind(dim=1)):
         log_probabilities, output = model.predict_next(words.repeat_interleave(2), state)
         state = output.state.reorder(swap)
-        for copy in (0, 1):
-            same(log_probabilities[copy::2], forced.log_probabilities[:, step])
-            same(output.weights[copy::2], forced.weights[:, step])
+        for beam in (0, 1):
+            same(log_probabilities[beam::2], forced.log_probabilities[:, step])
+            same(output.weights[beam::2], forced.weights[:, step])
 
 
 @sweep

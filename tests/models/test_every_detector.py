@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,12 @@ class TestEveryDetector:
         for loaded in (model, load_model(tmp_path / "folded", Detector)):
             regions = loaded.as_extractor().extract(pictures, RECTANGLES.found[:3])
             torch.testing.assert_close(regions.features, found.features, rtol=1e-4, atol=1e-4)
+
+    def test_it_is_pickled_and_copied(self, name: str) -> None:
+        model = build(name).eval()
+        for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+            assert all(torch.equal(value, model.state_dict()[key]) for key, value in copied.state_dict().items())
+            assert copied.config == model.config
 
     def test_the_same_seed_gives_the_same_loss(self, name: str) -> None:
         model = build(name).train()

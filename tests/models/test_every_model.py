@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -71,7 +73,7 @@ CASES = [
     pytest.param(entry.name, switches, id=f"{entry.name}-{'-'.join(map(str, switches.values())) or 'paper'}")
     for entry in entries()
     if issubclass(entry.model, Matcher)
-    for switches in SWITCHES[entry.name]
+    for switches in SWITCHES.get(entry.name, [{}])  # a model without a row is swept as its paper has it
 ]
 
 
@@ -93,7 +95,7 @@ def _move_every_weight(model: Matcher) -> None:
 
 
 def test_every_registered_model_is_swept() -> None:
-    assert {e.name for e in entries() if issubclass(e.model, Matcher)} == set(SWITCHES)
+    assert {e.name for e in entries() if issubclass(e.model, Matcher)} >= set(SWITCHES)
     kinds = (Matcher, Captioner, DenseCap, Detector)
     assert all(issubclass(e.model, kinds) for e in entries()), "a new kind needs its sweep"
 
@@ -187,6 +189,37 @@ class TestEveryMatcher:
             "README.md",
         }
 
+    def test_pickled_and_copied_it_scores_the_same(
+        self, name: str, switches: dict[str, Any], vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
+    ) -> None:
+        model = build(name, switches, vocabulary).eval()
+        for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+            assert torch.equal(copied(toy_images, toy_texts), model(toy_images, toy_texts))
+            assert all(own is not other for own, other in zip(copied.parameters(), model.parameters(), strict=True))
+
+    @pytest.mark.parametrize("dtype", ["bfloat16", torch.float16, torch.float64])
+    def test_it_is_loaded_in_the_numbers_asked_for(
+        self,
+        name: str,
+        switches: dict[str, Any],
+        vocabulary: Vocabulary,
+        toy_images: RegionBatch,
+        toy_texts: TextBatch,
+        tmp_path: Path,
+        dtype: torch.dtype | str,
+    ) -> None:
+        model = build(name, switches, vocabulary).eval()
+        model.save_pretrained(tmp_path)
+        loaded = type(model).from_pretrained(tmp_path, dtype=dtype)
+        number = getattr(torch, dtype) if isinstance(dtype, str) else dtype
+        kept = loaded.keep_in_float32 if number.itemsize == 2 else ()
+        assert {p.dtype for k, p in loaded.named_parameters() if not k.startswith(kept or "-")} == {number}
+        half = number.itemsize == 2
+        with torch.no_grad(), torch.autocast("cpu", number if half else torch.bfloat16, enabled=half):
+            scores = loaded(toy_images if half else toy_images.to(dtype=number), toy_texts)
+        wanted = model(toy_images, toy_texts)
+        torch.testing.assert_close(scores.float(), wanted, rtol=0.05, atol=0.1)
+
     def test_a_seed_fixes_everything(
         self, name: str, switches: dict[str, Any], vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
     ) -> None:
@@ -237,6 +270,12 @@ class TestBadModelFolders:
     def folder(self, vocabulary: Vocabulary, tmp_path: Path) -> Path:
         build("scan", {}, vocabulary).save_pretrained(tmp_path / "scan")
         return tmp_path / "scan"
+
+    def test_unknown_keywords_and_numbers(self, folder: Path) -> None:
+        with pytest.raises(SaccadeError, match='takes no "torch_dtype"; did you mean "dtype"'):
+            Scan.from_pretrained(folder, torch_dtype="float16")
+        with pytest.raises(SaccadeError, match="dtype=int8: a type of floating-point numbers was expected"):
+            Scan.from_pretrained(folder, dtype="int8")
 
     def test_another_model(self, folder: Path) -> None:
         with pytest.raises(SaccadeError, match="holds a model of scan, a vse was asked for"):

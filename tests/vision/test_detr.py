@@ -235,10 +235,10 @@ def test_what_is_no_detector_gets_one_sentence(
     save_file(kept, headless / "model.safetensors", {"format": "pt"})
     for source, sentence in (
         ("", "detr:HUB/NAME"),
-        ("nobody/has-this", "not a folder here, and the model hub has none"),
+        ("nobody/has-this", "was never fetched from the model hub"),
         (copy("empty", config__json=None), "empty holds no config.json"),
         (copy("resnet", config__json=resnet_config), "cannot be loaded as an object detector"),
-        (copy("pickled", model__safetensors=None), "not a folder that holds a detector"),
+        (copy("pickled", model__safetensors=None), "holds no detector with safetensors weights"),
         (broken, "cannot be loaded"),
         (deeper, "cannot be loaded"),
         (headless, "not those of its config: they lack class_labels_classifier.* more"),

@@ -174,7 +174,7 @@ def test_another_network_is_refused(change: dict[str, Any], reason: str, folder:
         ("dinov2-s:13", r"must name blocks from 1 to 12, each once and in order, not 13"),
         ("dinov2-s:9+6", r"not 9\+6"),
         ("dinov2-s:0", r"not 0"),
-        ("dinov2:./nowhere", r"nowhere.config.json does not exist"),
+        ("dinov2:./nowhere", r"there is no folder nowhere"),
     ],
 )
 def test_a_bad_name_is_answered_with_one_sentence(name: str, reason: str) -> None:

@@ -184,8 +184,8 @@ def test_what_cannot_be_opened_gets_a_sentence(
         str(pickled): "could not open.*safetensors",
         str(lacking): "not those of its config: they lack .*layernorm.bias",
         str(broken): "preprocessor_config.json must hold an object",
-        "nobody/has-such-a-model": "could not open",
-        "not a name!": "could not open",
+        "nobody/has-such-a-model": "was never fetched from the model hub",
+        "not a name!": "there is no folder not a name!",
         "": "needs the name of a model",
     }
     for source, told in cases.items():

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_origin
@@ -59,10 +60,15 @@ def _read_table() -> tuple[dict[str, Verb], dict[str, dict[str, tuple[list[str],
 VERBS, OPTIONS = _read_table()
 
 
+WRITTEN = ("out", "json_file", "attention", "plot", "each")  # parameters that name a file to write
+WRITTEN_BY = {"parse.parse": ("picture",), "models.evaluate": ("captions",)}  # and some that do so in one verb
+
+
 def described(command: Callable[..., None]) -> Callable[..., None]:
     """Give the parameters of a command the help, short names, METAVAR and range (1..9) that verbs.txt has for them.
 
-    Those before `*` are arguments, the others options; one with an annotation of typer's stays as it is.
+    Those before `*` are arguments, the others options; one with an annotation of typer's stays as it is. A command is
+    not begun whose output is one of the files that it reads.
     """
     known = OPTIONS["shared"] | OPTIONS.get(f"{command.__module__.rpartition('.')[2]}.{command.__name__}", {})
     parameters = []
@@ -84,8 +90,17 @@ def described(command: Callable[..., None]) -> Callable[..., None]:
                 long = [] if any(flag.startswith("--") for flag in flags) else [f"--{parameter.name.replace('_', '-')}"]
                 hint = Annotated[hint, typer.Option(*long, *flags, **settings)]
         parameters.append(parameter.replace(annotation=hint, kind=parameter.KEYWORD_ONLY))
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return command
+    written = [*WRITTEN, *WRITTEN_BY.get(f"{command.__module__.rpartition('.')[2]}.{command.__name__}", ())]
+
+    @wraps(command)
+    def checked(**given: Any) -> None:
+        from saccade.cli.options import check_outputs
+
+        check_outputs(given, written)
+        command(**given)
+
+    checked.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return checked
 
 
 class LazyVerbs(TyperGroup):

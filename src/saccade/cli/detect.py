@@ -19,6 +19,7 @@ from saccade.cli.options import (
     SIDE_ALONE,
     SIDE_ON_SHEET,
     Device,
+    check_outputs,
     escape,
     listed_photos,
     print_where,
@@ -60,6 +61,7 @@ def detect(
 
     if out is None and not as_json:
         out = Path("regions.png")
+        check_outputs({"photos": photos, "out": out}, ("out",))
     if out is not None:
         check_format(out, "a picture of regions")
     files = listed_photos(photos)

@@ -100,6 +100,7 @@ def _measured(
     from saccade.core.progress import progress_bar
     from saccade.lab.leaderboard.board import choose_contenders, measure_board
     from saccade.tasks.evaluator import SplitForModels
+    from saccade.training.run import check_unseen
 
     named = {k: v.split(",") for k, _, v in (w.partition("=") for w in given if "=" in w and not is_data_word(w))}
     folders, words, split = sort_words([word for word in given if "=" not in word or is_data_word(word)], split)
@@ -110,6 +111,8 @@ def _measured(
         runs_left = f"{entered.left_out} run{'s' if entered.left_out > 1 else ''}"
         console.print(f"left out: {runs_left} on other data", highlight=False)
     config = with_words(entered.data, words)
+    models = [folder for contender in entered.contenders for folder in contender.folders]
+    check_unseen(models, config, split or config.test_split, "compare on another split")
     with progress_bar("scoring") as tell:
         split_for_models = SplitForModels(config, split or config.test_split)
         board = measure_board(entered.contenders, split_for_models, device, ensembles, tell)
@@ -276,12 +279,14 @@ def probe(
     from saccade.core.files import check_writable, write_json, write_text
     from saccade.core.progress import progress_bar
     from saccade.lab.probe import probe_figures, probe_models, probe_page
+    from saccade.training.run import check_unseen
 
     folders, words, split = sort_words(models, split)
     if not folders:
         raise SaccadeError("name at least one matcher to probe, for one scan-flickr8k")
     config = with_words(run_data(folders[0]), words)
     split = split or config.dev_split
+    check_unseen(folders, config, split, "probe it on another split")
     files = (out / "binding.md", out / "binding.json") if out else ()
     check_writable(*files)
     with progress_bar("probing") as tell:

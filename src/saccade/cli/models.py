@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from importlib.metadata import entry_points
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ def _systems() -> list[dict[str, Any]]:
                 "recipes": sorted(recipe.split("-", 1)[1] for recipe in recipes if recipe.startswith(f"{name}-")),
                 "import": name in importers,
             }
-            for name, said in _registered()
+            for name, said in [*_registered(), *_of_other_packages()]
         ),
         key=lambda row: (row["task"], row["name"]),
     )
@@ -99,6 +100,16 @@ def _registered() -> Iterator[tuple[str, dict[str, Any]]]:
                 if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "register":
                     said = {word.arg or "": ast.literal_eval(word.value) for word in call.keywords}
                     yield ast.literal_eval(call.args[0]), said
+
+
+def _of_other_packages() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The models that other packages offer: these are imported, and PyTorch with them."""
+    if entry_points(group="saccade.models"):
+        from saccade.models import entries
+
+        for known in entries():
+            if not known.model.__module__.startswith("saccade."):
+                yield known.name, {"task": known.task, "title": known.title, "venue": known.venue}
 
 
 def _trained() -> list[dict[str, Any]]:
@@ -227,7 +238,7 @@ def evaluate(
     """
     from saccade.core.files import check_writable, write_json
     from saccade.tasks.evaluator import EvalRequest
-    from saccade.training.run import CONFIG, load_run_config
+    from saccade.training.run import check_unseen, learned_from, load_run_config, run_folder
 
     folders, words, split = sort_words(models, split)
     if not folders:
@@ -235,18 +246,26 @@ def evaluate(
     spec = _task(folders)
     options = _options(spec, given, folders[0])
     config = with_words(run_data(folders[0]), words)
-    settings = {folder: load_run_config(folder).task for folder in folders if (Path(folder) / CONFIG).exists()}
+    settings = {folder: load_run_config(run).task for folder in folders if (run := run_folder(folder)) is not None}
+    if split is None:
+        split = config.test_split
+        check_unseen(folders, config, split, f"give another split, or --split {split} to see what it knows by heart")
     check_writable(json_file)
-    request = EvalRequest(tuple(folders), config, split or config.test_split, device, options, settings)
-    found = spec.evaluator.compare(request)
-    table = figure_table(found.title, found.headings)
+    seen = [folder for folder in folders if learned_from(folder, config, split)]
+    found = spec.evaluator.compare(EvalRequest(tuple(folders), config, split, device, options, settings))
+    table = figure_table(found.title + (" (TRAINED ON)" if seen else ""), found.headings)
     for row in found.rows:
         table.add_section() if row is None else table.add_row(*map(escape, row))
     Console().print(table)
     for note in found.notes:
         typer.echo(note)
+    for folder in seen:
+        typer.echo(
+            f'{folder} was trained on pictures of "{split}": its figures say what it knows by heart, nothing of new '
+            "pictures; give a split that it did not learn from"
+        )
     if json_file is not None:
-        write_json(json_file, found.figures)
+        write_json(json_file, {**found.figures, **({"trained_on": seen} if seen else {})})
 
 
 def _task(folders: Sequence[str]) -> TaskSpec[Any, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.markup import escape as escape_markup
@@ -109,11 +111,12 @@ def is_data_word(word: str) -> bool:
 
 
 def run_data(folder: Path | str) -> DataConfig:
-    """The data of a run folder; of a model that is no run, the world."""
+    """The data of a run folder or of a model in one; of a model that is no run's, the world."""
     from saccade.data import DataConfig
-    from saccade.training.run import CONFIG, load_run_config
+    from saccade.training.run import load_run_config, run_folder
 
-    return load_run_config(folder).data if (Path(folder) / CONFIG).exists() else DataConfig()
+    run = run_folder(folder)
+    return load_run_config(run).data if run is not None else DataConfig()
 
 
 def with_words(data: DataConfig, words: Sequence[str]) -> DataConfig:
@@ -130,6 +133,45 @@ def with_words(data: DataConfig, words: Sequence[str]) -> DataConfig:
     # `data=` and `data.root=` are understood within a whole run; `seed=` alone means the data's here
     plain = [word if word.startswith("data") else f"data.{word}" for word in words]
     return override(replace(RunConfig(), data=data), plain).data
+
+
+PHOTOS = ("photos", "pictures", "places")  # parameters whose folders are read for the pictures in them
+MODEL_FILES = ("config.*", "model.safetensors", "vocabulary.json", "*.ckpt")
+DATA_FILES = ("manifest.json", "*.arrow", "captions.*", "dataset*.json", "*_ims.npy", "*_caps.txt", "*.tsv*")
+
+
+def check_outputs(given: Mapping[str, Any], written: Collection[str]) -> None:
+    """Raises: SaccadeError if a command would write to a file that it reads, given by name or in a folder or list."""
+    from saccade.core.files import check_distinct
+
+    outputs = [value for name, value in given.items() if name in written and isinstance(value, Path)]
+    if any(path.is_file() for path in outputs):
+        read = (file for name, value in given.items() if name not in written for file in _files_read(name, value))
+        check_distinct([path for path in outputs if path.is_file()], read)
+
+
+def _files_read(name: str, value: Any) -> Iterator[Path]:
+    """The files that a parameter stands for: a path, several, or words such as root=FOLDER and file:PATH."""
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _files_read(name, one)
+    elif isinstance(value, str):
+        for part in {value, value.partition("=")[2], value.partition(":")[2]} - {""}:
+            if "\0" not in part and os.path.lexists(part):
+                yield from _files_read(name, Path(part))
+    elif isinstance(value, Path) and value.is_dir():
+        if name in PHOTOS:
+            from saccade.vision.pictures import find_pictures
+
+            with suppress(SaccadeError):  # it holds none, which the command will say
+                yield from find_pictures(value)
+        for folder in (value, value / "best"):
+            yield from (file for kept in (*MODEL_FILES, *DATA_FILES) for file in folder.glob(kept))
+    elif isinstance(value, Path):
+        yield value
+        if name in PHOTOS and value.suffix == ".txt" and value.is_file():
+            lines = value.read_text(encoding="utf-8", errors="replace").splitlines()
+            yield from (value.parent / line.strip() for line in lines if line.strip())
 
 
 MAX_UNBROKEN = 8  # letters of a heading

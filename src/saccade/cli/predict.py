@@ -133,6 +133,7 @@ def calibrate(words: list[str], *, split: str | None = None, device: Device = "a
     from saccade.tasks import find_task
     from saccade.tasks.matching.calibration import calibrate as fit
     from saccade.tasks.matching.evaluate import similarity_table
+    from saccade.training.run import check_unseen
 
     folders, settings, split = sort_words(words, split)
     if len(folders) != 1:
@@ -140,6 +141,7 @@ def calibrate(words: list[str], *, split: str | None = None, device: Device = "a
     folder = find_model(folders[0], Matcher)[0]
     config = with_words(run_data(folders[0]), settings)
     split = split or config.dev_split
+    check_unseen(folders, config, split, "it is too sure of them; calibrate it on another split")
     check_writable(folder / CALIBRATION, out)
     model = load_model(folder, Matcher).to(check_device(device))
     data = find_task(model.task).open(config, split, model.backbone.size if model.backbone is not None else None)

@@ -31,6 +31,19 @@ def to_dict(config: Any) -> dict[str, Any]:
     return result
 
 
+def dotted(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"model": {"pool": "mean"}} as {"model.pool": "mean"}."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= dotted(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def as_word(key: str, value: Any) -> str:
+    """A setting as a user would write it: pool=mean, bias=true, vectors=none."""
+    return f"{key}={str(value).lower() if value is None or isinstance(value, bool) else value}"
+
+
 def from_dict(cls: type[C], values: Mapping[str, Any], where: str = "") -> C:
     """Build `cls`, refusing unknown keys and values of the wrong type by name."""
     if not isinstance(values, Mapping):

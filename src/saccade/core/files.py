@@ -5,13 +5,16 @@ Pickles of others are read without running anything in them: a list of names is 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import pickle
+import secrets
 import shutil
+import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -51,20 +54,39 @@ def atomic_file(path: Path | str) -> Iterator[Path]:
     path = Path(path)
     with explain_os_errors(path, "write"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
+        temporary = _temporary(path)
+        temporary.touch(exist_ok=False)
         _unfinished.add(temporary)
         try:
             yield temporary
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
-            temporary.chmod(0o644)
             temporary.replace(path)
             _finish(path)
         finally:
             temporary.unlink(missing_ok=True)
             _unfinished.discard(temporary)
+
+
+def _temporary(path: Path) -> Path:
+    """A name beside a path for what is not whole yet; who makes it leaves its rights to the user's umask."""
+    return path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
+
+
+def check_distinct(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Raises: SaccadeError if a file to be written is one that is read, by whatever name or link."""
+    written = {(found.st_dev, found.st_ino): path for path in outputs if (found := _stat(path)) is not None}
+    for path in inputs if written else ():
+        found = _stat(path)
+        if found is not None and (found.st_dev, found.st_ino) in written:
+            raise SaccadeError(f"{written[found.st_dev, found.st_ino]} is read, so it cannot be written: name another")
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
 
 
 def check_writable(*paths: Path | str | None) -> None:
@@ -88,11 +110,11 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
         if path.exists() and not path.is_dir():
             raise SaccadeError(f"{path} is a file, a folder was expected")
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+        temporary = _temporary(path)
+        temporary.mkdir()
         _unfinished.add(temporary)
         try:
             yield temporary
-            temporary.chmod(0o755)
             if path.exists():
                 _swap(temporary, path)
             else:
@@ -141,11 +163,11 @@ def sweep_lock(folder: Path | str) -> None:
     if fcntl is None:
         return
     path = _lock_file(Path(folder))
-    with suppress(OSError):  # there is none, it is held, or the place is not ours to write
-        handle = os.open(path, os.O_RDWR)
+    with suppress(OSError, SaccadeError):  # there is none, it is held, or the place is not ours to write
+        handle = _open_lock(path, 0)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(handle), path.stat()):
+            if os.path.samestat(os.fstat(handle), path.lstat()):
                 path.unlink()
         finally:
             os.close(handle)
@@ -155,9 +177,24 @@ def _lock_file(folder: Path) -> Path:
     return folder.parent / f".{folder.name}.lock"
 
 
+def _open_lock(path: Path, flags: int) -> int:
+    """A lock file of our own. Raises: SaccadeError if a link, another kind of file or another user's is there."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise SaccadeError(f"{path} is a link, a lock file was expected: remove it") from error
+        raise
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        os.close(handle)
+        raise SaccadeError(f"{path} is no lock file of this user: wait until its owner is done, or remove it")
+    return handle
+
+
 def _lock(path: Path, waiting: Callable[[], None] | None) -> int:
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = _open_lock(path, os.O_CREAT)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -166,7 +203,7 @@ def _lock(path: Path, waiting: Callable[[], None] | None) -> int:
                 waiting = None
             fcntl.flock(handle, fcntl.LOCK_EX)
         try:
-            if os.path.samestat(os.fstat(handle), path.stat()):
+            if os.path.samestat(os.fstat(handle), path.lstat()):
                 return handle
         except FileNotFoundError:
             pass

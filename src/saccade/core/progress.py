@@ -1,10 +1,12 @@
-"""The bar that long work shows: how much is done, how fast, how long it will take."""
+"""The bar that long work shows: how much is done, how fast, how long it will take; and notes to the user."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 from itertools import count
 
 from rich.console import Console
@@ -68,3 +70,9 @@ def one_by_one(tell: Tell, total: int) -> Callable[[], None]:
     """For work that only says "one more"."""
     done = count(1)
     return lambda: tell(next(done), total)
+
+
+@cache
+def note_once(text: str) -> None:
+    """Something a user should know, on standard error, once in a process."""
+    print(f"note: {text}", file=sys.stderr)

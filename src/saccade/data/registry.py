@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -200,6 +201,23 @@ def chosen_splits(split: str, known: Collection[str], where: object) -> frozense
             raise NoSplit(f"{where} has no split {not_among(part, sorted(known))}")
         parts.add(found)
     return frozenset(parts)
+
+
+def share_pictures(split: str, other: str) -> bool:
+    """Whether two splits of one data set, or sums of them, have pictures in common, judged by their names."""
+    one, two = ({_plain_name(part) for part in name.split("+")} for name in (split, other))
+    return "all" in one | two or bool(one & two)
+
+
+def _plain_name(part: str) -> str:
+    name = re.sub(r"20\d\d$", "", part)
+    return VALIDATION[0] if name in VALIDATION else name
+
+
+def same_data(one: DataConfig, other: DataConfig) -> bool:
+    """Whether splits of the same name hold the same pictures in both: the same data set at the same place."""
+    places = [config.root.resolve() if config.root is not None else None for config in (one, other)]
+    return one.name == other.name and places[0] == places[1] and (one.name != "world" or one.seed == other.seed)
 
 
 def find_part(folder: Path, names: tuple[str, ...]) -> tuple[Path, ...]:

@@ -100,6 +100,7 @@ class Received(NamedTuple):
 )
 class Camp(FragmentMatcher):
     Config = CampConfig
+    keep_in_float32 = ("look", "pool", "fuse", "judge")
 
     def __init__(self, config: CampConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
         super().__init__(config, vocabulary, extractor)  # the encoders, as SCAN's

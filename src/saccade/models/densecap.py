@@ -268,6 +268,7 @@ class DenseCapConfig:
 )
 class DenseCap(Model):
     Config = DenseCapConfig
+    intended_use = "To find the parts of a photo that are worth a phrase, and to say one of each."
 
     def __init__(self, config: DenseCapConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
         super().__init__(config, vocabulary, extractor)

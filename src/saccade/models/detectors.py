@@ -83,6 +83,7 @@ class Labels(NamedTuple):
 class Detector(Model):
     """A network that finds and names regions. It reads no text and has no vocabulary: its labels are settings."""
 
+    intended_use = "To find and name the regions of pictures that other models read."
     reads_text = False
     selection: ClassVar[str]  # the figure that chooses the best model
     Network: ClassVar[Any]  # a FoldableNetwork

@@ -35,7 +35,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.parametrizations import weight_norm
 
 from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.core.errors import SaccadeError
@@ -70,6 +69,7 @@ class GsmnConfig(FragmentConfig):
 )
 class Gsmn(FragmentMatcher):
     Config = GsmnConfig
+    keep_in_float32 = ("visual", "textual", "places")
     operator = GRAPH_MATCHING
 
     def __init__(self, config: GsmnConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
@@ -203,8 +203,8 @@ class MatchedGraph(nn.Module):
         self.bend = config.message_passing  # tanh after the convolution: in the paper, not in the released code
         sizes = config.blocks, config.hidden, config.kernels
         self.propagate = GraphConvolution(*sizes, bias) if config.structure else None  # (4)
-        self.hidden = weight_norm(nn.Linear(width, config.hidden))
-        self.score = weight_norm(nn.Linear(config.hidden, 1))
+        self.hidden = NormedLinear(width, config.hidden)
+        self.score = NormedLinear(config.hidden, 1)
 
     def forward(
         self,
@@ -222,6 +222,25 @@ class MatchedGraph(nn.Module):
         assert self.propagate is not None
         shares = links @ torch.stack([kernel.weight.norm() for kernel in self.propagate.kernels])
         return shares / shares.sum(dim=-1, keepdim=True).clamp(min=1e-30)
+
+
+class NormedLinear(nn.Module):
+    """W x + b with a length g for each row of W and a direction v: W = g v / |v| (Salimans and Kingma, NeurIPS 2016).
+
+    The names of its weights are those of PyTorch's weight_norm, whose modules cannot be pickled.
+    """
+
+    def __init__(self, in_dim: int, out_dim: int) -> None:
+        super().__init__()
+        plain = nn.Linear(in_dim, out_dim)
+        self.bias = plain.bias
+        length, direction = plain.weight.detach().norm(dim=1, keepdim=True), plain.weight
+        named = {"original0": nn.Parameter(length), "original1": direction}
+        self.parametrizations = nn.ModuleDict({"weight": nn.ParameterDict(named)})
+
+    def forward(self, inputs: Float[Tensor, "*item in"]) -> Float[Tensor, "*item out"]:
+        length, direction = self.parametrizations["weight"].values()  # type: ignore[operator]
+        return F.linear(inputs, torch._weight_norm(direction, length), self.bias)
 
 
 class GraphConvolution(nn.Module):

@@ -190,25 +190,14 @@ def load(folder: Path | str, device: str = "cpu", *, kind: type[P]) -> P: ...
 
 
 def load(folder: Path | str, device: str = "cpu", *, kind: type[Predictor[Any]] = Predictor) -> Any:
-    """A run folder (its best model), a model folder, or the name of a model on the hub.
+    """A run folder (its best model), a model folder, one that comes with the package, or `hf:OWNER/NAME` of the hub.
 
     A matcher becomes a `PictureMatcher`, a captioner a `PictureCaptioner` and so on: the predictor of its task.
 
     Raises: SaccadeError if there is no such model, or its predictor is no `kind`.
     """
-    if _may_be_on_the_hub(str(folder)):
-        model: Model = Model.from_pretrained(str(folder))
-        predictor = _predictor(type(model), folder, kind)
-    else:
-        predictor = _predictor(find_model(folder)[1], folder, kind)  # refused before the weights are read
-        model = load_model(folder)
-    return predictor(model.to(device).eval())
-
-
-def _may_be_on_the_hub(name: str) -> bool:
-    """Names of the hub are OWNER/NAME; so are folders, and one in runs/ or beside others is a folder, there or not."""
-    owner = name.partition("/")[0]
-    return name.count("/") == 1 and not name.startswith((".", "/")) and owner != "runs" and not Path(owner).exists()
+    predictor = _predictor(find_model(folder)[1], folder, kind)  # refused before the weights are read
+    return predictor(load_model(folder).to(device).eval())
 
 
 def _predictor(model: type[Model], folder: Path | str, kind: type[Predictor[Any]]) -> type[Predictor[Any]]:

@@ -10,7 +10,7 @@ import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from saccade.core.errors import SaccadeError, explain_os_errors, surfaced_os_errors
 from saccade.core.files import atomic_file, atomic_folder, read_json, write_json
+from saccade.models import Model
 from saccade.version import __version__
 
 
@@ -137,8 +138,10 @@ def save_checkpoint(path: Path, contents: Mapping[str, Any], progress: Progress)
         torch.save(values, file)  # to an open file: given a path, PyTorch hides why it could not write
 
 
-def save_model(model: nn.Module, folder: Path) -> None:
-    """`model.save_pretrained` into `folder`, which is replaced as a whole."""
+def save_model(model: nn.Module, folder: Path, figures: Mapping[str, float]) -> None:
+    """`model.save_pretrained` into `folder`, which is replaced as a whole; `figures` are for its card."""
+    if isinstance(model, Model) and model.trained is not None:
+        model.trained = replace(model.trained, figures=tuple(figures.items()))
     with atomic_folder(folder) as temporary, surfaced_os_errors():
         model.save_pretrained(temporary)  # type: ignore[operator]
 

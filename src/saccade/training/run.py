@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
@@ -12,11 +13,13 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from saccade.core.config import load_yaml, override, save_yaml, to_dict, update
+from saccade.core.config import as_word, dotted, load_yaml, override, save_yaml, to_dict, update
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.data import DataConfig
+from saccade.data.registry import DATA_SETS, same_data, share_pictures
 from saccade.language import Vocabulary
 from saccade.models import Model, entry, find_model
+from saccade.models.base.card import Trained
 from saccade.models.base.model import VOCABULARY, folder_weights
 from saccade.tasks import task_of
 from saccade.tasks.base import Task
@@ -117,6 +120,27 @@ def load_run_config(folder: Path | str) -> RunConfig:
     return update(fresh_config(system), values, str(path))
 
 
+def run_folder(folder: Path | str) -> Path | None:
+    """The run that a folder is, or whose best or last model it is; None of a model that is no run's."""
+    folder = Path(folder)
+    places = (folder, folder.parent) if folder.name in ("best", "last") else (folder,)
+    return next((place for place in places if (place / CONFIG).exists()), None)
+
+
+def learned_from(folder: Path | str, data: DataConfig, split: str) -> bool:
+    """Whether a run was trained on pictures of this split; of a model that is no run, nobody knows."""
+    run = run_folder(folder)
+    own = load_run_config(run).data if run is not None else None
+    return own is not None and same_data(own, data) and share_pictures(own.train_split, split)
+
+
+def check_unseen(folders: Iterable[Path | str], data: DataConfig, split: str, why: str) -> None:
+    """Raises: SaccadeError, which ends with what to do, if a run was trained on pictures of the split."""
+    for folder in folders:
+        if learned_from(folder, data, split):
+            raise SaccadeError(f'{folder} was trained on pictures of "{split}" of {data.root or data.name}: {why}')
+
+
 def run_parts(
     config: RunConfig, train: Any, dev: Any, backbone: TrainableBackbone | None = None, console: Console | None = None
 ) -> tuple[Model, Task[Any], Prepared]:
@@ -174,17 +198,46 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
     train, dev = open_for_training(config, backbone.size if backbone else None, "cuda" if on_gpu else "cpu")
     begun = RunFolder(folder).checkpoint.exists()  # and holds all weights: where they once came from may be gone
     model, task, prepared = run_parts(replace(config, start=None) if begun else config, train, dev, backbone, console)
+    model.trained = trained_on(config, train)
     save_yaml(config, folder / CONFIG)
     trainer = Trainer(config.trainer, folder, console, {"system": config.system, **prepared.facts})
     return trainer.fit(model, task, resume)
 
 
+def train_command(config: RunConfig) -> str:
+    """What trains such a model anew: the words by which the settings differ from the recipe's."""
+    data = f"data={config.data.name}"
+    recipe, own = (dotted(to_dict(one)) for one in (run_config(config.system, [data]), config))
+    own |= {"data.root": f"data/{config.data.root.name}"} if config.data.root is not None else {}  # as users keep them
+    words = [as_word(key, value) for key, value in own.items() if recipe.get(key) != value and key != "data.name"]
+    return shlex.join(["saccade", "train", config.system, data, *words])
+
+
+def trained_on(config: RunConfig, train: Any) -> Trained:
+    """For the model's card: what it learned from, on whose terms, by which command."""
+    pictures, texts = (getattr(train, name, None) for name in ("images", "texts"))
+    return Trained(
+        data=config.data.name,
+        split=config.data.train_split,
+        pictures=None if pictures is None else len(pictures),
+        texts=None if texts is None else len(texts),
+        licence=DATA_SETS[config.data.name].licence if config.data.name in DATA_SETS else "",
+        command=train_command(config),
+        measured_on="a held-out part of it" if config.data.held_out else f"the split {config.data.dev_split}",
+    )
+
+
 def open_for_training(config: RunConfig, pixels: int | None = None, device: str = "cpu") -> tuple[Any, Any]:
     """What a run learns from, and what judges it: the dev split, or with `data.held_out` a part of the training split.
 
-    Raises: SaccadeError if the training split is too small to hold anything out.
+    Raises: SaccadeError if the training split is too small to hold anything out, or the dev split is part of it.
     """
     data, open = config.data, task_of(config.system).open
+    if not data.held_out and share_pictures(data.train_split, data.dev_split):
+        raise SaccadeError(
+            f"the run would be judged by pictures that it learns from: dev_split={data.dev_split} is part of "
+            f"train_split={data.train_split}; give another, or held_out=10 to hold every tenth picture out"
+        )
     train = open(replace(data, held_out=0), data.train_split, pixels, device)  # the whole: memory keeps it once
     if not data.held_out:
         return train, open(data, data.dev_split, pixels, device)

@@ -134,7 +134,7 @@ class Trainer:
         finally:
             if log is not None:
                 log.close()
-        on_rank_zero(fabric, lambda: save_model(loop.result, folder.last))
+        on_rank_zero(fabric, lambda: save_model(loop.result, folder.last, progress.last))
         return FitResult(
             progress.best,
             progress.best_step,
@@ -328,7 +328,7 @@ class Loop:
     def _save(self, progress: Progress, improved: bool) -> None:
         """The best model first, then the checkpoint that counts it as best."""
         if improved:
-            on_rank_zero(self.fabric, lambda: save_model(self.result, self.folder.best))
+            on_rank_zero(self.fabric, lambda: save_model(self.result, self.folder.best, progress.best))
         contents = {
             "config": dataclasses.asdict(self.config),
             "items": len(self.task),

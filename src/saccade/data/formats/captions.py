@@ -1,19 +1,23 @@
 """Sentences from whatever file holds them: for pictures that are there, or to be scored against each other.
 
-`captions_of` gives the sentences of known pictures under their ids, with their splits, from captions.jsonl as a store
-has it, Karpathy's dataset*.json, COCO's captions*.json, coco_mini's annotations.jsonl, and lines
-`photo.jpg#0<TAB>sentence` as Flickr8k and Flickr30k have them.
+`captions_of` gives the sentences of known pictures under their ids, with their splits, from any of `FORMATS`. A table
+is comma-separated as spreadsheets write it (quotes, line feeds within them) or tab-separated (quotes mean themselves).
+Its first row may name the columns, of which image and caption are needed, split is optional and others are passed over;
+without names they are image, caption and perhaps split, or image, a number and caption.
 
 `read_caption_results` asks for less, an id and a sentence, and so reads more: COCO's results
 [{"image_id", "caption"}, …] and COCO's captions {"images", "annotations"}, Karpathy's files, a plain mapping
-{id: sentence or sentences}, JSON lines with `image_id` or `image` and `caption`, `text` or `captions`,
-Flickr8k's captions.tsv and lines `photo.jpg#0<TAB>sentence`; all of them also gzipped.
+{id: sentence or sentences}, JSON lines with `image_id` or `image` and `caption`, `text` or `captions`, the same tables
+and lines `photo.jpg#0<TAB>sentence`. All of them may be gzipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,7 +27,12 @@ from saccade.data.datasets.flickr import read_tokens
 from saccade.data.datasets.karpathy import read_karpathy
 from saccade.data.records import Caption, other_names
 from saccade.data.store.manifest import read_captions
-from saccade.data.text_files import JsonEntry, read_items, read_json_file, read_json_lines, read_table
+from saccade.data.text_files import JsonEntry, open_text, read_items, read_json_file, read_json_lines, read_lines
+
+FORMATS = (
+    "captions come as a table image,caption[,split] (.csv, .tsv), captions.jsonl, Karpathy's dataset*.json, COCO's "
+    "captions*.json, coco_mini's annotations.jsonl, or lines photo.jpg#0<TAB>sentence; also gzipped"
+)
 
 
 def captions_of(path: Path, ids: Iterable[str]) -> tuple[Caption, ...]:
@@ -35,7 +44,7 @@ def captions_of(path: Path, ids: Iterable[str]) -> tuple[Caption, ...]:
     names = other_names(ids)
     first: str | None = None
     found = []
-    for caption in _read_captions(path):
+    for caption in read_caption_file(path):
         first = first or caption.image
         if caption.image in names and caption.text.strip():
             found.append(Caption(names[caption.image], caption.text, caption.split))
@@ -45,7 +54,11 @@ def captions_of(path: Path, ids: Iterable[str]) -> tuple[Caption, ...]:
     return tuple(found)
 
 
-def _read_captions(path: Path) -> Iterator[Caption]:
+def read_caption_file(path: Path) -> Iterator[Caption]:
+    """The sentences of a file in any of `FORMATS`, each with its picture and split.
+
+    Raises: SaccadeError if it is of no known format.
+    """
     kind = _ending(path)
     first = next(read_json_lines(path), (0, None))[1] if kind == "jsonl" else None
     whole = read_json_file(path) if kind == "json" else None
@@ -57,13 +70,74 @@ def _read_captions(path: Path) -> Iterator[Caption]:
         yield from read_captions(path)
     elif isinstance(whole, dict) and "annotations" in whole:
         yield from (Caption(photo.name, text) for photo in read_captions_file(path, "") for text in photo.texts)
-    elif kind == "json":
+    elif isinstance(whole, dict) and "images" in whole:
         images = read_karpathy(path)
         yield from (
             Caption(image.filename, sentence.raw, image.split) for image in images for sentence in image.sentences
         )
+    elif kind == "json":
+        raise SaccadeError(f"{path} holds no captions that are known: {FORMATS}")
     else:
+        yield from _read_rows(path)
+
+
+IMAGE_COLUMNS = ("image", "image_id", "image_name", "filename", "file_name", "file", "photo", "id")
+TEXT_COLUMNS = ("caption", "text", "sentence")
+
+
+def _read_rows(path: Path) -> Iterator[Caption]:
+    """A table with commas or tabs, or lines photo.jpg#0<TAB>sentence: told by the ending and the first line."""
+    kind, first = _ending(path), next((line for _, line in read_lines(path) if line.strip()), "")
+    if not first:
+        return
+    if re.match(r"[^\t]+#\d+\s*\t", first):
         yield from (Caption(name, text) for name, text in read_tokens(path))
+    elif kind == "csv" or _columns(first.split(",")) is not None:
+        yield from _read_table(path, _csv_rows(path))
+    elif kind == "tsv" or _columns(first.split("\t")) is not None:
+        yield from _read_table(path, ((number, line.split("\t")) for number, line in read_lines(path) if line.strip()))
+    else:
+        raise SaccadeError(f"{path}, line 1: {first[:60]!r} is no caption that is known: {FORMATS}")
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    with open_text(path) as file:
+        rows = csv.reader(file, strict=True)
+        try:
+            yield from ((rows.line_num, row) for row in rows if any(cell.strip() for cell in row))
+        except csv.Error as error:
+            raise SaccadeError(f"{path}, line {rows.line_num}: not comma-separated as expected ({error})") from error
+
+
+def _columns(row: Sequence[str]) -> tuple[int, int, int | None] | None:
+    """Where image, caption and split stand in a row of names; None if it holds no such names."""
+    names = [cell.strip(' "').lower() for cell in row]
+    image, text = (next((names.index(n) for n in known if n in names), None) for known in (IMAGE_COLUMNS, TEXT_COLUMNS))
+    if image is None or text is None:
+        return None
+    return image, text, names.index("split") if "split" in names else None
+
+
+def _read_table(path: Path, rows: Iterator[tuple[int, list[str]]]) -> Iterator[Caption]:
+    number, head = next(rows)
+    columns, width = _columns(head), len(head)
+    if columns is None:
+        if width not in (2, 3):
+            raise SaccadeError(f"{path}, line {number}: {width} columns, image,caption[,split] was expected; {FORMATS}")
+        numbered = width == 3 and head[1].strip().isdecimal()
+        columns = (0, 2, None) if numbered else (0, 1, 2 if width == 3 else None)
+        rows = chain([(number, head)], rows)
+    image, text, split = columns
+    for number, row in rows:
+        if len(row) != width:
+            raise SaccadeError(
+                f"{path}, line {number}: {len(row)} columns, {width} were expected (a caption with a comma in it "
+                "stands in quotes)"
+            )
+        if not row[image].strip():
+            raise SaccadeError(f"{path}, line {number}: no picture is named")
+        part = row[split].strip() if split is not None else ""
+        yield Caption(row[image].strip(), " ".join(row[text].split()), part or None)
 
 
 def _ending(path: Path) -> str:
@@ -93,7 +167,9 @@ def read_caption_results(path: Path) -> CaptionsOfPictures:
     for image, text in _sentences(path, found.names):
         found.texts.setdefault(image, []).append(text)
     if not found.texts:
-        raise SaccadeError(f'{path} holds no captions: a list of {{"image_id": …, "caption": …}} was expected')
+        raise SaccadeError(
+            f'{path} holds no captions: COCO\'s results [{{"image_id": …, "caption": …}}] were expected; {FORMATS}'
+        )
     return found
 
 
@@ -122,9 +198,6 @@ def _sentences(path: Path, names: dict[str, str]) -> Iterator[tuple[str, str]]:
     if kind == "jsonl":
         for line, value in read_json_lines(path):
             yield from _entry(value, f"{path}, line {line}")
-    elif kind == "tsv":
-        for _, (image, _, caption) in read_table(path, ("image", "n", "caption")):
-            yield image, caption
     elif kind == "json":
         mapped, described = [], False
         for key, position, item in read_items(path):
@@ -140,7 +213,7 @@ def _sentences(path: Path, names: dict[str, str]) -> Iterator[tuple[str, str]]:
         if not described:  # else they are of the file, as "type" is in COCO's and "dataset" in Karpathy's
             yield from mapped
     else:
-        yield from read_tokens(path)
+        yield from ((caption.image, caption.text) for caption in _read_rows(path))
 
 
 def _image(entry: JsonEntry, names: dict[str, str]) -> Iterator[tuple[str, str]]:

@@ -10,15 +10,17 @@ from typing import Any, Literal
 from saccade.core.errors import SaccadeError, explain_os_errors, not_among
 from saccade.data.datasets.karpathy import karpathy_captions, read_karpathy
 from saccade.data.formats.arrays import ArrayPictures, LmdbPictures, NpzFolder
+from saccade.data.formats.captions import read_caption_file
 from saccade.data.formats.hdf5 import open_hdf5
 from saccade.data.formats.precomp import PrecompImages, open_precomp, precomp_splits, write_precomp
 from saccade.data.formats.regions import find_sizes, read_sizes
 from saccade.data.formats.tsv import BottomUpTsv, TsvRow, write_tsv
-from saccade.data.records import Caption, RegionSource, RegionSubset
+from saccade.data.records import Caption, RegionSource, RegionSubset, other_names
 from saccade.data.registry import DataSet, recognise
 from saccade.data.store.arrow import FeatureStore, StoreWriter
-from saccade.data.store.manifest import CAPTIONS, read_captions, write_captions
+from saccade.data.store.manifest import CAPTIONS, write_captions
 from saccade.data.store.sources import ChainedRegions, join_captions
+from saccade.data.text_files import read_json_file
 
 Target = Literal["store", "precomp", "tsv"]
 Progress = Callable[[], None]
@@ -75,7 +77,7 @@ def open_collection(
     sizes: Path | None = None,
     ids: Path | None = None,
 ) -> Collection:
-    """Open what lies at `path`, or some splits of it; `captions` is another file of sentences (Karpathy or .jsonl)."""
+    """Open what lies at `path`, or some splits of it; `captions` is another file of sentences."""
     kind = what_lies_at(path).name
     if (sizes or ids) and kind not in ARRAYS:
         raise SaccadeError(f"--sizes and --ids are for .npz, HDF5 and LMDB files; {path} needs none")
@@ -122,15 +124,17 @@ def _open_precomp(path: Path, splits: Sequence[str]) -> Collection:
 
 
 def _captions_for(path: Path, pictures: RegionSource, splits: Sequence[str]) -> tuple[Caption, ...]:
-    index = {id: n for n, id in enumerate(pictures.ids)}
-    if path.suffix != ".jsonl":
+    whole = read_json_file(path) if path.suffix == ".json" else None
+    if isinstance(whole, dict) and "images" in whole and "annotations" not in whole:  # Karpathy's, who has more names
+        index = {id: n for n, id in enumerate(pictures.ids)}
         images = [i for i in read_karpathy(path) if not splits or i.split in splits]
         return tuple(karpathy_captions(path, images, index))
-    found = read_captions(path)
-    lost = next((c.image for c in found if c.image not in index), None)
+    names = other_names(pictures.ids)
+    found = tuple(read_caption_file(path))
+    lost = next((c.image for c in found if c.image not in names), None)
     if lost is not None:
         raise SaccadeError(f'{path}: the picture "{lost}" is not among the features')
-    return found
+    return tuple(replace(caption, image=names[caption.image]) for caption in found)
 
 
 def convert(

@@ -1,10 +1,12 @@
 """Chains of region sources, sources held in memory, and the split of a store that its captions name.
 
-`data=store root=FOLDER` is a feature store with `captions.jsonl`.
+`data=store root=FOLDER` is a feature store with `captions.jsonl`. Where its captions name no splits, `held_out_splits`
+makes them: a model is never judged by the pictures that it learned from.
 """
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -18,6 +20,7 @@ import torch
 
 from saccade.batch import RegionBatch, stack
 from saccade.core.errors import SaccadeError
+from saccade.core.progress import note_once
 from saccade.data.records import Caption, CaptionedImages, CaptionedPhotos, PictureRegions, RegionSource, RegionSubset
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.store.arrow import FeatureStore
@@ -25,6 +28,7 @@ from saccade.data.store.manifest import CAPTIONS, MANIFEST
 
 Split = TypeVar("Split", CaptionedImages, CaptionedPhotos)
 
+FEWEST_TO_SPLIT = 10  # pictures whose captions name no splits
 READ_AT_ONCE = 256  # pictures, when a whole source is read into memory
 
 
@@ -96,15 +100,73 @@ def first_images(data: Split, count: int) -> Split:
 
 
 def open_store(split: str, root: Path | None) -> CaptionedImages:
-    """The pictures that have a caption of this split or sum of splits ("train+restval"), in the order of the store."""
+    """The pictures whose captions are of this split or sum of splits ("train+restval"), in the order of the store.
+
+    "all" are all of them.
+    """
     folder = need_root(root, "store", f"{MANIFEST}, shard-*.arrow and {CAPTIONS}")
     store = FeatureStore.open(folder)
     captions = store.captions()
     if not captions:
         raise SaccadeError(f"{folder / CAPTIONS} is missing or empty: a split needs sentences to go with the pictures")
-    splits = sorted({c.split for c in captions if c.split is not None})
-    wanted = chosen_splits(split, splits, folder) if splits else {None}
-    return join_captions("store", split, store, (c for c in captions if c.split in wanted), store.extractor)
+    split_of = _named_splits(captions, folder / CAPTIONS)
+    if split != "all" or "all" in split_of.values():
+        split_of = split_of or _made_splits(captions, folder / CAPTIONS)
+        wanted = chosen_splits(split, set(split_of.values()), folder)
+        captions = tuple(caption for caption in captions if split_of[caption.image] in wanted)
+    return join_captions("store", split, store, captions, store.extractor)
+
+
+def _named_splits(captions: Iterable[Caption], path: Path) -> dict[str, str]:
+    """Picture → split as its captions say; empty if none of them does.
+
+    Raises: SaccadeError if only some do, or a picture is said to be in two splits.
+    """
+    named: dict[str, str | None] = {}
+    for caption in captions:
+        if named.setdefault(caption.image, caption.split) != caption.split:
+            parts = " and ".join(str(part or "no split") for part in (named[caption.image], caption.split))
+            raise SaccadeError(
+                f'{path} has captions of the picture "{caption.image}" in {parts}: what is learned from must not '
+                "judge, give all captions of a picture one split"
+            )
+    lost = next((image for image, split in named.items() if split is None), None)
+    split_of = {image: split for image, split in named.items() if split is not None}
+    if split_of and lost is not None:
+        raise SaccadeError(f'{path} names a split of some pictures but none of "{lost}": give one to all or to none')
+    return split_of
+
+
+def _made_splits(captions: Iterable[Caption], path: Path) -> dict[str, str]:
+    split_of = held_out_splits(dict.fromkeys(caption.image for caption in captions), path)
+    counts = {split: sum(part == split for part in split_of.values()) for split in ("train", "dev", "test")}
+    note_once(
+        f"{path} names no splits, so a hash of each picture's name does: {counts['train']:,} train, "
+        f"{counts['dev']:,} dev, {counts['test']:,} test (about a tenth each is held out; split=all means all of them)"
+    )
+    return split_of
+
+
+def held_out_splits(ids: Iterable[str], where: object) -> dict[str, str]:
+    """Picture → train, dev or test, by the first bytes of the SHA-256 of its id: a tenth is test, the next tenth dev.
+
+    A picture keeps its split when others are added. Few pictures may leave a tenth empty: then the one with the lowest
+    hash of those that are left is taken.
+
+    Raises: SaccadeError if there are too few pictures to hold any out.
+    """
+    digests = {id: hashlib.sha256(id.encode("utf-8", "backslashreplace")).digest() for id in ids}
+    hashes = {id: int.from_bytes(digest[:8], "big") / 2**64 for id, digest in digests.items()}
+    if len(hashes) < FEWEST_TO_SPLIT:
+        raise SaccadeError(
+            f"{where} names no splits and has {len(hashes)} pictures, too few to hold some out (at least "
+            f"{FEWEST_TO_SPLIT}): give each caption a split, train, dev or test"
+        )
+    split_of = {id: "test" if hash < 0.1 else "dev" if hash < 0.2 else "train" for id, hash in hashes.items()}
+    for split in ("test", "dev"):
+        if split not in split_of.values():
+            split_of[min((id for id in hashes if split_of[id] == "train"), key=hashes.__getitem__)] = split
+    return split_of
 
 
 def join_captions(

@@ -13,6 +13,7 @@ from typing import Any
 
 from saccade.core.config import load_yaml, to_dict
 from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.data.registry import share_pictures
 from saccade.lab.claims.claim import Claim, ClaimData, Variant, evaluator_for
 from saccade.tasks import task_of
 from saccade.tasks.evaluator import Evaluator
@@ -154,6 +155,12 @@ def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: 
         base = _config(variant.system, (*shared, *request.words))
     except SaccadeError as error:
         raise SaccadeError(f'claim {claim.name}, variant "{variant.label}" on {data.name}: {error}') from error
+    for split in splits_of(data):
+        if share_pictures(config.data.train_split, split):
+            raise SaccadeError(
+                f"claim {claim.name} on {data.name} is judged by {split}, and train_split={config.data.train_split} "
+                "would learn from it: give another train_split"
+            )
     accelerator, learning_rate = request.device.partition(":")[0], float(f"{config.trainer.learning_rate * rate:.6g}")
     trainer = replace(config.trainer, seed=seed, accelerator=accelerator, learning_rate=learning_rate)
     config = replace(config, trainer=trainer)

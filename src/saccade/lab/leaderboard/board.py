@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from saccade.core.config import as_word, dotted
 from saccade.core.errors import SaccadeError
 from saccade.core.progress import Tell
 from saccade.data import DataConfig
@@ -164,7 +165,7 @@ def group_runs(folders: Sequence[str], named: Mapping[str, Sequence[str]] | None
     A variant's name gives the settings in which it is not its system's recipe, but none that all its kin share.
     """
     runs = [folder for folder in dict.fromkeys(folders) if (Path(folder) / CONFIG).exists()]
-    settings = {run: _dotted(settings_that_matter(load_run_config(run))) for run in runs}
+    settings = {run: dotted(settings_that_matter(load_run_config(run))) for run in runs}
     groups: dict[str, list[str]] = {}
     for run in runs:
         groups.setdefault(repr(settings[run]), []).append(run)
@@ -187,22 +188,13 @@ def group_runs(folders: Sequence[str], named: Mapping[str, Sequence[str]] | None
 
 def _changes(settings: Mapping[str, Any]) -> dict[str, Any]:
     """In what a run is not its system's recipe for the data."""
-    recipe = _dotted(settings_that_matter(run_config(settings["system"], [f"data={settings['data.name']}"])))
+    recipe = dotted(settings_that_matter(run_config(settings["system"], [f"data={settings['data.name']}"])))
     return {key: value for key, value in settings.items() if recipe.get(key) != value}
-
-
-def _dotted(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"model": {"pool": "mean"}} as {"model.pool": "mean"}."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _dotted(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _words(changes: Mapping[str, Any]) -> str:
     """As a user would write them: pool=mean bias=true vectors=none."""
-    shown = {key: str(v).lower() if v is None or isinstance(v, bool) else str(v) for key, v in changes.items()}
-    return " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in shown.items())
+    return " ".join(as_word(key.rpartition(".")[2], value) for key, value in changes.items())
 
 
 ENSEMBLE = "ensemble"  # in place of a system's name

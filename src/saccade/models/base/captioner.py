@@ -33,6 +33,7 @@ class Captioner(Model, Generic[Memory, Context]):
     `Memory` changes with every word, `Context` is computed once from the picture: the model's own dataclasses.
     """
 
+    intended_use = "To say in a sentence what is in a photo, and to show where it looked for each word."
     out: nn.Linear
     _is_static = False
 

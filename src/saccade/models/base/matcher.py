@@ -25,6 +25,7 @@ LOCATING_SHARPNESS = 9.0  # λ of `locate`: SCAN's for its own attention
 class Matcher(Model):
     """Encoding apart from scoring is what makes indexing and two-stage search possible."""
 
+    intended_use = "To rank pictures by how well they fit a sentence, and sentences by a picture, and to show why."
     operator: ClassVar[Operator[Any, Tensor] | None] = None
     """What computes the table of all pairs, with its backends in `ops.dispatch`; None: one product of whole vectors."""
 
@@ -140,6 +141,7 @@ class Fragments(Batch):
 class FragmentMatcher(EncoderMatcher):
     """SCAN and the papers that build on it: a pair is scored from all its region vectors and all its word vectors."""
 
+    intended_use = "To rank pictures by how well they fit a sentence, and sentences by a picture, and to show why."
     operator: ClassVar[Operator[Any, Tensor]] = ALL_PAIRS
 
     def __init__(self, config: FragmentConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:

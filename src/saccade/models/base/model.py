@@ -5,21 +5,27 @@ The registry says which models there are, for which task, from which paper.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from huggingface_hub import PyTorchModelHubMixin, snapshot_download
+import torch
+from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 
 from saccade.batch import PictureBatch, RegionBatch, TextBatch
 from saccade.core.config import from_dict, to_dict
-from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, did_you_mean, not_among
 from saccade.core.files import read_json, write_json, write_text
+from saccade.core.hub import PREFIX, first_line, hub_folder, looks_local
+from saccade.core.progress import note_once
 from saccade.core.weights import read_weights, write_weights
 from saccade.language import Vocabulary
 from saccade.metrics.calibration import Platt
+from saccade.models.base.card import Trained, model_card
 from saccade.version import __version__
 from saccade.vision.backbones.tuned import with_base
 from saccade.vision.extractors import TrainableBackbone, trainable_backbone
@@ -39,6 +45,7 @@ class Entry:
     model: type[Model]
 
 
+GROUP = "saccade.models"  # of the entry points by which other packages offer theirs
 _entries: dict[str, Entry] = {}
 
 
@@ -46,6 +53,9 @@ def register(name: str, *, task: str, title: str, venue: str) -> Callable[[type[
     """Class decorator: `@register("scan", task="matching", title="Stacked Cross Attention …", venue="ECCV 2018")`."""
 
     def add(model: type[M]) -> type[M]:
+        known = _entries.get(name)
+        if known is not None and _is_ours(known.model) and not _is_ours(model):
+            raise SaccadeError(f'"{name}" is a model of Saccade: {model.__module__} must call its own otherwise')
         model.name, model.task = name, task
         _entries[name] = Entry(name, task, title, venue, model)
         return model
@@ -53,11 +63,39 @@ def register(name: str, *, task: str, title: str, venue: str) -> Callable[[type[
     return add
 
 
+def _is_ours(model: type[Model]) -> bool:
+    return model.__module__.startswith("saccade.")
+
+
 def entries() -> list[Entry]:
+    """Every model there is; a package whose model cannot be loaded gets a note."""
+    for point in metadata.entry_points(group=GROUP):
+        try:
+            _load_foreign(point)
+        except SaccadeError as error:
+            note_once(str(error))
     return sorted(_entries.values(), key=lambda e: (e.task, e.name))
 
 
+def _load_foreign(point: metadata.EntryPoint) -> None:
+    """Import the model that another package offers. Raises: SaccadeError if that fails, or registers no such model."""
+    if point.name in _entries:
+        return
+    where = f'the model "{point.name}" ({point.value}'
+    where += f" of the package {point.dist.name})" if point.dist is not None else ")"
+    try:
+        point.load()
+    except Exception as error:  # whatever another's code raises
+        raise SaccadeError(f"{where} cannot be loaded: {type(error).__name__}: {first_line(error)}") from error
+    if point.name not in _entries:
+        raise SaccadeError(f'{where} does not register itself: @register("{point.name}", …) was expected')
+
+
 def entry(name: str) -> Entry:
+    """The model of this name, ours or another package's. Raises: SaccadeError if there is none."""
+    for point in metadata.entry_points(group=GROUP) if name not in _entries else ():
+        if point.name == name:
+            _load_foreign(point)
     if name not in _entries:
         hint = did_you_mean(name, _entries)
         raise SaccadeError(f'there is no model "{name}"{hint or ";"} `saccade models` lists them')
@@ -71,8 +109,11 @@ class Model(nn.Module, PyTorchModelHubMixin):
     name: ClassVar[str]
     task: ClassVar[str]
     reads_text: ClassVar[bool] = True  # and so has a vocabulary
+    keep_in_float32: ClassVar[tuple[str, ...]] = ()  # parts that compute in float32 even under autocast
     vocabulary: Vocabulary
     calibration: Platt | None = None  # from its scores to probabilities, if that was fitted
+    trained: Trained | None = None  # how, if `saccade train` did it
+    intended_use: ClassVar[str] = "Research on how words and parts of pictures go together."
 
     def __init__(self, config: Any, vocabulary: Vocabulary | None = None, extractor: str | None = None) -> None:
         super().__init__()
@@ -144,27 +185,70 @@ class Model(nn.Module, PyTorchModelHubMixin):
             described["backbone"] = self.backbone.name
         if base is not None:
             described["base"] = base
+        if self.trained is not None:
+            described["trained"] = to_dict(self.trained)
         write_json(folder / CONFIG, described)
 
     @classmethod
-    def _from_pretrained(cls: type[M], *, model_id: str, **options: Any) -> M:
-        folder = Path(model_id)
-        if not folder.is_dir():
-            keys = ("revision", "cache_dir", "force_download", "token", "local_files_only")
-            folder = Path(snapshot_download(model_id, **{k: options[k] for k in keys if k in options}))
-        return load_model(folder, cls)
+    def from_pretrained(
+        cls: type[M],
+        pretrained_model_name_or_path: str | Path,
+        *,
+        dtype: torch.dtype | str | None = None,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        force_download: bool = False,
+        local_files_only: bool = False,
+        token: str | bool | None = None,
+        **unknown: Any,
+    ) -> M:
+        """The model of a run or model folder, one of the package, or OWNER/NAME of the hub; its weights as `dtype`.
+
+        Weights in 16 bits are used as in mixed precision, under `torch.autocast`.
+
+        Raises: SaccadeError if there is no such model, it is of another class, or a keyword is unknown.
+        """
+        for word in unknown:
+            known = [name for name in inspect.signature(cls.from_pretrained).parameters if name != "unknown"]
+            raise SaccadeError(f"from_pretrained takes no {not_among(word, known[1:])}")
+        number = _dtype(dtype)
+        name = str(pretrained_model_name_or_path)
+        if name.startswith(PREFIX) or not looks_local(name):
+            name = str(
+                hub_folder(
+                    name.removeprefix(PREFIX),
+                    revision=revision,
+                    cache_dir=cache_dir,
+                    force_download=force_download,
+                    local_files_only=local_files_only,
+                    token=token,
+                )
+            )
+        model = load_model(name, cls)
+        if number is not None:
+            for part, module in model.named_children():
+                module.to(torch.float32 if number.itemsize == 2 and part in cls.keep_in_float32 else number)
+            for weight in model.parameters(recurse=False):
+                weight.data = weight.data.to(number)
+        return model
 
     def _card(self) -> str:
         paper = entry(self.name)
-        settings = "\n".join(f"| {key} | {value} |" for key, value in to_dict(self.config).items())
-        return (
-            f"---\nlibrary_name: saccade\ntags: [vision-language, {self.task}]\n---\n\n# {self.name}\n\n"
+        words = f", {len(self.vocabulary):,} words" if self.reads_text else ""
+        regions = f", regions found by the extractor “{self.extractor}”" if self.extractor else ""
+        about = (
             f"{paper.title} ({paper.venue}), as implemented in Saccade {__version__}. "
-            f"{self.parameter_count():,} parameters{f', {len(self.vocabulary):,} words' if self.reads_text else ''}"
-            f"{f', regions found by the extractor “{self.extractor}”' if self.extractor else ''}.\n\n"
-            f'```python\nimport saccade\n\nmodel = saccade.load("this folder")\n```\n\n'
-            f"| setting | value |\n|---|---|\n{settings}\n"
+            f"{self.parameter_count():,} parameters{words}{regions}."
         )
+        return model_card(self.name, self.task, about, self.trained, self.intended_use, to_dict(self.config))
+
+
+def _dtype(given: torch.dtype | str | None) -> torch.dtype | None:
+    """Raises: SaccadeError if it is no type of floating-point numbers."""
+    found = getattr(torch, given, None) if isinstance(given, str) else given
+    if given is not None and not (isinstance(found, torch.dtype) and found.is_floating_point):
+        raise SaccadeError(f'dtype={given}: a type of floating-point numbers was expected, "bfloat16" for one')
+    return found
 
 
 def shipped_models() -> list[str]:
@@ -175,18 +259,26 @@ def shipped_models() -> list[str]:
 def find_model(folder: Path | str, expected: type[M] = Model) -> tuple[Path, type[M]]:  # type: ignore[assignment]
     """Where a model lies and of which class it is, without reading its weights.
 
-    A run folder means its best model, and a name without a folder one of those that come with the package.
+    A run folder means its best model, a name without a folder one of those that come with the package, and
+    hf:OWNER/NAME one of the hub. Every other name is a path: the hub is not asked for it.
 
     Raises: SaccadeError if there is no model, or it is no `expected`.
     """
-    folder = Path(folder)
+    given = str(folder)
+    folder = hub_folder(given.removeprefix(PREFIX)) if given.startswith(PREFIX) else Path(folder).expanduser()
     if not folder.exists() and folder.name == str(folder) and (SHIPPED / folder).is_dir():
         folder = SHIPPED / folder
     if not (folder / CONFIG).exists() and (folder / "best" / CONFIG).exists():
         folder = folder / "best"
     if not (folder / CONFIG).exists():
-        known = f" (with the package come: {', '.join(shipped_models())})" if not folder.exists() else ""
-        raise SaccadeError(f"{folder} is no model folder: it has no {CONFIG}{known}")
+        if folder.exists():
+            raise SaccadeError(f"{folder} is no model folder: it has no {CONFIG}")
+        near = did_you_mean(given, shipped_models()) if folder.name == given else ""
+        hub = "" if looks_local(given) else f", and {PREFIX}{given} asks the model hub"
+        raise SaccadeError(
+            f"{folder} is no model folder: it does not exist{near or ';'} with the package come "
+            f"{', '.join(shipped_models())}{hub}"
+        )
     described = read_json(folder / CONFIG)
     if not isinstance(described, dict) or not isinstance(described.get("model"), str):
         raise SaccadeError(f'{folder / CONFIG} names no model: expected a "model" field')
@@ -224,6 +316,8 @@ def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ign
             f"{wanted.get(key, 'absent')} in the model"
         )
     model.load_state_dict(state)
+    if described.get("trained") is not None:
+        model.trained = from_dict(Trained, described["trained"], f"{folder / CONFIG}: trained")
     if (folder / CALIBRATION).exists():
         model.calibration = from_dict(Platt, read_json(folder / CALIBRATION), str(folder / CALIBRATION))
     return model.eval()

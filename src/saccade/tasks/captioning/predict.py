@@ -19,6 +19,7 @@ from PIL import Image
 from saccade.batch import END, RegionBatch
 from saccade.core.config import update
 from saccade.core.errors import SaccadeError
+from saccade.core.files import check_distinct
 from saccade.data import FeatureStore
 from saccade.data.store.manifest import Broken
 from saccade.decoding import DecodedCaptions, DecodingConfig, decode
@@ -234,6 +235,8 @@ class Drawings:
         if not self.one_file and not self.as_page and (place.suffix or place.is_file()):
             known = ", ".join([*FORMATS, ".html"])
             raise SaccadeError(f"--attention {place}: a folder, or a file that ends in one of {known} was expected")
+        if place.is_dir():
+            check_distinct([path for id, _ in photos for path in self._paths(id)], [path for _, path in photos])
 
     def draw(self, captioned: Captioned) -> None:
         """The best caption of a photo, drawn now or kept for the page."""
@@ -256,9 +259,13 @@ class Drawings:
 
     def _path(self, id: str) -> Path:
         """A file in the folder, named as the photo; the ending stays where two photos differ in nothing else."""
+        short, whole = self._paths(id)
+        return short if short not in self.written else whole
+
+    def _paths(self, id: str) -> tuple[Path, Path]:
         assert self.place is not None
-        short = self.place / f"{id.rpartition('.')[0].replace('/', '-') or id}.png"
-        return short if short not in self.written else self.place / f"{id.replace('/', '-')}.png"
+        flat = id.replace("/", "-")
+        return self.place / f"{flat.rpartition('.')[0] or id}.png", self.place / f"{flat}.png"
 
     def finish(self) -> Iterator[str]:
         """What was drawn, in sentences."""

@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import hf_hub_download
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
+from saccade.core.hub import model_folder
 from saccade.core.pretrained import load_pretrained
 from saccade.core.weights import read_weights
 from saccade.vision.backbones.base import Backbone, normalise_by
@@ -180,10 +180,11 @@ def open_backbone(name: str, pretrained: bool = True) -> Dinov2:
         )
     place, numbers = found.groups()
     blocks = None if numbers is None else tuple(map(int, numbers.split("+")))
-    config = Dinov2Config() if place is None else read_config(_checkpoint_file(place, "config.json"))
+    folder = None if place is None else model_folder(place)
+    config = Dinov2Config() if folder is None else read_config(folder / "config.json")
     network = Dinov2(name, config, blocks)
     if pretrained:
-        state = load_pretrained("dinov2-s") if place is None else read_weights(_checkpoint_file(place, WEIGHTS))
+        state = load_pretrained("dinov2-s") if folder is None else read_weights(folder / WEIGHTS)
         _load(network, state)
     return network
 
@@ -232,17 +233,6 @@ def _number(values: Mapping[str, Any], key: str, default: int, path: Path) -> in
     if not isinstance(value, int) or not 0 <= value <= 1 << 16:
         raise SaccadeError(f"{path}: {key} must be a whole number, not {value!r}")
     return value
-
-
-def _checkpoint_file(place: str, name: str) -> Path:
-    folder = Path(place).expanduser()
-    if folder.is_dir() or place.startswith(("/", ".", "~")):
-        return folder / name
-    try:
-        return Path(hf_hub_download(place, name))
-    except Exception as error:  # the hub's errors are many
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise SaccadeError(f'could not get {name} of "{place}" from the hub: {reason}') from error
 
 
 def _load(network: Dinov2, state: Mapping[str, Tensor]) -> None:

@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError
 from jaxtyping import Float, UInt8
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
+from saccade.core.hub import first_line, model_folder
 from saccade.vision.backbones.base import IMAGENET_MEAN, IMAGENET_STD, Backbone, normalise_by
 
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")  # newer releases write the second
@@ -40,7 +39,7 @@ def import_transformers(what: str) -> Any:
         raise SaccadeError(f'{what} needs transformers: pip install "saccade[hf]" brings it') from error
 
 
-def load_whole(load: Callable[..., Any], place: str, harmless: re.Pattern[str] | None = None, **options: Any) -> Any:
+def load_whole(load: Callable[..., Any], place: Path, harmless: re.Pattern[str] | None = None, **options: Any) -> Any:
     """What `load` (some class's `from_pretrained`) makes of `place`. No pickle is read, and no code that lies there.
 
     Raises: SaccadeError if the file lacks a weight, which would then be random, unless its name is `harmless`.
@@ -53,21 +52,9 @@ def load_whole(load: Callable[..., Any], place: str, harmless: re.Pattern[str] |
     return network
 
 
-def processor_file(place: str) -> Path | None:
-    """The file that says how a network wants its pictures, or None if it has none.
-
-    Raises: SaccadeError if the hub cannot be asked.
-    """
-    if Path(place).is_dir():
-        return next((path for name in PROCESSORS if (path := Path(place) / name).is_file()), None)
-    for name in PROCESSORS:
-        try:
-            return Path(hf_hub_download(place, name))
-        except EntryNotFoundError:  # it has none, or we are offline and it was never fetched
-            continue
-        except Exception as error:  # the hub's errors are many; a network without its file would be given wrong pixels
-            raise SaccadeError(f'the {name} of "{place}" cannot be had from the hub: {first_line(error)}') from error
-    return None
+def processor_file(folder: Path) -> Path | None:
+    """The file that says how a network wants its pictures, or None if it has none."""
+    return next((path for name in PROCESSORS if (path := folder / name).is_file()), None)
 
 
 def read_processor(path: Path) -> dict[str, Any]:
@@ -92,12 +79,6 @@ def quietly(transformers: Any) -> Iterator[None]:
         log.set_verbosity(verbosity)
         if bars:
             log.enable_progress_bar()
-
-
-def first_line(error: Exception) -> str:
-    """The first line of what a library says, shortened."""
-    text = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
-    return text if len(text) <= 160 else text[:160] + "…"
 
 
 DEFAULT_SIZE = 224
@@ -172,10 +153,7 @@ def open_backbone(name: str, pretrained: bool = True) -> HubBackbone:
     if not source:
         raise SaccadeError("hf: needs the name of a model, such as hf:microsoft/resnet-50, or a folder")
     transformers = import_transformers(f'the backbone "hf:{source}"')
-    looks_local = source.startswith(("/", ".", "~"))
-    place = str(Path(source).expanduser()) if looks_local else source
-    if looks_local and not Path(place).is_dir():
-        raise SaccadeError(f'"hf:{source}": there is no folder {place}')
+    place = model_folder(source)
     with _readable_errors(source), quietly(transformers):
         config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False)
         vision = getattr(config, "vision_config", config)
@@ -194,7 +172,7 @@ def open_backbone(name: str, pretrained: bool = True) -> HubBackbone:
         )
 
 
-def _build(transformers: Any, place: str, config: Any, pretrained: bool) -> nn.Module:
+def _build(transformers: Any, place: Path, config: Any, pretrained: bool) -> nn.Module:
     staged = transformers.models.auto.modeling_auto.MODEL_FOR_BACKBONE_MAPPING
     if type(config) in staged:  # AutoBackbone itself asks the hub even about folders
         config.out_features = [name for name in config.stage_names if name != "stem"]

@@ -28,10 +28,10 @@ from torch import Tensor
 
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
+from saccade.core.hub import first_line, model_folder
 from saccade.vision.backbones.base import IMAGENET_MEAN, IMAGENET_STD
 from saccade.vision.backbones.hf import (
     PROCESSORS,
-    first_line,
     import_transformers,
     load_whole,
     processor_file,
@@ -49,32 +49,27 @@ def load_detector(source: str) -> tuple[Any, PictureForm]:
 
     Raises: SaccadeError if either cannot be had.
     """
-    source = str(Path(source).expanduser()) if source.startswith("~") else source
-    if Path(source).is_dir() and not (Path(source) / "config.json").is_file():
+    transformers = import_transformers(f'the detector "{source}"')
+    folder = model_folder(source)
+    if not (folder / "config.json").is_file():
         raise SaccadeError(f"{source} holds no config.json: a folder that `save_pretrained` wrote was expected")
-    network, form = _load(source), processor_file(source)
+    network, form = _load(transformers, source, folder), processor_file(folder)
     if form is None:
-        missing = Path(source) / PROCESSORS[0] if Path(source).is_dir() else f'the {PROCESSORS[0]} of "{source}"'
+        missing = folder / PROCESSORS[0] if Path(source).is_dir() else f'the {PROCESSORS[0]} of "{source}"'
         raise SaccadeError(f"{missing} is missing: it says how the detector wants its pictures (size, mean, std)")
     return network, read_form(form)
 
 
-def _load(source: str) -> Any:
-    transformers = import_transformers(f'the detector "{source}"')
+def _load(transformers: Any, source: str, folder: Path) -> Any:
     try:
         with quietly(transformers):
-            return load_whole(transformers.AutoModelForObjectDetection.from_pretrained, source)
+            return load_whole(transformers.AutoModelForObjectDetection.from_pretrained, folder)
     except SaccadeError:
         raise
     except ImportError as error:
         raise SaccadeError(f'the detector "{source}" needs a package that is missing: {first_line(error)}') from error
     except OSError as error:
-        if Path(source).is_dir():
-            raise SaccadeError(f"{source} is not a folder that holds a detector: {first_line(error)}") from error
-        raise SaccadeError(
-            f'the detector "{source}" is not a folder here, and the model hub has none of that name with safetensors '
-            "weights, or cannot be reached"
-        ) from error
+        raise SaccadeError(f"{source} holds no detector with safetensors weights: {first_line(error)}") from error
     except Exception as error:  # a network of another kind, damaged weights, a config that does not fit them
         raise SaccadeError(f'"{source}" cannot be loaded as an object detector: {first_line(error)}') from error
 
