@@ -1,4 +1,4 @@
-"""What passes between the rooms: batches of regions and words, their codes, alignments, and captioners' states.
+"""What passes between the rooms: batches of regions and words, codes, alignments, captioners' states, programs.
 
 All are frozen dataclasses of padded tensors with masks (True where an entry is real). Padding a batch further never
 changes a result: every model masks exactly.
@@ -18,6 +18,7 @@ from saccade.batch.inputs import (
     padded_ids,
 )
 from saccade.batch.outputs import Alignment, CaptionState, ImageCode, StepOutput, TeacherForced, TextCode
+from saccade.batch.programs import Program, Step
 
 __all__ = [
     "END",
@@ -30,8 +31,10 @@ __all__ = [
     "ImageCode",
     "PairBatch",
     "PictureBatch",
+    "Program",
     "RegionBatch",
     "SceneGraphBatch",
+    "Step",
     "StepOutput",
     "TeacherForced",
     "TextBatch",
