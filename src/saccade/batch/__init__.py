@@ -17,7 +17,7 @@ from saccade.batch.inputs import (
     TextBatch,
     padded_ids,
 )
-from saccade.batch.outputs import Alignment, CaptionState, ImageCode, StepOutput, TeacherForced, TextCode
+from saccade.batch.outputs import Alignment, Answered, CaptionState, ImageCode, StepOutput, TeacherForced, TextCode
 from saccade.batch.programs import Program, Step
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "START",
     "UNKNOWN",
     "Alignment",
+    "Answered",
     "Batch",
     "CaptionState",
     "ImageCode",
