@@ -103,7 +103,7 @@ class Levels(nn.Module):
     def forward(
         self, features: Float[Tensor, "question region in"], question: Float[Tensor, "question dim"]
     ) -> Float[Tensor, "question region dim"]:
-        parts = zip(self.maps, features.split(self.widths, dim=2), strict=True)
+        parts = zip(self.maps, torch.split(features, list(self.widths), dim=2), strict=True)
         levels = torch.stack([unit(level(part)) for level, part in parts], dim=1)
         return (levels * self.weights(question).mean(dim=1)[:, :, None, None]).sum(dim=1)
 

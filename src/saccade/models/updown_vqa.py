@@ -93,12 +93,15 @@ class UpDownVqa(Answerer):
     def question_states(self, questions: TextBatch) -> Float[Tensor, "question word dim"]:
         """The GRU's states; with `places`, as many as those, of which the last belongs to the last word."""
         places, vectors = self.config.places, self.words(questions.tokens)
+        states: Tensor
         if not places:
-            return self.gru(vectors, questions.lengths)
+            states = self.gru(vectors, questions.lengths)
+            return states
         lengths = questions.lengths.clamp(max=places)
         word = torch.arange(places, device=lengths.device) - (places - lengths)[:, None]  # below 0: before the question
         laid = vectors.gather(1, word.clamp(min=0)[..., None].expand(-1, -1, vectors.shape[2]))
-        return self.gru(laid * (word >= 0)[..., None], torch.full_like(lengths, places))
+        states = self.gru(laid * (word >= 0)[..., None], torch.full_like(lengths, places))
+        return states
 
     def encode_questions(self, questions: TextBatch) -> Float[Tensor, "question dim"]:
         states = self.question_states(questions)

@@ -89,7 +89,7 @@ class CoAttention(nn.Module):
         return torch.cat([nowhere.expand(len(given), -1, -1), given], dim=1), torch.cat([real, mask], dim=1)
 
     def _split(self, keys: Float[Tensor, "item part dim"]) -> Float[Tensor, "item head part part_dim"]:
-        return keys.unflatten(2, (self.heads, -1)).transpose(1, 2)
+        return keys.view(*keys.shape[:2], self.heads, -1).transpose(1, 2)
 
 
 class Summary(nn.Module):

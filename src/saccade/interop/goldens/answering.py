@@ -98,7 +98,8 @@ class UpDownCase(AnswererCase[UpDownVqa]):
         return torch.einsum("qr,qrd->qd", self.answered.weights, self.images.features)
 
     def total_norm(self) -> Tensor:
-        return torch.stack([gradient.norm() for gradient in self.gradients.values()]).norm()
+        norms = torch.stack([torch.linalg.vector_norm(gradient) for gradient in self.gradients.values()])
+        return torch.linalg.vector_norm(norms)
 
     @cached_property
     def stepped(self) -> Tensor:
