@@ -8,6 +8,7 @@ from pathlib import Path
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.interop.goldens import (
     answering,
+    answers,
     captioning,
     gsmn,
     matching,
@@ -23,7 +24,7 @@ ALL = (
     *(captioning.UPDOWN_GOLDEN, captioning.ADAPTIVE_GOLDEN, captioning.SGAE_GOLDEN),
     *(show_attend_tell.SOFT, show_attend_tell.HARD, unsupervised.GOLDEN),
     *(answering.UPDOWN_GOLDEN, answering.DCN_GOLDEN),
-    *(metrics.RECALL, metrics.CAPTIONS, regions.BOTTOMUP, regions.DENSECAP),
+    *(metrics.RECALL, metrics.CAPTIONS, answers.GOLDEN, regions.BOTTOMUP, regions.DENSECAP),
 )
 GOLDENS: dict[str, Golden] = {golden.name: golden for golden in ALL}
 

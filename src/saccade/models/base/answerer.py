@@ -5,6 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
 
 from saccade.batch import Answered, PictureBatch, RegionBatch, TextBatch
 from saccade.core.errors import SaccadeError
@@ -20,6 +25,7 @@ class AnswererConfig:
     region_dim: int = 2048
     word_dim: int = 300
     standardise: bool = False  # region features to mean 0 and spread 1, channel by channel; not in the papers
+    output: Literal["sigmoid", "softmax"] = "sigmoid"  # softmax: where one answer alone is right; not in the papers
 
 
 class Answerer(Model):
@@ -39,6 +45,21 @@ class Answerer(Model):
         """Questions as their words alone, without <start> and <end>."""
         encoded = [self.vocabulary.encode(text) for text in texts]
         return TextBatch.of([ids[1:-1] for ids, _ in encoded], [words[1:-1] for _, words in encoded])
+
+    def probabilities(self, logits: Float[Tensor, "question answer"]) -> Float[Tensor, "question answer"]:
+        """How right each answer is: each by itself, or all together one."""
+        return logits.sigmoid() if self.config.output == "sigmoid" else logits.softmax(dim=1)
+
+    def loss(
+        self, logits: Float[Tensor, "question answer"], target: Float[Tensor, "question answer"]
+    ) -> Float[Tensor, ""]:
+        """Cross-entropy against soft scores, summed over answers, averaged over questions."""
+        if self.config.output == "sigmoid":
+            summed = functional.binary_cross_entropy_with_logits(logits, target, reduction="sum")
+        else:
+            share = target / target.sum(dim=1, keepdim=True).clamp(min=1e-6)  # without a known answer: nothing
+            summed = -(share * logits.log_softmax(dim=1)).sum()
+        return summed / max(len(target), 1)
 
     @abstractmethod
     def answer(self, images: RegionBatch, questions: TextBatch) -> Answered: ...
