@@ -10,6 +10,7 @@ from saccade.models.dcn import Dcn, DcnConfig
 from saccade.models.densecap import DenseCap, DenseCapConfig
 from saccade.models.detectors import BottomUp, Detector, WorldDetector
 from saccade.models.gsmn import Gsmn, GsmnConfig
+from saccade.models.hierarchical import Hierarchical, HierarchicalConfig
 from saccade.models.imram import Imram, ImramConfig
 from saccade.models.scan import Scan, ScanConfig
 from saccade.models.sgae import Sgae, SgaeConfig
@@ -37,6 +38,8 @@ __all__ = [
     "Entry",
     "Gsmn",
     "GsmnConfig",
+    "Hierarchical",
+    "HierarchicalConfig",
     "Imram",
     "ImramConfig",
     "Matcher",

@@ -21,15 +21,15 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from saccade.batch import Answered, RegionBatch, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.answerer import Answerer, AnswererConfig
 from saccade.models.base.model import register
-from saccade.nn.coattention import CoAttended, CoAttention, Summary, Updates
+from saccade.nn.coattention import CoAttention, Summary, Updates, coattend
 from saccade.nn.encode import Standardise, at_least_float32, dropout_layer, unit
+from saccade.nn.recurrent import SentenceLstm
 
 
 @dataclass(frozen=True)
@@ -56,34 +56,6 @@ class DcnConfig(AnswererConfig):
             raise SaccadeError(f"model.levels add up to {sum(self.levels)}, a region has {self.region_dim} numbers")
         if self.predict != "concat" and self.dim != self.image_dim:
             raise SaccadeError(f"predict={self.predict} adds both summaries: dim and image_dim must be equal")
-
-
-class QuestionLstm(nn.Module):
-    """A bidirectional LSTM with learned first states; places after a question's end hold zeros."""
-
-    def __init__(self, word_dim: int, dim: int, layers: int) -> None:
-        super().__init__()
-        self.lstm = nn.LSTM(word_dim, dim, layers, batch_first=True, bidirectional=True)
-        self.initial = nn.Parameter(torch.empty(4 * layers, dim))  # h of all layers and directions, then c
-        nn.init.xavier_uniform_(self.initial)
-        for name, weight in self.lstm.named_parameters():
-            if name.startswith("bias"):
-                with torch.no_grad():
-                    weight.zero_()
-                    weight[dim : 2 * dim] = 1.0  # the forget gate, in both biases
-            else:
-                nn.init.xavier_normal_(weight)
-
-    def forward(
-        self, vectors: Float[Tensor, "question word word_dim"], questions: TextBatch
-    ) -> tuple[Float[Tensor, "question word state_dim"], Float[Tensor, "question final_dim"]]:
-        """The states of all words, and the last of every layer and direction."""
-        count = len(vectors)
-        start = self.initial[:, None].expand(-1, count, -1).contiguous().chunk(2)
-        packed = pack_padded_sequence(vectors, questions.lengths.cpu(), batch_first=True, enforce_sorted=False)
-        states, (final, _) = self.lstm(packed, start)
-        padded, _ = pad_packed_sequence(states, batch_first=True, total_length=vectors.shape[1])
-        return padded, final.transpose(0, 1).flatten(1)
 
 
 class Levels(nn.Module):
@@ -123,7 +95,7 @@ class Dcn(Answerer):
         dim, image_dim, states = config.dim, config.image_dim, 2 * config.lstm_dim
         final = config.lstm_layers * states
         self.words = nn.Embedding(len(vocabulary), config.word_dim)
-        self.lstm = QuestionLstm(config.word_dim, config.lstm_dim, config.lstm_layers)
+        self.lstm = SentenceLstm(config.word_dim, config.lstm_dim, config.lstm_layers)
         self.word_dropout, self.dropout = dropout_layer(config.word_dropout), dropout_layer(config.dropout)
         self.question = nn.Linear(config.word_dim + states, dim)
         self.standardise = Standardise(config.region_dim) if config.standardise else None
@@ -148,7 +120,7 @@ class Dcn(Answerer):
     ) -> tuple[Float[Tensor, "question word dim"], Float[Tensor, "question final_dim"]]:
         """S_0, and the LSTM's last states."""
         vectors = self.words(questions.tokens) * questions.mask[..., None]
-        states, final = self.lstm(vectors, questions)
+        states, final = self.lstm(vectors, questions.lengths)
         words: Tensor = self.question(self.word_dropout(torch.cat([vectors, states], dim=2)))
         return at_least_float32(words), at_least_float32(final)
 
@@ -163,16 +135,6 @@ class Dcn(Answerer):
         assert self.regions is not None
         return unit(self.regions(features))
 
-    def coattend(
-        self, regions: Float[Tensor, "question region dim"], words: Float[Tensor, "question word dim"], *masks: Tensor
-    ) -> list[CoAttended]:
-        """Both sides after each layer."""
-        found: list[CoAttended] = []
-        for layer in self.layers:
-            found.append(layer(regions, words, *masks))
-            regions, words = found[-1].regions, found[-1].words
-        return found
-
     @cached_property
     def _read_answers(self) -> TextBatch:
         return self.read(self.answers)
@@ -184,14 +146,14 @@ class Dcn(Answerer):
     def answer(self, images: RegionBatch, questions: TextBatch) -> Answered:
         words, final = self.encode_questions(questions)
         regions = self.encode_regions(images, final)
-        last = self.coattend(regions, words, images.mask, questions.mask)[-1]
+        last = coattend(self.layers, regions, words, images.mask, questions.mask)[-1]
         picture, region_weights = self.region_summary(last.regions, images.mask)  # s_I
         question, word_weights = self.word_summary(last.words, questions.mask)  # s_S
         return Answered(
             self.logits(picture, question),
             region_weights.mean(dim=1),
             word_weights.mean(dim=1),
-            last.over_regions.mean(dim=1) * questions.mask[..., None],
+            last.over_regions.mean(dim=1)[..., self.config.nowhere :] * questions.mask[..., None],
         )
 
     def logits(

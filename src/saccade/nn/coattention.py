@@ -8,6 +8,7 @@ I ← I + ReLU(W_I [I ; Ŝ] + b_I),              S ← S + ReLU(W_S [S ; Î] + b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,12 +26,12 @@ Updates = Literal["both", "regions", "words"]
 
 @dataclass(frozen=True)
 class CoAttended(Batch):
-    """Both sides after a layer, and the weights of its heads, nowhere left out: they need not add up to one."""
+    """Both sides after a layer, and the weights of its heads, those of nowhere first."""
 
     regions: Float[Tensor, "item region region_dim"]
     words: Float[Tensor, "item word word_dim"]
-    over_regions: Float[Tensor, "item head word region"]
-    over_words: Float[Tensor, "item head region word"]
+    over_regions: Float[Tensor, "item head word nowhere_region"]
+    over_words: Float[Tensor, "item head region nowhere_word"]
 
 
 class CoAttention(nn.Module):
@@ -80,7 +81,7 @@ class CoAttention(nn.Module):
         if self.region_fusion is not None:
             found = summed(over_words.mean(dim=1), all_words)  # Ŝ
             regions = regions + self.dropout(self.region_fusion(torch.cat([regions, found], dim=2)).relu())
-        return CoAttended(regions, words, over_regions[..., self.nowhere :], over_words[..., self.nowhere :])
+        return CoAttended(regions, words, over_regions, over_words)
 
     def _with_nowhere(
         self, nowhere: Float[Tensor, "k dim"], given: Float[Tensor, "item part dim"], mask: Bool[Tensor, "item part"]
@@ -90,6 +91,16 @@ class CoAttention(nn.Module):
 
     def _split(self, keys: Float[Tensor, "item part dim"]) -> Float[Tensor, "item head part part_dim"]:
         return keys.view(*keys.shape[:2], self.heads, -1).transpose(1, 2)
+
+
+def coattend(layers: Iterable[nn.Module], *sides: Tensor) -> list[CoAttended]:
+    """Both sides after each layer: regions, words and their masks through a stack."""
+    regions, words, *masks = sides
+    found: list[CoAttended] = []
+    for layer in layers:
+        found.append(layer(regions, words, *masks))
+        regions, words = found[-1].regions, found[-1].words
+    return found
 
 
 class Summary(nn.Module):

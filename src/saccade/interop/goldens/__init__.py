@@ -23,7 +23,7 @@ ALL = (
     *(matching.SCAN, matching.VSRN, matching.CAMP, matching.IMRAM, gsmn.GOLDEN),
     *(captioning.UPDOWN_GOLDEN, captioning.ADAPTIVE_GOLDEN, captioning.SGAE_GOLDEN),
     *(show_attend_tell.SOFT, show_attend_tell.HARD, unsupervised.GOLDEN),
-    *(answering.UPDOWN_GOLDEN, answering.DCN_GOLDEN),
+    *(answering.UPDOWN_GOLDEN, answering.DCN_GOLDEN, answering.HIERARCHICAL_GOLDEN),
     *(metrics.RECALL, metrics.CAPTIONS, answers.GOLDEN, regions.BOTTOMUP, regions.DENSECAP),
 )
 GOLDENS: dict[str, Golden] = {golden.name: golden for golden in ALL}

@@ -1,7 +1,7 @@
 """Answerers, in double precision: Up-Down VQA as it is re-implemented, with one step of its optimiser; DCN with regions
-and with several layers of a backbone.
+and with several layers of a backbone; the hierarchical encoder, the heads of its tasks, and the order of their training.
 
-A case is NAME_io.npz with NAME_model*.pth, or NAME_ckpt.pth.tar.
+A case is NAME_io.npz with NAME_model*.pth or NAME_ckpt.pth.tar; of the hierarchical model NAME.npz with config.json.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from saccade.batch import Answered, RegionBatch, TextBatch
+from saccade.core.files import read_json
 from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import Case, Difference, Golden, Table, difference, gradient_norms
-from saccade.interop.importer import Imported
-from saccade.interop.importers.answering import UPDOWN_VQA, dcn
-from saccade.models import Answerer, Dcn, UpDownVqa
-from saccade.nn.coattention import CoAttended
+from saccade.interop.importer import Imported, WeightMap, to
+from saccade.interop.importers.answering import UPDOWN_VQA, dcn, numbered_answers
+from saccade.interop.words import numbered_words
+from saccade.models import Answerer, Dcn, Hierarchical, HierarchicalConfig, UpDownVqa
+from saccade.nn.coattention import CoAttended, coattend
+from saccade.tasks.schedule import curriculum_schedule, periodic_schedule
 
 OUTPUT, LOSS = 1e-5, 1e-4  # allowed of float32 outputs, computed in float64 here
 CLIP, RATE = 0.25, 2e-3  # of Up-Down's optimiser, Adamax
@@ -177,17 +180,17 @@ class DcnCase(AnswererCase[Dcn]):
     @cached_property
     def layers(self) -> list[CoAttended]:
         words, _, regions = self.encoded
-        return self.model.coattend(regions, words, self.images.mask, self.questions.mask)
+        return coattend(self.model.layers, regions, words, self.images.mask, self.questions.mask)
 
     def layer(self, number: str, part: str) -> Tensor | None:
         if int(number) >= len(self.layers):
             return None
-        found = self.layers[int(number)]
+        found, nowhere = self.layers[int(number)], self.model.config.nowhere
         parts = {
             "img": found.regions,
             "ques": found.words,
-            "attn_over_img": found.over_regions,
-            "attn_over_ques": found.over_words,
+            "attn_over_img": found.over_regions[..., nowhere:],
+            "attn_over_ques": found.over_words[..., nowhere:],
         }
         return parts.get(part)
 
@@ -223,3 +226,152 @@ DCN_TABLE: Table = {
     "grad_norms": (DcnCase.norms, 0.0),
 }
 DCN_GOLDEN = Golden("dcn", dcn_cases, DCN_TABLE)
+
+
+WEIGHTS: dict[str, str] = {  # stored name → ours; * is the number of a layer
+    "d*_nI": "layers.*.no_region",
+    "d*_nQ": "layers.*.no_word",
+    "d*_lI": "layers.*.region_key.weight",
+    "d*_lQ": "layers.*.word_key.weight",
+    "d*_fI": "layers.*.region_fusion.weight",
+    "d*_fIb": "layers.*.region_fusion.bias",
+    "d*_fQ": "layers.*.word_fusion.weight",
+    "d*_fQb": "layers.*.word_fusion.bias",
+    "W_ret": "retrieval_map.weight",
+    "W_ans": "answer_map.weight",
+    "W_vg": "grounding_map.weight",
+    **{
+        f"{task[0]}{side}{place}{kind[0]}": f"{task}.{ours}.score.{2 * place}.{kind}"
+        for task in ("retrieval", "vqa")
+        for side, ours in (("I", "regions"), ("S", "words"))
+        for place in (0, 1)
+        for kind in ("weight", "bias")
+    },
+    **{f"v{place}{kind[0]}": f"predict.{2 * place}.{kind}" for place in (0, 1) for kind in ("weight", "bias")},
+}
+
+
+class HierarchicalCase:
+    """One picture with one text, given as I_0 and S_0."""
+
+    def __init__(self, case: Case, facts: dict[str, Any]) -> None:
+        self.case, self.facts = case, facts
+        self.closed, self.open = self.build("closed"), self.build("open")
+        regions, words = (case.tensor(f"in_{side}")[None] for side in ("img", "txt"))
+        self.masks = tuple(case.tensor(f"in_{side}_mask")[None] > 0 for side in ("img", "txt"))
+        self.layers = coattend(self.closed.layers, regions, words, *self.masks)
+
+    def build(self, predict: Any) -> Hierarchical:
+        facts, stored = self.facts, self.case.stored
+        level, dim = facts["level"], int(facts["d"])
+        config = HierarchicalConfig(
+            answers=numbered_answers(int(facts["n_ans"])),
+            region_dim=dim,
+            word_dim=int(facts["da"]),
+            dim=dim,
+            lstm_dim=1,
+            layers=int(facts["layers"]),
+            heads=int(facts["heads"]),
+            nowhere=int(facts["none"]),
+            summaries=int(facts["K"]),
+            retrieval_layer=int(level["retrieval"]),
+            grounding_layer=int(level["grounding"]),
+            answering_layer=int(level["vqa"]),
+            predict=predict,
+        )
+        model = Hierarchical(config, numbered_words(5)).double().eval()
+        table = {theirs: to(ours.replace("vqa.", "answering.")) for theirs, ours in WEIGHTS.items()}
+        encoders = ("words.", "lstm.", "sentence.", "regions.")
+        own = [name for name, _ in model.named_parameters() if name.startswith(encoders)]
+        weights = {key.removeprefix("param_"): self.case.tensor(key) for key in stored if key.startswith("param_")}
+        WeightMap(table, model, None, own).load(weights, self.case.name, "hierarchical", strict=False)
+        return model
+
+    def layer(self, part: str, number: str) -> Tensor | None:
+        if not 1 <= int(number) <= len(self.layers):
+            return None
+        found = self.layers[int(number) - 1]
+        parts = {
+            "I": found.regions,
+            "S": found.words,
+            "attI": found.over_regions.mean(dim=1),
+            "attQ": found.over_words.mean(dim=1),
+        }
+        return parts[part][0]
+
+    def branch(self, task: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """v_I, v_S and the weights of both."""
+        model = self.closed
+        module, layer = (
+            (model.retrieval, model.config.retrieval_layer)
+            if task == "ret"
+            else (model.answering, model.config.answering_layer)
+        )
+        found: tuple[Tensor, Tensor, Tensor, Tensor] = module(self.layers[layer - 1], *self.masks)
+        return found
+
+    def summary(self, task: str, part: str) -> Tensor:
+        return self.branch(task)[("vI", "vS", "alphaI", "alphaS").index(part)][0]
+
+    @cached_property
+    def logits(self) -> dict[str, Tensor]:
+        """Of every head."""
+        pair, question = self.branch("ret")[:2], self.branch("vqa")[:2]
+        return {
+            "ret_score": self.closed.match_logits(*pair)[0],
+            "vqa_score_closed": self.closed.answer_logits(*question)[0],
+            "vqa_score_open": self.open.open_logits(*question, self.case.tensor("in_answers"))[0],
+            "ground_score": self.closed.ground_logits(self.grounded, self.phrases)[0],
+        }
+
+    @cached_property
+    def grounded(self) -> CoAttended:
+        return self.layers[self.closed.config.grounding_layer - 1]
+
+    @cached_property
+    def phrases(self) -> Tensor:
+        """1 at the words of each phrase."""
+        place = torch.arange(self.masks[1].shape[1])
+        spans = self.case.tensor("in_phrases")
+        return ((place >= spans[:, :1]) & (place < spans[:, 1:])).double()[None]
+
+    def loss(self, task: str) -> Tensor:
+        """Binary cross-entropy, summed; of grounding over the real regions."""
+        name, target = {
+            "ret_pos": ("ret_score", torch.ones(()).double()),
+            "vqa": ("vqa_score_closed", self.case.tensor("in_vqa_target")),
+            "vg": ("ground_score", self.case.tensor("in_vg_target")),
+        }[task]
+        each = functional.binary_cross_entropy_with_logits(self.logits[name], target, reduction="none")
+        return (each * self.masks[0][0]).sum() if task == "vg" else each.sum()
+
+    def check_schedules(self) -> None:
+        facts = self.facts
+        counts = [round(facts["C"] * alpha) for alpha in facts["alpha"]]
+        for name, found in (
+            ("schedule_periodic", periodic_schedule(facts["tasks"], counts, int(facts["cycles"]))),
+            ("schedule_curriculum", curriculum_schedule(facts["tasks"], counts)),
+        ):
+            self.case.check(name, float(list(found) != facts[name]), 0.0)
+
+
+def hierarchical_cases(folder: Path) -> Iterator[HierarchicalCase]:
+    for path in sorted(folder.glob("*.npz")):
+        opened = HierarchicalCase(Case(path.stem, load_arrays(path)), read_json(folder / "config.json"))
+        opened.check_schedules()
+        yield opened
+
+
+EXACT = 1e-9  # stored in float64
+HIERARCHICAL_TABLE: Table = {
+    r"out_(I|S|attI|attQ)(\d+)": (HierarchicalCase.layer, EXACT),
+    "out_(ret|vqa)_(vI|vS|alphaI|alphaS)": (HierarchicalCase.summary, EXACT),
+    "out_((?:ret|vqa|ground)_score(?:_closed|_open)?)": (lambda c, name: c.logits[name].sigmoid(), EXACT),
+    "out_phrase_feat": (lambda c: c.closed.phrase_vectors(c.grounded, c.phrases)[0], EXACT),
+    "out_ground_argmax": (
+        lambda c: c.logits["ground_score"].masked_fill(~c.masks[0][0], -torch.inf).argmax(dim=1),
+        0.0,
+    ),
+    "out_loss_(.+)": (HierarchicalCase.loss, EXACT),
+}
+HIERARCHICAL_GOLDEN = Golden("hierarchical", hierarchical_cases, HIERARCHICAL_TABLE)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class EvalOptions:
-    """Of answerers: accuracy in per cent, of all questions and of each kind; VQA accuracy where several people answered a
-    question. --wups and --answers are for them.
+    """Of answerers: accuracy in per cent, of all questions and of each kind; VQA accuracy where several people answered
+    a question. --wups and --answers are for them.
     """
 
     wups: bool = False

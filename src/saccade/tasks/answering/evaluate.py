@@ -12,9 +12,12 @@ import torch
 from jaxtyping import Float
 
 from saccade.batch import UNKNOWN, RegionBatch, TextBatch
+from saccade.core.errors import SaccadeError
 from saccade.core.files import check_writable
 from saccade.data.records import CaptionedImages, Questions
+from saccade.language.wordnet import Nouns, load_nouns
 from saccade.metrics.answers import answer_scores, by_kind, frequent_answers, score_answers
+from saccade.metrics.wups import wups_scores
 from saccade.models import Answerer, load_model
 from saccade.tasks.answering import EvalOptions
 from saccade.tasks.evaluator import (
@@ -67,6 +70,14 @@ def answer_all(model: Answerer, data: Asked, batch_size: int = 256, shown: str =
         return said
     finally:
         model.train(was_training)
+
+
+def needed_nouns() -> Nouns:
+    """Raises: SaccadeError if WordNet is not installed."""
+    found = load_nouns()
+    if found is None:
+        raise SaccadeError("WUPS compares words by WordNet's nouns, which are not here: pip install 'saccade[wordnet]'")
+    return found
 
 
 def majority(data: Asked, answers: Sequence[str]) -> list[str]:
@@ -143,10 +154,7 @@ class AnswerAccuracy(Evaluator[Answerer, Asked]):
 
     def figures(self, said: Sequence[str], data: Asked, wups: bool) -> dict[str, float]:
         """Every figure of a split, and its headline for each kind of question."""
-        from saccade.language.wordnet import load_nouns
-        from saccade.metrics.wups import wups_scores
-
-        scores = answer_scores(data.answers) | (wups_scores(load_nouns()) if wups else {})
+        scores = answer_scores(data.answers) | (wups_scores(needed_nouns()) if wups else {})
         found = score_answers(said, data.answers, scores)
         headline = next(iter(found.values()))
         figures = {name: 100 * float(values.mean()) for name, values in found.items()}
