@@ -123,7 +123,8 @@ class Hierarchical(Answerer):
     def match_logits(
         self, picture: Float[Tensor, "pair dim"], sentence: Float[Tensor, "pair dim"]
     ) -> Float[Tensor, " pair"]:
-        return (picture * self.retrieval_map(sentence)).sum(dim=1)
+        score: Tensor = (picture * self.retrieval_map(sentence)).sum(dim=1)
+        return score
 
     def ground(
         self, images: RegionBatch, texts: TextBatch, phrases: Float[Tensor, "pair phrase word"]
@@ -139,7 +140,8 @@ class Hierarchical(Answerer):
     def ground_logits(
         self, found: CoAttended, phrases: Float[Tensor, "pair phrase word"]
     ) -> Float[Tensor, "pair phrase region"]:
-        return self.phrase_vectors(found, phrases) @ self.grounding_map(found.regions).mT
+        keys: Tensor = self.grounding_map(found.regions)
+        return self.phrase_vectors(found, phrases) @ keys.mT
 
     def answer(self, images: RegionBatch, questions: TextBatch) -> Answered:
         found = self.encode(images, questions, self.config.answering_layer)

@@ -1,5 +1,5 @@
 """Answerers, in double precision: Up-Down VQA as it is re-implemented, with one step of its optimiser; DCN with regions
-and with several layers of a backbone; the hierarchical encoder, the heads of its tasks, and the order of their training.
+and with several layers of a backbone; the hierarchical encoder, its heads, and the order in which tasks are trained.
 
 A case is NAME_io.npz with NAME_model*.pth or NAME_ckpt.pth.tar; of the hierarchical model NAME.npz with config.json.
 """
@@ -101,8 +101,7 @@ class UpDownCase(AnswererCase[UpDownVqa]):
         return torch.einsum("qr,qrd->qd", self.answered.weights, self.images.features)
 
     def total_norm(self) -> Tensor:
-        norms = torch.stack([torch.linalg.vector_norm(gradient) for gradient in self.gradients.values()])
-        return torch.linalg.vector_norm(norms)
+        return torch.cat([gradient.flatten() for gradient in self.gradients.values()]).square().sum().sqrt()
 
     @cached_property
     def stepped(self) -> Tensor:
@@ -326,7 +325,7 @@ class HierarchicalCase:
 
     @cached_property
     def grounded(self) -> CoAttended:
-        return self.layers[self.closed.config.grounding_layer - 1]
+        return self.layers[int(self.closed.config.grounding_layer) - 1]
 
     @cached_property
     def phrases(self) -> Tensor:
