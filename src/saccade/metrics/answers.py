@@ -138,13 +138,19 @@ def answer_scores(answers: Sequence[Sequence[str]]) -> dict[str, Score]:
 
 
 def score_answers(
-    predictions: Sequence[str], answers: Sequence[Sequence[str]], scores: dict[str, Score]
+    predictions: Sequence[str | None], answers: Sequence[Sequence[str]], scores: dict[str, Score]
 ) -> dict[str, Float[np.ndarray, " question"]]:
-    """Each figure of each question. Raises: SaccadeError if the lists differ in length."""
+    """Each figure of each question; None is no answer, which is wrong.
+
+    Raises: SaccadeError if the lists differ in length.
+    """
     if len(predictions) != len(answers):
         raise SaccadeError(f"{len(predictions)} predictions for {len(answers)} questions")
     pairs = list(zip(predictions, answers, strict=True))
-    return {name: np.array([score(said, given) for said, given in pairs]) for name, score in scores.items()}
+    return {
+        name: np.array([0.0 if said is None else score(said, given) for said, given in pairs])
+        for name, score in scores.items()
+    }
 
 
 def by_kind(scores: Float[np.ndarray, " question"], kinds: Sequence[str]) -> dict[str, float]:
