@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -54,6 +55,7 @@ SHORTENED = {"somebody'd": "somebodyd"} | {
 }
 
 
+@lru_cache(maxsize=1 << 16)  # a few thousand answers make up most of a data set
 def normalise_answer(text: str) -> str:
     """The official normalisation, which is also that of Up-Down's answer vocabulary."""
     words = [NUMBERS.get(word, word) for word in _without_punctuation(text).lower().split()]

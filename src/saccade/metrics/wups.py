@@ -30,7 +30,7 @@ def wups(prediction: str, truth: str, nouns: Nouns, threshold: float = 0.9) -> f
     if not said or not true:
         return float(said == true)
     near = [[_near(a, b, nouns, threshold) for b in true] for a in said]
-    return min(prod(map(max, near)), prod(map(max, zip(*near, strict=True))))
+    return float(min(prod(map(max, near)), prod(map(max, zip(*near, strict=True)))))
 
 
 def wups_scores(nouns: Nouns) -> dict[str, Score]:

@@ -19,6 +19,11 @@ from saccade.metrics.answers import normalise_answer, one_line, vqa_accuracy
 
 QUESTIONS, NORMALISED = "cases.json", "butd_preprocess_answer.json"
 INPUTS = ("question_id", "prediction", "answers", "question_type", "answer_type", "note")
+OUTPUTS: dict[str, type | tuple[type, ...]] = {
+    "expected_accuracy": (int, float),
+    "dcn_repo_evaluator": (int, float),
+    "normalised_prediction": str,
+}
 TOLERANCE = 1e-6
 
 
@@ -29,8 +34,9 @@ class AnswersCase:
         self.texts: list[str] = []
         if (path := folder / QUESTIONS).is_file():
             self.questions, others = _read_questions(path)
-            outputs = [key for key in self.questions[0] if key not in INPUTS]
+            outputs = [key for key in self.questions[0] if key in OUTPUTS]
             self.case.stored |= {key: np.array([each[key] for each in self.questions]) for key in outputs}
+            others += self.questions[0].keys() - {*INPUTS, *OUTPUTS}
             self.case.stored |= {key: np.asarray(0.0) for key in others}  # which nothing compares
         if (path := folder / NORMALISED).is_file():
             found = read_json(path)
@@ -73,10 +79,9 @@ def _read_questions(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
             raise SaccadeError(f'{where}: a "prediction" and the "answers" of annotators were expected')
         if each.keys() != found[0].keys() or "question_id" not in each:
             raise SaccadeError(f'{where} has not a "question_id" and the same keys as the first case')
-        for key in each.keys() - set(INPUTS):
-            kind = str if isinstance(found[0][key], str) else (int, float)
-            if not isinstance(each[key], kind):
-                raise SaccadeError(f'{where}: "{key}" is not of the type it has in the first case')
+        for key in each.keys() & OUTPUTS.keys():
+            if not isinstance(each[key], OUTPUTS[key]):
+                raise SaccadeError(f'{where}: "{key}" is not {"text" if OUTPUTS[key] is str else "a number"}')
     return found, [str(key) for key in content if key != "cases"]
 
 
