@@ -14,6 +14,7 @@ from jaxtyping import Float
 from saccade.batch import UNKNOWN, RegionBatch, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.core.files import check_writable
+from saccade.data.formats.answers import write_answers
 from saccade.data.records import CaptionedImages, Questions
 from saccade.language.wordnet import Nouns, load_nouns
 from saccade.metrics.answers import answer_scores, by_kind, frequent_answers, score_answers
@@ -122,7 +123,7 @@ class AnswerAccuracy(Evaluator[Answerer, Asked]):
 
     def compare(self, request: EvalRequest) -> Evaluation:
         """A row for every figure, a column for every model, beside the most frequent answer of each kind."""
-        from saccade.tasks.answering.task import AnsweringConfig, write_answers
+        from saccade.tasks.answering.task import AnsweringConfig
 
         options: EvalOptions = request.options
         check_writable(options.answers)
@@ -141,7 +142,7 @@ class AnswerAccuracy(Evaluator[Answerer, Asked]):
                 found["most frequent"] = self.figures(majority(data, model.answers), data, options.wups)
             found[folder] = self.figures(said, data, options.wups)
             if options.answers is not None:
-                write_answers(options.answers, data, said)
+                write_answers(options.answers, dict(zip(data.ids, said, strict=True)))
         assert data is not None
         names = list(next(iter(found.values())))
         return Evaluation(

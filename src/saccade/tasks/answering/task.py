@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +14,6 @@ from torch import Tensor
 from saccade.batch import Alignment, Batch, PictureBatch, RegionBatch, TextBatch
 from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
-from saccade.core.files import write_json
 from saccade.data import DataConfig
 from saccade.explain import Explanation
 from saccade.features import open_questions
@@ -126,12 +124,6 @@ def build_answerer(kind: type[Answerer], config: Any, prepared: Prepared) -> Ans
 
 def open_asked(config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu") -> Asked:
     return open_questions(config, split, pixels, device)
-
-
-def write_answers(path: Path, data: Asked, said: Sequence[str]) -> None:
-    """The official format of results: a list of question_id and answer."""
-    rows = zip(data.ids, said, strict=True)
-    write_json(path, [{"question_id": int(id) if id.isdecimal() else id, "answer": text} for id, text in rows])
 
 
 @dataclass(frozen=True)
