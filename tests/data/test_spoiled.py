@@ -22,6 +22,7 @@ from photo_samples import (
     genome_folder,
     karpathy_folder,
 )
+from question_samples import clevr_folder, daquar_table, gqa_folder, rad_published, vqa_folder
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.visual_genome import read_regions, read_relations
@@ -35,6 +36,11 @@ FOLDERS: dict[str, tuple[str, str, Callable[[Path], Path]]] = {  # data set, spl
     "coco": ("coco", "train", coco_folder),
     "coco_mini": ("coco_mini", "dev", coco_line_folder),
     "visual_genome": ("visual_genome", "all", genome_folder),
+    "daquar": ("daquar", "train+test", daquar_table),
+    "vqa_rad": ("vqa_rad", "train+dev", rad_published),
+    "vqa_v2": ("vqa_v2", "train", vqa_folder),
+    "gqa": ("gqa", "val", gqa_folder),
+    "clevr": ("clevr", "train", clevr_folder),
 }
 ODD: st.SearchStrategy[Any] = st.sampled_from(
     [
@@ -120,13 +126,13 @@ def test_every_data_set_of_photos_is_spoiled() -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_a_spoiled_file_is_read_or_refused(folder: str, data: st.DataObject) -> None:
     name, split, make = FOLDERS[folder]
     with TemporaryDirectory() as place:
         root = make(Path(place))
-        files = sorted(path for path in root.rglob("*") if path.is_file() and path.suffix != ".jpg")
+        files = sorted(path for path in root.rglob("*") if path.is_file() and path.suffix not in (".jpg", ".png"))
         path = data.draw(st.sampled_from(files))
         path.write_bytes(data.draw(spoiled_file(path)))
         for read in readings(name, split, root):

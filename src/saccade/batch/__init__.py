@@ -1,4 +1,4 @@
-"""What passes between the rooms: batches of regions and words, their codes, alignments, and captioners' states.
+"""What passes between the rooms: batches of regions and words, codes, alignments, captioners' states, programs.
 
 All are frozen dataclasses of padded tensors with masks (True where an entry is real). Padding a batch further never
 changes a result: every model masks exactly.
@@ -17,7 +17,8 @@ from saccade.batch.inputs import (
     TextBatch,
     padded_ids,
 )
-from saccade.batch.outputs import Alignment, CaptionState, ImageCode, StepOutput, TeacherForced, TextCode
+from saccade.batch.outputs import Alignment, Answered, CaptionState, ImageCode, StepOutput, TeacherForced, TextCode
+from saccade.batch.programs import Program, Step
 
 __all__ = [
     "END",
@@ -25,13 +26,16 @@ __all__ = [
     "START",
     "UNKNOWN",
     "Alignment",
+    "Answered",
     "Batch",
     "CaptionState",
     "ImageCode",
     "PairBatch",
     "PictureBatch",
+    "Program",
     "RegionBatch",
     "SceneGraphBatch",
+    "Step",
     "StepOutput",
     "TeacherForced",
     "TextBatch",

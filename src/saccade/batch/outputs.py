@@ -65,6 +65,16 @@ class Alignment(Batch):
     region_links: Float[Tensor, "pair region region"] | None = None
 
 
+@dataclass(frozen=True)
+class Answered(Batch):
+    """What a model answers to questions, and what it attended to."""
+
+    logits: Float[Tensor, "question answer"]  # of each answer that the model knows
+    weights: Float[Tensor, "question region"]  # how much each region counted
+    word_weights: Float[Tensor, "question word"] | None = None  # how much each word counted
+    alignment: Float[Tensor, "question word region"] | None = None  # where each word looked, last
+
+
 Memory = TypeVar("Memory", bound=Batch, default=Any)  # what changes with every word; the model's own dataclass
 Context = TypeVar("Context", bound=Batch, default=Any)  # what is the same at every step: regions, their keys, masks …
 

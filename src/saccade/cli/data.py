@@ -142,10 +142,11 @@ def _show_photos(path: Path, data_set: DataSet, most: int = 20, photos: bool = F
 
 
 def _split_table(counts: list[SplitCounts]) -> Table:
-    table = Table("split", "photos", "captions", "boxes", "")
+    table = Table("split", "photos", "captions", "boxes", "questions", "")
     for split in counts:
-        boxes = "–" if split.boxes is None else f"{split.boxes:,}"
-        numbers = ("–",) * 3 if split.note else (f"{split.photos:,}", f"{split.captions:,}", boxes)
+        boxes, questions = ("–" if n is None else f"{n:,}" for n in (split.boxes, split.questions))
+        captions = f"{split.captions:,}" if split.questions is None else "–"
+        numbers = ("–",) * 4 if split.note else (f"{split.photos:,}", captions, boxes, questions)
         table.add_row(split.split, *numbers, escape(split.note))
     return table
 

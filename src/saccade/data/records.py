@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, cast
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from saccade.batch import PictureBatch, RegionBatch
+from saccade.batch import PictureBatch, Program, RegionBatch
 from saccade.core.errors import SaccadeError
 
 Triplet: TypeAlias = tuple[int, str, int]  # subject, predicate, object, the things by their places
@@ -34,6 +34,10 @@ class PictureRegions:
     width: int = 0  # original pixels, 0 if unknown
     height: int = 0
     scores: Float32[np.ndarray, " region"] | None = None
+
+
+P = TypeVar("P", bound="CaptionedImages | CaptionedPhotos | CaptionedDrawings")
+Q = TypeVar("Q", bound="CaptionedImages | CaptionedPhotos | CaptionedDrawings")
 
 
 class ImageSource(Protocol):
@@ -185,6 +189,48 @@ class CaptionedDrawings:
     texts: tuple[str, ...]
     image_of_text: np.ndarray  # int64 [text]: position in `pictures`
     digest: str  # of all that the pictures depend on
+
+
+@dataclass(frozen=True)
+class Questions(Generic[P]):
+    """One split for answering. The `texts` of `pictures` are the questions, and each has an entry in what follows."""
+
+    pictures: P
+    answers: tuple[tuple[str, ...], ...]  # what every annotator said; one answer where one truth is known
+    kinds: tuple[str, ...]  # the data set's own types of question: "count", "yes/no"; "" where it has none
+    ids: tuple[str, ...]  # by which results files name them
+    programs: tuple[Program, ...] = ()  # what each asks, where that is known
+
+    def __post_init__(self) -> None:
+        counts = {len(self.pictures.texts), len(self.answers), len(self.kinds), len(self.ids)}
+        if len(counts) > 1 or (self.programs and len(self.programs) not in counts):
+            name = f"{self.pictures.name}/{self.pictures.split}"
+            raise SaccadeError(f"{name}: every question needs its answers, its kind and its id")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return self.pictures.texts
+
+    @property
+    def images(self) -> ImageSource:
+        """The pictures of a split that an extractor has been applied to."""
+        return cast(CaptionedImages, self.pictures).images
+
+    def select(self: Questions[CaptionedImages], positions: Sequence[int]) -> Questions[CaptionedImages]:
+        """The pictures at `positions`, with their questions; nothing is copied."""
+        chosen = frozenset(int(position) for position in positions)
+        kept = [n for n, image in enumerate(self.pictures.image_of_text.tolist()) if image in chosen]
+        return self.of(self.pictures.select(positions), kept)
+
+    def of(self, pictures: Q, kept: Sequence[int]) -> Questions[Q]:
+        """The questions at `kept`, about `pictures`, whose texts they are."""
+        return Questions(
+            pictures,
+            tuple(self.answers[n] for n in kept),
+            tuple(self.kinds[n] for n in kept),
+            tuple(self.ids[n] for n in kept),
+            tuple(self.programs[n] for n in kept) if self.programs else (),
+        )
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ settings of `DataConfig` named in `OPTIONS`. What it returns is a record of `sac
     captions   CaptionedImages (regions), CaptionedPhotos (files) or CaptionedDrawings
     boxes      a tuple of BoxedPicture
     phrases    (id, photo or drawing, PhrasedBoxes) of each picture
+    questions  Questions about CaptionedPhotos, CaptionedDrawings or CaptionedImages, whose texts they are
 
-A task that learns from something else (questions, moments, clicks) adds its own word here and its own record there.
+A task that learns from something else (moments, clicks) adds its own word here and its own record there.
 Readers are named as "module:function" below `saccade.data` and imported when first asked for, so that one format never
 needs another's code.
 """
@@ -27,7 +28,7 @@ from typing import Any, Literal, TypeVar
 from saccade.core.config import load_yaml
 from saccade.core.errors import SaccadeError, not_among
 
-Annotation = Literal["captions", "boxes", "phrases"]
+Annotation = Literal["captions", "boxes", "phrases", "questions"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 OPTIONS = ("seed", "pictures", "language", "extractor")  # settings that a reader may ask for
@@ -38,7 +39,7 @@ VALIDATION = ("dev", "val", "validation")  # three names of one split: whichever
 class DataConfig:
     """Which data set, where it lies, and how much of it."""
 
-    name: str = "world"  # a row of DATA_SETS that holds captions: world, precomp, store, karpathy, flickr8k …
+    name: str = "world"  # a row of DATA_SETS: world, precomp, store, karpathy, flickr8k …
     root: Path | None = None  # the data set's folder; the world needs none
     train_split: str = "train"
     dev_split: str = "dev"

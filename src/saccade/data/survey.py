@@ -66,6 +66,7 @@ class SplitCounts:
     photos: int = 0
     captions: int = 0
     boxes: int | None = None
+    questions: int | None = None
     note: str = ""
     paths: tuple[Path, ...] = ()
 
@@ -104,7 +105,8 @@ def split_counts(data_set: DataSet, folder: Path, faults: list[str]) -> Iterator
 
         try:
             boxed = read("boxes", optional=True)
-            photos = read("captions", optional=boxed is not None)
+            asked = read("questions", optional=boxed is not None)
+            photos = asked.pictures if asked else read("captions", optional=boxed is not None)
         except NoCaptions as error:
             yield SplitCounts(split, note=str(error))
         except SaccadeError as error:
@@ -113,8 +115,9 @@ def split_counts(data_set: DataSet, folder: Path, faults: list[str]) -> Iterator
             yield SplitCounts(
                 split,
                 photos=len(photos.paths) if photos else len(boxed or ()),
-                captions=len(photos.texts) if photos else 0,
+                captions=len(photos.texts) if photos and not asked else 0,
                 boxes=None if boxed is None else sum(len(picture.names) for picture in boxed),
+                questions=len(asked.texts) if asked else None,
                 paths=photos.paths if photos else tuple(picture.path for picture in boxed or ()),
             )
 

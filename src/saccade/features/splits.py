@@ -27,6 +27,7 @@ from saccade.data.records import (
     ImageSource,
     PhrasedBoxes,
     PictureFile,
+    Questions,
     RegionSource,
     RegionSubset,
 )
@@ -49,7 +50,28 @@ def open_split(config: DataConfig, split: str, pixels: int | None = None) -> Cap
     trains its own backbone. The world's pictures become those of its own extractor, or cells of that extractor's map
     with `grid:world/7` and the like; extractors for photos, which the settings name for other data, are not used on it.
     """
-    data = open_records(config, split)
+    return as_images(open_records(config, split), config, pixels)
+
+
+@lru_cache(maxsize=4)
+def open_questions(
+    config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu"
+) -> Questions[CaptionedImages]:
+    """The questions of one split, and their pictures as `open_split` has them; in memory if the settings say so."""
+    found: Questions[CaptionedPhotos | CaptionedDrawings | CaptionedImages]
+    found = open_records(config, split, "questions")
+    images = as_images(found.pictures, config, pixels)
+    owners = found.pictures.image_of_text.tolist()
+    kept = [n for n, image in enumerate(owners) if config.limit is None or image < config.limit]
+    if config.in_memory and pixels is None:
+        images = held_in_memory(images, device)
+    return found.of(images, kept)
+
+
+def as_images(
+    data: CaptionedPhotos | CaptionedDrawings | CaptionedImages, config: DataConfig, pixels: int | None
+) -> CaptionedImages:
+    """What a reader found as regions or as pixels."""
     if isinstance(data, CaptionedPhotos):
         photos = data if config.limit is None else first_images(data, config.limit)
         if pixels is None:

@@ -95,7 +95,10 @@ def read_vocabulary(path: Path | str) -> Vocabulary:
 
 
 def _read_table(table: Any, path: Path) -> Vocabulary:
-    """{word: id} of Show, Attend and Tell in either code's order; any other table knows its own order."""
+    """{word: id} of Show, Attend and Tell in either code's order, [{word: id}, words] of Up-Down VQA; any other table
+    knows its own order."""
+    if isinstance(table, list) and len(table) == 2 and isinstance(table[1], list):
+        return Vocabulary((*SPECIAL, *map(str, table[1])))
     if not isinstance(table, Mapping) or not table or not all(type(number) is int for number in table.values()):
         return Vocabulary.from_json(table, str(path))
     ordered = [str(word) for word in sorted(table, key=table.__getitem__)]

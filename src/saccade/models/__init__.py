@@ -1,35 +1,45 @@
 """One file per paper, read beside the paper; the registry knows them all."""
 
 from saccade.models.adaptive import Adaptive, AdaptiveConfig
+from saccade.models.base.answerer import Answerer, AnswererConfig
 from saccade.models.base.captioner import Captioner
 from saccade.models.base.matcher import Matcher
 from saccade.models.base.model import Entry, Model, entries, entry, find_model, load_model, register, shipped_models
 from saccade.models.camp import Camp, CampConfig
+from saccade.models.dcn import Dcn, DcnConfig
 from saccade.models.densecap import DenseCap, DenseCapConfig
 from saccade.models.detectors import BottomUp, Detector, WorldDetector
 from saccade.models.gsmn import Gsmn, GsmnConfig
+from saccade.models.hierarchical import Hierarchical, HierarchicalConfig
 from saccade.models.imram import Imram, ImramConfig
 from saccade.models.scan import Scan, ScanConfig
 from saccade.models.sgae import Sgae, SgaeConfig
 from saccade.models.show_attend_tell import ShowAttendTell, ShowAttendTellConfig
 from saccade.models.unsupervised import Unsupervised, UnsupervisedConfig
 from saccade.models.updown import UpDown, UpDownConfig
+from saccade.models.updown_vqa import UpDownVqa, UpDownVqaConfig
 from saccade.models.vse import Vse, VseConfig
 from saccade.models.vsrn import Vsrn, VsrnConfig
 
 __all__ = [
     "Adaptive",
     "AdaptiveConfig",
+    "Answerer",
+    "AnswererConfig",
     "BottomUp",
     "Camp",
     "CampConfig",
     "Captioner",
+    "Dcn",
+    "DcnConfig",
     "DenseCap",
     "DenseCapConfig",
     "Detector",
     "Entry",
     "Gsmn",
     "GsmnConfig",
+    "Hierarchical",
+    "HierarchicalConfig",
     "Imram",
     "ImramConfig",
     "Matcher",
@@ -42,6 +52,8 @@ __all__ = [
     "ShowAttendTellConfig",
     "UpDown",
     "UpDownConfig",
+    "UpDownVqa",
+    "UpDownVqaConfig",
     "Unsupervised",
     "UnsupervisedConfig",
     "Vse",

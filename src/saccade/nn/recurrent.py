@@ -1,4 +1,4 @@
-"""A GRU over sentences of different lengths, quick on CPUs too.
+"""Recurrent networks over sentences of different lengths: a GRU that is quick on CPUs too, and an LSTM.
 
 On GPUs PyTorch's own GRU is one fused kernel for padded sentences; packed ones are copied at every position, and their
 lengths need a host synchronisation. So there each direction reads the padded batch from its own end. On CPUs its
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 
 class SentenceGru(nn.GRU):
@@ -87,6 +87,34 @@ class SentenceGru(nn.GRU):
         if not self.bidirectional:
             return states[0]
         return torch.cat([states[0], states[1].index_select(0, layout.mirror)], dim=-1)
+
+
+class SentenceLstm(nn.Module):
+    """A bidirectional LSTM with learned first states; places after a sentence's end hold zeros."""
+
+    def __init__(self, word_dim: int, dim: int, layers: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(word_dim, dim, layers, batch_first=True, bidirectional=True)
+        self.initial = nn.Parameter(torch.empty(4 * layers, dim))  # h of all layers and directions, then c
+        nn.init.xavier_uniform_(self.initial)
+        for name, weight in self.lstm.named_parameters():
+            if name.startswith("bias"):
+                with torch.no_grad():
+                    weight.zero_()
+                    weight[dim : 2 * dim] = 1.0  # the forget gate, in both biases
+            else:
+                nn.init.xavier_normal_(weight)
+
+    def forward(
+        self, vectors: Float[Tensor, "text word word_dim"], lengths: Int[Tensor, " text"]
+    ) -> tuple[Float[Tensor, "text word state_dim"], Float[Tensor, "text final_dim"]]:
+        """The states of all words, and the last of every layer and direction."""
+        count = len(vectors)
+        start = self.initial[:, None].expand(-1, count, -1).contiguous().chunk(2)
+        packed = pack_padded_sequence(vectors, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        states, (final, _) = self.lstm(packed, start)
+        padded, _ = pad_packed_sequence(states, batch_first=True, total_length=vectors.shape[1])
+        return padded, final.transpose(0, 1).flatten(1)
 
 
 class _Layout:

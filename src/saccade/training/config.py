@@ -9,7 +9,7 @@ from typing import Any, Literal
 from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 
-Optimiser = Literal["adam", "adamw", "sgd"]
+Optimiser = Literal["adam", "adamax", "adamw", "sgd"]
 Schedule = Literal["constant", "step", "cosine", "linear", "one_cycle"]
 Precision = Literal["fp32", "bf16"]
 

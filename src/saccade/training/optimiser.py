@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim import SGD, Adam, Adamax, AdamW, Optimizer
 
 from saccade.core.errors import SaccadeError
 from saccade.training.config import TrainerConfig
@@ -25,8 +25,8 @@ def make_optimiser(config: TrainerConfig, model: nn.Module) -> Optimizer:
         raise SaccadeError(f"{type(model).__name__} has no weights to train")
     if config.optimiser == "sgd":
         return SGD(groups, lr=config.learning_rate, weight_decay=config.weight_decay, momentum=0.9)
-    kind = Adam if config.optimiser == "adam" else AdamW
-    return kind(groups, lr=config.learning_rate, weight_decay=config.weight_decay)
+    kinds: dict[str, type[Adam | Adamax | AdamW]] = {"adam": Adam, "adamax": Adamax, "adamw": AdamW}
+    return kinds[config.optimiser](groups, lr=config.learning_rate, weight_decay=config.weight_decay)
 
 
 def learning_rate(config: TrainerConfig, step: int, epoch: int, total_steps: int) -> float:

