@@ -112,7 +112,7 @@ def questions(
 
     Example: saccade world questions --split test --kind relate
     """
-    from saccade.world import open_world
+    from saccade.world import WorldConfig, open_world
     from saccade.world.balance import drawn_questions, question_balance
     from saccade.world.programs import spelled
     from saccade.world.questions import KINDS, ask
@@ -120,7 +120,8 @@ def questions(
 
     console = Console()
     kinds = _chosen(kind, KINDS)
-    config, own = locate_split(split) if folder is None else (open_world(folder).config, split)
+    settings, own = locate_split(split) if folder is None else ({}, split)
+    config = WorldConfig(**settings) if folder is None else open_world(folder).config
     if balance:
         learned, asked = (drawn_questions(config, name, scenes) for name in ("train", own))
         console.print(_balance(question_balance(learned, asked), kinds))

@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
+from jaxtyping import Int64
+from torch import Tensor
 
 from saccade.world.dice import Dice
 from saccade.world.questions import Question, ask
@@ -73,23 +75,23 @@ def question_balance(train: Sequence[Asked], held_out: Sequence[Asked]) -> tuple
 def guess(known: Sequence[Asked], asked: Sequence[Asked]) -> list[str]:
     """The likeliest answer to each question from its words alone, after what is known."""
     answers = sorted({q.answer for q in known})
-    place = {run: n for n, run in enumerate(dict.fromkeys(run for q in known for run in _runs(q.text)))}
-    weights = torch.nn.EmbeddingBag(len(place) + 1, len(answers), mode="sum")  # the last: a run that is not known
+    counts = Counter(run for q in known for run in _runs(q.text))
+    place = {run: n for n, run in enumerate((run for run, times in counts.items() if times > 1), start=1)}
+    weights = torch.nn.EmbeddingBag(len(place) + 1, len(answers), mode="sum", padding_idx=0)
     torch.nn.init.zeros_(weights.weight)
     optimiser = torch.optim.Adagrad(weights.parameters(), lr=0.05)
-    target = torch.tensor([answers.index(q.answer) for q in known])
-    rows = [_places(q.text, place) for q in known]
+    rows, target = _rows(known, place), torch.tensor([answers.index(q.answer) for q in known])
     generator = torch.Generator().manual_seed(0)
     for _ in range(8):
         order = torch.randperm(len(rows), generator=generator)
         for start in range(0, len(rows), 128):
             batch = order[start : start + 128]
-            loss = torch.nn.functional.cross_entropy(weights(*_bags(rows[n] for n in batch)), target[batch])
+            loss = torch.nn.functional.cross_entropy(weights(rows[batch]), target[batch])
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
     with torch.no_grad():
-        likeliest = weights(*_bags(_places(q.text, place) for q in asked)).argmax(1).tolist()
+        likeliest = weights(_rows(asked, place)).argmax(1).tolist()
     told: dict[str, Counter[str]] = defaultdict(Counter)
     for q in known:
         told[q.text][q.answer] += 1
@@ -102,12 +104,8 @@ def _runs(text: str) -> Iterable[tuple[str, ...]]:
     return (tuple(words[n : n + size]) for size in range(1, LONGEST + 1) for n in range(len(words) - size + 1))
 
 
-def _places(text: str, place: dict[tuple[str, ...], int]) -> list[int]:
-    return [place.get(run, len(place)) for run in _runs(text)]
-
-
-def _bags(rows: Iterable[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """The rows in one, and where each begins."""
-    kept = list(rows)
-    starts = np.cumsum([0, *map(len, kept[:-1])])
-    return torch.tensor([n for row in kept for n in row]), torch.from_numpy(starts)
+def _rows(questions: Sequence[Asked], place: dict[tuple[str, ...], int]) -> Int64[Tensor, "question run"]:
+    """The runs of each question that are known by their places, and 0 for the rest of a row."""
+    rows = [[place.get(run, 0) for run in _runs(q.text)] for q in questions]
+    longest = max(map(len, rows), default=0)
+    return torch.tensor([row + [0] * (longest - len(row)) for row in rows])

@@ -78,11 +78,15 @@ class Foils:
     def __init__(self, wish: Wish) -> None:
         scenes = [sample_scene(Dice("foils", n), f"foil-{n}", wish) for n in range(FOILS)]
         self.facts = [Facts(scene) for scene in scenes]
-        self.sets = {key: np.array([f.having((key,)) for f in self.facts], np.uint8) for key in _KEYS}
+        of_value = {value: np.array([f.of_value[value] for f in self.facts], np.uint8) for value in WORDS}
+        self.sets = {k: np.sum([of_value[v] for v in CONCEPTS[k].values], axis=0, dtype=np.uint8) for k in _KEYS}
         self._sizes: dict[Words, np.ndarray] = {}
         self._unique: dict[Words, np.ndarray] = {}
         things = [thing for scene in scenes for thing in scene.things]
-        self._held = {key: np.array([key in _true_of(*t.identity) for t in things]) for key in _KEYS}
+        # In a scene of few things more of them can be named: each counts inversely (as whole numbers, summed exactly).
+        self._weight = np.array([840 // len(scene.things) for scene in scenes for _ in scene.things])
+        columns = {name: np.array([getattr(thing, name) for thing in things]) for name in ATTRIBUTES}
+        self._held = {k: np.isin(columns[_ATTRIBUTE[k]], sorted(CONCEPTS[k].values)) for k in _KEYS}
         self._chances: dict[tuple[str, Words], dict[str, float]] = {}
         countable = self._countable()
         self.countable = [[row for row in countable if len(row[0]) == groups] for groups in (1, 2)]
@@ -125,10 +129,10 @@ class Foils:
             share: dict[str, float] = {}
             for value in ATTRIBUTES[attribute]:
                 own = self._held[value]
-                number = max(int(np.count_nonzero(own)), 1)
-                share[value] = float(number)
+                total = int(self._weight[own].sum())
+                share[value] = float(total)
                 for word in words:
-                    share[value] *= int(np.count_nonzero(own & self._held[word])) / number
+                    share[value] *= int(self._weight[own & self._held[word]].sum()) / max(total, 1)
             possible = {value: each for value, each in share.items() if each > 0}
             least = min(possible.values(), default=0.0)
             kept = {value: least / each for value, each in possible.items()}

@@ -100,7 +100,7 @@ class WorldConfig:
 
 
 # Splits of worlds in which colours go with kinds, by the names under which readers have them.
-COLOURED_SPLITS: dict[str, tuple[Literal["biased", "cogent"], str]] = {
+COLOURED_SPLITS = {
     "biased": ("biased", "train"),
     "biased_dev": ("biased", "dev"),
     "cogent_a": ("cogent", "train"),
@@ -109,14 +109,14 @@ COLOURED_SPLITS: dict[str, tuple[Literal["biased", "cogent"], str]] = {
 }
 
 
-def locate_split(split: str, pictures: int = 2000, seed: int = 0) -> tuple[WorldConfig, str]:
-    """The world that has a split, and its name there. Raises: SaccadeError if none has."""
+def locate_split(split: str) -> tuple[dict[str, Any], str]:
+    """The settings of the world that has a split, and its name there. Raises: SaccadeError if none has."""
     if split in COLOURED_SPLITS:
         colours, own = COLOURED_SPLITS[split]
-        return WorldConfig(pictures=pictures, seed=seed, hard_groups=0, novel=0, colours=colours), own
+        return {"colours": colours, "hard_groups": 0, "novel": 0}, own
     if split not in SPLITS:
         raise SaccadeError(f"the world has no split {not_among(split, (*SPLITS, *COLOURED_SPLITS))}")
-    return WorldConfig(pictures=pictures, seed=seed), split
+    return {}, split
 
 
 class SceneRow(NamedTuple):

@@ -72,7 +72,8 @@ def open_world_phrases(
 def _open_part(split: str, root: Path | None, seed: int, pictures: int) -> tuple[WorldConfig, Split]:
     if pictures < 1:
         raise SaccadeError(f"a world of {pictures} pictures is empty: give pictures=2000 or so")
-    config, own = locate_split(split, pictures, seed)
+    settings, own = locate_split(split)
+    config = WorldConfig(pictures=pictures, seed=seed, **settings)
     if root is not None and config.colours != "any":  # a world of its own, beside the other
         root = root.with_name(f"{root.name}-{config.colours}")
     with progress_bar("making the world") as progress:
