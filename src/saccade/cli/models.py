@@ -238,7 +238,7 @@ def evaluate(
     """
     from saccade.core.files import check_writable, write_json
     from saccade.tasks.evaluator import EvalRequest
-    from saccade.training.run import check_unseen, learned_from, load_run_config, run_folder
+    from saccade.training.run import CONFIG, check_unseen, learned_from, load_run_config
 
     folders, words, split = sort_words(models, split)
     if not folders:
@@ -246,7 +246,7 @@ def evaluate(
     spec = _task(folders)
     options = _options(spec, given, folders[0])
     config = with_words(run_data(folders[0]), words)
-    settings = {folder: load_run_config(run).task for folder in folders if (run := run_folder(folder)) is not None}
+    settings = {folder: load_run_config(folder).task for folder in folders if (Path(folder) / CONFIG).exists()}
     if split is None:
         split = config.test_split
         check_unseen(folders, config, split, f"give another split, or --split {split} to see what it knows by heart")
