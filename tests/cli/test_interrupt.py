@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from saccade.core.interrupt import interruptible
-from tests.toy_runs import make_features, saccade_command
+from toy_runs import make_features, saccade_command
 
 GUARD = 120  # seconds, against a hang
 PROGRAM = """

@@ -11,9 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from saccade.cli import app
-from saccade.explain.html.figure import write_gallery
-from tests.explain.conftest import make_explanation
-from tests.toy_runs import saccade_command
+from toy_runs import saccade_command
 
 ODD = "two\nlines\t\x1b[31m\u202egpj.png"
 SHOWN = "two\\nlines\\t\\x1b[31m\\u202egpj.png"
@@ -48,9 +46,3 @@ def test_an_error_is_one_line_whatever_the_name(tmp_path: Path, capsys: pytest.C
     assert told.count("\n") == 1
     assert is_plain(told)
     assert SHOWN in told
-
-
-def test_a_page_shows_a_title_spelt_out(tmp_path: Path) -> None:
-    page = write_gallery([make_explanation(("a", "dog"))], tmp_path / "page.html", ODD).read_text(encoding="utf-8")
-    assert f"<h1>{SHOWN}</h1>" in page
-    assert f"<title>{SHOWN}</title>" in page

@@ -155,3 +155,9 @@ def test_a_gallery_needs_a_page_name_and_something_to_show(make: Make, tmp_path:
     with pytest.raises(SaccadeError, match="at least one"):
         write_gallery([], tmp_path / "g.html", "Why")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_title_is_one_line_in_reading_order(make: Callable[..., Explanation], tmp_path: Path) -> None:
+    page = write_gallery([make()], tmp_path / "page.html", "two\nlines\u202egpj.txt").read_text(encoding="utf-8")
+    assert "<h1>two\\nlines\\u202egpj.txt</h1>" in page
+    assert "<title>two\\nlines\\u202egpj.txt</title>" in page
