@@ -87,6 +87,5 @@ def test_every_option_that_says_how_many_takes_0_for_all() -> None:
     asked = {(command, name): said for command, own in OPTIONS.items() for name, said in own.items() if name in many}
     assert len(asked) >= 6
     for (command, name), (words, help) in asked.items():
-        if command != "predict.score":
-            assert "0.." in words, f"{command} --{name}"
-            assert "0 is all" in help or "0 lists all" in help, f"{command} --{name}"
+        assert "0.." in words, f"{command} --{name}"
+        assert "0 is all" in help or "0 lists all" in help, f"{command} --{name}"

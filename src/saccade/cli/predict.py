@@ -58,11 +58,11 @@ def score(
 
     Beside the score stands how likely they fit, if the model was calibrated (`saccade calibrate`). Any number of photos
     is read in little memory. One that cannot be read is reported on standard error; the others are scored, and the exit
-    code is 2. For many sentences extract once, and score the store.
+    code is 2. For many sentences, `saccade extract photos/ -o features --model scan-flickr8k` once, and score the store.
 
     Example: saccade score photos/ -t "a red cube left of a blue ball" --model runs/scan
 
-    Example: saccade extract photos/ -o features --model scan-flickr8k && saccade score features -t "two dogs run"
+    Example: saccade score features -t "two dogs run"
     """
     import numpy as np
 

@@ -129,9 +129,11 @@ def questions(
     part = _open(folder, console, config).split(own)
     table = Table("picture", "kind", Column("question, and what it asks", overflow="fold"), "answer", box=None)
     for i in range(len(part)):
+        if count and table.row_count == count:
+            break
         wanted = kinds[table.row_count % len(kinds)]
         found = next((q for q in ask(part.scene(i), config.wish(own)) if q.kind == wanted), None)
-        if found is not None and table.row_count < count:
+        if found is not None:
             table.add_row(part.ids[i], found.kind, f"{found.text}\n{escape(spelled(found.program))}", found.answer)
     console.print(table)
 
@@ -153,7 +155,7 @@ def concepts(*, split: str = "dev", kind: str | None = None, count: int = 10, ba
         return
     table = Table("kind", "question", "answer", box=None, pad_edge=False)
     by_kind = [[q for q in asked if q.kind == name] for name in kinds]
-    for question in [own[n] for n in range(max(map(len, by_kind))) for own in by_kind if n < len(own)][:count]:
+    for question in [own[n] for n in range(max(map(len, by_kind))) for own in by_kind if n < len(own)][: count or None]:
         table.add_row(question.kind, question.text, question.answer)
     Console().print(table)
 
