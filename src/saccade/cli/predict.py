@@ -58,7 +58,7 @@ def score(
 
     Beside the score stands how likely they fit, if the model was calibrated (`saccade calibrate`). Any number of photos
     is read in little memory. One that cannot be read is reported on standard error; the others are scored, and the exit
-    code is 2. For many sentences, `saccade extract photos/ -o features --model scan-flickr8k` once, and score the store.
+    code is 2. For many sentences: `saccade extract photos/ -o features --model scan-flickr8k`, then score the store.
 
     Example: saccade score photos/ -t "a red cube left of a blue ball" --model runs/scan
 
