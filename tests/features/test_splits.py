@@ -131,7 +131,7 @@ def test_a_split_of_pixels_knows_its_captions_and_has_no_regions(toy_source: str
 
 def test_features_have_no_pixels(tmp_path: Path) -> None:
     folder = write_store(tmp_path / "s", make_pictures(2))
-    write_captions(folder / "captions.jsonl", [Caption("picture-1", "a")])
+    write_captions(folder / "captions.jsonl", [Caption("picture-1", "a", "train")])
     with pytest.raises(SaccadeError, match="data=store holds features, and a model that sees for itself needs photos"):
         open_split(DataConfig("store", folder), "train", pixels=16)
 
