@@ -85,7 +85,10 @@ def _stop(verb: str, folder: Path, photos: Path) -> Stopped:
         assert "at work\n" in process.stdout  # reads as far as that line
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=GUARD)
-        return Stopped(process.returncode, said.splitlines(), _left(process.pid), folder)
+        lines = [
+            line for line in said.splitlines() if not line.startswith("note: ")
+        ]  # of what a folder holds beside photos
+        return Stopped(process.returncode, lines, _left(process.pid), folder)
     finally:
         if _left(process.pid):
             os.killpg(process.pid, signal.SIGKILL)

@@ -61,7 +61,10 @@ VERBS, OPTIONS = _read_table()
 
 
 WRITTEN = ("out", "json_file", "attention", "plot", "each")  # parameters that name a file to write
-WRITTEN_BY = {"parse.parse": ("picture",), "models.evaluate": ("captions",)}  # and some that do so in one verb
+WRITTEN_BY = {
+    "parse.parse": ("picture",),
+    "models.evaluate": ("captions", "answers"),
+}  # and some that do so in one verb
 
 
 def described(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,6 +9,7 @@ padding.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,34 +177,34 @@ def dcn_weights(config: DcnConfig) -> Table:
     }
 
 
-def dcn(vectors: Tensor | None = None) -> Importer[Dcn]:
+DCN: Importer[Dcn] = Importer(
+    system="dcn",
+    title="DCN",
+    model=Dcn,
+    reads=reads_dcn(),
+    config={
+        "answers": lambda source: answers_beside(
+            source.path, len(required(source.weights, "predict.predict.3.bias", source.path, source.title))
+        ),
+        "region_dim": region_dim,
+        "levels": levels,
+        "word_dim": lambda source: source.weights[WORD_VECTORS].shape[1],
+        "dim": "ques_size",
+        "image_dim": "img_size",
+        "level_heads": "num_img_attn",
+        "lstm_dim": width_of("lang_extract.init_hidden", 1),
+        "lstm_layers": "num_layers",
+        "layers": "num_seq",
+        "heads": "num_dense_attn",
+        "nowhere": "num_none",
+        "summaries": "num_predict_attn",
+        "word_dropout": "droprnn",
+        "dropout": "dropout",
+    },
+    weights=dcn_weights,
+)
+
+
+def dcn(vectors: Tensor) -> Importer[Dcn]:
     """With the word vectors of another source than the file beside a checkpoint."""
-    return Importer(
-        system="dcn",
-        title="DCN",
-        model=Dcn,
-        reads=reads_dcn(vectors),
-        config={
-            "answers": lambda source: answers_beside(
-                source.path, len(required(source.weights, "predict.predict.3.bias", source.path, source.title))
-            ),
-            "region_dim": region_dim,
-            "levels": levels,
-            "word_dim": lambda source: source.weights[WORD_VECTORS].shape[1],
-            "dim": "ques_size",
-            "image_dim": "img_size",
-            "level_heads": "num_img_attn",
-            "lstm_dim": width_of("lang_extract.init_hidden", 1),
-            "lstm_layers": "num_layers",
-            "layers": "num_seq",
-            "heads": "num_dense_attn",
-            "nowhere": "num_none",
-            "summaries": "num_predict_attn",
-            "word_dropout": "droprnn",
-            "dropout": "dropout",
-        },
-        weights=dcn_weights,
-    )
-
-
-DCN = dcn()
+    return replace(DCN, reads=reads_dcn(vectors))
