@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from saccade.core.cache import cache_folder
 from saccade.core.errors import SaccadeError
 from saccade.core.files import (
     atomic_file,
     atomic_folder,
-    cache_folder,
     check_distinct,
     check_writable,
     only_one,

@@ -15,7 +15,7 @@ from test_npz import Explosive, assert_toy
 
 from saccade.core.errors import SaccadeError
 from saccade.data import FeatureStore
-from saccade.data.formats.arrays import LmdbPictures, is_lmdb
+from saccade.data.formats.lmdb import LmdbPictures, is_lmdb
 from saccade.data.formats.regions import read_sizes
 
 

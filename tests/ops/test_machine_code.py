@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from saccade.ops import machine_code as module
+from saccade.core import cache as module
 from saccade.ops.machine_code import machine_code
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="without users nothing in a cache is trusted")
@@ -70,6 +70,7 @@ def test_what_others_can_write_is_not_read(cache: Path, capsys: pytest.CaptureFi
     assert take() == 1
     assert f"note: {place} can be written by others" in capsys.readouterr().err
     assert take() == 1  # nor is it kept there
+    assert capsys.readouterr().err == "", "it is said once"
     assert cache.read_bytes() == before
 
 
@@ -123,9 +124,9 @@ def test_what_is_read_is_what_was_checked(cache: Path, monkeypatch: pytest.Monke
     """Another file that takes its name between the check and the reading is not read."""
     check = module._check
 
-    def exchange(handle: int, path: str) -> None:
-        check(handle, path)
-        if path == str(cache):
+    def exchange(found: os.stat_result, path: Path) -> None:
+        check(found, path)
+        if path == cache:
             cache.unlink()
             cache.write_bytes(b"other")
 

@@ -101,7 +101,7 @@ def _compilers() -> dict[str, str]:
 def _switches() -> dict[str, str]:
     import os
 
-    from saccade.core.files import cache_folder
+    from saccade.core.cache import cache_folder
 
     found = {name: os.environ.get(name, "not set") for name in SWITCHES}
     return {**found, "cache": str(cache_folder())}

@@ -1,1 +1,1 @@
-"""What everything stands on: errors, atomic files, settings, safe weights and pickles, progress, threads."""
+"""What everything stands on: errors, files, the cache, settings, safe arrays, weights, pickles, progress, threads."""

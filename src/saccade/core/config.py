@@ -98,21 +98,32 @@ def _read_word(text: str, hint: Any, word: str) -> Any:
         union = origin in (typing.Union, types.UnionType)
         as_written = (set(options) - {type(None)} if union else {hint}) <= {str, Path}
     try:
-        value = yaml.safe_load(text) if text else ""
-    except yaml.YAMLError as error:
+        value = yaml.load(text, _PlainLoader) if text else ""
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         if as_written:
             return text
         raise SaccadeError(f'"{word}": the value is not valid YAML') from error
     return value if value is None or isinstance(value, str) or not as_written else text
 
 
+class _PlainLoader(yaml.SafeLoader):
+    """Without aliases: a few lines of them, each naming the line before ten times, would grow without end."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.get_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not read", mark)
+        return super().compose_node(parent, index)
+
+
 def load_yaml(path: Path | str) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(read_text(path))
-    except yaml.YAMLError as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", None)
-        at = f" at line {line + 1}" if line is not None else ""
-        raise SaccadeError(f"{path} is not valid YAML{at}") from error
+        values = yaml.load(read_text(path), _PlainLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # of dates and numbers that are none; of depth
+        mark = getattr(error, "problem_mark", None)
+        at = f" at line {mark.line + 1}" if mark is not None else ""
+        why = ": aliases (*name) are not read" if "aliases" in str(getattr(error, "problem", "")) else ""
+        raise SaccadeError(f"{path} is not valid YAML{at}{why}") from error
     if not isinstance(values, dict):
         raise SaccadeError(f"{path} must hold a mapping of settings")
     return values

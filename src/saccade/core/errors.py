@@ -10,9 +10,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+MAX_SENTENCE = 1000  # characters; what a file says of itself may be endless
+
 
 class SaccadeError(Exception):
-    """Bad input or a bad environment. The command line prints it as one line and exits with code 2."""
+    """Bad input or a bad environment. The command line prints it as one line and exits with code 2.
+
+    Whatever a file's name or content brings into the sentence, it is one line that can be printed.
+    """
+
+    def __init__(self, sentence: str = "") -> None:
+        line = " ".join(str(sentence).encode("utf-8", "backslashreplace").decode().split("\n"))
+        super().__init__(line if len(line) <= MAX_SENTENCE else f"{line[: MAX_SENTENCE - 1]}…")
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import pickle
@@ -14,11 +15,13 @@ import secrets
 import shutil
 import stat
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from saccade.core.cache import cache_folder
 from saccade.core.errors import SaccadeError, explain_os_errors
 
 try:
@@ -246,10 +249,42 @@ def sha256(path: Path | str) -> str:
     return digest.hexdigest()
 
 
-def cache_folder() -> Path:
-    """Where generated worlds and features are kept: $SACCADE_CACHE, else the user's cache folder."""
-    given = os.environ.get("SACCADE_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saccade"
+UNPACKED_BYTES, UNPACKED_TIMES = 1 << 26, 32  # what a packed file may become: so many bytes, or times its own
+
+
+def max_unpacked(packed: int) -> int:
+    """How many bytes a packed file of this size may become: text shrinks to a tenth, zeros to a thousandth."""
+    return max(UNPACKED_BYTES, UNPACKED_TIMES * packed)
+
+
+def check_archive(archive: zipfile.ZipFile, path: Path | str) -> None:
+    """Raises: SaccadeError if what is in it would become too large. `zipfile` unpacks no more than an entry says."""
+    size = sum(entry.file_size for entry in archive.infolist())
+    if archive.fp is not None and size > max_unpacked(archive.fp.seek(0, os.SEEK_END)):
+        raise SaccadeError(f"{path} would unpack to {size:,} bytes, which is too much for a file of its size")
+
+
+class Bounded(io.RawIOBase):
+    """What a packed stream unpacks to. Raises: SaccadeError once that is too much for a file of its size."""
+
+    def __init__(self, stream: IO[bytes], path: Path) -> None:
+        self.stream, self.path = stream, path
+        self.left = max_unpacked(path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.stream.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
+        found = self.stream.read(min(len(buffer), self.left + 1))
+        if len(found) > self.left:
+            raise SaccadeError(f"{self.path} unpacks to too much for a file of its size")
+        self.left -= len(found)
+        buffer[: len(found)] = found
+        return len(found)
 
 
 Allowed = Mapping[tuple[str, str], Any]  # (module, name) as pickled → what it becomes here

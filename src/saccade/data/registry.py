@@ -25,7 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from saccade.core.config import load_yaml
+from saccade.core.config import load_table
 from saccade.core.errors import SaccadeError, not_among
 
 Annotation = Literal["captions", "boxes", "phrases", "questions"]
@@ -117,7 +117,7 @@ class DataSet:
 
 
 def _rows() -> Iterator[DataSet]:
-    for name, row in load_yaml(Path(__file__).with_name("datasets.yaml")).items():
+    for name, row in load_table(Path(__file__).with_name("datasets.yaml")).items():
         layouts = tuple(
             tuple(Part(**{**part, "names": tuple(part["names"])}) for part in parts) for parts in row.get("layouts", ())
         )

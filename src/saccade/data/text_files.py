@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.files import Bounded
 
 CHUNK = 1 << 20  # characters read at a time
 MAX_LINE_BYTES = 1 << 26  # a gzipped bomb stops here
@@ -285,13 +286,20 @@ def first_bytes(path: Path, count: int = 4096) -> bytes:
         return file.read(count)
 
 
+def _open_bytes(path: Path) -> IO[bytes]:
+    """A file, `.gz` unpacked, as far as one of its size may unpack."""
+    if path.suffix == ".gz":
+        return io.BufferedReader(Bounded(cast(IO[bytes], gzip.open(path)), path))
+    return path.open("rb")
+
+
 @contextmanager
 def open_text(path: Path) -> Iterator[IO[str]]:
     """A UTF-8 file, `.gz` unpacked. Raises: SaccadeError if it cannot be read, is not UTF-8 or is cut short."""
     with explain_os_errors(path, "read"):
         try:
-            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-                yield io.TextIOWrapper(cast(IO[bytes], file), encoding="utf-8-sig")
+            with _open_bytes(path) as file:
+                yield io.TextIOWrapper(file, encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise SaccadeError(f"{path} is not UTF-8 text") from error
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -303,7 +311,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     number = 0
     with explain_os_errors(path, "read"):
         try:
-            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            with _open_bytes(path) as file:
                 while line := file.readline(MAX_LINE_BYTES):
                     number += 1
                     if len(line) == MAX_LINE_BYTES:

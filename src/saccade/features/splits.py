@@ -17,8 +17,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.batch import END, PAD, Batch, PictureBatch, TextBatch
+from saccade.core.arrays import map_npy
+from saccade.core.cache import cached, close_to_others
 from saccade.core.errors import SaccadeError, explain_os_errors
-from saccade.core.files import atomic_file, cache_folder, only_one
+from saccade.core.files import atomic_file, only_one
 from saccade.core.progress import progress_bar
 from saccade.data.records import (
     CaptionedDrawings,
@@ -105,7 +107,7 @@ def extract_split(data: CaptionedPhotos | CaptionedDrawings, extractor_name: str
     retry = isinstance(data, CaptionedPhotos)
     if isinstance(data, CaptionedDrawings):
         extractor = load_extractor(extractor_name if extractor_name.startswith("grid:world") else "world")
-        folder, pictures, sizes = _features_folder(data.digest, extractor) / data.split, data.pictures, None
+        folder, pictures, sizes = _features_folder(data.digest, extractor, data.split), data.pictures, None
     else:
         extractor = load_extractor(extractor_name, "cuda" if torch.cuda.is_available() else "cpu")
         folder, pictures = _features_folder(files_digest(data.paths), extractor), data.paths
@@ -113,15 +115,16 @@ def extract_split(data: CaptionedPhotos | CaptionedDrawings, extractor_name: str
     listed: list[tuple[str, PictureFile]] = list(zip(data.ids, pictures, strict=True))
     with progress_bar(f"extracting {data.name}/{data.split} ({extractor.name})") as progress:
         found = extract(listed, extractor, folder, sizes=sizes, batch_size=BATCH_SIZE, retry=retry, progress=progress)
+    close_to_others(folder)
     if found.broken:
         raise SaccadeError(f"{data.name}/{data.split}: {found.broken[0].reason}")
     return CaptionedImages(data.name, data.split, found.images, data.texts, data.image_of_text, extractor.name)
 
 
-def _features_folder(digest: str, extractor: RegionExtractor) -> Path:
+def _features_folder(digest: str, extractor: RegionExtractor, *inside: str) -> Path:
     """Where features are kept: named for the format of stores, the pictures and the extractor's weights."""
     facts = f"{STORE_FORMAT} {digest} {extractor.digest}"
-    return cache_folder() / "features" / hashlib.sha256(facts.encode()).hexdigest()[:16]
+    return cached("features", hashlib.sha256(facts.encode()).hexdigest()[:16], *inside)
 
 
 class PixelSource:
@@ -143,7 +146,7 @@ def open_pixels(
     ids: Sequence[str], paths: Sequence[Path], size: int, progress: Callable[[int, int], None] | None = None
 ) -> PixelSource:
     """Photos at `size` × `size`, in one file of the cache that is mapped: decoded into it now, if it is not there."""
-    file = cache_folder() / "pixels" / f"{files_digest(paths)}-{size}.npy"
+    file = cached("pixels", f"{files_digest(paths)}-{size}.npy")
     shape = (len(paths), size, size, 3)
     with only_one(file):
         if not file.exists():
@@ -154,11 +157,11 @@ def open_pixels(
                     if progress:
                         progress(n + 1, len(paths))
                 pixels.flush()
+            close_to_others(file)
     damaged = SaccadeError(f"{file} is damaged: remove it, and it is made again")
     try:
-        with explain_os_errors(file, "read"):
-            found = np.load(file, mmap_mode="r")
-    except (ValueError, EOFError) as error:  # what NumPy makes of a header that is none, and of a file cut short
+        found = map_npy(file)
+    except SaccadeError as error:
         raise damaged from error
     if found.shape != shape or found.dtype != np.uint8:
         raise damaged

@@ -18,12 +18,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_pickle
+from saccade.core.weights import load_torch
 
 ALLOWED: list[Any] = [argparse.Namespace, (OrderedDict, "easydict.EasyDict")]  # bags of options; nothing in them is run
 
@@ -35,13 +35,15 @@ def read_checkpoint(path: Path | str) -> dict[str, Any]:
         raise SaccadeError(f"{path} does not exist")
     try:
         with torch.serialization.safe_globals(ALLOWED):
-            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+            checkpoint = load_torch(path, weights_only=True)
+    except SaccadeError:
+        raise
     except pickle.UnpicklingError as error:
         wanted = re.search(r"GLOBAL (\S+)", str(error))
         if wanted:
             raise SaccadeError(f"{path} is refused: it wants to run {wanted[1]}, which is not plain data") from error
         raise SaccadeError(f"{path} is no PyTorch checkpoint, or it is damaged") from error
-    except (RuntimeError, EOFError, ValueError, KeyError, OSError, AttributeError, IndexError, TypeError) as error:
+    except Exception as error:  # a damaged pickle may fail in any way
         raise SaccadeError(f"{path} is no PyTorch checkpoint, or it is damaged or cut short") from error
     if not isinstance(checkpoint, dict):
         raise SaccadeError(f"{path} holds a {type(checkpoint).__name__}, a dictionary was expected")
@@ -66,17 +68,6 @@ def state_dict(value: Any, path: Path | str, what: str) -> dict[str, Tensor]:
     if not isinstance(value, Mapping) or not all(isinstance(v, Tensor) for v in value.values()):
         raise SaccadeError(f"{path}: {what} is not a mapping of names to tensors")
     return {str(key).removeprefix("module."): tensor for key, tensor in value.items()}
-
-
-def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """An .npz without pickles."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        raise SaccadeError(f"{path} is no readable .npz file") from error
-    except Exception as error:  # zipfile.BadZipFile and zlib.error have no common base
-        raise SaccadeError(f"{path} is damaged or cut short") from error
 
 
 @dataclass(frozen=True)
@@ -172,7 +163,7 @@ def read_modules(path: Path | str, classes: Sequence[str]) -> dict[str, Any]:
                     raise SaccadeError("it is a program (TorchScript), not a checkpoint")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = torch.load(path, map_location="cpu", weights_only=False, pickle_module=_reader(classes))
+            found = load_torch(path, weights_only=False, pickle_module=_reader(classes))
     except SaccadeError as error:
         raise SaccadeError(f"{path} is refused: {error}") from error
     except Exception as error:  # a damaged pickle may fail in any way

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.core.errors import SaccadeError
+from saccade.core.weights import build_within, check_values
 from saccade.interop.checkpoint import Options
 from saccade.interop.words import OfficialWords
 from saccade.language import Vocabulary
@@ -173,7 +174,9 @@ class WeightMap:
         for name in weights if strict else ():
             if name not in self.rows and not any(pattern(key).fullmatch(name) for key in unused):
                 raise SaccadeError(f"{path}: the weights do not fit the options: {name} is not known")
-        self.model.load_state_dict(self.places | self.zeros | self._ours(weights, path))
+        ours = self._ours(weights, path)
+        check_values(ours, self.places, path)
+        self.model.load_state_dict(self.places | self.zeros | ours)
 
     def gradients(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """After backward(): the gradient of each official weight, in its own shape; zero where nothing depends on it.
@@ -293,7 +296,8 @@ class Importer(Generic[M]):
         return self.build(config, source, dtype)
 
     def build(self, config: Any, source: Source, dtype: torch.dtype, strict: bool = True) -> Imported[M]:
-        model = self.model(config, source.vocabulary).to(dtype)
+        held = [weight.shape for weight in source.weights.values()]
+        model = build_within(lambda: self.model(config, source.vocabulary), held, source.path).to(dtype)
         table = self.weights(config) if callable(self.weights) else self.weights
         weight_map = WeightMap(table, model, source.words, self.zeros)
         weight_map.load(source.weights, source.path, self.title, strict)

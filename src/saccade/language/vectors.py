@@ -24,7 +24,9 @@ from jaxtyping import Float32
 from pyarrow import ArrowException
 from safetensors import safe_open
 
+from saccade.core.arrays import map_npy
 from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
+from saccade.core.files import Bounded
 from saccade.core.pretrained import find_pretrained
 
 TABLES = ["glove-6b-50d", "minilm"]  # by name, as PyPI packages carry them
@@ -109,11 +111,7 @@ def _from_table(name: str, words: Iterable[str]) -> tuple[dict[str, np.ndarray],
             column = pq.read_table(index_path).column(0).to_pylist()
         except (ArrowException, IndexError) as error:
             raise SaccadeError(f"{index_path} is cut short or is not a parquet file") from error
-    with explain_os_errors(matrix_path, "read"):
-        try:
-            matrix = np.lib.format.open_memmap(matrix_path, mode="r")  # mapped; and never a way into pickle
-        except (ValueError, EOFError) as error:
-            raise SaccadeError(f"{matrix_path} is cut short or is not a plain .npy array") from error
+    matrix = map_npy(matrix_path)
     if matrix.ndim != 2 or matrix.dtype.kind != "f" or len(matrix) != len(column):
         raise SaccadeError(f"{matrix_path} has shape {list(matrix.shape)}, but {index_path} names {len(column)} words")
     forms = _forms(words)
@@ -153,14 +151,15 @@ def _from_text(path: Path, words: Iterable[str]) -> tuple[dict[str, np.ndarray],
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     number = 0
-    with explain_os_errors(path, "read"), _stream(path) as stream:
+    with explain_os_errors(path, "read"):
         try:
-            # Only a line feed ends a line: GloVe has words that are other line ends.
-            for number, line in enumerate(io.TextIOWrapper(stream, encoding="utf-8", newline="\n"), start=1):
-                yield number, line
+            with _stream(path) as stream:
+                # Only a line feed ends a line: GloVe has words that are other line ends.
+                for number, line in enumerate(io.TextIOWrapper(stream, encoding="utf-8", newline="\n"), start=1):
+                    yield number, line
         except UnicodeDecodeError as error:
             raise SaccadeError(f"{path}, after line {number}: not UTF-8 text") from error
-        except (EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile) as error:
+        except (EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile, NotImplementedError, RuntimeError) as error:
             raise SaccadeError(f"{path}, after line {number}: the compressed file is cut short or damaged") from error
 
 
@@ -169,7 +168,7 @@ def _stream(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of the text, out of whatever packing."""
     if path.suffix == ".gz":
         with gzip.open(path, "rb") as stream:
-            yield cast("IO[bytes]", stream)
+            yield io.BufferedReader(Bounded(cast("IO[bytes]", stream), path))
     elif path.suffix == ".zip":
         try:
             archive = zipfile.ZipFile(path)
@@ -181,7 +180,7 @@ def _stream(path: Path) -> Iterator[IO[bytes]]:
                 names = ", ".join(inside) or "none"
                 raise SaccadeError(f"{path} must hold one .txt or .vec file, there is {names}: unpack it and name one")
             with archive.open(inside[0]) as stream:
-                yield stream
+                yield io.BufferedReader(Bounded(stream, path))
     else:
         with path.open("rb") as stream:
             yield stream

@@ -76,7 +76,7 @@ class CodeContents:
             raise SaccadeError(f'{path} is not the table of contents of a code store ("format": "{FORMAT}" is missing)')
         if values.get("version") != VERSION:
             raise SaccadeError(f"{path}: format version {values.get('version')!r}, this Saccade reads {VERSION}")
-        if values.get("dtype") not in DTYPES:
+        if values.get("dtype") not in list(DTYPES):
             raise SaccadeError(f'{path}: "dtype" is {values.get("dtype")!r}, one of {", ".join(DTYPES)} was expected')
         shards, metadata = values.get("shards"), values.get("metadata", {})
         if not isinstance(shards, list) or not isinstance(metadata, dict):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import pickle
 import platform
 import shutil
 import zipfile
@@ -19,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from saccade.core.errors import SaccadeError, explain_os_errors, surfaced_os_errors
-from saccade.core.files import atomic_file, atomic_folder, read_json, write_json
+from saccade.core.files import atomic_file, atomic_folder, check_archive, read_json, write_json
+from saccade.core.weights import load_torch
 from saccade.models import Model
 from saccade.version import __version__
 
@@ -151,9 +151,12 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     broken = SaccadeError(f"{path} is damaged or cut short; remove it to train from the start")
     try:
         with explain_os_errors(path, "read"), zipfile.ZipFile(path) as archive:
+            check_archive(archive, path)
             whole = archive.testzip() is None  # PyTorch itself does not check the checksums
-        values = torch.load(path, map_location="cpu", weights_only=True) if whole else None
-    except (zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        values = load_torch(path, weights_only=True) if whole else None
+    except SaccadeError:
+        raise
+    except Exception as error:  # a damaged pickle may fail in any way
         raise broken from error
     if not whole:
         raise broken

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from saccade.core.errors import explain_os_errors
+from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import read_text, write_text
 
 if TYPE_CHECKING:
@@ -35,8 +35,13 @@ class MetricsFile:
             text = read_text(path)
             text = text[: text.rfind("\n") + 1]  # a killed process may have left half a line
             reader = csv.DictReader(io.StringIO(text))
-            rows = [row for row in reader if row["step"].isdigit() and int(row["step"]) <= step]
             self.columns = list(reader.fieldnames or self.COLUMNS)
+            try:
+                rows = [row for row in reader if (row["step"] or "").isdecimal() and int(row["step"]) <= step]
+                if len(set(self.columns)) < len(self.columns) or any(None in row for row in rows):
+                    raise ValueError("columns that are not named, or named twice")
+            except (KeyError, ValueError, csv.Error) as error:
+                raise SaccadeError(f"{path} is damaged: remove it, or train into another folder") from error
         self._rewrite(rows)
 
     def append(self, row: Row) -> None:

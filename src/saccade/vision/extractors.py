@@ -17,7 +17,7 @@ import importlib
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -34,15 +34,16 @@ from saccade.core.config import from_dict, to_dict
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.core.files import read_json, sha256, write_json
 from saccade.core.threads import ahead, openers
-from saccade.core.weights import Form, read_weights, write_weights
+from saccade.core.weights import Form, build_within, check_values, held_shapes, read_weights, write_weights
 from saccade.language.parsing.scene_graph import Attribute, Object, Relation, SceneGraph
 from saccade.vision.backbones.base import Backbone, FoldableNetwork
-from saccade.vision.backbones.tuned import with_base, without_base
+from saccade.vision.backbones.tuned import base_file, with_base, without_base
 from saccade.vision.boxes import WHOLE, Proposals, as_boxes, iou, pick
 from saccade.vision.pictures import Picture, as_array, ids_of, name_of
 
 Network = TypeVar("Network", bound=nn.Module)
 Config = TypeVar("Config")
+Foldable = TypeVar("Foldable", bound=FoldableNetwork)
 Precision = Literal["fp32", "bf16"]
 Pixels: TypeAlias = UInt8[np.ndarray, "row column 3"]
 
@@ -445,8 +446,8 @@ def read_detector_config(folder: Path | str, kind: str, config: type[Config]) ->
     return folder, from_dict(config, values["config"], where=f"{path}: config")
 
 
-def read_detector_weights(network: FoldableNetwork, folder: Path) -> str:
-    """Give a network the weights of a detector's folder; returns their digest.
+def read_detector_weights(build: Callable[[], Foldable], folder: Path) -> tuple[Foldable, str]:
+    """The network that `build` gives with the weights of a detector's folder, and their digest.
 
     Packed weights have their normalisations folded into the convolutions; those of a training run have not.
 
@@ -456,13 +457,15 @@ def read_detector_weights(network: FoldableNetwork, folder: Path) -> str:
     path = folder / WEIGHTS
     if not path.exists():
         raise SaccadeError(f"{path} is missing")
-    weights = {name.removeprefix("network."): value for name, value in read_weights(path).items()}
     base = read_json(folder / CONFIG).get("base")
+    network = build_within(build, held_shapes(path, *base_file(base)), path)
+    weights = {name.removeprefix("network."): value for name, value in read_weights(path).items()}
     weights = with_base(weights, base, network.state_dict(), folder)
     if weights.keys() != network.state_dict().keys():
         network.fold_normalisation()
+    check_values(weights, network.state_dict(), path)
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:
         raise SaccadeError(f"{path} does not fit the network that {CONFIG} describes") from error
-    return _weights_digest(folder, base)
+    return network, _weights_digest(folder, base)

@@ -12,10 +12,10 @@ import multiprocessing
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,9 +25,11 @@ import numpy as np
 import pyarrow as pa  # declares no exports, hence the first line
 from jaxtyping import Bool, Float32, UInt8
 
+from saccade.core.arrow import map_batches
+from saccade.core.cache import cached, close_to_others
 from saccade.core.config import from_dict, to_dict
-from saccade.core.errors import SaccadeError, explain_os_errors, not_among
-from saccade.core.files import atomic_folder, cache_folder, read_json, sha256, write_json
+from saccade.core.errors import SaccadeError, not_among
+from saccade.core.files import atomic_folder, read_json, sha256, write_json
 from saccade.core.interrupt import end_with_parent, without_interrupts
 from saccade.core.threads import cores
 from saccade.world.captions import caption_scene, twin_pair
@@ -96,7 +98,7 @@ class WorldConfig:
 
     def folder(self) -> Path:
         """Where this world is kept by default."""
-        return cache_folder() / "world" / self.digest()
+        return cached("world", self.digest())
 
 
 # Splits of worlds in which colours go with kinds, by the names under which readers have them.
@@ -148,11 +150,7 @@ class Split:
 
     def __init__(self, name: str, path: Path, size: int) -> None:
         self.name, self.path, self.size = name, path, size
-        with explain_os_errors(path, "read"):
-            try:
-                self._table: Any = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-            except pa.ArrowInvalid as error:
-                raise SaccadeError(f"{path} is not a whole Arrow file: make the world again") from error
+        self._table: Any = pa.Table.from_batches(map_batches(path, _SCHEMA, "a world"), _SCHEMA)
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -171,28 +169,47 @@ class Split:
             raise IndexError(f"{self.name} has {len(self)} pictures, there is no picture {i}")
         return self._table.column(column)[i % len(self)]
 
+    @contextmanager
+    def _damage_named(self) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, zlib.error) as error:
+            raise SaccadeError(f"{self.path} is damaged: make the world again") from error
+
     def scene(self, i: int) -> Scene:
-        return Scene.from_json(json.loads(self._cell("scene", i).as_py()))
+        text = self._cell("scene", i).as_py()
+        with self._damage_named():
+            return Scene.from_json(json.loads(text))
 
     def captions(self, i: int) -> tuple[SceneCaption, ...]:
-        return tuple(SceneCaption.from_json(c) for c in json.loads(self._cell("captions", i).as_py()))
+        text = self._cell("captions", i).as_py()
+        with self._damage_named():
+            return tuple(SceneCaption.from_json(c) for c in json.loads(text))
 
     def image(self, i: int) -> UInt8[np.ndarray, "row column 3"]:
         """Read-only, straight from the mapped file."""
-        return np.frombuffer(self._cell("image", i).as_buffer(), np.uint8).reshape(self.size, self.size, 3)
+        pixels = self._cell("image", i).as_buffer()
+        with self._damage_named():
+            return np.frombuffer(pixels, np.uint8).reshape(self.size, self.size, 3)
 
     def boxes(self, i: int) -> Float32[np.ndarray, "thing 4"]:
         """xyxy in 0..1, of the visible part of each thing (zeros if there is none)."""
-        return np.frombuffer(self._cell("boxes", i).as_buffer(), np.float32).reshape(-1, 4)
+        numbers = self._cell("boxes", i).as_buffer()
+        with self._damage_named():
+            return np.frombuffer(numbers, np.float32).reshape(-1, 4)
 
     def masks(self, i: int) -> Bool[np.ndarray, "thing row column"]:
         """The visible part of each thing."""
-        owners = np.frombuffer(zlib.decompress(self._cell("owners", i).as_py()), np.uint8).reshape(self.size, self.size)
+        packed, size = self._cell("owners", i).as_py(), self.size
+        with self._damage_named():
+            unpacked = zlib.decompressobj().decompress(packed, size * size + 1)  # no more, whatever is in it
+            owners = np.frombuffer(unpacked, np.uint8).reshape(size, size)
         return np.equal(owners[None], np.arange(1, len(self.boxes(i)) + 1, dtype=np.uint8)[:, None, None])
 
     def triplets(self, i: int) -> tuple[Triplet, ...]:
-        boxes = self.boxes(i)
-        return tuple(Triplet(r, boxes[r.subject], boxes[r.object]) for r in self.scene(i).relations)
+        boxes, relations = self.boxes(i), self.scene(i).relations
+        with self._damage_named():
+            return tuple(Triplet(r, boxes[r.subject], boxes[r.object]) for r in relations)
 
 
 class World:
@@ -245,6 +262,8 @@ def make_world(
             files[path.name] = {"pictures": counts[split], "bytes": path.stat().st_size, "sha256": sha256(path)}
         manifest = {"format": "saccade world", "generator": GENERATOR, "config": to_dict(config), "files": files}
         write_json(temporary / "manifest.json", manifest)
+        if folder is None:
+            close_to_others(temporary)
     return open_world(target)
 
 
@@ -340,10 +359,10 @@ def open_world(folder: Path | str, check: bool = False) -> World:
             "make the world again"
         )
     config = from_dict(WorldConfig, manifest.get("config", {}), where=f"{path}: config")
-    splits = {}
+    splits, files = {}, manifest.get("files")
     for name in SPLITS:
         file = folder / f"{name}.arrow"
-        known = manifest.get("files", {}).get(file.name)
+        known = files.get(file.name) if isinstance(files, dict) else None
         if not isinstance(known, dict):
             raise SaccadeError(f"{path} does not list {file.name}")
         if not file.is_file():

@@ -8,27 +8,25 @@ one region a cell. Nothing here unpickles: arrays of Python objects are refused,
 `cocobu_att/391895.npz` holds the features, and `cocobu_box/391895.npy` beside it the boxes in pixels. MMF's
 `391895_info.npy` is a pickle and is passed over, and with it the boxes. Pictures in subfolders have them in their id.
 
-`LmdbPictures` is a database whose values are the bytes of a .npz or .npy: ImageCaptioning.pytorch's, and UNITER's
-compressed. MMF, ViLBERT and VOLTA keep pickled dictionaries instead, which are refused.
 """
 
 from __future__ import annotations
 
 import io
 import math
-import re
-import struct
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
 
+from saccade.core.arrays import read_npy
 from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.files import check_archive
 from saccade.data.formats.regions import NO_SIZES, WHOLE_IMAGE, Sizes, check_boxes, check_features, position
 from saccade.data.records import PictureRegions, RegionSource
 
@@ -43,12 +41,7 @@ KNOWN = (*FEATURES, *PIXEL_BOXES, *UNIT_BOXES, *WIDTHS, *HEIGHTS, *SCORES)
 
 MAX_PIXELS_OUTSIDE = 1.0  # by which a detector's box may leave the picture and be clipped
 MAX_SHARE_OUTSIDE = 0.005  # the same where the size is not known
-MAX_ARRAY_BYTES = 1 << 30  # of one picture's array: more is a damaged header, or an attack
 MMF_INFO = "_info.npy"  # MMF: a pickled dictionary
-LMDB_MAGIC = 0xBEEFC0DE  # the fifth word of a database, in the machine's byte order
-RESERVED_KEYS = re.compile(rb"keys|__\w+__")  # lists of keys and notes on the encoding, not pictures
-ARRAY_ENDING = re.compile(r"\.np[yz]$")
-PICKLE = "holds pickled Python objects, which are not read; docs/data/formats.md says how to turn them into arrays"
 
 
 class UnknownSize(SaccadeError):
@@ -144,9 +137,8 @@ def read_arrays(content: bytes, where: str) -> Arrays:
     try:
         if content[:2] == b"PK":
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                check_archive(archive, where)
                 names = [n for n in archive.namelist() if n.removesuffix(".npy") in KNOWN]
-                if any(archive.getinfo(n).file_size > MAX_ARRAY_BYTES for n in names):
-                    raise ValueError("too large")
                 found = {n.removesuffix(".npy"): read_npy(archive.open(n), where) for n in names}
         else:
             found = {"features": read_npy(io.BytesIO(content), where)}
@@ -163,25 +155,6 @@ def only_array(arrays: Arrays, where: str) -> np.ndarray:
     if found is None:
         raise SaccadeError(f"{where} holds no array that is known")
     return found
-
-
-def read_npy(stream: IO[bytes], where: str) -> np.ndarray:
-    """One array of numbers. NumPy reads the header; the numbers are taken as they lie, so no pickle can be reached."""
-    version = np.lib.format.read_magic(stream)
-    reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-    shape, by_columns, dtype = reader(stream)
-    if dtype.hasobject:
-        raise SaccadeError(f"{where} {PICKLE}")
-    if dtype.kind not in "fiu":
-        raise SaccadeError(f"{where} holds values of type {dtype}, numbers were expected")
-    size = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or size > MAX_ARRAY_BYTES:
-        raise ValueError(f"an array of shape {shape}")
-    content = stream.read(size)
-    if len(content) != size:
-        raise ValueError("cut short")
-    array = np.frombuffer(content, dtype)
-    return array.reshape(shape[::-1]).T if by_columns else array.reshape(shape)
 
 
 def _features(arrays: Arrays, where: str) -> np.ndarray:
@@ -280,93 +253,3 @@ def is_npz_folder(path: Path) -> bool:
 def _read_file(path: Path) -> Arrays:
     with explain_os_errors(path, "read"):
         return read_arrays(path.read_bytes(), str(path))
-
-
-class LmdbPictures(ArrayPictures):
-    """The pictures of a database, by key, in the order of the database."""
-
-    @property
-    def _database(self) -> Any:
-        return _open_lmdb(self.path.resolve())
-
-    @cached_property
-    def _keys(self) -> tuple[bytes, ...]:
-        with self._database.begin() as transaction, transaction.cursor() as cursor:
-            keys = tuple(key for key in map(bytes, cursor.iternext(values=False)) if not RESERVED_KEYS.fullmatch(key))
-        if not keys:
-            raise SaccadeError(f"{self.path} is empty: one key a picture was expected")
-        return keys
-
-    @cached_property
-    def ids(self) -> Sequence[str]:
-        try:
-            ids = tuple(ARRAY_ENDING.sub("", key.decode("utf-8")) for key in self._keys)
-        except UnicodeDecodeError as error:
-            raise SaccadeError(f"{self.path}: a key is not UTF-8 text, a picture's id was expected") from error
-        if len(set(ids)) != len(ids):
-            raise SaccadeError(f"{self.path}: two keys name the same picture, one with the ending .npz and one without")
-        return ids
-
-    def arrays(self, index: int) -> Arrays:
-        key, where = self._keys[index], self.where(index)
-        arrays = dict(_value(self._database, key, where))
-        if self.box_path is not None:
-            boxes = _value(_open_lmdb(self.box_path.resolve()), key, f"the boxes of {where}")
-            arrays["bbox"] = only_array(boxes, where)
-        return arrays
-
-
-def is_lmdb(path: Path) -> bool:
-    """A folder with data.mdb, or a file that begins as one."""
-    file = path / "data.mdb" if path.is_dir() else path
-    return file.is_file() and _lmdb_head(file, 0)[:1] == (LMDB_MAGIC,)
-
-
-def _lmdb_head(file: Path, offset: int) -> tuple[int, ...]:
-    """(magic, page size, last page, transaction) of one of the two heads that a database has; () if it has none."""
-    with explain_os_errors(file, "read"), file.open("rb") as stream:
-        stream.seek(offset)
-        head = stream.read(152)
-    if len(head) < 152:
-        return ()
-    return (
-        struct.unpack_from("=I", head, 16) + struct.unpack_from("=I", head, 40) + struct.unpack_from("=QQ", head, 136)
-    )
-
-
-def _is_whole_lmdb(file: Path) -> bool:
-    """Whether all pages are there. LMDB does not look, and the process would die at the first that is not."""
-    first = _lmdb_head(file, 0)
-    if first[:1] != (LMDB_MAGIC,):
-        return False
-    heads = [head for head in (first, _lmdb_head(file, first[1])) if head[:1] == (LMDB_MAGIC,)]
-    _, page, last, _ = max(heads, key=lambda head: head[3])
-    return file.stat().st_size >= page * (last + 1)
-
-
-def _value(database: Any, key: bytes, where: str) -> Arrays:
-    with database.begin() as transaction:
-        value = transaction.get(key)
-    if value is None:
-        raise SaccadeError(f"{where} is missing")
-    if value[:1] == b"\x80":  # the first byte of every pickle since 2003, and of no array file
-        raise SaccadeError(f"{where} {PICKLE}")
-    return read_arrays(value, where)
-
-
-@lru_cache(maxsize=8)
-def _open_lmdb(path: Path) -> Any:
-    """A process may open a database only once, so all sources share it."""
-    try:
-        import lmdb
-    except ImportError:
-        raise SaccadeError(f'{path}: LMDB files need lmdb: pip install "saccade[formats]"') from None
-    file = path / "data.mdb" if path.is_dir() else path
-    if not file.exists():
-        raise SaccadeError(f"{file} does not exist")
-    if not _is_whole_lmdb(file):
-        raise SaccadeError(f"{path} is cut short or is not an LMDB database")
-    try:
-        return lmdb.open(str(path), subdir=path.is_dir(), readonly=True, lock=False, readahead=False, create=False)
-    except lmdb.Error as error:
-        raise SaccadeError(f"{path} cannot be opened as an LMDB database: {error}") from error

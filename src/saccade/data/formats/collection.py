@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 from saccade.core.errors import SaccadeError, explain_os_errors, not_among
 from saccade.data.datasets.karpathy import karpathy_captions, read_karpathy
-from saccade.data.formats.arrays import ArrayPictures, LmdbPictures, NpzFolder
+from saccade.data.formats.arrays import ArrayPictures, NpzFolder
 from saccade.data.formats.captions import read_caption_file
 from saccade.data.formats.hdf5 import open_hdf5
+from saccade.data.formats.lmdb import LmdbPictures
 from saccade.data.formats.precomp import PrecompImages, open_precomp, precomp_splits, write_precomp
 from saccade.data.formats.regions import find_sizes, read_sizes
 from saccade.data.formats.tsv import BottomUpTsv, TsvRow, write_tsv

@@ -8,16 +8,18 @@ One array a picture (ImageCaptioning.pytorch): /391895 [region, dim]. One group 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from saccade.core.arrays import MAX_ARRAY_BYTES
 from saccade.core.errors import SaccadeError, explain_os_errors
-from saccade.core.files import read_json, read_text
+from saccade.core.files import max_unpacked, read_json, read_text
 from saccade.data.formats.arrays import KNOWN, PIXEL_BOXES, SCORES, UNIT_BOXES, ArrayPictures, Arrays
 from saccade.data.formats.regions import NO_SIZES, Sizes
 from saccade.data.text_files import first_bytes
@@ -25,6 +27,8 @@ from saccade.data.text_files import first_bytes
 MAGIC = b"\x89HDF\r\n\x1a\n"
 TABLES = ("image_features", "features")
 IDS = ("image_id", "image_ids", "ids")
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 def is_hdf5(path: Path) -> bool:
@@ -35,8 +39,38 @@ def open_hdf5(path: Path | str, sizes: Sizes = NO_SIZES, ids: Path | None = None
     """Whichever layout it is. `ids` is a list of picture ids for tables that keep none, or keep them in a pickle."""
     path = Path(path)
     with _open(path) as file:
-        tables = any(_is_array(file.get(name)) for name in TABLES)
+        tables = _has_tables(path, file)
     return Hdf5Tables(path, sizes, ids) if tables else Hdf5Pictures(path, sizes)
+
+
+def _named_damage(read: Callable[Given, Result]) -> Callable[Given, Result]:
+    """A function of a file, or of something with a path, whose failure says that the file is damaged."""
+
+    def guarded(*given: Given.args, **options: Given.kwargs) -> Result:
+        try:
+            return read(*given, **options)
+        except SaccadeError:
+            raise
+        except Exception as error:  # h5py raises some ten kinds
+            raise SaccadeError(f"{getattr(given[0], 'path', given[0])} cannot be read, the file is damaged") from error
+
+    return guarded
+
+
+@_named_damage
+def _has_tables(path: Path, file: Any) -> bool:
+    return any(_is_array(file.get(name)) for name in TABLES)
+
+
+def _bounded(dataset: Any, rows: Any, path: Path) -> Any:
+    """The data set. Raises: SaccadeError if some of its rows would unpack to more than a file of that size may hold."""
+    shape = dataset.shape[1:] if isinstance(rows, int) else dataset.shape
+    if isinstance(rows, slice):
+        shape = (rows.stop - rows.start, *shape[1:])
+    size = max(math.prod(shape), math.prod(dataset.chunks or ())) * dataset.dtype.itemsize
+    if size > min(MAX_ARRAY_BYTES, max_unpacked(path.stat().st_size)):
+        raise SaccadeError(f"{path}: {dataset.name} would unpack to {size:,} bytes, too many for a file of its size")
+    return dataset
 
 
 class _Hdf5(ArrayPictures):
@@ -50,16 +84,14 @@ class _Hdf5(ArrayPictures):
         """Some rows of a table of numbers; types that hold Python objects are never read."""
         if dataset.dtype.kind not in "fiu":
             raise SaccadeError(f"{where}: {dataset.name} holds values of type {dataset.dtype}, numbers were expected")
-        try:
-            return np.asarray(dataset[rows])
-        except (OSError, RuntimeError, ValueError) as error:  # h5py's, on damaged chunks
-            raise SaccadeError(f"{where}: {dataset.name} cannot be read, the file is damaged") from error
+        return np.asarray(_bounded(dataset, rows, self.path)[rows])
 
 
 class Hdf5Pictures(_Hdf5):
     """One array, or one group of arrays, a picture."""
 
     @cached_property
+    @_named_damage
     def ids(self) -> Sequence[str]:
         names = tuple(self._file)
         if not names:
@@ -70,6 +102,7 @@ class Hdf5Pictures(_Hdf5):
     def _box_file(self) -> Any:
         return None if self.box_path is None else _open(self.box_path)
 
+    @_named_damage
     def arrays(self, index: int) -> Arrays:
         id, where = self.ids[index], self.where(index)
         found = self._file.get(id)
@@ -96,6 +129,7 @@ class Hdf5Tables(_Hdf5):
         return type(self), (self.path, self.sizes, self.id_file)
 
     @cached_property
+    @_named_damage
     def _tables(self) -> dict[str, Any]:
         """The tables by name, their lengths checked against each other."""
         names = dict.fromkeys([*TABLES, *PIXEL_BOXES, *UNIT_BOXES, *SCORES, "pos_boxes"])
@@ -128,12 +162,14 @@ class Hdf5Tables(_Hdf5):
         return tuple(self._named[0])
 
     @cached_property
+    @_named_damage
     def _named(self) -> tuple[list[str], list[int]]:
         """(ids, their rows): from the file itself, or from a list beside it."""
         count = len(next(iter(self._tables.values()))) if self._ends is None else len(self._ends)
         inside = next((self._file[name] for name in IDS if _is_array(self._file.get(name))), None)
         if self.id_file is None and inside is not None:
-            values = inside.asstr()[()] if inside.dtype.kind == "O" else inside[()]
+            _bounded(inside, (), self.path)
+            values = np.asarray(inside.asstr()[()] if inside.dtype.kind == "O" else inside[()])
             ids, rows = [_text(v) for v in values.reshape(-1)], list(range(values.size))
             source: object = f"{self.path}: {inside.name}"
         else:
@@ -157,6 +193,7 @@ class Hdf5Tables(_Hdf5):
             )
         return found
 
+    @_named_damage
     def arrays(self, index: int) -> Arrays:
         row, where = self._named[1][index], self.where(index)
         part: Any = row if self._ends is None else slice(*map(int, self._ends[row]))

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from saccade.core.arrays import map_npy
 from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
 from saccade.core.files import atomic_file, read_text
 from saccade.data.formats.regions import WHOLE_IMAGE, check_boxes, check_features, position
@@ -136,15 +137,7 @@ def repeats(rows: np.ndarray) -> int:
 
 def map_array(path: Path, axes: tuple[str, ...]) -> np.ndarray:
     """A .npy file of numbers with these axes, memory-mapped; a file that holds Python objects is refused."""
-    with explain_os_errors(path, "read"):
-        try:
-            array = np.lib.format.open_memmap(path, mode="r")  # np.load's mapping, without its way into pickle
-        except (ValueError, EOFError) as error:
-            if "Python objects" in str(error):
-                raise SaccadeError(f"{path} holds Python objects, which are not read; numbers were expected") from error
-            raise SaccadeError(f"{path} is cut short or is not a .npy array") from error
-    if array.dtype.kind not in "fiu":
-        raise SaccadeError(f"{path} does not hold a plain array of numbers")
+    array = map_npy(path)
     if array.ndim != len(axes) or 0 in array.shape:
         raise SaccadeError(f"{path} has shape {list(array.shape)}, [{', '.join(axes)}] was expected")
     return array

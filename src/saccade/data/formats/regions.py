@@ -121,8 +121,11 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
     if ".json" in path.suffixes:
         yield from _json_entries(path)
         return
-    for row in csv.DictReader((line for _, line in read_lines(path)), delimiter="\t", quoting=csv.QUOTE_NONE):
-        yield {key.removeprefix("orig_"): value for key, value in row.items() if isinstance(key, str)}
+    try:
+        for row in csv.DictReader((line for _, line in read_lines(path)), delimiter="\t", quoting=csv.QUOTE_NONE):
+            yield {key.removeprefix("orig_"): value for key, value in row.items() if isinstance(key, str)}
+    except csv.Error as error:
+        raise SaccadeError(f"{path} is not a tab-separated table: {error}") from error
 
 
 def _json_entries(path: Path) -> Iterator[Mapping[str, Any]]:

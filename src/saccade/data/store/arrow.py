@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # declares no exports, hence the first line
 
-from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.arrow import map_batches
+from saccade.core.errors import SaccadeError
 from saccade.core.files import atomic_file, sha256
 from saccade.data.formats.regions import check_boxes, check_features, position
 from saccade.data.records import Caption, PictureRegions, RegionSource
@@ -115,7 +116,6 @@ class FeatureStore(RegionSource):
                     yield f"{path}: the checksum differs from the manifest's, the file was damaged or replaced"
                     continue
                 mapped = self._shard(number)
-                mapped.validate()
                 for row in range(shard.rows):
                     picture = mapped.row(row)
                     if picture.id in seen:
@@ -139,14 +139,7 @@ class _MappedShard:
     def __init__(self, folder: Path, shard: Shard, manifest: Manifest) -> None:
         self.path = folder / shard.file
         self.dim = manifest.dim
-        with explain_os_errors(self.path, "read"):
-            try:
-                reader = pa.ipc.open_file(pa.memory_map(str(self.path), "r"))
-                self.batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
-            except (pa.ArrowInvalid, pa.ArrowSerializationError) as error:
-                raise SaccadeError(f"{self.path} is cut short or is not an Arrow file") from error
-        if not reader.schema.equals(schema(manifest.dtype)):
-            raise SaccadeError(f"{self.path}: the columns are not those of a {manifest.dtype} feature store")
+        self.batches = map_batches(self.path, schema(manifest.dtype), f"a {manifest.dtype} feature store")
         self.starts = [0, *accumulate(b.num_rows for b in self.batches)]
         if self.starts[-1] != shard.rows:
             raise SaccadeError(f"{self.path} holds {self.starts[-1]} rows, the manifest says {shard.rows}")
@@ -158,13 +151,6 @@ class _MappedShard:
 
     def region_counts(self) -> np.ndarray:
         return np.concatenate([np.diff(b.column("boxes").offsets.to_numpy()) // 4 for b in self.batches])
-
-    def validate(self) -> None:
-        for batch in self.batches:
-            try:
-                batch.validate(full=True)
-            except pa.ArrowInvalid as error:
-                raise SaccadeError(f"{self.path} is damaged: {error}") from error
 
     def row(self, row: int) -> PictureRegions:
         number = bisect_right(self.starts, row) - 1

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from saccade.batch import Answered, RegionBatch, TextBatch
+from saccade.core.arrays import read_npz
 from saccade.core.files import read_json
-from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import Case, Difference, Golden, Table, difference, gradient_norms
 from saccade.interop.importer import Imported, WeightMap, to
 from saccade.interop.importers.answering import UPDOWN_VQA, dcn, numbered_answers
@@ -122,7 +122,7 @@ class UpDownCase(AnswererCase[UpDownVqa]):
 def updown_cases(folder: Path) -> Iterator[UpDownCase]:
     for path in sorted(folder.glob("*_io.npz")):
         name = path.name.removesuffix("_io.npz")
-        case = Case(name, load_arrays(path))
+        case = Case(name, read_npz(path))
         places = case.take("q").shape[1]
         files = sorted(folder.glob(f"{name}_model*.pth")) or [folder / f"{name}_model.pth"]
         imported = [UPDOWN_VQA.read(file, dtype=torch.float64, places=places) for file in files]
@@ -206,7 +206,7 @@ class DcnCase(AnswererCase[Dcn]):
 def dcn_cases(folder: Path) -> Iterator[DcnCase]:
     for path in sorted(folder.glob("*_io.npz")):
         name = path.name.removesuffix("_io.npz")
-        case = Case(name, load_arrays(path))
+        case = Case(name, read_npz(path))
         importer = dcn(case.tensor("word_vectors"))
         yield DcnCase(case, importer.read(folder / f"{name}_ckpt.pth.tar", dtype=torch.float64))
 
@@ -356,7 +356,7 @@ class HierarchicalCase:
 
 def hierarchical_cases(folder: Path) -> Iterator[HierarchicalCase]:
     for path in sorted(folder.glob("*.npz")):
-        opened = HierarchicalCase(Case(path.stem, load_arrays(path)), read_json(folder / "config.json"))
+        opened = HierarchicalCase(Case(path.stem, read_npz(path)), read_json(folder / "config.json"))
         opened.check_schedules()
         yield opened
 

@@ -22,9 +22,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.batch import PAD, START, UNKNOWN, CaptionState, RegionBatch, SceneGraphBatch, TeacherForced, TextBatch
+from saccade.core.arrays import read_npz
 from saccade.core.errors import SaccadeError
 from saccade.decoding import DecodedCaptions, DecodingConfig, beam_search, diverse_beam_search, greedy
-from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import Case, Difference, Excuse, Golden, Table, fitted, gradient_norms, memo
 from saccade.interop.importer import Imported, Importer
 from saccade.interop.importers.captioning import ADAPTIVE, DICTIONARY, SGAE, UPDOWN
@@ -207,7 +207,7 @@ def opens(importer: Importer[Any], query_bias: str) -> Callable[[Path], Iterator
         for path in sorted(folder.glob("*_io.npz")):
             name = path.name.removesuffix("_io.npz")
             imported = importer.read(folder / f"{name}_model.pth", dtype=torch.float64)
-            yield CaptionerCase(Case(name, load_arrays(path)), imported, folder, query_bias)
+            yield CaptionerCase(Case(name, read_npz(path)), imported, folder, query_bias)
 
     return cases
 
@@ -395,7 +395,7 @@ def split(nodes: GraphNodes, graph: SceneGraphBatch) -> tuple[Tensor, ...]:
 def opens_sgae(folder: Path) -> Iterator[SgaeCase]:
     for path in sorted(folder.glob("model*.pth")):
         imported = SGAE.read(path, dtype=torch.float64)
-        yield SgaeCase(Case(path.stem, load_arrays(folder / "io.npz")), imported)
+        yield SgaeCase(Case(path.stem, read_npz(folder / "io.npz")), imported)
 
 
 NODES = (

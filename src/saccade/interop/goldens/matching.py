@@ -19,8 +19,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.batch import ImageCode, TextBatch, TextCode
+from saccade.core.arrays import read_npz
 from saccade.core.errors import SaccadeError
-from saccade.interop.checkpoint import load_arrays, read_checkpoint, state_dict
+from saccade.interop.checkpoint import read_checkpoint, state_dict
 from saccade.interop.goldens.metrics import figures
 from saccade.interop.harness import (
     EMBEDDING,
@@ -152,7 +153,7 @@ def opens(
             if not files:
                 raise SaccadeError(f"{path} has no checkpoint beside it: expected {name}.pth.tar")
             imported = [importer.read(file, vocabulary, more(folder, name)) for file in files]
-            case, first = Case(name, load_arrays(path)), imported[0].model
+            case, first = Case(name, read_npz(path)), imported[0].model
             for file, other in zip(files[1:], imported[1:], strict=True):
                 state, own = other.model.state_dict(), first.state_dict()
                 alike = state.keys() == own.keys() and other.model.config == first.config

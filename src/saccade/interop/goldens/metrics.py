@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from saccade.core.arrays import read_npz
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
-from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import Case, Difference, Excuse, Golden, difference
 from saccade.language.tokenise import ptb_tokenise
 from saccade.metrics import ranks, recall, summary
@@ -86,7 +86,7 @@ class RecallCase:
 
 RECALL = Golden(
     "recall",
-    lambda folder: (RecallCase(Case(path.stem, load_arrays(path))) for path in sorted(folder.glob("*.npz"))),
+    lambda folder: (RecallCase(Case(path.stem, read_npz(path))) for path in sorted(folder.glob("*.npz"))),
     {"(.+)": (lambda c, key: c.found.get(key), 1e-9)},  # counts and means, in float64
 )
 

@@ -23,9 +23,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from saccade.core.arrays import read_npz
 from saccade.core.errors import SaccadeError
 from saccade.data.formats.tsv import BottomUpTsv, TsvRow
-from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import Case, Difference, Golden, difference
 from saccade.models.densecap import DenseCapConfig
 from saccade.vision.detectors.rpn import anchor_boxes, decode
@@ -128,7 +128,7 @@ def opens_bottomup(folder: Path) -> Iterator[BottomUpCase]:
         beside = path.with_name(f"{path.stem}_decoded.npz")
         if not beside.exists():
             raise SaccadeError(f"{beside} is missing: a case is NAME.tsv with NAME_decoded.npz")
-        yield BottomUpCase(Case(path.stem, load_arrays(beside)), path)
+        yield BottomUpCase(Case(path.stem, read_npz(beside)), path)
 
 
 BOTTOMUP = Golden(
@@ -227,7 +227,7 @@ def of_pixels(stored: np.ndarray) -> float:
 PROPOSALS = ("transforms", "boxes_out", "x1y1x2y2", "scores", "nms_thresh", "nms_max", "nms_pick")
 DENSECAP = Golden(
     "densecap",
-    lambda folder: (DenseCapCase(Case(path.stem, load_arrays(path))) for path in sorted(folder.glob("*.npz"))),
+    lambda folder: (DenseCapCase(Case(path.stem, read_npz(path))) for path in sorted(folder.glob("*.npz"))),
     {
         "theta": (lambda c: c.theta, GRID),
         "grid_yx": (lambda c: c.points, GRID),

@@ -19,10 +19,10 @@ from jaxtyping import Int
 from torch import Tensor
 
 from saccade.batch import START, StepOutput, TeacherForced
+from saccade.core.arrays import read_npz
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
 from saccade.decoding import DecodedCaptions, DecodingConfig, beam_search
-from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import (
     LOSS,
     Case,
@@ -139,7 +139,7 @@ def opens_soft(folder: Path) -> Iterator[SoftCase]:
         if not files:
             raise SaccadeError(f"{place} has no checkpoint: expected a .pth or .pth.tar file")
         imported = [SHOW_ATTEND_TELL.read(file, words=words, dtype=torch.float64) for file in files]
-        case, first = Case(place.name, load_arrays(place / "io.npz")), imported[0].model
+        case, first = Case(place.name, read_npz(place / "io.npz")), imported[0].model
         for file, other in zip(files[1:], imported[1:], strict=True):
             same = replace(first.config, dropout=0) == replace(other.model.config, dropout=0)  # weights do not show it
             state = other.model.state_dict()
@@ -285,7 +285,7 @@ def opens_hard(folder: Path) -> Iterator[HardCase]:
         files = [file for file in sorted(place.glob("*.npz")) if file.name != "io.npz"]
         if len(files) != 1:
             raise SaccadeError(f"{place} has {len(files)} checkpoints beside io.npz: expected one, arctic_params.npz")
-        yield HardCase(Case(place.name, load_arrays(place / "io.npz")), files[0])
+        yield HardCase(Case(place.name, read_npz(place / "io.npz")), files[0])
 
 
 def required_hard(case: Case) -> Iterator[str]:

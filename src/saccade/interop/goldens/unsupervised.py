@@ -15,8 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.batch import PAD, START, CaptionState, TextBatch
+from saccade.core.arrays import read_npz
 from saccade.core.errors import SaccadeError
-from saccade.interop.checkpoint import load_arrays
 from saccade.interop.harness import EMBEDDING, LOSS, Case, Difference, Golden, of_gradient, unmasked
 from saccade.interop.importer import Imported
 from saccade.interop.importers.unsupervised import UNSUPERVISED
@@ -137,7 +137,7 @@ def opens(folder: Path) -> Iterator[UnsupervisedCase]:
         variables = folder / f"{prefix}{VARIABLES}"
         if not variables.exists():
             raise SaccadeError(f"{path} has no checkpoint beside it: expected {variables.name}")
-        case = Case(prefix.strip("._-") or folder.name, load_arrays(path))
+        case = Case(prefix.strip("._-") or folder.name, read_npz(path))
         yield UnsupervisedCase(case, UNSUPERVISED.read(variables, dtype=torch.float64))
 
 

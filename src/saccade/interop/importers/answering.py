@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from saccade.batch import PAD
-from saccade.core.errors import SaccadeError, explain_os_errors
-from saccade.interop.checkpoint import Options, load_arrays, need, read_checkpoint, read_plain_pickle, state_dict
+from saccade.core.arrays import map_npy, read_npz
+from saccade.core.errors import SaccadeError
+from saccade.interop.checkpoint import Options, need, read_checkpoint, read_plain_pickle, state_dict
 from saccade.interop.importer import Importer, Source, Table, const, to
 from saccade.interop.words import OfficialWords, numbered_words
 from saccade.language import Vocabulary
@@ -114,11 +115,7 @@ def word_vectors_beside(path: Path) -> Tensor:
     beside = next((file for file in files if file.is_file()), None)
     if beside is None:
         raise SaccadeError(f"{files[0]} does not exist: word vectors are in no DCN checkpoint but in that file")
-    try:
-        with explain_os_errors(beside, "read"):
-            found = load_arrays(beside).get(WORD_VECTORS) if beside.suffix == ".npz" else np.load(beside)
-    except (ValueError, EOFError) as error:
-        raise SaccadeError(f"{beside} is damaged or cut short") from error
+    found = read_npz(beside).get(WORD_VECTORS) if beside.suffix == ".npz" else np.array(map_npy(beside))
     if found is None or found.ndim != 2 or found.dtype.kind != "f":
         raise SaccadeError(f'{beside} holds no word vectors: expected a table of numbers named "{WORD_VECTORS}"')
     return torch.from_numpy(found)

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from saccade.batch import END, UNKNOWN
+from saccade.core.arrays import read_npz
 from saccade.core.errors import SaccadeError
-from saccade.interop.checkpoint import Options, load_arrays, read_checkpoint, read_plain_pickle, state_dict
+from saccade.interop.checkpoint import Options, read_checkpoint, read_plain_pickle, state_dict
 from saccade.interop.importer import (
     Importer,
     Reader,
@@ -256,7 +257,7 @@ def read_sgae(path: Path, vocabulary: Vocabulary | None, title: str) -> Source:
         raise SaccadeError(
             f"{beside} does not exist: the dictionary is not in the checkpoint but in that file beside it"
         )
-    found = load_arrays(beside).get(DICTIONARY)
+    found = read_npz(beside).get(DICTIONARY)
     if found is None or found.ndim != 2 or found.dtype.kind != "f":
         raise SaccadeError(f'{beside} holds no dictionary: expected a table of numbers named "{DICTIONARY}"')
     source.weights[DICTIONARY] = torch.from_numpy(found)

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from saccade.batch import END, PAD, START, UNKNOWN
+from saccade.core.arrays import read_npz
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
 from saccade.interop.checkpoint import (
     Bag,
     Options,
-    load_arrays,
     module_state,
     read_modules,
     read_plain_pickle,
@@ -138,7 +138,7 @@ TUTORIAL_WEIGHTS: Table = {
 
 def read_arctic(path: Path, vocabulary: Vocabulary | None, title: str) -> Source:
     """Official ids: 0 is the end, 1 unknown, then the words; what is read before the first is zero, as <start> here."""
-    arrays = load_arrays(path)
+    arrays = read_npz(path)
     arrays.pop("history_errs", None)
     for name, value in arrays.items():
         if value.dtype.kind != "f":

@@ -11,8 +11,9 @@ from pathlib import Path
 import torch
 
 from saccade.batch import END, START, UNKNOWN
+from saccade.core.arrays import read_npz
 from saccade.core.errors import SaccadeError
-from saccade.interop.checkpoint import Options, load_arrays
+from saccade.interop.checkpoint import Options
 from saccade.interop.importer import Importer, Source, Table, blocks, const, ignored, raised, rows, to, transposed
 from saccade.interop.words import OfficialWords, numbered_words
 from saccade.language import Vocabulary
@@ -55,7 +56,7 @@ VARIABLES = [name for name in weights(UnsupervisedConfig()) if name != "*"]
 
 
 def read(path: Path, vocabulary: Vocabulary | None, title: str) -> Source:
-    found = {name.replace("|", "/").removesuffix(":0"): value for name, value in load_arrays(path).items()}
+    found = {name.replace("|", "/").removesuffix(":0"): value for name, value in read_npz(path).items()}
     for name in VARIABLES:
         if name not in found:
             raise SaccadeError(f'{path} has no variable "{name}": expected those of the full model, `/` written as `|`')

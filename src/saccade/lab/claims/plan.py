@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from saccade.core.config import load_yaml, to_dict
+from saccade.core.config import load_table, to_dict
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.data.registry import share_pictures
 from saccade.lab.claims.claim import Claim, ClaimData, Variant, evaluator_for
@@ -60,7 +60,7 @@ class DataDefaults:
 @cache
 def data_defaults() -> Mapping[str, DataDefaults]:
     """The data sets that claims are measured on, in the order of `defaults.yaml`."""
-    return {name: DataDefaults(name, **given) for name, given in load_yaml(DEFAULTS).items()}
+    return {name: DataDefaults(name, **given) for name, given in load_table(DEFAULTS).items()}
 
 
 def check_data(names: Sequence[str], problem: str) -> None:

@@ -10,7 +10,6 @@ import csv
 import io
 import shutil
 import time
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -22,7 +21,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.arrays import read_npz
+from saccade.core.errors import SaccadeError
 from saccade.core.files import atomic_file, read_json, read_text, write_json
 from saccade.lab.claims.claim import Claim
 from saccade.lab.claims.plan import Request, Run, Side, plan
@@ -82,12 +82,11 @@ def load_measured(folder: Path, evaluator: Evaluator[Any, Any]) -> Measured | No
         return None
     kept: dict[str, dict[str, np.ndarray]] = {}
     try:
-        with explain_os_errors(path, "read"), np.load(path, allow_pickle=False) as arrays:
-            for key in arrays.files:
-                split, _, name = key.partition("/")
-                kept.setdefault(split, {})[name] = arrays[key]
+        for key, values in read_npz(path).items():
+            split, _, name = key.partition("/")
+            kept.setdefault(split, {})[name] = values
         scores = {split: evaluator.scores(arrays) for split, arrays in kept.items()}
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (SaccadeError, ValueError, KeyError) as error:
         raise SaccadeError(f"{path} is damaged: remove {folder}, and it is trained again") from error
     facts = {key: value for key, value in read_json(folder / MEASURED).items() if key != "splits"}
     return Measured(facts, kept, scores)

@@ -22,12 +22,12 @@ from saccade.core.errors import SaccadeError, did_you_mean, not_among
 from saccade.core.files import read_json, write_json, write_text
 from saccade.core.hub import PREFIX, first_line, hub_folder, looks_local
 from saccade.core.progress import note_once
-from saccade.core.weights import read_weights, write_weights
+from saccade.core.weights import build_within, check_values, held_shapes, read_weights, write_weights
 from saccade.language import Vocabulary
 from saccade.metrics.calibration import Platt
 from saccade.models.base.card import Trained, model_card
 from saccade.version import __version__
-from saccade.vision.backbones.tuned import with_base
+from saccade.vision.backbones.tuned import base_file, with_base
 from saccade.vision.extractors import TrainableBackbone, trainable_backbone
 
 CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocabulary.json"
@@ -301,10 +301,15 @@ def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ign
     settings: type[Any] = model_class.Config
     config = from_dict(settings, described.get("config") or {}, f"{folder / CONFIG}: config")
     vocabulary = Vocabulary.load(folder / VOCABULARY) if model_class.reads_text else None
-    model = model_class(config, vocabulary, described.get("extractor"))
-    if described.get("backbone") is not None:
-        model.backbone = trainable_backbone(str(described["backbone"]), pretrained=False)
     path = folder / WEIGHTS
+
+    def build() -> M:
+        model = model_class(config, vocabulary, described.get("extractor"))
+        if described.get("backbone") is not None:
+            model.backbone = trainable_backbone(str(described["backbone"]), pretrained=False)
+        return model
+
+    model = build_within(build, held_shapes(path, *base_file(described.get("base"))), path)
     state = folder_weights(folder, model.state_dict())
     model.fit_to(state)
     wanted = {key: tuple(value.shape) for key, value in model.state_dict().items()}
@@ -315,6 +320,7 @@ def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ign
             f"{path} is not for this {model.name} configuration: {key} is {found.get(key, 'missing')} in the file, "
             f"{wanted.get(key, 'absent')} in the model"
         )
+    check_values(state, model.state_dict(), path)
     model.load_state_dict(state)
     if described.get("trained") is not None:
         model.trained = from_dict(Trained, described["trained"], f"{folder / CONFIG}: trained")

@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +32,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.core.files import cache_folder, write_json
+from saccade.core.cache import Untrusted, cached, close_to_others, read_cached
+from saccade.core.files import write_json
 from saccade.ops.cuda import MAX_BIN_TILES
 from saccade.ops.cuda.nvrtc import Argument, cuda_kernel, launch
 from saccade.ops.form import EPSILON, MAX_UNSHIFTED_SHARPNESS, AttentionForm, Context, Queries, name_of
@@ -60,6 +60,7 @@ class Cut:
 
 TRIED_CUTS = tuple(Cut(tiles, rows) for tiles in (10, 15, 21) for rows in (4096, 8192))
 TRIALS = 7  # of each
+CUTS_FILE = ("kernels", "cuts.json")  # in the cache
 
 
 def epilogue_similarity(
@@ -112,7 +113,9 @@ def _tune(run: Callable[[Cut], object], key: str) -> Cut:
             seconds = _finished() - start
             times[cut] = min(times[cut], seconds) if turn else times[cut]
     best = min(TRIED_CUTS, key=lambda cut: times[cut])
-    write_json(_cuts_file(), {name: asdict(cut) for name, cut in (_known_cuts() | {key: best}).items()})
+    file = cached(*CUTS_FILE)
+    write_json(file, {name: asdict(cut) for name, cut in (_known_cuts() | {key: best}).items()})
+    close_to_others(file)
     _known_cuts.cache_clear()
     return best
 
@@ -124,17 +127,14 @@ def _finished() -> float:
     return time.perf_counter()
 
 
-def _cuts_file() -> Path:
-    return cache_folder() / "kernels" / "cuts.json"
-
-
 @cache
 def _known_cuts() -> dict[str, Cut]:
-    """Of earlier trials; a file that cannot be read, or of another version, is as good as none."""
+    """Of earlier trials; a file that others could write, cannot be read, or of another version, is as good as none."""
     try:
-        return {key: Cut(**fields) for key, fields in json.loads(_cuts_file().read_text(encoding="utf-8")).items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        found = {key: Cut(**fields) for key, fields in json.loads(read_cached(*CUTS_FILE)).items()}
+    except (Untrusted, OSError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
+    return {key: cut for key, cut in found.items() if cut in TRIED_CUTS}
 
 
 def _key(queries: Queries, context: Context, dtype: torch.dtype) -> str:

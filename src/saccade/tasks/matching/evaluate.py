@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Float, Int
 
 from saccade.batch import ImageCode, TextCode, stack
-from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.arrays import map_npy
+from saccade.core.errors import SaccadeError
 from saccade.core.files import atomic_file
 from saccade.data import CaptionedImages
 from saccade.metrics import CUTOFFS, WAYS, chance, check_folds, ranks, recall, summary
@@ -209,7 +210,6 @@ def save_table(path: Path, table: Float[np.ndarray, "image text"]) -> None:
 
 def load_table(path: Path) -> Float[np.ndarray, "image text"]:
     try:
-        with explain_os_errors(path, "read"):
-            return np.asarray(np.load(path, allow_pickle=False), dtype=np.float32)
-    except (ValueError, EOFError) as error:
-        raise SaccadeError(f"{path} is damaged: remove it, and the run is measured again") from error
+        return np.asarray(map_npy(path), dtype=np.float32)
+    except SaccadeError as error:
+        raise SaccadeError(f"{error}: remove it, and the run is measured again") from error

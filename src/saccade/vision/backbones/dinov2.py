@@ -32,7 +32,7 @@ from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
 from saccade.core.hub import model_folder
 from saccade.core.pretrained import load_pretrained
-from saccade.core.weights import read_weights
+from saccade.core.weights import build_within, check_values, held_shapes, read_weights
 from saccade.vision.backbones.base import Backbone, normalise_by
 
 DEFAULT_SIZE = 224  # pixels a side, of most of the training and of what others report
@@ -182,10 +182,14 @@ def open_backbone(name: str, pretrained: bool = True) -> Dinov2:
     blocks = None if numbers is None else tuple(map(int, numbers.split("+")))
     folder = None if place is None else model_folder(place)
     config = Dinov2Config() if folder is None else read_config(folder / "config.json")
-    network = Dinov2(name, config, blocks)
-    if pretrained:
-        state = load_pretrained("dinov2-s") if folder is None else read_weights(folder / WEIGHTS)
-        _load(network, state)
+    if folder is None or not pretrained:
+        network = Dinov2(name, config, blocks)
+        if pretrained:
+            _load(network, load_pretrained("dinov2-s"))
+        return network
+    path = folder / WEIGHTS
+    network = build_within(lambda: Dinov2(name, config, blocks), held_shapes(path), path)
+    _load(network, read_weights(path))
     return network
 
 
@@ -254,4 +258,5 @@ def _load(network: Dinov2, state: Mapping[str, Tensor]) -> None:
     )
     if wrong:
         raise SaccadeError(f'the weights of "{network.name}" are not those of its config: {wrong[0]} differs')
+    check_values(given, network.state_dict(), network.name)
     network.load_state_dict(given)

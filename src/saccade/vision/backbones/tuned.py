@@ -18,7 +18,7 @@ from torch import Tensor
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, sha256
-from saccade.core.weights import read_weights
+from saccade.core.weights import check_values, read_weights
 from saccade.vision.backbones.base import Backbone, load_backbone
 
 PREFIX = "backbone.backbone."  # of its weights among those of the model
@@ -43,6 +43,7 @@ def open_backbone(name: str, pretrained: bool = True) -> Backbone:
         lent, wanted = _weights(folder), network.state_dict()
         if not all(key in lent and lent[key].shape == value.shape for key, value in wanted.items()):
             raise SaccadeError(f"{folder}: its weights are not those of the backbone {extractor}")
+        check_values(lent, wanted, folder / WEIGHTS)
         network.load_state_dict({key: lent[key] for key in wanted})  # blocks after the last that is used are left out
     return network
 
@@ -100,6 +101,13 @@ def with_base(own: dict[str, Tensor], base: Any, wanted: Iterable[str], where: P
         )
     lent = _weights(path.parent)
     return {**own, **{key: lent[_key(key)] for key in wanted if key not in own and _key(key) in lent}}
+
+
+def base_file(base: Any) -> tuple[Path, ...]:
+    """The weights of the package's model that `base` names, if it has one."""
+    name = base.get("model") if isinstance(base, dict) else None
+    path = SHIPPED / name / WEIGHTS if isinstance(name, str) and Path(name).name == name else None
+    return (path,) if path is not None and path.exists() else ()
 
 
 def _key(key: str) -> str:

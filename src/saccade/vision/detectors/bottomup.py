@@ -490,5 +490,5 @@ def open_extractor(argument: str = "") -> BottomUpExtractor:
 def load_bottomup(folder: Path | str = SHIPPED) -> BottomUpExtractor:
     """The detector of a model or run folder, or that of the package."""
     place, config = read_detector_config(folder, "bottomup", BottomUpConfig)
-    network = BottomUpNetwork(config)
-    return BottomUpExtractor(network, f"bottomup:{folder}", read_detector_weights(network, place))
+    network, digest = read_detector_weights(lambda: BottomUpNetwork(config), place)
+    return BottomUpExtractor(network, f"bottomup:{folder}", digest)

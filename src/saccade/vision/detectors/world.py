@@ -448,8 +448,8 @@ def open_extractor(argument: str = "") -> WorldExtractor:
 def load_world_extractor(folder: Path | str = SHIPPED, name: str = "world") -> WorldExtractor:
     """The detector of a model or run folder, or that of the package."""
     place, config = read_detector_config(folder, "world_extractor", WorldExtractorConfig)
-    network = WorldNetwork(config)
-    return WorldExtractor(network, name, read_detector_weights(network, place))
+    network, digest = read_detector_weights(lambda: WorldNetwork(config), place)
+    return WorldExtractor(network, name, digest)
 
 
 def open_backbone(name: str = "world", pretrained: bool = True) -> WorldBackbone:
