@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError, did_you_mean
-from saccade.interop.goldens import captioning, gsmn, matching, metrics, regions, show_attend_tell, unsupervised
+from saccade.interop.goldens import captioning, gsmn, matching, metrics, regions, show_attend_tell, unsupervised, vcml
 from saccade.interop.harness import Case, Golden
 
 ALL = (
     *(matching.SCAN, matching.VSRN, matching.CAMP, matching.IMRAM, gsmn.GOLDEN),
     *(captioning.UPDOWN_GOLDEN, captioning.ADAPTIVE_GOLDEN, captioning.SGAE_GOLDEN),
     *(show_attend_tell.SOFT, show_attend_tell.HARD, unsupervised.GOLDEN),
-    *(metrics.RECALL, metrics.CAPTIONS, regions.BOTTOMUP, regions.DENSECAP),
+    *(metrics.RECALL, metrics.CAPTIONS, regions.BOTTOMUP, regions.DENSECAP, vcml.GOLDEN),
 )
 GOLDENS: dict[str, Golden] = {golden.name: golden for golden in ALL}
 

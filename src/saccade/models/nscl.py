@@ -1,0 +1,131 @@
+"""NS-CL: The Neuro-Symbolic Concept Learner (Mao, Gan, Kohli, Tenenbaum, Wu; ICLR 2019).
+
+An attribute is a linear map of regions, a concept a direction in the space of the attribute that it belongs to. Words
+and vision meet in programs: a question's program is executed on logits of regions (`saccade.nn.programs`), and only its
+answer is taught.
+
+    u_a(o) = W_a o + c_a                                                  attribute a of region o
+    sim(o, k) = ln Σ_a exp[(cos(u_a(o), v_ka) − 1 + γ) / γτ + ln β_ka]    concept k, with β_k = softmax(b_k)
+    same(o, o', a) = (cos(u_a(o), u_a(o')) − 1 + γ') / γ'τ                both share a
+    query(o, a)_k = (cos(u_a(o), v_ka) − 1 + γ) / γτ + ln β_ka            k as the value of a
+
+γ = 0.85, γ' = 0.5, τ = 0.25; b_k says which attribute k belongs to, known (±100) or learned. Relations are concepts
+of pairs of regions, in the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from saccade.batch import RegionBatch
+from saccade.language import Vocabulary
+from saccade.models.base.concepts import PAIR_GEOMETRY, ConceptConfig, ConceptLearner, ConceptScene, pair_features
+from saccade.models.base.model import register
+from saccade.nn.encode import unit
+
+MARGIN, SAME_MARGIN, TEMPERATURE = 0.85, 0.5, 0.25  # γ, γ', τ
+KNOWN = 100.0  # ± this is b_k of a concept whose attribute is known
+
+
+@dataclass(frozen=True)
+class NsclConfig(ConceptConfig):
+    region_dim: int = 256
+    dim: int = 64  # of the attributes' spaces
+    pair_dim: int | None = None  # None: two regions and their boxes
+    relation_dim: int = 64
+    relation_kinds: int = 1  # attributes of pairs
+    belonging: Literal["known", "learned"] = "known"  # which attribute a concept belongs to
+
+    @property
+    def pair_features(self) -> int:
+        return 2 * self.region_dim + PAIR_GEOMETRY if self.pair_dim is None else self.pair_dim
+
+
+class Concepts(nn.Module):
+    """Attributes as linear maps, concepts as directions in each attribute's space."""
+
+    def __init__(self, inputs: int, dim: int, attributes: int, concepts: int) -> None:
+        super().__init__()
+        self.operators = nn.ModuleList(nn.Linear(inputs, dim) for _ in range(attributes))
+        self.vectors = nn.Parameter(torch.randn(concepts, attributes, dim))
+        self.belong = nn.Parameter(torch.randn(concepts, attributes) * 0.1)
+
+    def mapped(self, inputs: Float[Tensor, "*item dim"]) -> Float[Tensor, "*item attribute space"]:
+        """u_a, of length one."""
+        return unit(torch.stack([operator(inputs) for operator in self.operators], dim=-2))
+
+    def log_shares(self) -> Float[Tensor, "concept attribute"]:
+        """ln β."""
+        return self.belong.log_softmax(dim=1)
+
+
+def similarity(cosine: Tensor, margin: float = MARGIN) -> Tensor:
+    return (cosine - 1 + margin) / margin / TEMPERATURE
+
+
+@register(
+    "nscl",
+    task="concepts",
+    title="The Neuro-Symbolic Concept Learner",
+    venue="Mao et al., ICLR 2019",
+)
+class Nscl(ConceptLearner):
+    Config = NsclConfig
+    config: NsclConfig
+
+    def __init__(self, config: NsclConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
+        super().__init__(config, vocabulary, extractor)
+        count = len(config.attributes)
+        self.regions = Concepts(config.region_dim, config.dim, count, len(config.concepts))
+        if config.relations:
+            kinds = config.relation_kinds
+            self.pairs = Concepts(config.pair_features, config.relation_dim, kinds, len(config.relations))
+            self.pairs.belong.requires_grad_(kinds > 1)
+        if config.belonging == "known":
+            with torch.no_grad():
+                self.regions.belong.copy_(torch.where(self.members.T, KNOWN, -KNOWN))
+            self.regions.belong.requires_grad_(False)
+
+    def look(self, regions: RegionBatch) -> NsclScene:
+        return NsclScene(self, regions.features, regions)
+
+
+class NsclScene(ConceptScene):
+    def __init__(self, model: Nscl, objects: Float[Tensor, "image region dim"], regions: RegionBatch) -> None:
+        super().__init__(model, objects, regions)
+        self.model = model
+        self.mapped = model.regions.mapped(objects)  # u
+        self.pairs: Tensor | None = None  # features of pairs, where they are not made of regions and boxes
+
+    def concepts(self, image: Int[Tensor, " row"], concept: Int[Tensor, " row"]) -> Float[Tensor, "row region"]:
+        return self._logits(self.model.regions, self.mapped[image], concept)
+
+    def relations(
+        self, image: Int[Tensor, " row"], relation: Int[Tensor, " row"]
+    ) -> Float[Tensor, "row region region"]:
+        if self.pairs is None:
+            pairs = pair_features(self.objects[image], self.regions.boxes[image])
+        else:
+            pairs = self.pairs[image]
+        return self._logits(self.model.pairs, self.model.pairs.mapped(pairs), relation)
+
+    @staticmethod
+    def _logits(concepts: Concepts, mapped: Tensor, concept: Int[Tensor, " row"]) -> Tensor:
+        """sim, for rows of items [row … attribute space]."""
+        shape = (len(concept), *[1] * (mapped.dim() - 3), *concepts.vectors.shape[1:])
+        vectors, shares = unit(concepts.vectors)[concept].view(shape), concepts.log_shares()[concept].view(shape[:-1])
+        return (similarity((mapped * vectors).sum(dim=-1)) + shares).logsumexp(dim=-1)
+
+    def same(self, image: Int[Tensor, " row"], attribute: Int[Tensor, " row"]) -> Float[Tensor, "row region region"]:
+        mapped = self.mapped[image, :, attribute]
+        return similarity(torch.bmm(mapped, mapped.mT), SAME_MARGIN)
+
+    def query(self, image: Int[Tensor, " row"], attribute: Int[Tensor, " row"]) -> Float[Tensor, "row region concept"]:
+        vectors = unit(self.model.regions.vectors).transpose(0, 1)[attribute]  # [row concept space]
+        shares = self.model.regions.log_shares().T[attribute]
+        return similarity(torch.bmm(self.mapped[image, :, attribute], vectors.mT)) + shares[:, None]
