@@ -15,6 +15,7 @@ of pairs of regions, in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 
 from saccade.batch import RegionBatch
 from saccade.language import Vocabulary
-from saccade.models.base.concepts import PAIR_GEOMETRY, ConceptConfig, ConceptLearner, ConceptScene, pair_features
+from saccade.models.base.concepts import ConceptConfig, ConceptLearner, ConceptScene, PairLinear
 from saccade.models.base.model import register
 from saccade.nn.encode import unit
 
@@ -36,28 +37,25 @@ KNOWN = 100.0  # ± this is b_k of a concept whose attribute is known
 class NsclConfig(ConceptConfig):
     region_dim: int = 256
     dim: int = 64  # of the attributes' spaces
-    pair_dim: int | None = None  # None: two regions and their boxes
+    pair_dim: int | None = None  # of features of pairs that come from elsewhere; None: two regions and their boxes
     relation_dim: int = 64
     relation_kinds: int = 1  # attributes of pairs
     belonging: Literal["known", "learned"] = "known"  # which attribute a concept belongs to
-
-    @property
-    def pair_features(self) -> int:
-        return 2 * self.region_dim + PAIR_GEOMETRY if self.pair_dim is None else self.pair_dim
 
 
 class Concepts(nn.Module):
     """Attributes as linear maps, concepts as directions in each attribute's space."""
 
-    def __init__(self, inputs: int, dim: int, attributes: int, concepts: int) -> None:
+    def __init__(self, operators: Iterable[nn.Module], dim: int, concepts: int) -> None:
         super().__init__()
-        self.operators = nn.ModuleList(nn.Linear(inputs, dim) for _ in range(attributes))
+        self.operators = nn.ModuleList(operators)
+        attributes = len(self.operators)
         self.vectors = nn.Parameter(torch.randn(concepts, attributes, dim))
         self.belong = nn.Parameter(torch.randn(concepts, attributes) * 0.1)
 
-    def mapped(self, inputs: Float[Tensor, "*item dim"]) -> Float[Tensor, "*item attribute space"]:
+    def mapped(self, *inputs: Tensor) -> Float[Tensor, "*item attribute space"]:
         """u_a, of length one."""
-        return unit(torch.stack([operator(inputs) for operator in self.operators], dim=-2))
+        return unit(torch.stack([operator(*inputs) for operator in self.operators], dim=-2))
 
     def log_shares(self) -> Float[Tensor, "concept attribute"]:
         """ln β."""
@@ -80,11 +78,15 @@ class Nscl(ConceptLearner):
 
     def __init__(self, config: NsclConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
         super().__init__(config, vocabulary, extractor)
-        count = len(config.attributes)
-        self.regions = Concepts(config.region_dim, config.dim, count, len(config.concepts))
+        maps = (nn.Linear(config.region_dim, config.dim) for _ in config.attributes)
+        self.regions = Concepts(maps, config.dim, len(config.concepts))
         if config.relations:
-            kinds = config.relation_kinds
-            self.pairs = Concepts(config.pair_features, config.relation_dim, kinds, len(config.relations))
+            kinds, dim = config.relation_kinds, config.relation_dim
+            given = config.pair_dim
+            pair_maps = (
+                PairLinear(config.region_dim, dim) if given is None else nn.Linear(given, dim) for _ in range(kinds)
+            )
+            self.pairs = Concepts(pair_maps, dim, len(config.relations))
             self.pairs.belong.requires_grad_(kinds > 1)
         if config.belonging == "known":
             with torch.no_grad():
@@ -103,29 +105,35 @@ class NsclScene(ConceptScene):
         self.pairs: Tensor | None = None  # features of pairs, where they are not made of regions and boxes
 
     def concepts(self, image: Int[Tensor, " row"], concept: Int[Tensor, " row"]) -> Float[Tensor, "row region"]:
-        return self._logits(self.model.regions, self.mapped[image], concept)
+        return self._logits(self.model.regions, self.mapped.index_select(0, image), concept)
 
     def relations(
         self, image: Int[Tensor, " row"], relation: Int[Tensor, " row"]
     ) -> Float[Tensor, "row region region"]:
-        if self.pairs is None:
-            pairs = pair_features(self.objects[image], self.regions.boxes[image])
-        else:
-            pairs = self.pairs[image]
-        return self._logits(self.model.pairs, self.model.pairs.mapped(pairs), relation)
+        given = (self.objects, self.regions.boxes) if self.pairs is None else (self.pairs,)
+        pairs = [each.index_select(0, image) for each in given]
+        return self._logits(self.model.pairs, self.model.pairs.mapped(*pairs), relation)
 
     @staticmethod
     def _logits(concepts: Concepts, mapped: Tensor, concept: Int[Tensor, " row"]) -> Tensor:
         """sim, for rows of items [row … attribute space]."""
         shape = (len(concept), *[1] * (mapped.dim() - 3), *concepts.vectors.shape[1:])
-        vectors, shares = unit(concepts.vectors)[concept].view(shape), concepts.log_shares()[concept].view(shape[:-1])
+        vectors = unit(concepts.vectors).index_select(0, concept).view(shape)
+        shares = concepts.log_shares().index_select(0, concept).view(shape[:-1])
         return (similarity((mapped * vectors).sum(dim=-1)) + shares).logsumexp(dim=-1)
 
+    def attribute(
+        self, image: Int[Tensor, " row"], attribute: Int[Tensor, " row"]
+    ) -> Float[Tensor, "row region space"]:
+        """u of one attribute."""
+        count = self.mapped.shape[2]
+        return self.mapped.transpose(1, 2).flatten(0, 1).index_select(0, image * count + attribute)
+
     def same(self, image: Int[Tensor, " row"], attribute: Int[Tensor, " row"]) -> Float[Tensor, "row region region"]:
-        mapped = self.mapped[image, :, attribute]
+        mapped = self.attribute(image, attribute)
         return similarity(torch.bmm(mapped, mapped.mT), SAME_MARGIN)
 
     def query(self, image: Int[Tensor, " row"], attribute: Int[Tensor, " row"]) -> Float[Tensor, "row region concept"]:
-        vectors = unit(self.model.regions.vectors).transpose(0, 1)[attribute]  # [row concept space]
-        shares = self.model.regions.log_shares().T[attribute]
-        return similarity(torch.bmm(self.mapped[image, :, attribute], vectors.mT)) + shares[:, None]
+        vectors = unit(self.model.regions.vectors).transpose(0, 1).index_select(0, attribute)  # [row concept space]
+        shares = self.model.regions.log_shares().T.index_select(0, attribute)
+        return similarity(torch.bmm(self.attribute(image, attribute), vectors.mT)) + shares[:, None]

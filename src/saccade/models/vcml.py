@@ -40,17 +40,16 @@ from saccade.language import Vocabulary
 from saccade.models.base.concepts import (
     METACONCEPTS,
     NO_VALUE,
-    PAIR_GEOMETRY,
     ConceptConfig,
     ConceptLearner,
     ConceptScene,
-    pair_features,
+    PairLinear,
 )
 from saccade.models.base.model import register
 
 LARGEST = -math.log(1e-30)  # of a logit: 69.08, as in the official code
 SMALLEST_SINE, SMALLEST_NORM = 1e-12, 1e-8
-NODES, REACH = 48, 2e3  # of I(h, k): Gauss–Legendre points, and how many scales they cover
+NODES, REACH, TERMS = 24, 20.0, 8  # of I(h, k): Gauss–Legendre points, how many scales they cover, terms beyond
 LN_2PI = math.log(2 * math.pi)
 
 
@@ -68,17 +67,25 @@ def _rule(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 def _angle_integral(h: Float[Tensor, "*pair"], k: Float[Tensor, "*pair"]) -> Float[Tensor, "*pair"]:
     """I(h, k) for h > 0, k ≥ 0, by t = k + S r with S the scale at which the integrand falls.
 
-    What lies beyond the points, of any weight for small h only, is the integral of e^{−h² (t² − k²) / 2} / t².
+    Beyond the points 1 / (1 + t²) = Σ_m (−1)^m t^{−2m−2}, term by term: with T the end and J_m its integral,
+    (2m + 1) J_m = T^{−2m−1} − h² J_{m−1}, times e^{−h² (T² − k²) / 2}.
     """
     decay, lorentz, weight = _rule(h.device)
-    scale = 1 / (h * h * k + h + 1 / (1 + k))
+    square = h * h
+    scale = 1 / (square * k + h + 1 / (1 + k))
     step = k * scale
-    exponent = torch.stack([h * h * step, (h * scale).square() / 2], dim=-1) @ decay
+    exponent = torch.stack([square * step, square * scale * scale / 2], dim=-1) @ decay
     below = torch.stack([1 + k * k, 2 * step, scale * scale], dim=-1) @ lorentz
+    inside = scale * (exponent.exp_().div_(below) @ weight)
     end = k + scale * REACH
-    left = torch.special.erfcx(h * end / math.sqrt(2)) * h * math.sqrt(math.pi / 2)
-    beyond = torch.exp(-h * h * (end - k) * (end + k) / 2) * (1 / end - left)
-    return scale * ((exponent.exp() / below) @ weight) + beyond
+    power = 1 / end
+    term = power - torch.special.erfcx(h * end / math.sqrt(2)) * h * math.sqrt(math.pi / 2)
+    beyond = term
+    for m in range(1, TERMS):
+        power = power / (end * end)
+        term = (power - square * term) / (2 * m + 1)
+        beyond = beyond + (-1) ** m * term
+    return inside + torch.exp(-square * (end - k) * (end + k) / 2) * beyond
 
 
 def ln_normal(x: Tensor) -> Tensor:
@@ -223,20 +230,24 @@ class Volumes:
 
 def lengths_and_gap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """‖x‖, ‖y‖ and 1 − cos(x, y), exact for parallel vectors, of pairs of broadcast vectors; float64."""
-    x, y = x.double(), y.double()
-    a, b = (v.norm(dim=-1, keepdim=True).clamp(min=SMALLEST_NORM) for v in (x, y))
-    gap = (x / a - y / b).square().sum(dim=-1) / 2
-    return (*torch.broadcast_tensors(a[..., 0], b[..., 0], gap),)
+    (x, a), (y, b) = unit_and_length(x), unit_and_length(y)
+    return (*torch.broadcast_tensors(a, b, (x - y).square().sum(dim=-1) / 2),)
+
+
+def unit_and_length(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    vectors = vectors.double()
+    length = vectors.norm(dim=-1).clamp(min=SMALLEST_NORM)
+    return vectors / length[..., None], length
 
 
 def volumes(
-    x: Float[Tensor, "*pair dim"],
-    y: Float[Tensor, "*pair dim"],
+    a: Float[Tensor, "*pair"],
+    b: Float[Tensor, "*pair"],
+    gap: Float[Tensor, "*pair"],
     method: Literal["exact", "grid"] = "exact",
     grid: tuple[int, float] = (100000, 400.0),
 ) -> Volumes:
-    """Of pairs of broadcast vectors; in float64, or float32 on the grid."""
-    a, b, gap = lengths_and_gap(x, y)
+    """Of half-spaces at distances a and b whose directions have the cosine 1 − gap; float64, or float32 on the grid."""
     if method == "exact":
         both, only_x, only_y = LnVolumes.apply(a, b, gap)  # type: ignore[no-untyped-call]
         logits = ((both - only).clamp(-LARGEST, LARGEST) for only in (only_x, only_y))
@@ -305,7 +316,8 @@ class Vcml(ConceptLearner):
             nets = {kind: two_layers(3, config.metaconcept_hidden, 1) for kind in METACONCEPTS}
             self.metaconcept_net = nn.ModuleDict(nets)
         if config.relations:  # half-spaces too, of pairs
-            self.pair_net = two_layers(2 * config.dim + PAIR_GEOMETRY, config.hidden, config.dim)
+            self.pair_layer = PairLinear(config.dim, config.hidden or config.dim)
+            self.pair_net = nn.Sequential(nn.LeakyReLU(), nn.Linear(config.hidden or config.dim, config.dim))
             self.relation_vectors = nn.Embedding(len(config.relations), config.dim)
         for weight in self.parameters():
             if weight.dim() == 2:
@@ -317,15 +329,15 @@ class Vcml(ConceptLearner):
         self.values: Int[Tensor, "attribute value"]  # the concepts of each attribute; padding is the number after all
         self.register_buffer("values", values.masked_fill(~mask, len(config.concepts)), persistent=False)
 
-    def volumes(self, x: Float[Tensor, "*pair dim"], y: Float[Tensor, "*pair dim"]) -> Volumes:
-        return volumes(x, y, self.config.volume, (self.config.grid_points, self.config.grid_end))
+    def volumes(self, *lengths_and_gap: Float[Tensor, "*pair"]) -> Volumes:
+        return volumes(*lengths_and_gap, self.config.volume, (self.config.grid_points, self.config.grid_end))
 
     def look(self, regions: RegionBatch) -> VcmlScene:
         return VcmlScene(self, self.object_net(regions.features), regions)
 
     def metaconcept_inputs(self, first: Int[Tensor, "*pair"], second: Int[Tensor, "*pair"]) -> Float[Tensor, "*pair 3"]:
         """g₁(a, b), g₁(b, a), g₂(a, b)."""
-        found = self.volumes(self.concept_vectors(first), self.concept_vectors(second))
+        found = self.volumes(*lengths_and_gap(self.concept_vectors(first), self.concept_vectors(second)))
         ratio = found.ratio if self.config.third_input == "ratio" else logit_of_ln(found.ratio)
         order = (found.x_given_y, found.y_given_x)
         return torch.stack([*(order if self.config.input_order == "paper" else order[::-1]), ratio], dim=-1)
@@ -341,7 +353,7 @@ class Vcml(ConceptLearner):
 
     def probabilities(self) -> Float[Tensor, "concept given"]:
         vectors = self.concept_vectors.weight
-        return self.volumes(vectors[:, None], vectors).x_given_y.sigmoid().to(vectors.dtype)
+        return self.volumes(*lengths_and_gap(vectors[:, None], vectors)).x_given_y.sigmoid().to(vectors.dtype)
 
     def own_losses(self, scene: ConceptScene | None = None) -> dict[str, Float[Tensor, ""]]:
         """The penalties whose weight is above zero."""
@@ -360,18 +372,24 @@ class VcmlScene(ConceptScene):
         super().__init__(model, objects, regions)
         self.model = model
 
-    def logits(self, x: Float[Tensor, "*pair dim"], y: Float[Tensor, "*pair dim"]) -> Float[Tensor, "*pair"]:
-        """logit Pr(y | x)."""
-        return self.model.volumes(x, y).y_given_x.to(self.objects.dtype)
+    def logits(
+        self, x: Float[Tensor, "row item dim"], y: Float[Tensor, "row value dim"]
+    ) -> Float[Tensor, "row item value"]:
+        """logit Pr(y | x) of all items with all values of their row."""
+        (x, a), (y, b) = unit_and_length(x), unit_and_length(y)
+        a, b, gap = torch.broadcast_tensors(a[:, :, None], b[:, None], 1 - torch.bmm(x, y.mT))
+        return self.model.volumes(a, b, gap.clamp(min=0)).y_given_x.to(self.objects.dtype)
 
     def concepts(self, image: Int[Tensor, " row"], concept: Int[Tensor, " row"]) -> Float[Tensor, "row region"]:
-        return self.logits(self.objects[image], self.model.concept_vectors(concept)[:, None])
+        return self.logits(self.objects.index_select(0, image), self.model.concept_vectors(concept)[:, None])[:, :, 0]
 
     def relations(
         self, image: Int[Tensor, " row"], relation: Int[Tensor, " row"]
     ) -> Float[Tensor, "row region region"]:
-        pairs = self.model.pair_net(pair_features(self.objects[image], self.regions.boxes[image]))
-        return self.logits(pairs, self.model.relation_vectors(relation)[:, None, None])
+        given = (self.objects, self.regions.boxes)
+        pairs = self.model.pair_net(self.model.pair_layer(*(each.index_select(0, image) for each in given)))
+        logits = self.logits(pairs.flatten(1, 2), self.model.relation_vectors(relation)[:, None])
+        return logits.view(pairs.shape[:3])
 
     def value_logits(
         self, image: Int[Tensor, " row"], attribute: Int[Tensor, " row"]
@@ -380,7 +398,7 @@ class VcmlScene(ConceptScene):
         values = self.model.values[attribute]
         last = len(self.model.config.concepts)
         vectors = self.model.concept_vectors(values.clamp(max=last - 1))
-        logits = self.logits(self.objects[image][:, :, None], vectors[:, None])
+        logits = self.logits(self.objects.index_select(0, image), vectors)
         return logits.masked_fill((values == last)[:, None], NO_VALUE), values
 
     def same(self, image: Int[Tensor, " row"], attribute: Int[Tensor, " row"]) -> Float[Tensor, "row region region"]:

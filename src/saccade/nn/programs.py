@@ -270,11 +270,12 @@ def execute(scene: Scene, lexicon: Lexicon, programs: Sequence[Program], images:
     for group in np.split(order, starts_group) if len(order) else ():
         op = OPS[ops[group[0]]]
         kind = KINDS[op]
-        given = [pools[POOL[each]].all()[index(slots[inputs[group, n]])] for n, each in enumerate(kind.inputs)]
+        of = zip(kind.inputs, inputs[group].T, strict=False)
+        given = [pools[POOL[each]].all().index_select(0, index(slots[steps])) for each, steps in of]
         if op == "scene":
-            found = all_things[index(of_picture[group])]
+            found = all_things.index_select(0, index(of_picture[group]))
         else:
-            fact = facts[op][index(fact_of[group])] if op in facts else None
+            fact = facts[op].index_select(0, index(fact_of[group])) if op in facts else None
             found = _step(op, scene, given, fact)
             if op in ("relate", "same"):
                 found = found.masked_fill(~mask[index(of_picture[group])], ABSENT)
@@ -286,7 +287,7 @@ def execute(scene: Scene, lexicon: Lexicon, programs: Sequence[Program], images:
     for number, result in ((1, results[1]), (2, results[2])):
         mine = np.array([POOL[kind] == number for kind in kinds.tolist()], dtype=bool)
         padded = torch.cat([result, result.new_zeros(1, *result.shape[1:])])  # others read the row of zeros
-        answers.append(padded[index(np.where(mine, last, len(result)))])
+        answers.append(padded.index_select(0, index(np.where(mine, last, len(result)))))
     return Execution(
         tuple(tuple(program) for program in programs),
         kinds,

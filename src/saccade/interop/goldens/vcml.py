@@ -84,12 +84,13 @@ class VcmlCase:
     def between(self, method: str) -> Volumes:
         """Concepts with concepts."""
         grid = (self.model.config.grid_points, self.model.config.grid_end)
-        return volumes(self.vectors[:, None], self.vectors, method, grid)  # type: ignore[arg-type]
+        return volumes(*lengths_and_gap(self.vectors[:, None], self.vectors), method, grid)  # type: ignore[arg-type]
 
     @cached_property
     def exact_objects(self) -> Volumes:
         """Of the objects as stored, which were rounded to float32."""
-        return volumes((self.objects if self.rounded is None else self.rounded)[:, None], self.vectors)
+        objects = self.objects if self.rounded is None else self.rounded
+        return volumes(*lengths_and_gap(objects[:, None], self.vectors))
 
     @cached_property
     def object_logits(self) -> Tensor:
@@ -155,7 +156,7 @@ class HalfspaceCase:
         self.case = case
         x, y = case.tensor("in_A").double(), case.tensor("in_B").double()
         self.a, self.b, self.gap = lengths_and_gap(x, y)
-        self.found = volumes(x, y)
+        self.found = volumes(self.a, self.b, self.gap)
         self.samples = int(case.take("mc_n"))
 
     def derivative(self, number: int) -> Tensor:

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from saccade.batch import Program, RegionBatch
 from saccade.core.errors import SaccadeError
@@ -40,21 +41,27 @@ class ConceptConfig:
         return Lexicon(self.concepts, tuple(name for name, *_ in self.attributes), self.relations)
 
 
-def pair_features(
-    features: Float[Tensor, "image region dim"], boxes: Float[Tensor, "image region 4"]
-) -> Float[Tensor, "image region region pair"]:
-    """Of all pairs of regions i, j: the vectors of both, and how j lies to i: boxes, their difference, their sizes."""
-    count = features.shape[1]
-
-    def both(values: Tensor) -> Tensor:
-        shape = (-1, count, count, values.shape[-1])
-        return torch.cat([values[:, :, None].expand(shape), values[:, None].expand(shape)], dim=3)
-
-    boxes = boxes.to(features.dtype)
-    return torch.cat([both(features), both(boxes), boxes[:, None] - boxes[:, :, None]], dim=3)
-
-
 PAIR_GEOMETRY = 12  # numbers of a pair beside both vectors
+
+
+class PairLinear(nn.Linear):
+    """A linear layer of all pairs of regions i, j: their vectors, their boxes, and the difference of the boxes.
+
+    What depends on one region alone is computed once for it.
+    """
+
+    def __init__(self, dim: int, outputs: int) -> None:
+        super().__init__(2 * dim + PAIR_GEOMETRY, outputs)
+
+    def forward(
+        self, vectors: Float[Tensor, "image region dim"], boxes: Float[Tensor, "image region 4"]
+    ) -> Float[Tensor, "image region region outputs"]:
+        boxes = boxes.to(vectors.dtype)
+        dim = vectors.shape[2]
+        first, second, first_box, second_box, moved = self.weight.split([dim, dim, 4, 4, 4], dim=1)
+        of_first = F.linear(vectors, first, self.bias) + F.linear(boxes, first_box - moved)
+        of_second = F.linear(vectors, second) + F.linear(boxes, second_box + moved)
+        return of_first[:, :, None] + of_second[:, None]
 
 
 class ConceptLearner(Model):
