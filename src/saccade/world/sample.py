@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Literal
 
 from saccade.world.catalogue import (
     BACKGROUNDS,
@@ -190,6 +191,23 @@ def is_novel(things: Sequence[Thing], relations: Iterable[SceneRelation]) -> boo
     )
 
 
+# Colours that go with kinds: nearly all things of these colours are of one kind …
+BIASED_KINDS: dict[str, str] = column("colours", "biased")
+BIAS = 0.9  # … where a thing's part in the scene leaves the choice
+# … or the kinds of one half have the colours of one half, and those of the other half the others (the rest have any).
+HALVES: tuple[tuple[str, ...], tuple[str, ...]] = _KINDS[0:24:3], _KINDS[1:24:3]
+HALF_COLOURS: tuple[tuple[str, ...], tuple[str, ...]] = _COLOURS[0::2], _COLOURS[1::2]
+Colouring = Literal["any", "biased", "half_a", "half_b"]
+
+
+def colours_of(kind: str, colouring: Colouring) -> tuple[str, ...]:
+    """The colours that a kind is shown in; in `half_b` those that the kinds of the halves never have in `half_a`."""
+    half = next((n for n, kinds in enumerate(HALVES) if kind in kinds), None)
+    if half is None or colouring not in ("half_a", "half_b"):
+        return _COLOURS
+    return HALF_COLOURS[half if colouring == "half_a" else 1 - half]
+
+
 COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8)
 COUNT_WEIGHTS = (1, 5, 12, 20, 22, 16, 12, 7, 5)
 
@@ -206,6 +224,7 @@ class Wish:
     most: int = 8
     hidden: float = 0.35
     novel: bool = False
+    colouring: Colouring = "any"  # how colours go with kinds
 
 
 def sample_scene(dice: Dice, name: str, wish: Wish | None = None) -> Scene:
@@ -224,6 +243,8 @@ def sample_scene(dice: Dice, name: str, wish: Wish | None = None) -> Scene:
     while True:
         for _ in range(6):
             things, acts = _cast(dice, count, wish.novel)
+            if wish.colouring != "any":
+                things = _coloured(dice, things, acts, wish.colouring)
             if is_novel(things, acts) != (wish.novel and count > 0):
                 continue
             placed = _place(dice, things, acts, wish.hidden)
@@ -258,6 +279,24 @@ def _cast(dice: Dice, count: int, novel: bool) -> tuple[list[Thing], list[SceneR
             if large > crowd:
                 things[i] = replace(member, size=dice.pick(("small", "medium")))
     return things, acts
+
+
+def _coloured(
+    dice: Dice, things: Sequence[Thing], acts: Sequence[SceneRelation], colouring: Colouring
+) -> list[Thing]:
+    """The things with colours that go with their kinds; who acts keeps its kind and changes its colour instead."""
+    acting = {n for act in acts for n in (act.subject, act.object)}
+    changed = []
+    for n, thing in enumerate(things):
+        usual = BIASED_KINDS.get(thing.colour, thing.kind)
+        if colouring == "biased" and usual != thing.kind and dice.chance(BIAS):
+            free = [c for c in _COLOURS if c not in BIASED_KINDS and (c, thing.kind) not in HELD_OUT_COLOURS]
+            thing = replace(thing, colour=dice.pick(free)) if n in acting else replace(thing, kind=usual)
+        elif thing.colour not in colours_of(thing.kind, colouring):
+            allowed = [c for c in colours_of(thing.kind, colouring) if (c, thing.kind) not in HELD_OUT_COLOURS]
+            thing = replace(thing, colour=dice.pick(allowed))
+        changed.append(thing)
+    return changed
 
 
 def _identity(dice: Dice, kind: str, sizes: tuple[str, ...] = _SIZES) -> Thing:

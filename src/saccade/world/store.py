@@ -18,7 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, Literal, NamedTuple, get_type_hints
 
 import numpy as np
 import pyarrow as pa  # declares no exports, hence the first line
@@ -31,13 +31,21 @@ from saccade.core.threads import cores
 from saccade.world.captions import caption_scene, twin_pair
 from saccade.world.dice import Dice
 from saccade.world.render import render
-from saccade.world.sample import Wish, sample_scene
+from saccade.world.sample import Colouring, Wish, sample_scene
 from saccade.world.scene import Scene, SceneCaption, SceneRelation
 
 GENERATOR = 4  # raised whenever the same configuration would give another picture or sentence
 
 SPLITS = ("train", "dev", "test", "hard", "novel")
 CHUNK = 32  # pictures (about) that one worker makes at a time, and one record batch on disk
+
+
+# Of train and dev, and of test.
+_COLOURINGS: dict[str, tuple[Colouring, Colouring]] = {
+    "any": ("any", "any"),
+    "biased": ("biased", "any"),
+    "halves": ("half_a", "half_b"),
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,7 @@ class WorldConfig:
     twins: float = 0.3  # share of the train pictures that come in pairs differing in one binding only
     hard_groups: int = 150  # pairs of twins in `hard`
     novel: int = 200  # pictures of compositions never shown in any other split
+    colours: Literal["any", "biased", "halves"] = "any"  # of train and dev; test has any, or the other halves
 
     def __post_init__(self) -> None:
         for name, least in (("pictures", 0), ("size", 32), ("captions", 1), ("hard_groups", 0), ("novel", 0)):
@@ -70,8 +79,17 @@ class WorldConfig:
             "novel": self.novel,
         }
 
+    def wish(self, split: str) -> Wish:
+        """How the scenes of a split are drawn (but for twins)."""
+        if split == "novel":
+            return Wish(least=1, most=6, novel=True)
+        if split in ("train", "dev"):
+            return Wish(colouring=_COLOURINGS[self.colours][0])
+        return Wish(colouring=_COLOURINGS[self.colours][1] if split == "test" else "any")
+
     def digest(self) -> str:
-        text = json.dumps({"generator": GENERATOR, **to_dict(self)}, sort_keys=True)
+        fields = {name: value for name, value in to_dict(self).items() if name != "colours" or value != "any"}
+        text = json.dumps({"generator": GENERATOR, **fields}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def folder(self) -> Path:
@@ -209,10 +227,13 @@ def make_world(
 
 
 def _pairs(config: WorldConfig, split: str) -> int:
-    """How many groups of a split are pairs of twins; they come first."""
+    """How many groups of a split are pairs of twins; they come first.
+
+    There are none in train where colours go with kinds: twins exchange them.
+    """
     if split == "hard":
         return config.hard_groups
-    return round(config.counts()["train"] * config.twins / 2) if split == "train" else 0
+    return round(config.counts()["train"] * config.twins / 2) if split == "train" and config.colours == "any" else 0
 
 
 def _made(config: WorldConfig, split: str, workers: int | None) -> Iterator[list[SceneRow]]:
@@ -272,8 +293,7 @@ def _group(config: WorldConfig, split: str, group: int) -> tuple[tuple[Scene, tu
     if group < pairs:  # some of their captions distinguish the twins, the others are ordinary
         pair = twin_pair(dice, names, (config.captions + 1) // 2, hidden=0.2)
         return tuple((scene, caption_scene(scene, dice, config.captions, given)) for scene, given in pair)
-    wish = Wish(least=1, most=6, novel=True) if split == "novel" else Wish()
-    scene = sample_scene(dice, names[0], wish)
+    scene = sample_scene(dice, names[0], config.wish(split))
     return ((scene, caption_scene(scene, dice, config.captions)),)
 
 

@@ -1,0 +1,401 @@
+"""Questions about scenes, with programs and true answers, whose words alone say nothing of the answer.
+
+*Yes or no.* A question is asked of a scene only if its answer differs in another scene, its *foil*, that was drawn in
+the same way. Scene and foil play the same part in choosing the question, so for every text "yes here and no there" is as
+likely as "no here and yes there". Where a question speaks of "the cube", both have exactly one.
+
+*Other answers.* A question whose answer is a number or a value is kept with a probability inverse to how often that
+answer is the truth for its words, as counted over the foils: all answers are then as frequent.
+
+The number of attempts is fixed, never "until there are enough": a scene that offers little is asked little.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import accumulate, combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from saccade.batch.programs import Program
+from saccade.world.catalogue import ACTS
+from saccade.world.dice import Dice
+from saccade.world.grammar import ATTRIBUTES
+from saccade.world.metaconcepts import CONCEPTS, WORDS
+from saccade.world.programs import RELATIONS, Facts, answer
+from saccade.world.sample import Wish, sample_scene
+from saccade.world.scene import Scene, Thing
+from saccade.world.wording import Inquiry, Mention, Words, in_order, program_of, say
+
+FOILS = 3000  # scenes
+SUPPORT = 40  # foils that must have what a text speaks of, so that the truth about it is known well enough
+MOST_COUNTED = 3  # "how many": 0 to 3, each as often
+SHOWN = 0.8  # of an attribute's values that must be possible for what the words say
+SLOTS = 8  # the most things in a scene
+BESIDE = ("left of", "right of", "in front of", "behind", "next to")
+KINDS = (
+    *("exist", "count", "compare_number", "compare_attribute"),
+    *("query_colour", "query_kind", "query_size", "query_material"),
+    *("relate", "same_attribute", "logical"),
+)
+
+
+class Question(NamedTuple):
+    """A text, what it asks as a program, and the true answer."""
+
+    kind: str  # one of KINDS
+    text: str
+    program: Program
+    answer: str
+
+
+# Concepts by attribute, one name for each meaning, with how often a question picks each of them.
+_BY_LEVEL = {
+    name: [
+        [c.word for c in CONCEPTS.values() if (c.attribute, c.level) == (name, level) and c.word in {**WORDS, **_once}]
+        for level, _once in (("basic", {}), ("family", CONCEPTS), ("part", CONCEPTS))
+    ]
+    for name in ATTRIBUTES
+}
+_LEVEL_SHARES = (0.7, 0.2, 0.1)
+_PRIOR: dict[str, float] = {
+    word: share / len(words)
+    for levels in _BY_LEVEL.values()
+    for words, share in zip(levels, _LEVEL_SHARES, strict=True)
+    for word in words
+}
+_KEYS = tuple(_PRIOR)
+_ATTRIBUTE = {key: CONCEPTS[key].attribute for key in _KEYS}
+
+
+@cache
+def _true_of(kind: str, colour: str, size: str, material: str) -> Words:
+    """All concepts that are true of a thing."""
+    return tuple(k for k in _KEYS if CONCEPTS[k].values & {kind, colour, size, material})
+
+
+class Foils:
+    """Scenes drawn as a wish has it, and how often what is true in them."""
+
+    def __init__(self, wish: Wish) -> None:
+        scenes = [sample_scene(Dice("foils", n), f"foil-{n}", wish) for n in range(FOILS)]
+        self.facts = [Facts(scene) for scene in scenes]
+        self.sets = {key: np.array([f.having((key,)) for f in self.facts], np.uint8) for key in _KEYS}
+        self._sizes: dict[Words, np.ndarray] = {}
+        self._unique: dict[Words, np.ndarray] = {}
+        things = [thing for scene in scenes for thing in scene.things]
+        self._held = {key: np.array([key in _true_of(*t.identity) for t in things]) for key in _KEYS}
+        self._chances: dict[tuple[str, Words], dict[str, float]] = {}
+        self.countable = self._countable()
+
+    def draw(self, dice: Dice) -> Facts:
+        return self.facts[dice.below(FOILS)]
+
+    def sizes(self, words: Words) -> np.ndarray:
+        """How many things the words are true of, in each foil."""
+        if words not in self._sizes:
+            found = self.sets[words[0]]
+            for word in words[1:]:
+                found = found & self.sets[word]
+            self._sizes[words] = _BITS[found]
+        return self._sizes[words]
+
+    def with_one(self, words: Words) -> np.ndarray:
+        """Whether each foil has exactly one such thing."""
+        if words not in self._unique:
+            self._unique[words] = self.sizes(words) == 1
+        return self._unique[words]
+
+    def supports(self, words: Words) -> bool:
+        return int(np.count_nonzero(self.sizes(words))) >= SUPPORT
+
+    def pick(self, dice: Dice, *unique: Words) -> Facts | None:
+        """A foil in which each of these is the only one of its kind; None if such are too few."""
+        fitting = self.with_one(unique[0])
+        for words in unique[1:]:
+            fitting = fitting & self.with_one(words)
+        places = np.flatnonzero(fitting)
+        return self.facts[int(dice.pick(places))] if len(places) >= SUPPORT else None
+
+    def chances(self, attribute: str, words: Words) -> dict[str, float]:
+        """Value → how often to keep a question for it, where a thing of these words is asked for the attribute.
+
+        The inverse of naive Bayes: Π P(word | value) · P(value). Empty if the words leave too few values possible.
+        """
+        if (attribute, words) not in self._chances:
+            share = {}
+            for value in ATTRIBUTES[attribute]:
+                own = self._held[value]
+                share[value] = float(np.count_nonzero(own))
+                for word in words:
+                    share[value] *= np.count_nonzero(own & self._held[word]) / max(np.count_nonzero(own), 1)
+            possible = {value: each for value, each in share.items() if each > 0}
+            least = min(possible.values(), default=0.0)
+            kept = {value: least / each for value, each in possible.items()}
+            self._chances[attribute, words] = kept if len(possible) >= SHOWN * len(share) else {}
+        return self._chances[attribute, words]
+
+    def _countable(self) -> list[tuple[tuple[Words, ...], tuple[float, ...]]]:
+        """What can be counted (either of two things, where two are given), and how often to keep each number."""
+        found = []
+        singles: list[tuple[Words, ...]] = [((key,),) for key in _KEYS]
+        both: list[tuple[Words, ...]] = [
+            (in_order(pair),) for pair in combinations(_KEYS, 2) if _ATTRIBUTE[pair[0]] != _ATTRIBUTE[pair[1]]
+        ]
+        either: list[tuple[Words, ...]] = [
+            ((a,), (b,)) for a, b in combinations(_KEYS, 2) if CONCEPTS[a].level == "basic" and not _nested(a, b)
+        ]
+        for groups in singles + both + either:
+            sets = [self.sets[g[0]] if len(g) == 1 else self.sets[g[0]] & self.sets[g[1]] for g in groups]
+            numbers = np.bincount(_BITS[sets[0] if len(sets) == 1 else sets[0] | sets[1]], minlength=SLOTS + 1)
+            least = int(min(numbers[: MOST_COUNTED + 1]))
+            if least >= SUPPORT:
+                found.append((groups, tuple(least / int(n) for n in numbers[: MOST_COUNTED + 1])))
+        return found
+
+
+_BITS = np.array([n.bit_count() for n in range(256)], np.uint8)
+
+
+def _nested(a: str, b: str) -> bool:
+    """Whether whatever is one is the other."""
+    one, other = CONCEPTS[a].values, CONCEPTS[b].values
+    return one <= other or other <= one
+
+
+@cache
+def foils(wish: Wish) -> Foils:
+    """Made once for each way of drawing scenes: about two seconds."""
+    return Foils(wish)
+
+
+def ask(scene: Scene, wish: Wish | None = None) -> tuple[Question, ...]:
+    """About twenty questions, the same for the same scene. `wish` says how such scenes are drawn."""
+    return tuple(_Asker(scene, foils(wish or Wish())).questions())
+
+
+def seen(scene: Scene, visible: Sequence[int]) -> Scene:
+    """The scene as one sees it: the things at these places only, and the relations between them."""
+    from dataclasses import replace
+
+    place = {n: at for at, n in enumerate(visible)}
+    relations = tuple(
+        replace(r, subject=place[r.subject], object=place[r.object])
+        for r in scene.relations
+        if r.subject in place and r.object in place
+    )
+    return replace(scene, things=tuple(scene.things[n] for n in visible), relations=relations)
+
+
+class _Asker:
+    def __init__(self, scene: Scene, pool: Foils) -> None:
+        self.facts, self.foils = Facts(scene), pool
+        self.dice = Dice("questions", scene.id, scene.seed)
+        self.ones: dict[str, tuple[list[Words], list[float]]] = {}
+
+    def questions(self) -> Iterator[Question]:
+        texts: set[str] = set()
+        for kind, asked in self._inquiries():
+            spoken = self._spoken(asked)
+            text = say(spoken, self.dice)
+            if text not in texts:
+                texts.add(text)
+                program = program_of(spoken)
+                yield Question(kind, text, program, answer(program, self.facts))
+
+    def _inquiries(self) -> Iterator[tuple[str, Inquiry]]:
+        for kind, draw, attempts in (
+            ("exist", self._exist, 7),
+            ("count", self._count, 9),
+            ("compare_number", self._compare, 6),
+            ("logical", self._logical, 6),
+        ):
+            yield from ((kind, asked) for _ in range(attempts) if (asked := draw()) is not None)
+        for name in ATTRIBUTES:
+            yield from self._queries(name)
+            yield from self._equal(name)
+            yield from self._same(name)
+        yield from self._relate()
+        yield from self._relate_both()
+
+    # Without "the"
+
+    def _differs(self, asked: Inquiry, foil: Facts) -> bool:
+        program = program_of(asked)
+        return self.facts.run(program)[-1] != foil.run(program)[-1]
+
+    def _exist(self) -> Inquiry | None:
+        """What a thing of the scene or of the foil is like."""
+        foil = self.foils.draw(self.dice)
+        things = (self.facts if self.dice.chance(0.5) else foil).things
+        n = self.dice.below(SLOTS)
+        if n >= len(things):
+            return None
+        words = self._like(things[n], self.dice.weighted((1, 2, 3), (3, 4, 2)))
+        asked = Inquiry("exist", (Mention(words),))
+        return asked if self.foils.supports(words) and self._differs(asked, foil) else None
+
+    def _like(self, thing: Thing, count: int) -> Words:
+        """Some concepts that are true of a thing, of different attributes."""
+        true = _true_of(*thing.identity)
+        names = self.dice.shuffled(tuple(ATTRIBUTES))[:count]
+        return in_order(
+            self.dice.weighted(own, [_PRIOR[key] for key in own])
+            for name in names
+            for own in [[key for key in true if _ATTRIBUTE[key] == name]]
+        )
+
+    def _count(self) -> Inquiry | None:
+        groups, kept = self.dice.pick(self.foils.countable)
+        found = 0
+        for words in groups:
+            found |= self.facts.having(words)
+        number = found.bit_count()
+        if number > MOST_COUNTED or not self.dice.chance(kept[number]):
+            return None
+        return Inquiry("count" if len(groups) == 1 else "count_either", tuple(Mention(words) for words in groups))
+
+    def _two(self, foil: Facts) -> tuple[Mention, Mention] | None:
+        """Two concepts that something in the scene or the foil has, neither implied by the other."""
+        present = [key for key in _KEYS if self.facts.having((key,)) or foil.having((key,))]
+        if not present:
+            return None
+        weights = [_PRIOR[key] for key in present]
+        a, b = self.dice.weighted(present, weights), self.dice.weighted(present, weights)
+        return None if _nested(a, b) else (Mention((a,)), Mention((b,)))
+
+    def _compare(self) -> Inquiry | None:
+        foil = self.foils.draw(self.dice)
+        pair = self._two(foil)
+        asked = Inquiry(self.dice.pick(("more", "fewer", "as_many")), pair) if pair else None
+        return asked if asked and self._differs(asked, foil) else None
+
+    def _logical(self) -> Inquiry | None:
+        foil = self.foils.draw(self.dice)
+        pair = self._two(foil)
+        asked = Inquiry(self.dice.pick(("and", "or", "but_no")), pair) if pair else None
+        return asked if asked and self._differs(asked, foil) else None
+
+    # With "the"
+
+    def _unique(self, without: str) -> tuple[list[Words], list[float]]:
+        """Words of one or two concepts that are true of one thing only, and how often (summed) to use them."""
+        sets = {key: held for key in _KEYS if _ATTRIBUTE[key] != without and (held := self.facts.having((key,)))}
+        ones = [((key,), 0.5 * _PRIOR[key]) for key, held in sets.items() if held.bit_count() == 1]
+        for (a, first), (b, second) in combinations(sets.items(), 2):
+            if (first & second).bit_count() == 1 and _ATTRIBUTE[a] != _ATTRIBUTE[b]:
+                ones.append((in_order((a, b)), _PRIOR[a] * _PRIOR[b]))
+        return [words for words, _ in ones], list(accumulate(often for _, often in ones))
+
+    def _the(self, without: str, rate: float) -> Iterator[Words]:
+        """Words for one thing that do not speak of an attribute: as many as this scene has such words."""
+        if without not in self.ones:
+            self.ones[without] = self._unique(without)
+        words, sums = self.ones[without]
+        if words:
+            for _ in range(int(rate * sums[-1] + self.dice.draw())):
+                yield words[min(bisect(sums, self.dice.draw() * sums[-1]), len(words) - 1)]
+
+    def _queries(self, attribute: str) -> Iterator[tuple[str, Inquiry]]:
+        for words in self._the(attribute, _QUERY_RATES[attribute]):
+            mention = Mention(words)
+            if self.dice.chance(0.4):  # "the toy left of the cube"
+                mention = Mention(self._some(attribute, 0.5), self.dice.pick(BESIDE), words)
+            elif self.dice.chance(0.3):
+                mention = Mention(self._more(words, attribute))
+            asked = Inquiry("query", (mention,), attribute)
+            found = self._found(mention)
+            if found.bit_count() != 1:
+                continue
+            value = getattr(self.facts.things[found.bit_length() - 1], attribute)
+            if self.dice.chance(self.foils.chances(attribute, mention.words).get(value, 0.0)):
+                yield f"query_{attribute}", asked
+
+    def _found(self, mention: Mention) -> int:
+        if not mention.relation:
+            return self.facts.having(mention.words)
+        anchor = self.facts.having(mention.anchor).bit_length() - 1
+        return self.facts.related.get((mention.relation, anchor), 0) & self.facts.having(mention.words)
+
+    def _some(self, without: str, chance: float) -> Words:
+        """One concept of another attribute, or none."""
+        if not self.dice.chance(chance):
+            return ()
+        keys = [key for key in _KEYS if _ATTRIBUTE[key] != without]
+        return (self.dice.weighted(keys, [_PRIOR[key] for key in keys]),)
+
+    def _more(self, words: Words, without: str) -> Words:
+        """One more concept that is true of the only thing with these."""
+        thing = self.facts.things[self.facts.having(words).bit_length() - 1]
+        said = {without, *(_ATTRIBUTE[key] for key in words)}
+        keys = [key for key in _true_of(*thing.identity) if _ATTRIBUTE[key] not in said]
+        return in_order((*words, self.dice.weighted(keys, [_PRIOR[key] for key in keys]))) if keys else words
+
+    def _equal(self, attribute: str) -> Iterator[tuple[str, Inquiry]]:
+        others = self._the(attribute, 6.0)
+        for first in self._the(attribute, 6.0):
+            second = next(others, None)
+            foil = self.foils.pick(self.dice, first, second) if second else None
+            if second is None or foil is None:
+                continue
+            if any(f.having(first) == f.having(second) for f in (self.facts, foil)):
+                continue  # one thing in two words
+            asked = Inquiry("equal", (Mention(first), Mention(second)), attribute)
+            if self._differs(asked, foil):
+                yield "compare_attribute", asked
+
+    def _same(self, attribute: str) -> Iterator[tuple[str, Inquiry]]:
+        for words in self._the(attribute, 2.5):
+            foil = self.foils.pick(self.dice, words)
+            asked = Inquiry("same", (Mention(self._some(attribute, 0.4)), Mention(words)), attribute)
+            if foil is not None and self._differs(asked, foil):
+                yield "same_attribute", asked
+
+    def _relate(self) -> Iterator[tuple[str, Inquiry]]:
+        for words in self._the("", 3.5):
+            foil = self.foils.pick(self.dice, words)
+            if foil is None:
+                continue
+            for facts in (self.facts, foil):
+                one = facts.having(words).bit_length() - 1
+                for relation, often in _OFTEN.items():
+                    held = facts.related.get((relation, one), 0)
+                    for n in range(len(facts.things)):
+                        if held >> n & 1 and self.dice.chance(often):
+                            like = self._like(facts.things[n], self.dice.pick((0, 1, 1, 2)))
+                            asked = Inquiry("relate", (Mention(like), Mention(words)), relations=(relation,))
+                            if self._differs(asked, foil):
+                                yield "relate", asked
+
+    def _relate_both(self) -> Iterator[tuple[str, Inquiry]]:
+        others = self._the("", 1.5)
+        for first in self._the("", 1.5):
+            second = next(others, None)
+            foil = self.foils.pick(self.dice, first, second) if second else None
+            if second is None or foil is None or any(f.having(first) == f.having(second) for f in (self.facts, foil)):
+                continue
+            relations = (self.dice.pick(BESIDE), self.dice.pick(BESIDE))
+            asked = Inquiry("relate_both", (Mention(self._some("", 0.3)), Mention(first), Mention(second)), "", relations)
+            if self._differs(asked, foil):
+                yield "relate", asked
+
+    # Words
+
+    def _spoken(self, asked: Inquiry) -> Inquiry:
+        """With words that mean the same for some of the concepts."""
+        mentions = tuple(Mention(self._said(m.words), m.relation, self._said(m.anchor)) for m in asked.mentions)
+        return asked._replace(mentions=mentions)
+
+    def _said(self, words: Words) -> Words:
+        return tuple(self._word(key) for key in words)
+
+    def _word(self, key: str) -> str:
+        same = WORDS.get(key, (key,))
+        return self.dice.pick(same) if len(same) > 1 and self.dice.chance(0.5) else key
+
+
+_QUERY_RATES = {"colour": 6.0, "kind": 10.0, "size": 10.0, "material": 6.0}
+_OFTEN = {name: 0.3 if predicate in ACTS else 0.06 for name, (predicate, _) in RELATIONS.items()}
