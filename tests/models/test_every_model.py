@@ -17,7 +17,19 @@ from saccade.batch import RegionBatch, TextBatch, stack
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, write_json
 from saccade.language import Vocabulary
-from saccade.models import Captioner, DenseCap, Detector, Matcher, Scan, ScanConfig, Vse, VseConfig, entries, load_model
+from saccade.models import (
+    Captioner,
+    ConceptLearner,
+    DenseCap,
+    Detector,
+    Matcher,
+    Scan,
+    ScanConfig,
+    Vse,
+    VseConfig,
+    entries,
+    load_model,
+)
 from saccade.models.base.matcher import FragmentMatcher
 
 SMALL = {"region_dim": 12, "word_dim": 7, "dim": 10}
@@ -94,7 +106,7 @@ def _move_every_weight(model: Matcher) -> None:
 
 def test_every_registered_model_is_swept() -> None:
     assert {e.name for e in entries() if issubclass(e.model, Matcher)} == set(SWITCHES)
-    kinds = (Matcher, Captioner, DenseCap, Detector)
+    kinds = (Matcher, Captioner, ConceptLearner, DenseCap, Detector)
     assert all(issubclass(e.model, kinds) for e in entries()), "a new kind needs its sweep"
 
 

@@ -62,6 +62,9 @@ def logits(found: Tensor, stored: np.ndarray) -> Difference:
     return Difference(worst)
 
 
+OFFICIAL_METACONCEPTS = {"isinstanceof": "instance_of", "samekind": "same_kind"}
+
+
 class VcmlCase:
     def __init__(self, case: Case, imported: Imported[Vcml], settings: dict[str, Any]) -> None:
         self.case, self.imported, self.model, self.settings = case, imported, imported.model, settings
@@ -125,7 +128,7 @@ class VcmlCase:
         steps = [step for step in program if step[0] != "<END>"]
         if steps[0][0] == "select_concept":
             ((_, first), (kind, second)) = steps
-            return self.model.metaconcept(kind, first, second)
+            return self.model.metaconcept(OFFICIAL_METACONCEPTS.get(kind, kind), first, second)
         names = {"select_object": "scene"}
         ours: Program = tuple(
             Step(names.get(op, op), (n - 1,) if n else (), word) for n, (op, word) in enumerate(steps)

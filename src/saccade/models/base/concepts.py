@@ -19,7 +19,7 @@ from saccade.models.base.model import Model
 from saccade.nn.encode import at_least_float32, full_precision
 from saccade.nn.programs import Execution, Lexicon, execute
 
-METACONCEPTS = ("synonym", "isinstanceof", "hypernym", "samekind", "meronym")  # in the official order
+METACONCEPTS = ("synonym", "instance_of", "hypernym", "same_kind", "meronym")  # in the official order
 NO_VALUE = -100.0  # the logit of a concept as a value of an attribute that it does not belong to
 
 
