@@ -1,4 +1,4 @@
-"""`saccade world`: make the built-in world, look at it, and count what is in it."""
+"""`saccade world`: make the built-in world, look at it, ask about it, and count what is in it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
+from rich.table import Column, Table
 
 from saccade.cli import described
 from saccade.core.config import override
-from saccade.core.errors import SaccadeError
+from saccade.core.errors import SaccadeError, not_among
 from saccade.core.files import atomic_file
 
 if TYPE_CHECKING:
-    from saccade.world import World  # imported when a command runs, so that `--help` is quick
+    from collections.abc import Sequence
+
+    from saccade.world import World, WorldConfig  # imported when a command runs, so that `--help` is quick
+    from saccade.world.balance import KindBalance
 
 app = typer.Typer(help="Make and look at the built-in world of toys.", no_args_is_help=True)
 
@@ -94,6 +98,81 @@ def show(
 
 @app.command()
 @described
+def questions(
+    folder: Path | None = None,
+    *,
+    split: str = "dev",
+    kind: str | None = None,
+    count: int = 11,
+    balance: bool = False,
+    scenes: int = 1000,
+) -> None:
+    """Print questions about the pictures of a split, one kind after the other, with answers and programs.
+
+    Example: saccade world questions --split test --kind relate
+    """
+    from saccade.world import open_world
+    from saccade.world.balance import drawn_questions, question_balance
+    from saccade.world.programs import spelled
+    from saccade.world.questions import KINDS, ask
+    from saccade.world.store import locate_split
+
+    console = Console()
+    kinds = _chosen(kind, KINDS)
+    config, own = locate_split(split) if folder is None else (open_world(folder).config, split)
+    if balance:
+        learned, asked = (drawn_questions(config, name, scenes) for name in ("train", own))
+        console.print(_balance(question_balance(learned, asked), kinds))
+        return
+    part = _open(folder, console, config).split(own)
+    table = Table("picture", "kind", Column("question, and what it asks", overflow="fold"), "answer", box=None)
+    for i in range(len(part)):
+        wanted = kinds[table.row_count % len(kinds)]
+        found = next((q for q in ask(part.scene(i), config.wish(own)) if q.kind == wanted), None)
+        if found is not None and table.row_count < count:
+            table.add_row(part.ids[i], found.kind, f"{found.text}\n{escape(spelled(found.program))}", found.answer)
+    console.print(table)
+
+
+@app.command()
+@described
+def concepts(*, split: str = "dev", kind: str | None = None, count: int = 10, balance: bool = False) -> None:
+    """Print questions about how two concepts are related (metaconcepts), with answers; they need no picture.
+
+    Example: saccade world concepts --kind hypernym
+    """
+    from saccade.world.balance import question_balance
+    from saccade.world.metaconcepts import METACONCEPTS, metaconcept_questions
+
+    kinds = _chosen(kind, METACONCEPTS)
+    asked = metaconcept_questions(split)
+    if balance:
+        Console().print(_balance(question_balance(metaconcept_questions("train"), asked), kinds))
+        return
+    table = Table("kind", "question", "answer", box=None, pad_edge=False)
+    by_kind = [[q for q in asked if q.kind == name] for name in kinds]
+    for question in [own[n] for n in range(max(map(len, by_kind))) for own in by_kind if n < len(own)][:count]:
+        table.add_row(question.kind, question.text, question.answer)
+    Console().print(table)
+
+
+def _chosen(kind: str | None, kinds: tuple[str, ...]) -> tuple[str, ...]:
+    if kind is not None and kind not in kinds:
+        raise SaccadeError(f"there is no kind of question {not_among(kind, kinds)}")
+    return kinds if kind is None else (kind,)
+
+
+def _balance(rows: Sequence[KindBalance], kinds: tuple[str, ...]) -> Table:
+    table = Table("kind", "questions", "answers", "uniform", "majority", "question only", box=None, pad_edge=False)
+    for name in kinds:
+        for row in (row for row in rows if row.kind == name):
+            accuracies = (f"{each:.1f}" for each in (row.uniform, row.majority, row.question_only))
+            table.add_row(name, f"{row.questions:,}", str(row.answers), *accuracies)
+    return table
+
+
+@app.command()
+@described
 def info(folder: Path | None = None, *, check: bool = False) -> None:
     """Count what a world holds: pictures, things, relations, words.
 
@@ -116,14 +195,15 @@ def info(folder: Path | None = None, *, check: bool = False) -> None:
     console.print(str(world.folder), soft_wrap=True, markup=False)
 
 
-def _open(folder: Path | None, console: Console) -> World:
+def _open(folder: Path | None, console: Console, config: WorldConfig | None = None) -> World:
+    """The world in a folder, or else the one of these settings in the cache."""
     from saccade.world import WorldConfig, make_world, open_world
 
     if folder is not None:
         return open_world(folder)
-    config = WorldConfig()
+    config = config or WorldConfig()
     if not (config.folder() / "manifest.json").is_file():
-        console.print("making the default world first (once) …")
+        console.print("making the world first (once) …")
     return make_world(config)
 
 

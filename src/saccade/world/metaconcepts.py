@@ -1,8 +1,8 @@
 """Concepts, and questions about how two of them are related, which need no picture.
 
 A *concept* is a word that is true of some things: "red", "crimson", "ball", and also what is above them ("animal",
-"warm") and what things have ("wheel"). A *metaconcept* holds between two concepts: synonym, hypernym, same kind, meronym
-(part of) and instance of. `concepts.yaml` has the ontology, `catalogue.yaml` the words that mean the same.
+"warm") and what things have ("wheel"). A *metaconcept* holds between two concepts: synonym, hypernym, same kind,
+meronym (part of) and instance of. `concepts.yaml` has the ontology, `catalogue.yaml` the words that mean the same.
 
 Questions are split by pairs: a pair in dev or test is in no question of train, while both of its concepts are. The
 false pairs of a metaconcept are its true ones with their second members exchanged, so that in every split each concept
@@ -42,7 +42,8 @@ class Concept(NamedTuple):
 def _concepts() -> Iterator[Concept]:
     for attribute, words in ATTRIBUTES.items():
         for value, same in words.items():
-            yield from (Concept(word, attribute, frozenset((value,)), "basic") for word in dict.fromkeys((value, *same)))
+            for word in dict.fromkeys((value, *same)):
+                yield Concept(word, attribute, frozenset((value,)), "basic")
     for name, row in _TABLES["families"].items():
         yield Concept(name, row["attribute"], frozenset(_below(name)), "family")
     for name, row in _TABLES["parts"].items():
@@ -83,7 +84,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
 class MetaQuestion(NamedTuple):
     """Whether a metaconcept holds between two concepts, e.g. whether `first` is a hypernym of `second`."""
 
-    metaconcept: str
+    kind: str  # one of METACONCEPTS
     first: str  # the more general one: the hypernym, the part's name, the attribute's noun
     second: str
     text: str
@@ -135,7 +136,10 @@ def _all_questions(seed: int) -> dict[str, tuple[MetaQuestion, ...]]:
 
 def _true_pairs(metaconcept: str, dice: Dice) -> list[tuple[str, str]]:
     """In an order in which neighbours have the same attribute, so that each split gets its share of all."""
-    basic = {name: [c.word for c in CONCEPTS.values() if (c.attribute, c.level) == (name, "basic")] for name in ATTRIBUTES}
+    basic: dict[str, list[str]] = {name: [] for name in ATTRIBUTES}
+    for concept in CONCEPTS.values():
+        if concept.level == "basic":
+            basic[concept.attribute].append(concept.word)
     if metaconcept == "same_kind":  # each word with the next few in a ring: as often as any other of its attribute
         pairs = []
         for attribute, words in basic.items():
@@ -144,8 +148,8 @@ def _true_pairs(metaconcept: str, dice: Dice) -> list[tuple[str, str]]:
             pairs += [(a, ring[(n + step) % len(ring)]) for step in steps for n, a in enumerate(ring)]
     elif metaconcept == "instance_of":
         others = sum(len(words) for name, words in basic.items() if name != "kind")
-        most = {"kind": others * 3 // 4}
-        pairs = [(ATTRIBUTE_NOUNS[n], word) for n, words in basic.items() for word in dice.shuffled(words)[: most.get(n)]]
+        basic["kind"] = dice.shuffled(basic["kind"])[: others * 3 // 4]
+        pairs = [(ATTRIBUTE_NOUNS[name], word) for name, words in basic.items() for word in dice.shuffled(words)]
     else:
         found = combinations(CONCEPTS, 2) if metaconcept == "synonym" else _ordered_pairs()
         true = dice.shuffled([pair for pair in found if holds(metaconcept, *pair)])
@@ -159,9 +163,7 @@ def _ordered_pairs() -> Iterator[tuple[str, str]]:
     return ((a, b) for a in CONCEPTS for b in CONCEPTS)
 
 
-def _split_pairs(
-    pairs: Sequence[tuple[str, str]], seen: set[str], dice: Dice
-) -> dict[str, list[tuple[str, str]]]:
+def _split_pairs(pairs: Sequence[tuple[str, str]], seen: set[str], dice: Dice) -> dict[str, list[tuple[str, str]]]:
     """One in five to dev and to test, but never a concept that train does not know."""
     parts: dict[str, list[tuple[str, str]]] = {split: [] for split in SPLITS}
     turn = dice.below(5)

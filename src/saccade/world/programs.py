@@ -1,8 +1,8 @@
-"""Programs executed on the true scene: a question's answer, or a refusal where it asks about "the" of several things."""
+"""Programs executed on the true scene: a question's answer, or a refusal where "the cube" is one of several."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from saccade.batch.programs import Program, Step
 from saccade.core.errors import SaccadeError, not_among
@@ -57,7 +57,7 @@ class Facts:
         results: list[int | bool | str] = []
         for step in program:
             if len(step.inputs) != _INPUTS.get(step.op) or any(not 0 <= n < len(results) for n in step.inputs):
-                raise SaccadeError(f'a program has no step "{step.op}" of inputs {step.inputs} after {len(results)} others')
+                raise SaccadeError(f'step {len(results)} of a program cannot be "{step.op}" of the steps {step.inputs}')
             results.append(self._step(step, [results[n] for n in step.inputs]))
         return results
 
@@ -88,15 +88,18 @@ class Facts:
         counts = [each.bit_count() for each in sets]
         if op == "count":
             return counts[0]
-        return counts[0] > counts[1] if op == "more" else counts[0] < counts[1] if op == "fewer" else counts[0] == counts[1]
+        difference = counts[0] - counts[1]
+        return difference > 0 if op == "more" else difference < 0 if op == "fewer" else difference == 0
 
 
-_INPUTS = {"scene": 0, **dict.fromkeys(("filter", "relate", "same", "exist", "count", "query", "not"), 1)} | dict.fromkeys(
-    ("union", "intersect", "equal", "more", "fewer", "as_many", "and", "or"), 2
-)
+_INPUTS = {
+    "scene": 0,
+    **dict.fromkeys(("filter", "relate", "same", "exist", "count", "query", "not"), 1),
+    **dict.fromkeys(("union", "intersect", "equal", "more", "fewer", "as_many", "and", "or"), 2),
+}
 
 
-def _known(word: str, words: dict[str, object] | dict[str, tuple[str, bool]], what: str) -> None:
+def _known(word: str, words: Collection[str], what: str) -> None:
     if word not in words:
         raise SaccadeError(f"the world has no {what} {not_among(word, words)}")
 
@@ -108,7 +111,7 @@ def _the_one(op: str, found: int) -> int:
 
 
 def answer(program: Program, scene: Scene | Facts) -> str:
-    """What a program finds in a scene: "yes" or "no", a number in digits, or the name of a kind, colour, size or material.
+    """What a program finds: "yes" or "no", a number in digits, or the name of a kind, colour, size or material.
 
     Raises: SaccadeError if it speaks of one thing where there are none or several, or ends in a set of things.
     """
@@ -121,6 +124,15 @@ def answer(program: Program, scene: Scene | Facts) -> str:
     if not isinstance(found, bool):
         raise SaccadeError(f'a program ends in an answer, not in the things that "{program[-1].op}" finds')
     return "yes" if found else "no"
+
+
+def spelled(program: Program) -> str:
+    """On one line: "exist(filter[red](relate[left of](filter[cube](scene))))"."""
+    texts: list[str] = []
+    for step in program:
+        given = ", ".join(texts[n] for n in step.inputs)
+        texts.append(step.op + (f"[{step.argument}]" if step.argument else "") + (f"({given})" if given else ""))
+    return texts[-1]
 
 
 def with_names(program: Program) -> Program:

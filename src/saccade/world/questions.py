@@ -1,8 +1,8 @@
 """Questions about scenes, with programs and true answers, whose words alone say nothing of the answer.
 
 *Yes or no.* A question is asked of a scene only if its answer differs in another scene, its *foil*, that was drawn in
-the same way. Scene and foil play the same part in choosing the question, so for every text "yes here and no there" is as
-likely as "no here and yes there". Where a question speaks of "the cube", both have exactly one.
+the same way. Scene and foil play the same part in choosing the question, so for every text "yes here and no there" is
+as likely as "no here and yes there". Where a question speaks of "the cube", both have exactly one.
 
 *Other answers.* A question whose answer is a number or a value is kept with a probability inverse to how often that
 answer is the truth for its words, as counted over the foils: all answers are then as frequent.
@@ -13,7 +13,7 @@ The number of attempts is fixed, never "until there are enough": a scene that of
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from itertools import accumulate, combinations
 from typing import NamedTuple
@@ -52,21 +52,16 @@ class Question(NamedTuple):
     answer: str
 
 
-# Concepts by attribute, one name for each meaning, with how often a question picks each of them.
-_BY_LEVEL = {
-    name: [
-        [c.word for c in CONCEPTS.values() if (c.attribute, c.level) == (name, level) and c.word in {**WORDS, **_once}]
-        for level, _once in (("basic", {}), ("family", CONCEPTS), ("part", CONCEPTS))
-    ]
-    for name in ATTRIBUTES
-}
-_LEVEL_SHARES = (0.7, 0.2, 0.1)
-_PRIOR: dict[str, float] = {
-    word: share / len(words)
-    for levels in _BY_LEVEL.values()
-    for words, share in zip(levels, _LEVEL_SHARES, strict=True)
-    for word in words
-}
+def _prior() -> Iterator[tuple[str, float]]:
+    """Concepts, one word for each meaning, and how often a question that speaks of their attribute uses which."""
+    for attribute in ATTRIBUTES:
+        for level, share in (("basic", 0.7), ("family", 0.2), ("part", 0.1)):
+            own = [c.word for c in CONCEPTS.values() if (c.attribute, c.level) == (attribute, level)]
+            own = [word for word in own if level != "basic" or word in WORDS]
+            yield from ((word, share / len(own)) for word in own)
+
+
+_PRIOR = dict(_prior())
 _KEYS = tuple(_PRIOR)
 _ATTRIBUTE = {key: CONCEPTS[key].attribute for key in _KEYS}
 
@@ -89,7 +84,8 @@ class Foils:
         things = [thing for scene in scenes for thing in scene.things]
         self._held = {key: np.array([key in _true_of(*t.identity) for t in things]) for key in _KEYS}
         self._chances: dict[tuple[str, Words], dict[str, float]] = {}
-        self.countable = self._countable()
+        countable = self._countable()
+        self.countable = [[row for row in countable if len(row[0]) == groups] for groups in (1, 2)]
 
     def draw(self, dice: Dice) -> Facts:
         return self.facts[dice.below(FOILS)]
@@ -118,7 +114,7 @@ class Foils:
         for words in unique[1:]:
             fitting = fitting & self.with_one(words)
         places = np.flatnonzero(fitting)
-        return self.facts[int(dice.pick(places))] if len(places) >= SUPPORT else None
+        return self.facts[int(places[dice.below(len(places))])] if len(places) >= SUPPORT else None
 
     def chances(self, attribute: str, words: Words) -> dict[str, float]:
         """Value → how often to keep a question for it, where a thing of these words is asked for the attribute.
@@ -126,12 +122,13 @@ class Foils:
         The inverse of naive Bayes: Π P(word | value) · P(value). Empty if the words leave too few values possible.
         """
         if (attribute, words) not in self._chances:
-            share = {}
+            share: dict[str, float] = {}
             for value in ATTRIBUTES[attribute]:
                 own = self._held[value]
-                share[value] = float(np.count_nonzero(own))
+                number = max(int(np.count_nonzero(own)), 1)
+                share[value] = float(number)
                 for word in words:
-                    share[value] *= np.count_nonzero(own & self._held[word]) / max(np.count_nonzero(own), 1)
+                    share[value] *= int(np.count_nonzero(own & self._held[word])) / number
             possible = {value: each for value, each in share.items() if each > 0}
             least = min(possible.values(), default=0.0)
             kept = {value: least / each for value, each in possible.items()}
@@ -173,21 +170,11 @@ def foils(wish: Wish) -> Foils:
 
 
 def ask(scene: Scene, wish: Wish | None = None) -> tuple[Question, ...]:
-    """About twenty questions, the same for the same scene. `wish` says how such scenes are drawn."""
+    """About 24 questions on a scene, the same for the same scene. `wish` says how such scenes are drawn.
+
+    All things of a scene count: they are drawn so that each can be seen.
+    """
     return tuple(_Asker(scene, foils(wish or Wish())).questions())
-
-
-def seen(scene: Scene, visible: Sequence[int]) -> Scene:
-    """The scene as one sees it: the things at these places only, and the relations between them."""
-    from dataclasses import replace
-
-    place = {n: at for at, n in enumerate(visible)}
-    relations = tuple(
-        replace(r, subject=place[r.subject], object=place[r.object])
-        for r in scene.relations
-        if r.subject in place and r.object in place
-    )
-    return replace(scene, things=tuple(scene.things[n] for n in visible), relations=relations)
 
 
 class _Asker:
@@ -249,7 +236,7 @@ class _Asker:
         )
 
     def _count(self) -> Inquiry | None:
-        groups, kept = self.dice.pick(self.foils.countable)
+        groups, kept = self.dice.pick(self.foils.countable[0 if self.dice.chance(0.6) else 1])
         found = 0
         for words in groups:
             found |= self.facts.having(words)
@@ -284,7 +271,8 @@ class _Asker:
     def _unique(self, without: str) -> tuple[list[Words], list[float]]:
         """Words of one or two concepts that are true of one thing only, and how often (summed) to use them."""
         sets = {key: held for key in _KEYS if _ATTRIBUTE[key] != without and (held := self.facts.having((key,)))}
-        ones = [((key,), 0.5 * _PRIOR[key]) for key, held in sets.items() if held.bit_count() == 1]
+        ones: list[tuple[Words, float]] = []
+        ones += (((key,), 0.5 * _PRIOR[key]) for key, held in sets.items() if held.bit_count() == 1)
         for (a, first), (b, second) in combinations(sets.items(), 2):
             if (first & second).bit_count() == 1 and _ATTRIBUTE[a] != _ATTRIBUTE[b]:
                 ones.append((in_order((a, b)), _PRIOR[a] * _PRIOR[b]))
@@ -377,8 +365,8 @@ class _Asker:
             foil = self.foils.pick(self.dice, first, second) if second else None
             if second is None or foil is None or any(f.having(first) == f.having(second) for f in (self.facts, foil)):
                 continue
-            relations = (self.dice.pick(BESIDE), self.dice.pick(BESIDE))
-            asked = Inquiry("relate_both", (Mention(self._some("", 0.3)), Mention(first), Mention(second)), "", relations)
+            mentions = Mention(self._some("", 0.3)), Mention(first), Mention(second)
+            asked = Inquiry("relate_both", mentions, relations=(self.dice.pick(BESIDE), self.dice.pick(BESIDE)))
             if self._differs(asked, foil):
                 yield "relate", asked
 

@@ -197,15 +197,15 @@ BIAS = 0.9  # … where a thing's part in the scene leaves the choice
 # … or the kinds of one half have the colours of one half, and those of the other half the others (the rest have any).
 HALVES: tuple[tuple[str, ...], tuple[str, ...]] = _KINDS[0:24:3], _KINDS[1:24:3]
 HALF_COLOURS: tuple[tuple[str, ...], tuple[str, ...]] = _COLOURS[0::2], _COLOURS[1::2]
-Colouring = Literal["any", "biased", "half_a", "half_b"]
+Colouring = Literal["any", "biased", "cogent_a", "cogent_b"]
 
 
 def colours_of(kind: str, colouring: Colouring) -> tuple[str, ...]:
-    """The colours that a kind is shown in; in `half_b` those that the kinds of the halves never have in `half_a`."""
+    """The colours that a kind is shown in: where it is of a half, other ones in `cogent_b` than in `cogent_a`."""
     half = next((n for n, kinds in enumerate(HALVES) if kind in kinds), None)
-    if half is None or colouring not in ("half_a", "half_b"):
+    if half is None or colouring not in ("cogent_a", "cogent_b"):
         return _COLOURS
-    return HALF_COLOURS[half if colouring == "half_a" else 1 - half]
+    return HALF_COLOURS[half if colouring == "cogent_a" else 1 - half]
 
 
 COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8)
@@ -281,9 +281,7 @@ def _cast(dice: Dice, count: int, novel: bool) -> tuple[list[Thing], list[SceneR
     return things, acts
 
 
-def _coloured(
-    dice: Dice, things: Sequence[Thing], acts: Sequence[SceneRelation], colouring: Colouring
-) -> list[Thing]:
+def _coloured(dice: Dice, things: Sequence[Thing], acts: Sequence[SceneRelation], colouring: Colouring) -> list[Thing]:
     """The things with colours that go with their kinds; who acts keeps its kind and changes its colour instead."""
     acting = {n for act in acts for n in (act.subject, act.object)}
     changed = []

@@ -25,7 +25,7 @@ import pyarrow as pa  # declares no exports, hence the first line
 from jaxtyping import Bool, Float32, UInt8
 
 from saccade.core.config import from_dict, to_dict
-from saccade.core.errors import SaccadeError, explain_os_errors
+from saccade.core.errors import SaccadeError, explain_os_errors, not_among
 from saccade.core.files import atomic_folder, cache_folder, read_json, sha256, write_json
 from saccade.core.threads import cores
 from saccade.world.captions import caption_scene, twin_pair
@@ -44,7 +44,7 @@ CHUNK = 32  # pictures (about) that one worker makes at a time, and one record b
 _COLOURINGS: dict[str, tuple[Colouring, Colouring]] = {
     "any": ("any", "any"),
     "biased": ("biased", "any"),
-    "halves": ("half_a", "half_b"),
+    "cogent": ("cogent_a", "cogent_b"),
 }
 
 
@@ -59,7 +59,7 @@ class WorldConfig:
     twins: float = 0.3  # share of the train pictures that come in pairs differing in one binding only
     hard_groups: int = 150  # pairs of twins in `hard`
     novel: int = 200  # pictures of compositions never shown in any other split
-    colours: Literal["any", "biased", "halves"] = "any"  # of train and dev; test has any, or the other halves
+    colours: Literal["any", "biased", "cogent"] = "any"  # of train and dev; test has any, or the other halves
 
     def __post_init__(self) -> None:
         for name, least in (("pictures", 0), ("size", 32), ("captions", 1), ("hard_groups", 0), ("novel", 0)):
@@ -95,6 +95,26 @@ class WorldConfig:
     def folder(self) -> Path:
         """Where this world is kept by default."""
         return cache_folder() / "world" / self.digest()
+
+
+# Splits of worlds in which colours go with kinds, by the names under which readers have them.
+COLOURED_SPLITS: dict[str, tuple[Literal["biased", "cogent"], str]] = {
+    "biased": ("biased", "train"),
+    "biased_dev": ("biased", "dev"),
+    "cogent_a": ("cogent", "train"),
+    "cogent_a_dev": ("cogent", "dev"),
+    "cogent_b": ("cogent", "test"),
+}
+
+
+def locate_split(split: str, pictures: int = 2000, seed: int = 0) -> tuple[WorldConfig, str]:
+    """The world that has a split, and its name there. Raises: SaccadeError if none has."""
+    if split in COLOURED_SPLITS:
+        colours, own = COLOURED_SPLITS[split]
+        return WorldConfig(pictures=pictures, seed=seed, hard_groups=0, novel=0, colours=colours), own
+    if split not in SPLITS:
+        raise SaccadeError(f"the world has no split {not_among(split, (*SPLITS, *COLOURED_SPLITS))}")
+    return WorldConfig(pictures=pictures, seed=seed), split
 
 
 class SceneRow(NamedTuple):

@@ -95,7 +95,10 @@ _TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
         "is there another <n1> made of the same material as <the2>?",
         "is any other <n1> made of the same material as <the2>?",
     ),
-    ("same", "kind"): ("is there another <n1> of the same kind as <the2>?", "is any other <n1> of the same kind as <the2>?"),
+    ("same", "kind"): (
+        "is there another <n1> of the same kind as <the2>?",
+        "is any other <n1> of the same kind as <the2>?",
+    ),
     ("and", ""): ("is there <a1> and <a2>?", "are there both <s1> and <s2>?", "can you see <a1> and also <a2>?"),
     ("or", ""): ("is there <a1> or <a2>?", "are there any <s1> or <s2>?", "can you see <a1> or else <a2>?"),
     ("but_no", ""): ("is there <a1> but no <n2>?", "are there any <s1> but no <s2>?"),
@@ -160,7 +163,7 @@ def program_of(asked: Inquiry) -> Program:
         add("exist", having(add("intersect", *at) if len(at) > 1 else at[0], mentions[0].words))
     else:
         first, second = (add("exist", things(mention)) for mention in mentions)
-        add("or", first, second) if form == "or" else add("and", first, add("not", second) if form == "but_no" else second)
+        add("or" if form == "or" else "and", first, add("not", second) if form == "but_no" else second)
     return tuple(steps)
 
 
@@ -254,7 +257,7 @@ def _skeletons() -> dict[str, tuple[str, str, tuple[int, ...]]]:
                 filled = template
                 for slot, tie in zip(slots, ties, strict=True):
                     filled = filled.replace(slot[0], f"the ${slot[2]}{tie.replace('&', '%' + slot[2])}")
-                filled = _SLOT.sub(lambda slot: "~" if slot[1] == "r" else "a " * (slot[1] == "a") + f"${slot[2]}", filled)
+                filled = _SLOT.sub(r"$\2", re.sub(r"<r\d>", "~", filled.replace("<a", "a <a")))
                 fixed = _readings()[1].sub("#", filled)
                 marks = re.findall(r"#|[$%]\d", fixed)
                 owners = tuple(0 if m == "#" else int(m[1]) if m[0] == "$" else -int(m[1]) for m in marks)
@@ -266,7 +269,7 @@ def read_question(text: str) -> Inquiry | None:
     """What a text asks; None if it is not worded as the world's questions are."""
     skeleton, phrases, relations = _marked(" ".join(text.lower().removesuffix("?").split()) + "?")
     known = _skeletons().get(skeleton)
-    if known is None:
+    if known is None or "#" in text or "~" in text:
         return None
     form, attribute, owners = known
     mentions: dict[int, Mention] = {}
@@ -294,4 +297,3 @@ def parse_question(text: str) -> Program | None:
     """The program of a question that is worded as the world's are; None for any other text."""
     asked = read_question(text)
     return None if asked is None else program_of(asked)
-

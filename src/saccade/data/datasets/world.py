@@ -1,6 +1,8 @@
 """The built-in world as a data set: `data=world`, made when first asked for and kept in the cache.
 
-Splits: train, dev, test, hard (groups of pictures that differ in one binding only) and novel (held-out compositions).
+Splits: train, dev, test, hard (groups of pictures that differ in one binding only) and novel (held-out compositions);
+biased and biased_dev (red things are mostly cubes, in test they are not); cogent_a, cogent_a_dev and cogent_b (some
+kinds have half of the colours only, and in cogent_b the other half).
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.core.errors import SaccadeError, not_among
+from saccade.core.errors import SaccadeError
 from saccade.core.progress import progress_bar
-from saccade.data.records import CaptionedDrawings, PhrasedBoxes
+from saccade.data.records import CaptionedDrawings, PhrasedBoxes, Questions
 from saccade.world import Split, WorldConfig, make_world
 from saccade.world.captions import region_phrases
-from saccade.world.store import SPLITS
+from saccade.world.questions import ask
+from saccade.world.store import locate_split
 
 MIN_PHRASED_SIDE = 0.02  # of the picture: smaller things are left out
 
@@ -24,9 +27,26 @@ MIN_PHRASED_SIDE = 0.02  # of the picture: smaller things are left out
 def open_world(split: str, root: Path | None = None, seed: int = 0, pictures: int = 2000) -> CaptionedDrawings:
     """One split of the world of `pictures` pictures and this seed. `root`, if given, is where the world is kept."""
     config, part = _open_part(split, root, seed, pictures)
-    if not len(part):
-        raise SaccadeError(f'a world of {pictures} pictures has none for the split "{split}": give pictures=2000 or so')
-    texts = [[caption.text for caption in part.captions(i)] for i in range(len(part))]
+    return _drawings(split, config, part, [[caption.text for caption in part.captions(i)] for i in range(len(part))])
+
+
+def open_world_questions(
+    split: str, root: Path | None = None, seed: int = 0, pictures: int = 2000
+) -> Questions[CaptionedDrawings]:
+    """About 24 questions on each picture of a split, with answers and programs."""
+    config, part = _open_part(split, root, seed, pictures)
+    wish = config.wish(part.name)
+    asked = [ask(part.scene(i), wish) for i in range(len(part))]
+    return Questions(
+        _drawings(split, config, part, [[question.text for question in own] for own in asked]),
+        answers=tuple((question.answer,) for own in asked for question in own),
+        kinds=tuple(question.kind for own in asked for question in own),
+        ids=tuple(f"{id}-{n:02d}" for id, own in zip(part.ids, asked, strict=True) for n in range(len(own))),
+        programs=tuple(question.program for own in asked for question in own),
+    )
+
+
+def _drawings(split: str, config: WorldConfig, part: Split, texts: list[list[str]]) -> CaptionedDrawings:
     return CaptionedDrawings(
         name="world",
         split=split,
@@ -50,11 +70,13 @@ def open_world_phrases(
 
 
 def _open_part(split: str, root: Path | None, seed: int, pictures: int) -> tuple[WorldConfig, Split]:
-    if split not in SPLITS:
-        raise SaccadeError(f"the world has no split {not_among(split, SPLITS)}")
     if pictures < 1:
         raise SaccadeError(f"a world of {pictures} pictures is empty: give pictures=2000 or so")
-    config = WorldConfig(pictures=pictures, seed=seed)
+    config, own = locate_split(split, pictures, seed)
+    if root is not None and config.colours != "any":  # a world of its own, beside the other
+        root = root.with_name(f"{root.name}-{config.colours}")
     with progress_bar("making the world") as progress:
-        world = make_world(config, root, progress=progress)
-    return config, world.split(split)
+        part = make_world(config, root, progress=progress).split(own)
+    if not len(part):
+        raise SaccadeError(f'a world of {pictures} pictures has none for the split "{split}": give pictures=2000 or so')
+    return config, part
