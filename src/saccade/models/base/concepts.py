@@ -126,7 +126,10 @@ class ConceptScene:
     """Pictures that a model has encoded; `saccade.nn.programs.Scene`."""
 
     def __init__(self, model: ConceptLearner, objects: Float[Tensor, "image region dim"], regions: RegionBatch) -> None:
-        self.objects, self.regions, self.mask = at_least_float32(objects), regions, regions.mask
+        whole = (regions.boxes == regions.boxes.new_tensor([0, 0, 1, 1])).all(
+            dim=2
+        )  # the picture is none of its things
+        self.objects, self.regions, self.mask = at_least_float32(objects), regions, regions.mask & ~whole
         self.members = model.members
         self.scene_logit, self.training = model.scene_logit, model.training
 
