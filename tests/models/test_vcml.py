@@ -67,7 +67,18 @@ def test_parallel_opposite_and_right_angles_are_known_in_closed_form() -> None:
     torch.testing.assert_close(across.ratio, torch.zeros(1, dtype=torch.float64), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("x", [[0.0, 0.0], [1e-9, 0.0], [30.0, 1.0], [1.0, 1e-9]])
+def test_long_vectors_have_volumes_too() -> None:
+    """Beyond ‖x‖ almost all of V(x) lies at its nearest point, 37.3 x̂: within V(y), or at this depth outside it."""
+    a, b = torch.tensor([37.3, 37.3], dtype=torch.float64), torch.tensor([1.6, 5.0], dtype=torch.float64)
+    gap = torch.tensor([0.9, 0.9], dtype=torch.float64)
+    found = LnVolumes.apply(a, b, gap)
+    u = a[:, None] + torch.linspace(0, 1, 100_001, dtype=torch.float64)
+    inner = torch.special.log_ndtr((0.1 * u - b[:, None]) / math.sqrt(0.99))
+    wanted = torch.logsumexp(-u * u / 2 + inner, dim=1) - math.log(2 * math.pi) / 2 + math.log(1e-5)
+    torch.testing.assert_close(found[0], wanted, rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("x", [[0.0, 0.0], [1e-9, 0.0], [30.0, 1.0], [1.0, 1e-9], [37.3, 300.0]])
 @pytest.mark.parametrize("y", [[1.0, 0.0], [-1.0, 0.0], [0.0, 25.0]])
 def test_nothing_but_numbers_comes_of_extreme_vectors(x: list[float], y: list[float]) -> None:
     vectors = [torch.tensor([v], requires_grad=True) for v in (x, y)]

@@ -49,7 +49,7 @@ from saccade.models.base.model import register
 
 LARGEST = -math.log(1e-30)  # of a logit: 69.08, as in the official code
 SMALLEST_SINE, SMALLEST_NORM = 1e-12, 1e-8
-NODES, REACH, TERMS = 24, 20.0, 8  # of I(h, k): Gauss–Legendre points, how many scales they cover, terms beyond
+NODES, REACH, TERMS, SLOW = 24, 20.0, 8, 6.0  # of I(h, k): points, how many scales they cover, and what lies beyond
 LN_2PI = math.log(2 * math.pi)
 
 
@@ -67,8 +67,9 @@ def _rule(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 def _angle_integral(h: Float[Tensor, "*pair"], k: Float[Tensor, "*pair"]) -> Float[Tensor, "*pair"]:
     """I(h, k) for h > 0, k ≥ 0, by t = k + S r with S the scale at which the integrand falls.
 
-    Beyond the points 1 / (1 + t²) = Σ_m (−1)^m t^{−2m−2}, term by term: with T the end and J_m its integral,
-    (2m + 1) J_m = T^{−2m−1} − h² J_{m−1}, times e^{−h² (T² − k²) / 2}.
+    Beyond the points, up to e^{−h² (T² − k²) / 2} with T their end: where the exponential is slow (h T ≤ 6, and so T > 4),
+    1 / (1 + t²) = Σ_m (−1)^m t^{−2m−2} term by term, whose integrals are (2m + 1) J_m = T^{−2m−1} − h² J_{m−1};
+    elsewhere almost nothing is left, and Laplace's approximation has it.
     """
     decay, lorentz, weight = _rule(h.device)
     square = h * h
@@ -79,12 +80,16 @@ def _angle_integral(h: Float[Tensor, "*pair"], k: Float[Tensor, "*pair"]) -> Flo
     inside = scale * (exponent.exp_().div_(below) @ weight)
     end = k + scale * REACH
     power = 1 / end
-    term = power - torch.special.erfcx(h * end / math.sqrt(2)) * h * math.sqrt(math.pi / 2)
-    beyond = term
+    reach = h * end
+    term = power - torch.special.erfcx(reach / math.sqrt(2)) * h * math.sqrt(math.pi / 2)
+    slow = term
     for m in range(1, TERMS):
         power = power / (end * end)
         term = (power - square * term) / (2 * m + 1)
-        beyond = beyond + (-1) ** m * term
+        slow = slow + (-1) ** m * term
+    over = 1 + end * end
+    fast = end / (over * (reach * reach + 3 - 2 / over))
+    beyond = torch.where(reach > SLOW, fast, slow)
     return inside + torch.exp(-square * (end - k) * (end + k) / 2) * beyond
 
 
