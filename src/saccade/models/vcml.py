@@ -67,7 +67,7 @@ def _rule(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 def _angle_integral(h: Float[Tensor, "*pair"], k: Float[Tensor, "*pair"]) -> Float[Tensor, "*pair"]:
     """I(h, k) for h > 0, k ≥ 0, by t = k + S r with S the scale at which the integrand falls.
 
-    Beyond the points, up to e^{−h² (T² − k²) / 2} with T their end: where the exponential is slow (h T ≤ 6, and so T > 4),
+    Beyond the points, up to e^{−h² (T² − k²) / 2} with T their end: where the exponential is slow (h T ≤ 6, so T > 4),
     1 / (1 + t²) = Σ_m (−1)^m t^{−2m−2} term by term, whose integrals are (2m + 1) J_m = T^{−2m−1} − h² J_{m−1};
     elsewhere almost nothing is left, and Laplace's approximation has it.
     """
@@ -105,7 +105,7 @@ class LnVolumes(torch.autograd.Function):
     """ln Pr(x, y), ln Pr(x, not y), ln Pr(y, not x) from the lengths a, b and the gap 1 − c; exact, in float64."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, gap: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def forward(ctx: Any, a: Tensor, b: Tensor, gap: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         opposite = 2 - gap < 1e-14  # c = −1, but for rounding: nothing is shared
         sine = (gap * (2 - gap)).clamp(min=0).sqrt().masked_fill(opposite, 0).clamp(min=SMALLEST_SINE)
         tangent = gap / sine  # of half the angle
@@ -127,7 +127,7 @@ class LnVolumes(torch.autograd.Function):
         return both, only_a, only_b
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         a, b, k_a, k_b, sine, ln_apex, opposite, *volumes = ctx.saved_tensors
         ln_in_a, ln_in_b = ln_normal(a) + ln_below(-a * k_a), ln_normal(b) + ln_below(-b * k_b)
         ln_out_a, ln_out_b = ln_normal(a) + ln_below(a * k_a), ln_normal(b) + ln_below(b * k_b)
@@ -155,7 +155,7 @@ class LnGridVolume(torch.autograd.Function):
     """The release's ln Pr(x, y): a rectangle rule on a grid over the longer vector's direction, Φ by a polynomial."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, gap: Tensor, points: int, end: float) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, a: Tensor, b: Tensor, gap: Tensor, points: int, end: float) -> Tensor:
         step = end / (points - 1)
         cosine, sine = 1 - gap, (gap * (2 - gap)).clamp(0, 1).sqrt()
         inverse = (1 / sine).clamp(max=1e30)
@@ -174,7 +174,7 @@ class LnGridVolume(torch.autograd.Function):
         return ln_volume
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         a, b, c, sine, inverse, ln_volume = ctx.saved_tensors
         grad_a = -(ln_below_coarse((c * a - b) * inverse) + ln_normal(a) - ln_volume).exp() * grad
         grad_b = -(ln_below_coarse((c * b - a) * inverse) + ln_normal(b) - ln_volume).exp() * grad
@@ -201,13 +201,13 @@ class LogitOfLn(torch.autograd.Function):
     """x − ln(1 − e^x), the logit of e^x; `LARGEST` for x ≥ 0, where the release makes the gradient one."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         inside = x.clamp(max=-1e-30)
         ctx.save_for_backward(x)
         return inside - _ln_complement(inside)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         return torch.where(x > -1e-30, 1.0, grad * (1 + 1 / torch.expm1(-x.clamp(max=-1e-30))))
 
@@ -236,7 +236,12 @@ class Volumes:
 def lengths_and_gap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """‖x‖, ‖y‖ and 1 − cos(x, y), exact for parallel vectors, of pairs of broadcast vectors; float64."""
     (x, a), (y, b) = unit_and_length(x), unit_and_length(y)
-    return (*torch.broadcast_tensors(a, b, (x - y).square().sum(dim=-1) / 2),)
+    return together(a, b, (x - y).square().sum(dim=-1) / 2)
+
+
+def together(a: Tensor, b: Tensor, gap: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The lengths in the shape of the gap."""
+    return a.expand_as(gap), b.expand_as(gap), gap
 
 
 def unit_and_length(vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -255,8 +260,8 @@ def volumes(
     """Of half-spaces at distances a and b whose directions have the cosine 1 − gap; float64, or float32 on the grid."""
     if method == "exact":
         both, only_x, only_y = LnVolumes.apply(a, b, gap)  # type: ignore[no-untyped-call]
-        logits = ((both - only).clamp(-LARGEST, LARGEST) for only in (only_x, only_y))
-        return Volumes(ln_below(-a), ln_below(-b), both, *logits)
+        y_given_x, x_given_y = ((both - only).clamp(-LARGEST, LARGEST) for only in (only_x, only_y))
+        return Volumes(ln_below(-a), ln_below(-b), both, y_given_x, x_given_y)
 
     def on_grid(*lengths: Tensor) -> Tensor:
         """In the release's float32, by whose rounding a conditional of 1 − 1e-8 is one."""
@@ -265,7 +270,7 @@ def volumes(
     both = on_grid(a, b, gap)
     # Pr(x) by the same rule, as the volume shared with a shorter parallel vector, so that its error cancels
     alone = [on_grid(n, n / 2, torch.zeros_like(n)) for n in (a, b)]
-    return Volumes(*alone, both, *(logit_of_ln(both - each) for each in alone))
+    return Volumes(alone[0], alone[1], both, logit_of_ln(both - alone[0]), logit_of_ln(both - alone[1]))
 
 
 @dataclass(frozen=True)
@@ -321,7 +326,7 @@ class Vcml(ConceptLearner):
             nets = {kind: two_layers(3, config.metaconcept_hidden, 1) for kind in METACONCEPTS}
             self.metaconcept_net = nn.ModuleDict(nets)
         if config.relations:  # half-spaces too, of pairs
-            self.pair_layer = PairLinear(config.dim, config.hidden or config.dim)
+            self.pair_layer = PairLinear(config.region_dim, config.hidden or config.dim)
             self.pair_net = nn.Sequential(nn.LeakyReLU(), nn.Linear(config.hidden or config.dim, config.dim))
             self.relation_vectors = nn.Embedding(len(config.relations), config.dim)
         for weight in self.parameters():
@@ -334,8 +339,8 @@ class Vcml(ConceptLearner):
         self.values: Int[Tensor, "attribute value"]  # the concepts of each attribute; padding is the number after all
         self.register_buffer("values", values.masked_fill(~mask, len(config.concepts)), persistent=False)
 
-    def volumes(self, *lengths_and_gap: Float[Tensor, "*pair"]) -> Volumes:
-        return volumes(*lengths_and_gap, self.config.volume, (self.config.grid_points, self.config.grid_end))
+    def volumes(self, a: Float[Tensor, "*pair"], b: Float[Tensor, "*pair"], gap: Float[Tensor, "*pair"]) -> Volumes:
+        return volumes(a, b, gap, self.config.volume, (self.config.grid_points, self.config.grid_end))
 
     def look(self, regions: RegionBatch) -> VcmlScene:
         return VcmlScene(self, self.object_net(regions.features), regions)
@@ -382,8 +387,8 @@ class VcmlScene(ConceptScene):
     ) -> Float[Tensor, "row item value"]:
         """logit Pr(y | x) of all items with all values of their row."""
         (x, a), (y, b) = unit_and_length(x), unit_and_length(y)
-        a, b, gap = torch.broadcast_tensors(a[:, :, None], b[:, None], 1 - torch.bmm(x, y.mT))
-        return self.model.volumes(a, b, gap.clamp(min=0)).y_given_x.to(self.objects.dtype)
+        gap = (1 - torch.bmm(x, y.mT)).clamp(min=0)
+        return self.model.volumes(*together(a[:, :, None], b[:, None], gap)).y_given_x.to(self.objects.dtype)
 
     def concepts(self, image: Int[Tensor, " row"], concept: Int[Tensor, " row"]) -> Float[Tensor, "row region"]:
         return self.logits(self.objects.index_select(0, image), self.model.concept_vectors(concept)[:, None])[:, :, 0]
@@ -391,7 +396,7 @@ class VcmlScene(ConceptScene):
     def relations(
         self, image: Int[Tensor, " row"], relation: Int[Tensor, " row"]
     ) -> Float[Tensor, "row region region"]:
-        given = (self.objects, self.regions.boxes)
+        given = (self.regions.features, self.regions.boxes)
         pairs = self.model.pair_net(self.model.pair_layer(*(each.index_select(0, image) for each in given)))
         logits = self.logits(pairs.flatten(1, 2), self.model.relation_vectors(relation)[:, None])
         return logits.view(pairs.shape[:3])

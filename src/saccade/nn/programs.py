@@ -270,8 +270,8 @@ def execute(scene: Scene, lexicon: Lexicon, programs: Sequence[Program], images:
     for group in np.split(order, starts_group) if len(order) else ():
         op = OPS[ops[group[0]]]
         kind = KINDS[op]
-        of = zip(kind.inputs, inputs[group].T, strict=False)
-        given = [pools[POOL[each]].all().index_select(0, index(slots[steps])) for each, steps in of]
+        sources = zip(kind.inputs, inputs[group].T, strict=False)
+        given = [pools[POOL[each]].all().index_select(0, index(slots[before])) for each, before in sources]
         if op == "scene":
             found = all_things.index_select(0, index(of_picture[group]))
         else:
@@ -283,18 +283,21 @@ def execute(scene: Scene, lexicon: Lexicon, programs: Sequence[Program], images:
 
     last, kinds = slots[ends - 1], table[ends - 1, 5]
     results = [pool.all() for pool in pools]
-    answers = []
-    for number, result in ((1, results[1]), (2, results[2])):
+
+    def answers(number: int) -> Tensor:
+        """Of the programs that end in this pool; others read a row of zeros."""
         mine = np.array([POOL[kind] == number for kind in kinds.tolist()], dtype=bool)
-        padded = torch.cat([result, result.new_zeros(1, *result.shape[1:])])  # others read the row of zeros
-        answers.append(padded.index_select(0, index(np.where(mine, last, len(result)))))
+        padded = torch.cat([results[number], results[number].new_zeros(1, *results[number].shape[1:])])
+        return padded.index_select(0, index(np.where(mine, last, len(results[number]))))
+
     return Execution(
-        tuple(tuple(program) for program in programs),
-        kinds,
-        *answers,
-        lexicon,
-        (results[0], results[1], results[2]),
-        tuple(np.split(slots, ends[:-1])) if len(programs) else (),
+        programs=tuple(tuple(program) for program in programs),
+        kinds=kinds,
+        values=answers(1),
+        concepts=answers(2),
+        lexicon=lexicon,
+        pools=(results[0], results[1], results[2]),
+        slots=tuple(np.split(slots, ends[:-1])) if len(programs) else (),
     )
 
 

@@ -183,7 +183,7 @@ class HalfspaceCase:
 
     def deviations(self) -> np.ndarray:
         joint = self.found.both.exp().numpy()
-        return np.sqrt(np.maximum(joint * (1 - joint), 1e-12) / self.samples)
+        return np.asarray(np.sqrt(np.maximum(joint * (1 - joint), 1e-12) / self.samples))
 
 
 OFFICIAL_OPS = {

@@ -53,12 +53,12 @@ class PairLinear(nn.Linear):
     def __init__(self, dim: int, outputs: int) -> None:
         super().__init__(2 * dim + PAIR_GEOMETRY, outputs)
 
-    def forward(
+    def forward(  # type: ignore[override]
         self, vectors: Float[Tensor, "image region dim"], boxes: Float[Tensor, "image region 4"]
     ) -> Float[Tensor, "image region region outputs"]:
         boxes = boxes.to(vectors.dtype)
         dim = vectors.shape[2]
-        first, second, first_box, second_box, moved = self.weight.split([dim, dim, 4, 4, 4], dim=1)
+        first, second, first_box, second_box, moved = torch.split(self.weight, [dim, dim, 4, 4, 4], dim=1)
         of_first = F.linear(vectors, first, self.bias) + F.linear(boxes, first_box - moved)
         of_second = F.linear(vectors, second) + F.linear(boxes, second_box + moved)
         return of_first[:, :, None] + of_second[:, None]

@@ -95,16 +95,16 @@ def prepare_lessons(train: Lessons, settings: ConceptsConfig) -> Prepared:
     concepts = {*asked["concepts"], *(value for own in values.values() for value in own)}
     concepts |= {word for question in train.metaconcepts for word in (question.first, question.second)}
     attributes = [(name, *sorted(values.get(name, {}))) for name in sorted(asked["attributes"])]
-    words = prepare_words((*visual.texts, *(q.text for q in train.metaconcepts)), settings.min_count)
+    read = prepare_words((*visual.texts, *(q.text for q in train.metaconcepts)), settings.min_count)
     widths = {"region_dim": visual.pictures.regions.dim} if hasattr(visual.images, "dim") else {}
     lexicon = {"concepts": sorted(concepts), "attributes": attributes, "relations": sorted(asked["relations"])}
     counts = f"{len(concepts)} concepts, {len(attributes)} attributes, {len(asked['relations'])} relations"
     return replace(
-        words,
+        read,
         widths=widths,
         extractor=visual.pictures.extractor,
-        notes=(*words.notes, counts),
-        facts=words.facts | lexicon,
+        notes=(*read.notes, counts),
+        facts={**read.facts, **lexicon},
     )
 
 
