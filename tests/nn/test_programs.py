@@ -6,8 +6,8 @@ import random
 
 import pytest
 import torch
-from plain_programs import ATTRIBUTES, CONCEPTS, RELATIONS, random_program, run_plainly
 
+from benchmarks.programs import ATTRIBUTES, CONCEPTS, RELATIONS, random_program, run_plainly
 from saccade.batch import Program, RegionBatch, Step
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary

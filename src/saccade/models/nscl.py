@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -53,9 +54,9 @@ class Concepts(nn.Module):
         self.vectors = nn.Parameter(torch.randn(concepts, attributes, dim))
         self.belong = nn.Parameter(torch.randn(concepts, attributes) * 0.1)
 
-    def mapped(self, *inputs: Tensor) -> Float[Tensor, "*item attribute space"]:
+    def mapped(self, *inputs: Tensor) -> Float[Tensor, "attribute *item space"]:
         """u_a, of length one."""
-        return unit(torch.stack([operator(*inputs) for operator in self.operators], dim=-2))
+        return unit(torch.stack([operator(*inputs) for operator in self.operators]))
 
     def log_shares(self) -> Float[Tensor, "concept attribute"]:
         """ln β."""
@@ -104,36 +105,33 @@ class NsclScene(ConceptScene):
         self.mapped = model.regions.mapped(objects)  # u
         self.pairs: Tensor | None = None  # features of pairs, where they are not made of regions and boxes
 
+    @cached_property
+    def cosines(self) -> Float[Tensor, "attribute image region concept"]:
+        """cos(u_a(o), v_ka), of all regions with all concepts: one product of matrices for each attribute."""
+        vectors = unit(self.model.regions.vectors).permute(1, 2, 0)
+        return torch.bmm(self.mapped.flatten(1, 2), vectors).view(*self.mapped.shape[:3], -1)
+
     def concepts(self, image: Int[Tensor, " row"], concept: Int[Tensor, " row"]) -> Float[Tensor, "row region"]:
-        return self._logits(self.model.regions, self.mapped.index_select(0, image), concept)
+        by_concept = self.cosines.permute(1, 3, 0, 2)  # [image concept attribute region]
+        rows = by_concept.flatten(0, 1).index_select(0, image * by_concept.shape[1] + concept)
+        shares = self.model.regions.log_shares().index_select(0, concept)
+        return (similarity(rows) + shares[:, :, None]).logsumexp(dim=1)
 
     def relations(
         self, image: Int[Tensor, " row"], relation: Int[Tensor, " row"]
     ) -> Float[Tensor, "row region region"]:
         given = (self.objects, self.regions.boxes) if self.pairs is None else (self.pairs,)
-        pairs = [each.index_select(0, image) for each in given]
-        return self._logits(self.model.pairs, self.model.pairs.mapped(*pairs), relation)
-
-    @staticmethod
-    def _logits(concepts: Concepts, mapped: Tensor, concept: Int[Tensor, " row"]) -> Tensor:
-        """sim, for rows of items [row … attribute space]."""
-        shape = (len(concept), *[1] * (mapped.dim() - 3), *concepts.vectors.shape[1:])
-        vectors = unit(concepts.vectors).index_select(0, concept).view(shape)
-        shares = concepts.log_shares().index_select(0, concept).view(shape[:-1])
-        return (similarity((mapped * vectors).sum(dim=-1)) + shares).logsumexp(dim=-1)
-
-    def attribute(
-        self, image: Int[Tensor, " row"], attribute: Int[Tensor, " row"]
-    ) -> Float[Tensor, "row region space"]:
-        """u of one attribute."""
-        count = self.mapped.shape[2]
-        return self.mapped.transpose(1, 2).flatten(0, 1).index_select(0, image * count + attribute)
+        mapped = self.model.pairs.mapped(*(each.index_select(0, image) for each in given))
+        vectors = unit(self.model.pairs.vectors).index_select(0, relation)
+        shares = self.model.pairs.log_shares().index_select(0, relation)
+        cosine = torch.einsum("arijs,ras->rija", mapped, vectors)
+        return (similarity(cosine) + shares[:, None, None]).logsumexp(dim=3)
 
     def same(self, image: Int[Tensor, " row"], attribute: Int[Tensor, " row"]) -> Float[Tensor, "row region region"]:
-        mapped = self.attribute(image, attribute)
+        mapped = self.mapped.flatten(0, 1).index_select(0, attribute * self.mapped.shape[1] + image)
         return similarity(torch.bmm(mapped, mapped.mT), SAME_MARGIN)
 
     def query(self, image: Int[Tensor, " row"], attribute: Int[Tensor, " row"]) -> Float[Tensor, "row region concept"]:
-        vectors = unit(self.model.regions.vectors).transpose(0, 1).index_select(0, attribute)  # [row concept space]
+        rows = self.cosines.flatten(0, 1).index_select(0, attribute * self.cosines.shape[1] + image)
         shares = self.model.regions.log_shares().T.index_select(0, attribute)
-        return similarity(torch.bmm(self.attribute(image, attribute), vectors.mT)) + shares[:, None]
+        return similarity(rows) + shares[:, None]
