@@ -18,6 +18,7 @@ STAGES = {
     "scan": 692, "vsrn": 344, "camp": 312, "imram": 195, "gsmn": 286, "recall": 13, "updown": 142, "adaptive": 150,
     "sgae": 55, "show_attend_tell_soft": 39, "show_attend_tell_hard": 109, "unsupervised": 31, "densecap": 9,
     "bottomup": 29, "caption_metrics": 40, "vqa_accuracy": 72, "updown_vqa": 81, "dcn": 66, "hierarchical": 29,
+    "vcml": 160,
 }  # fmt: skip
 AMONG_THEM = {
     "scan": {"grad_max__img_enc.fc.weight", "gradnorm_sum__total", "step1_max__txt_enc.rnn.weight_hh_l0"},
@@ -33,6 +34,13 @@ AMONG_THEM = {
     },
     "adaptive": {"attn_tf", "beam3_wu_scores", "beam3_nobad_seqs", "dbs_b4g2_lens", "grad_norms__logit.bias"},
     "vqa_accuracy": {"expected_accuracy 14", "expected_accuracy 64", "dcn_repo_evaluator 26"},
+    "vcml": {
+        "out_grad_concept_embedding",
+        "meta_logits_paper",
+        "joint_plackett",
+        "out_eval_prog9",
+        "out_train_qa_loss",
+    },
     "unsupervised": {"gen_logits", "gen_baseline", "dis_feat_real", "obj_rewards", "gen_loss", "sentence_ae_loss"},
 }
 EXCUSED = {"updown": 2}  # cases that the reference cannot compute without masks
@@ -113,6 +121,12 @@ CHANGED = {  # of one case: the change is value × factor + amount
         1.0,
         1e-4,
         ["gcn_attr_feats", "mem_read_ssg", "mode0_logprobs", "mode1_attn_ssg", "mode2_rela1_beam3_scores"],
+    ),
+    "vcml": (
+        "vcml",
+        1.0,
+        3e-3,
+        ["out_objects", "out_ln_pr", "out_prog_loss", "out_exact_joint", "out_exact_obj_logit", "feat_code"],
     ),
     "unsupervised": (
         "unsupervised",

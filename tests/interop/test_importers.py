@@ -23,6 +23,10 @@ FILES = {
     "unsupervised": "unsupervised/tf_variables.npz",
     "adaptive": "adaptive/adaatt_model.pth",
     "updown": "updown/updown_bn2_model.pth",
+    "updown_vqa": "updown_vqa/baseline0_model.pth",
+    "dcn": "dcn/rcnn_ckpt.pth.tar",
+    "vcml": "vcml/checkpoint.tar",
+    "nscl": "vcml/nscl_reasoning.pth",
 }
 ARCTIC = "show_attend_tell_hard/arctic_params.npz"
 

@@ -22,6 +22,7 @@ from saccade.language import Vocabulary
 from saccade.models import (
     Answerer,
     Captioner,
+    ConceptLearner,
     DenseCap,
     Detector,
     Matcher,
@@ -108,7 +109,7 @@ def _move_every_weight(model: Matcher) -> None:
 
 def test_every_registered_model_is_swept() -> None:
     assert {e.name for e in entries() if issubclass(e.model, Matcher)} >= set(SWITCHES)
-    kinds = (Answerer, Matcher, Captioner, DenseCap, Detector)
+    kinds = (Answerer, Matcher, Captioner, ConceptLearner, DenseCap, Detector)
     assert all(issubclass(e.model, kinds) for e in entries()), "a new kind needs its sweep"
 
 

@@ -20,7 +20,7 @@ class SaccadeError(Exception):
     """
 
     def __init__(self, sentence: str = "") -> None:
-        line = " ".join(str(sentence).encode("utf-8", "backslashreplace").decode().split("\n"))
+        line = str(sentence).encode("utf-8", "backslashreplace").decode().replace("\n", "\\n")
         super().__init__(line if len(line) <= MAX_SENTENCE else f"{line[: MAX_SENTENCE - 1]}…")
 
 

@@ -3,6 +3,7 @@
 from saccade.models.adaptive import Adaptive, AdaptiveConfig
 from saccade.models.base.answerer import Answerer, AnswererConfig
 from saccade.models.base.captioner import Captioner
+from saccade.models.base.concepts import ConceptLearner
 from saccade.models.base.matcher import Matcher
 from saccade.models.base.model import Entry, Model, entries, entry, find_model, load_model, register, shipped_models
 from saccade.models.camp import Camp, CampConfig
@@ -12,12 +13,14 @@ from saccade.models.detectors import BottomUp, Detector, WorldDetector
 from saccade.models.gsmn import Gsmn, GsmnConfig
 from saccade.models.hierarchical import Hierarchical, HierarchicalConfig
 from saccade.models.imram import Imram, ImramConfig
+from saccade.models.nscl import Nscl, NsclConfig
 from saccade.models.scan import Scan, ScanConfig
 from saccade.models.sgae import Sgae, SgaeConfig
 from saccade.models.show_attend_tell import ShowAttendTell, ShowAttendTellConfig
 from saccade.models.unsupervised import Unsupervised, UnsupervisedConfig
 from saccade.models.updown import UpDown, UpDownConfig
 from saccade.models.updown_vqa import UpDownVqa, UpDownVqaConfig
+from saccade.models.vcml import Vcml, VcmlConfig
 from saccade.models.vse import Vse, VseConfig
 from saccade.models.vsrn import Vsrn, VsrnConfig
 
@@ -30,6 +33,7 @@ __all__ = [
     "Camp",
     "CampConfig",
     "Captioner",
+    "ConceptLearner",
     "Dcn",
     "DcnConfig",
     "DenseCap",
@@ -44,6 +48,8 @@ __all__ = [
     "ImramConfig",
     "Matcher",
     "Model",
+    "Nscl",
+    "NsclConfig",
     "Scan",
     "ScanConfig",
     "Sgae",
@@ -56,6 +62,8 @@ __all__ = [
     "UpDownVqaConfig",
     "Unsupervised",
     "UnsupervisedConfig",
+    "Vcml",
+    "VcmlConfig",
     "Vse",
     "VseConfig",
     "Vsrn",

@@ -7,9 +7,25 @@ from typing import Any
 from saccade.interop.importer import Importer
 from saccade.interop.importers.answering import DCN, UPDOWN_VQA
 from saccade.interop.importers.captioning import ADAPTIVE, SGAE, UPDOWN
+from saccade.interop.importers.concepts import NSCL, VCML
 from saccade.interop.importers.matching import CAMP, GSMN, IMRAM, SCAN, VSRN
 from saccade.interop.importers.show_attend_tell import SHOW_ATTEND_TELL
 from saccade.interop.importers.unsupervised import UNSUPERVISED
 
-ALL = (SCAN, VSRN, CAMP, IMRAM, GSMN, SGAE, SHOW_ATTEND_TELL, UNSUPERVISED, ADAPTIVE, UPDOWN, UPDOWN_VQA, DCN)
+ALL = (
+    SCAN,
+    VSRN,
+    CAMP,
+    IMRAM,
+    GSMN,
+    SGAE,
+    SHOW_ATTEND_TELL,
+    UNSUPERVISED,
+    ADAPTIVE,
+    UPDOWN,
+    UPDOWN_VQA,
+    DCN,
+    VCML,
+    NSCL,
+)
 IMPORTERS: dict[str, Importer[Any]] = {importer.system: importer for importer in ALL}

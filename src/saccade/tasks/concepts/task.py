@@ -1,0 +1,360 @@
+"""Concept learning: a question's program is executed on its picture; taught are its answer and those of metaconcepts.
+
+Every step learns from visual questions and, beside them, from questions about pairs of concepts (VCML, § 3): both reach
+the same half-spaces. What concepts, attributes and relations there are the training programs say; the values of an
+attribute are the answers to the questions for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from saccade.batch import Batch, PictureBatch, Program, RegionBatch
+from saccade.core.config import check_ranges
+from saccade.core.errors import SaccadeError
+from saccade.data import DataConfig
+from saccade.data.records import CaptionedImages, Questions
+from saccade.features import open_questions
+from saccade.models import ConceptLearner, load_model
+from saccade.models.base.concepts import METACONCEPTS
+from saccade.nn.programs import KINDS, Execution
+from saccade.tasks.base import Loss, TaskSpec
+from saccade.tasks.concepts import EvalOptions
+from saccade.tasks.evaluator import (
+    PART,
+    Arrays,
+    EvalRequest,
+    Evaluation,
+    Evaluator,
+    SplitForModels,
+    check_features,
+    mean_parts,
+)
+from saccade.tasks.pairs import vary_images
+from saccade.tasks.predict import RegionPredictor
+from saccade.tasks.prepare import Prepared, build_model, prepare_words
+from saccade.vision.augment import AugmentConfig
+from saccade.vision.pictures import Picture
+from saccade.world.metaconcepts import MetaQuestion, metaconcept_questions, parse_metaconcept
+
+
+@dataclass(frozen=True)
+class ConceptsConfig:
+    """What a model learns from, and in which order."""
+
+    min_count: int = 1  # rarer words of the training questions are unknown words
+    metaconcept_batch: int = 64  # questions about concepts in every step; 0: visual questions alone
+    metaconcept_weight: float = 1.0  # of their loss
+    short_first: int = 0  # steps in which a program's loss counts the sooner the shorter it is; 0: all at once
+    eval_batch: int = 256  # questions answered at once
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "min_count eval_batch", "at least 1")
+        check_ranges(self, "metaconcept_batch metaconcept_weight short_first", "zero or more")
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """A split: questions about pictures, with programs, and questions about concepts."""
+
+    visual: Questions[CaptionedImages]
+    metaconcepts: tuple[MetaQuestion, ...]
+
+
+def open_lessons(config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu") -> Lessons:
+    """Raises: SaccadeError if the questions of this data set have no programs."""
+    visual = open_questions(config, split, pixels, device)
+    if not visual.programs:
+        raise SaccadeError(f"{visual.pictures.name} has questions without programs: concept learners execute them")
+    if config.name != "world":
+        return Lessons(visual, ())
+    part = "dev" if split.endswith("dev") else "train" if split in (config.train_split, "train") else "test"
+    return Lessons(visual, metaconcept_questions(part))
+
+
+def prepare_lessons(train: Lessons, settings: ConceptsConfig) -> Prepared:
+    """The questions' words, and the concepts, attributes with their values, and relations of their programs."""
+    visual = train.visual
+    asked: dict[str, dict[str, None]] = {"concepts": {}, "attributes": {}, "relations": {}}
+    values: dict[str, dict[str, None]] = {}
+    for program, answers in zip(visual.programs, visual.answers, strict=True):
+        for step in program:
+            if words := KINDS[step.op].words if step.op in KINDS else "":
+                asked[words][step.argument] = None
+        if program[-1].op == "query":
+            values.setdefault(program[-1].argument, {})[answers[0]] = None
+    concepts = {*asked["concepts"], *(value for own in values.values() for value in own)}
+    concepts |= {word for question in train.metaconcepts for word in (question.first, question.second)}
+    attributes = [(name, *sorted(values.get(name, {}))) for name in sorted(asked["attributes"])]
+    read = prepare_words((*visual.texts, *(q.text for q in train.metaconcepts)), settings.min_count)
+    widths = {"region_dim": visual.pictures.regions.dim} if hasattr(visual.images, "dim") else {}
+    lexicon = {"concepts": sorted(concepts), "attributes": attributes, "relations": sorted(asked["relations"])}
+    counts = f"{len(concepts)} concepts, {len(attributes)} attributes, {len(asked['relations'])} relations"
+    return replace(
+        read,
+        widths=widths,
+        extractor=visual.pictures.extractor,
+        notes=(*read.notes, counts),
+        facts={**read.facts, **lexicon},
+    )
+
+
+def build_learner(kind: type[ConceptLearner], config: Any, prepared: Prepared) -> ConceptLearner:
+    """A fresh model that knows the concepts of the training split."""
+    facts = prepared.facts
+    known = {
+        "concepts": tuple(facts["concepts"]),
+        "attributes": tuple(tuple(row) for row in facts["attributes"]),
+        "relations": tuple(facts["relations"]),
+    }
+    return build_model(kind, replace(config, **known), prepared)
+
+
+@dataclass(frozen=True)
+class LessonBatch(Batch):
+    """Programs about pictures: program q is about picture `owner[q]` of the batch."""
+
+    images: RegionBatch | PictureBatch
+    owner: tuple[int, ...]
+    programs: tuple[Program, ...]
+    answers: tuple[str, ...]
+    pairs: Int[Tensor, "pair 2"]  # of concepts
+    metaconcepts: Int[Tensor, " pair"]
+    holds: Int[Tensor, " pair"]  # 1: yes
+
+
+class ConceptTask:
+    """Every question of the training split, with the picture it is about and some questions about concepts."""
+
+    selection = "accuracy"
+
+    def __init__(
+        self, model: ConceptLearner, train: Lessons, dev: Lessons, config: ConceptsConfig, augmentation: AugmentConfig
+    ) -> None:
+        self.train, self.dev, self.config, self.augmentation = train, dev, config, augmentation
+        rows = pair_rows(model, train.metaconcepts) if config.metaconcept_batch and config.metaconcept_weight else []
+        self.meta = torch.tensor(rows, dtype=torch.long).view(-1, 4)
+
+    def __len__(self) -> int:
+        return len(self.train.visual.texts)
+
+    def batch(self, indices: Sequence[int]) -> LessonBatch:
+        visual = self.train.visual
+        pictures, owner = np.unique(visual.pictures.image_of_text[list(indices)], return_inverse=True)
+        # indices come in random order: so do the questions about concepts
+        places = (
+            [index % len(self.meta) for index in indices[: self.config.metaconcept_batch]] if len(self.meta) else []
+        )
+        meta = self.meta[places]
+        return LessonBatch(
+            visual.images.batch(pictures.tolist()),
+            tuple(owner.tolist()),
+            tuple(visual.programs[index] for index in indices),
+            tuple(visual.answers[index][0] for index in indices),
+            *(meta[:, 1:3], meta[:, 0], meta[:, 3]),
+        )
+
+    def loss(self, model: ConceptLearner, batch: LessonBatch, step: int) -> Loss:
+        scene = model.look(model.extract(vary_images(model, batch.images, self.augmentation)))
+        execution = model.execute(scene, batch.programs, batch.owner)
+        losses = execution.losses(batch.answers)
+        if step < self.config.short_first:
+            longest = 3 + 6 * step / self.config.short_first
+            counts = torch.tensor([float(len(program) <= longest) for program in batch.programs], device=losses.device)
+            visual = (losses * counts).sum() / counts.sum().clamp(min=1)
+        else:
+            visual = losses.mean()
+        figures: dict[str, Tensor] = {"visual_loss": visual.detach()}
+        total = visual
+        if len(batch.pairs):
+            logits = model.metaconcepts(*batch.pairs.T).gather(1, batch.metaconcepts[:, None])[:, 0]
+            meta = F.binary_cross_entropy_with_logits(logits, batch.holds.to(logits.dtype))
+            figures["metaconcept_loss"] = meta.detach()
+            total = total + self.config.metaconcept_weight * meta
+        for name, extra in model.own_losses(scene).items():
+            figures[name] = extra.detach()
+            total = total + extra
+        return total, figures
+
+    def evaluate(self, model: ConceptLearner) -> dict[str, float]:
+        return ConceptAccuracy().evaluate(model, self.dev, self.config)
+
+
+def pair_rows(model: ConceptLearner, questions: Iterable[MetaQuestion]) -> list[tuple[int, int, int, int]]:
+    """(metaconcept, first, second, whether it holds) of the questions whose concepts the model knows."""
+    places = model.lexicon.places["concepts"]
+    return [
+        (METACONCEPTS.index(q.kind), places[q.first], places[q.second], int(q.answer == "yes"))
+        for q in questions
+        if q.first in places and q.second in places
+    ]
+
+
+@torch.no_grad()
+def execute_all(model: ConceptLearner, data: Questions[CaptionedImages], batch_size: int) -> Iterator[Execution]:
+    """Every program of a split, some at a time; one with words that a model does not know has no answer."""
+    device = next(model.parameters()).device
+    for first in range(0, len(data.texts), batch_size):
+        part = list(range(first, min(first + batch_size, len(data.texts))))
+        pictures, owner = np.unique(data.pictures.image_of_text[part], return_inverse=True)
+        regions = model.extract(data.images.batch(pictures.tolist()).to(device))
+        yield model.execute(regions, [known_program(model, data.programs[n]) for n in part], owner.tolist())
+
+
+def known_program(model: ConceptLearner, program: Program) -> Program:
+    try:
+        model.lexicon.compiled(program)
+    except SaccadeError:
+        return program[:1]  # the scene, which is no answer
+    return program
+
+
+class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
+    """Accuracy in per cent, of visual questions and of questions about concepts."""
+
+    metrics: ClassVar = {
+        "accuracy": "accuracy",
+        "mean_kind": "mean over kinds of question",
+        "metaconcepts": "accuracy of metaconcept questions",
+    }
+    metric = "accuracy"
+    columns = ("accuracy", "mean_kind", "metaconcepts")
+    unit = "Accuracy in per cent"
+
+    def evaluate(self, model: ConceptLearner, data: Lessons, settings: Any) -> dict[str, float]:
+        return self.figures(model, data, self.each(model, data, settings))
+
+    def each(self, model: ConceptLearner, data: Lessons, settings: Any) -> np.ndarray:
+        """Which visual questions are answered rightly."""
+        training = model.training
+        model.eval()
+        try:
+            said = [
+                word
+                for execution in execute_all(model, data.visual, settings.eval_batch)
+                for word in execution.answers()
+            ]
+        finally:
+            model.train(training)
+        right = [word in answers for word, answers in zip(said, data.visual.answers, strict=True)]
+        return np.array(right, dtype=np.float64)
+
+    @torch.no_grad()
+    def figures(self, model: ConceptLearner, data: Lessons, each: np.ndarray) -> dict[str, float]:
+        kinds = np.array(data.visual.kinds)
+        by_kind = {str(kind): 100 * float(each[kinds == kind].mean()) for kind in dict.fromkeys(kinds.tolist())}
+        figures = {"accuracy": 100 * float(each.mean()) if len(each) else 0.0}
+        figures["mean_kind"] = float(np.mean(list(by_kind.values()))) if by_kind else 0.0
+        figures |= {f"accuracy_{kind}": value for kind, value in by_kind.items()}
+        rows = torch.tensor(pair_rows(model, data.metaconcepts), device=model.members.device).view(-1, 4)
+        if not len(rows) or type(model).metaconcepts is ConceptLearner.metaconcepts:
+            return figures
+        logits = model.metaconcepts(rows[:, 1], rows[:, 2]).gather(1, rows[:, :1])[:, 0]
+        right = ((logits > 0) == (rows[:, 3] == 1)).double().cpu()
+        figures["metaconcepts"] = 100 * float(right.mean())
+        for place, kind in enumerate(METACONCEPTS):
+            if (own := right[(rows[:, 0] == place).cpu()]).numel():
+                figures[f"metaconcepts_{kind}"] = 100 * float(own.mean())
+        return figures
+
+    def measure(self, model: ConceptLearner, data: Lessons, settings: Any, folder: Path, tables: bool) -> Arrays:
+        """Questions of one picture are not independent: a picture's part is that of all its questions."""
+        each = self.each(model, data, settings)
+        found = self.figures(model, data, each) | self.counts(data, settings)
+        parts = np.zeros(len(data.visual.images))
+        np.add.at(parts, data.visual.pictures.image_of_text, mean_parts(each))
+        return {**{name: np.asarray(value) for name, value in found.items()}, f"{PART}accuracy": parts}
+
+    def counts(self, data: Lessons, settings: Any) -> dict[str, int]:
+        return {"pictures": len(data.visual.images), "texts": len(data.visual.texts)}
+
+    def compare(self, request: EvalRequest) -> Evaluation:
+        """A row for every figure, a column for every model."""
+        splits = SplitForModels(request.data, request.split)
+        found: dict[str, dict[str, float]] = {}
+        data: Lessons | None = None
+        for folder in request.models:
+            model = load_model(folder, ConceptLearner).to(request.device)
+            data = splits.regions_for(model, folder)
+            assert data is not None
+            pictures = data.visual.pictures
+            if model.backbone is None:
+                check_features(model, folder, pictures.regions.dim, pictures.extractor, pictures.name)
+            found[folder] = self.evaluate(model, data, request.settings.get(folder, ConceptsConfig()))
+        assert data is not None
+        visual = data.visual
+        names = dict.fromkeys(name for figures in found.values() for name in figures)
+        return Evaluation(
+            f"{visual.pictures.name}/{visual.pictures.split}: {len(visual.images)} pictures, "
+            f"{len(visual.texts)} questions, "
+            f"{len(data.metaconcepts)} about concepts; per cent",
+            ("questions", *found),
+            tuple(
+                (name, *(f"{figures[name]:.1f}" if name in figures else "–" for figures in found.values()))
+                for name in names
+            ),
+            {"data": visual.pictures.name, "split": visual.pictures.split, "results": found},
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An answer, how likely it is, and how it was found."""
+
+    text: str
+    probability: float
+    program: Program = ()
+    execution: Execution | None = None
+
+
+class ConceptAnswerer(RegionPredictor[ConceptLearner]):
+    """A trained concept learner: programs are executed on pictures; questions about concepts need none."""
+
+    @torch.no_grad()
+    def run(self, image: Picture | RegionBatch, program: Program) -> Verdict:
+        """The answer of a program, with the results of its steps. Raises: SaccadeError if it is no program."""
+        execution = self.model.execute(self.extract(image if isinstance(image, RegionBatch) else [image]), [program])
+        text = execution.answers()[0]
+        if KINDS[program[-1].op].result == KINDS["query"].result:
+            chance = float(execution.concepts[0].softmax(dim=0).max())
+        else:
+            value = float(execution.values[0].sigmoid())
+            chance = value if text == "yes" else 1 - value if text == "no" else 1.0
+        return Verdict(text, chance, program, execution)
+
+    @torch.no_grad()
+    def relate(self, question: str) -> Verdict:
+        """The answer to a question about two concepts. Raises: SaccadeError if it is none."""
+        asked = parse_metaconcept(question)
+        if asked is None:
+            raise SaccadeError(
+                f'"{question}" is no question about two concepts: "is red the same kind of thing as green?"'
+            )
+        chance = float(self.model.metaconcept(asked.kind, asked.first, asked.second).sigmoid())
+        return Verdict("yes" if chance > 0.5 else "no", max(chance, 1 - chance))
+
+
+SPEC: TaskSpec[ConceptLearner, Lessons] = TaskSpec(
+    name="concepts",
+    noun="concept learner",
+    does="answers questions by executing programs",
+    protocol=ConceptLearner,
+    config=ConceptsConfig,
+    open=open_lessons,
+    prepare=prepare_lessons,
+    task=ConceptTask,
+    evaluator=ConceptAccuracy(),
+    predictor=ConceptAnswerer,
+    verbs=("ask",),
+    options=EvalOptions,
+    build=build_learner,
+)
