@@ -21,17 +21,18 @@ import fuzz  # noqa: E402
 from fuzz_samples import READERS, Reader  # noqa: E402
 
 
-def test_ten_thousand_mutations_end_well_or_in_a_sentence() -> None:
+def test_ten_thousand_mutations_end_well_or_in_a_sentence(record_property: Callable[[str, object], None]) -> None:
     words = [sys.executable, str(ROOT / "scripts" / "fuzz.py"), "--mutations", "10000"]
     done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
     assert [row[0] for row in rows] == [*(reader.name for reader in READERS), "all"]
     assert rows[-1][1] == "10,000"
-    for name, _, read, refused, faults in rows:
+    for name, _, read, refused, faults in rows[:-1]:
         assert int(read.replace(",", "")) > 0, f"no damage was slight enough for {name}"
         assert int(refused.replace(",", "")) > 0, f"no damage was seen by {name}"
         assert faults == "0"
+        record_property("readers fuzzed", name)
 
 
 def test_the_page_has_the_table_of_these_readers() -> None:

@@ -192,7 +192,7 @@ def test_frozen_weights_stay_as_they_are(tmp_path: Path) -> None:
         ("decay=2", "decay must be more than 0 and at most 1, not 2"),
         ("clip_norm=-1", "clip_norm must be zero or more, not -1"),
         ("strategy=fsdp", "strategy must be auto, ddp"),
-        ("optimiser=adamm", "optimiser must be one of adam, adamw, sgd"),
+        ("optimiser=adamm", "optimiser must be one of adam, adamax, adamw, sgd"),
         ("patiense=3", 'no setting "patiense"; did you mean "patience"'),
     ],
 )

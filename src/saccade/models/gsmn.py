@@ -238,9 +238,13 @@ class NormedLinear(nn.Module):
         named = {"original0": nn.Parameter(length), "original1": direction}
         self.parametrizations = nn.ModuleDict({"weight": nn.ParameterDict(named)})
 
-    def forward(self, inputs: Float[Tensor, "*item in"]) -> Float[Tensor, "*item out"]:
+    @property
+    def weight(self) -> Float[Tensor, "out in"]:
         length, direction = self.parametrizations["weight"].values()  # type: ignore[operator]
-        return F.linear(inputs, torch._weight_norm(direction, length), self.bias)
+        return torch._weight_norm(direction, length)
+
+    def forward(self, inputs: Float[Tensor, "*item in"]) -> Float[Tensor, "*item out"]:
+        return F.linear(inputs, self.weight, self.bias)
 
 
 class GraphConvolution(nn.Module):
