@@ -6,6 +6,7 @@ those pixels. Files are whole or absent.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -76,9 +77,8 @@ def fit(text: str, size: int, room: float, smallest: int = 18) -> tuple[str, int
     while size > smallest and width(text, size) > room:
         size -= 1
     if width(text, size) > room:
-        while len(text) > 1 and width(text + "…", size) > room:
-            text = text[:-1]
-        text += "…"
+        kept = bisect_right(range(1, len(text)), room, key=lambda count: width(text[:count] + "…", size))
+        text = text[: max(kept, 1)] + "…"
     return text, size
 
 
