@@ -11,6 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from saccade.cli import app
+from saccade.cli.options import figure_table
 from toy_runs import saccade_command
 
 ODD = "two\nlines\t\x1b[31m\u202egpj.png"
@@ -46,3 +47,9 @@ def test_an_error_is_one_line_whatever_the_name(tmp_path: Path, capsys: pytest.C
     assert told.count("\n") == 1
     assert is_plain(told)
     assert SHOWN in told
+
+
+def test_headings_of_several_lines_stay_so() -> None:
+    table = figure_table("a\nb", ("\n\nmodel", "picture\nR@1", "x\x1b[31m"))
+    assert [column.header for column in table.columns] == ["\n\nmodel", "picture\nR@1", "x\\x1b[31m"]
+    assert table.title == "a\\nb"

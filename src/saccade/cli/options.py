@@ -180,10 +180,11 @@ MAX_UNBROKEN = 8  # letters of a heading
 def figure_table(title: str, headings: Sequence[str]) -> Table:
     """A first column of words, then figures, set to the right; short headings are kept whole in a narrow terminal."""
     table = Table(title=escape(title), title_justify="left")
-    table.add_column(escape(headings[0]), overflow="fold")
-    for heading in headings[1:]:
-        short = max(map(len, heading.split("\n"))) <= MAX_UNBROKEN
-        table.add_column(escape_markup(heading), justify="right", overflow="fold", no_wrap=short)
+    first, *others = ([escape(line) for line in heading.split("\n")] for heading in headings)  # breaks are meant
+    table.add_column("\n".join(first), overflow="fold")
+    for lines in others:
+        short = max(map(len, lines)) <= MAX_UNBROKEN
+        table.add_column("\n".join(lines), justify="right", overflow="fold", no_wrap=short)
     return table
 
 
