@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,7 @@ def test_it_is_saved_loaded_and_copied(
     model.save_pretrained(tmp_path / "model")
     questions = questions_of(model, toy_texts)
     wanted = model(toy_images, questions).logits
-    for other in (load_model(tmp_path / "model", Answerer), copy.deepcopy(model)):
+    for other in (load_model(tmp_path / "model", Answerer), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert other.answers == ANSWERS
         torch.testing.assert_close(other(toy_images, questions).logits, wanted, rtol=0, atol=0)
 
