@@ -13,7 +13,8 @@ from saccade.core.files import read_json, write_json
 from saccade.decoding import DecodingConfig
 from saccade.metrics import CAPTION_METRICS, caption_report
 from saccade.tasks import find_task
-from saccade.tasks.captioning.evaluate import LANGUAGE, captions_files, own_decoding
+from saccade.tasks.captioning.evaluate import LANGUAGE, own_decoding
+from saccade.tasks.evaluator import results_files
 from saccade.training.run import load_run_config
 from saccade.training.trainer import FitResult
 from toy_runs import IMAGES, SENTENCES, make_features, make_run, saccade_command
@@ -56,7 +57,7 @@ def test_several_captioners_stand_side_by_side_and_keep_a_file_each(
     assert Path("said-adaptive.json").exists()
     assert list(json.loads(Path("figures.json").read_text())["results"]) == ["updown", "adaptive"]
     assert "greedy" in capsys.readouterr().out  # as in the runs' own evaluations
-    files = captions_files(Path("a/said.json"), ["x/best", "y/best"])
+    files = results_files(Path("a/said.json"), ["x/best", "y/best"])
     assert list(files.values()) == [Path("a/said-1.json"), Path("a/said-2.json")]
 
 

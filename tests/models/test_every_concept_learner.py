@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,7 +66,7 @@ class TestEveryConceptLearner:
         self, name: str, switches: dict[str, Any], vocabulary: Vocabulary, toy_images: RegionBatch
     ) -> None:
         model = build(name, switches, vocabulary).train()
-        scene = model.look(toy_images)
+        scene = model.encode_scene(toy_images)
         execution = model.execute(scene, PROGRAMS)
         losses = [execution.losses(ANSWERS).sum(), *model.own_losses(scene).values()]
         if name == "vcml":
@@ -99,9 +101,11 @@ class TestEveryConceptLearner:
         model.save_pretrained(tmp_path / "model")
         loaded = load_model(tmp_path / "model", ConceptLearner)
         assert loaded.config == model.config
-        found, wanted = loaded.execute(toy_images, PROGRAMS), model.execute(toy_images, PROGRAMS)
-        assert torch.equal(found.values, wanted.values)
-        assert torch.equal(found.concepts, wanted.concepts)
+        wanted = model.execute(toy_images, PROGRAMS)
+        for other in (loaded, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+            found = other.execute(toy_images, PROGRAMS)
+            assert torch.equal(found.values, wanted.values)
+            assert torch.equal(found.concepts, wanted.concepts)
         if name == "vcml":
             assert torch.equal(loaded.probabilities(), model.probabilities())
             assert loaded.metaconcept(METACONCEPTS[0], "red", "toy") == model.metaconcept("synonym", "red", "toy")

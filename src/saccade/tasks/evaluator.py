@@ -123,6 +123,19 @@ class Evaluator(ABC, Generic[M, D]):
         return type(self).ensemble is not Evaluator.ensemble
 
 
+def results_files(file: Path | None, folders: Sequence[str]) -> dict[str, Path]:
+    """Where what each model said is kept: in the file that was named, or one beside it for each of several."""
+    if file is None:
+        return {}
+    if len(folders) == 1:
+        return {folders[0]: file}
+    names = [Path(folder).resolve().name for folder in folders]
+    if len(set(names)) < len(names):
+        names = [str(number) for number in range(1, len(folders) + 1)]
+    files = [file.with_name(f"{file.stem}-{name}{file.suffix}") for name in names]
+    return dict(zip(folders, files, strict=True))
+
+
 Costs = Mapping[str, float | None]  # by column; None where the system does not say
 
 

@@ -30,9 +30,10 @@ from saccade.tasks.evaluator import (
     SplitForModels,
     check_features,
     mean_parts,
+    results_files,
 )
 
-Asked = Questions[CaptionedImages]
+QuestionSplit = Questions[CaptionedImages]
 
 
 def shown_pictures(images: Any, shown: str) -> Any:
@@ -54,7 +55,7 @@ def shown_questions(questions: TextBatch, shown: str) -> TextBatch:
 
 
 @torch.no_grad()
-def answer_all(model: Answerer, data: Asked, batch_size: int = 256, shown: str = "both") -> list[str]:
+def answer_all(model: Answerer, data: QuestionSplit, batch_size: int = 256, shown: str = "both") -> list[str]:
     """The likeliest answer to every question of a split, in order."""
     device = next(model.parameters()).device
     was_training, said = model.training, []
@@ -81,7 +82,7 @@ def needed_nouns() -> Nouns:
     return found
 
 
-def majority(data: Asked, answers: Sequence[str]) -> list[str]:
+def majority(data: QuestionSplit, answers: Sequence[str]) -> list[str]:
     """To every question the answer that most questions of its kind have, of those that a model knows."""
     known, best = frozenset(answers), {}
     for kind in set(data.kinds):
@@ -90,7 +91,7 @@ def majority(data: Asked, answers: Sequence[str]) -> list[str]:
     return [best[kind] for kind in data.kinds]
 
 
-class AnswerAccuracy(Evaluator[Answerer, Asked]):
+class AnswerAccuracy(Evaluator[Answerer, QuestionSplit]):
     """Accuracy in per cent: VQA accuracy where several people answered, else equality with the truth."""
 
     metrics: ClassVar = {"accuracy": "accuracy", "mean_kind": "mean over kinds of question"}
@@ -98,27 +99,27 @@ class AnswerAccuracy(Evaluator[Answerer, Asked]):
     columns = ("accuracy", "mean_kind")
     unit = "Accuracy in per cent"
 
-    def evaluate(self, model: Answerer, data: Asked, settings: Any) -> dict[str, float]:
+    def evaluate(self, model: Answerer, data: QuestionSplit, settings: Any) -> dict[str, float]:
         each = self.each(model, data, settings)
         kinds = by_kind(100 * each, data.kinds)
         figures = {"accuracy": 100 * float(each.mean()), **{f"accuracy_{kind}": value for kind, value in kinds.items()}}
         return figures | {"mean_kind": float(np.mean(list(kinds.values())))} if kinds else figures
 
-    def each(self, model: Answerer, data: Asked, settings: Any) -> Float[np.ndarray, " question"]:
+    def each(self, model: Answerer, data: QuestionSplit, settings: Any) -> Float[np.ndarray, " question"]:
         """The score of every question."""
         scores = answer_scores(data.answers)
         headline = {name: scores[name] for name in list(scores)[:1]}
         said = answer_all(model, data, settings.eval_batch, settings.shown)
         return next(iter(score_answers(said, data.answers, headline).values()))
 
-    def measure(self, model: Answerer, data: Asked, settings: Any, folder: Path, tables: bool) -> Arrays:
+    def measure(self, model: Answerer, data: QuestionSplit, settings: Any, folder: Path, tables: bool) -> Arrays:
         """Questions of one picture are not independent: a picture's part is that of all its questions."""
         kept = super().measure(model, data, settings, folder, tables)
         parts = np.zeros(len(data.images))
         np.add.at(parts, data.pictures.image_of_text, mean_parts(self.each(model, data, settings)))
         return {**kept, f"{PART}accuracy": parts}
 
-    def counts(self, data: Asked, settings: Any) -> dict[str, int]:
+    def counts(self, data: QuestionSplit, settings: Any) -> dict[str, int]:
         return {"pictures": len(data.images), "texts": len(data.texts)}
 
     def compare(self, request: EvalRequest) -> Evaluation:
@@ -126,10 +127,11 @@ class AnswerAccuracy(Evaluator[Answerer, Asked]):
         from saccade.tasks.answering.task import AnsweringConfig
 
         options: EvalOptions = request.options
-        check_writable(options.answers)
+        kept = results_files(options.answers, request.models)
+        check_writable(*kept.values())
         splits = SplitForModels(request.data, request.split)
         found: dict[str, dict[str, float]] = {}
-        data: Asked | None = None
+        data: QuestionSplit | None = None
         for folder in request.models:
             model = load_model(folder, Answerer).to(request.device)
             data = splits.regions_for(model, folder)
@@ -141,8 +143,8 @@ class AnswerAccuracy(Evaluator[Answerer, Asked]):
             if not found:
                 found["most frequent"] = self.figures(majority(data, model.answers), data, options.wups)
             found[folder] = self.figures(said, data, options.wups)
-            if options.answers is not None:
-                write_answers(options.answers, dict(zip(data.ids, said, strict=True)))
+            if folder in kept:
+                write_answers(kept[folder], dict(zip(data.ids, said, strict=True)))
         assert data is not None
         names = list(next(iter(found.values())))
         return Evaluation(
@@ -153,7 +155,7 @@ class AnswerAccuracy(Evaluator[Answerer, Asked]):
             {"data": data.pictures.name, "split": data.pictures.split, "results": found},
         )
 
-    def figures(self, said: Sequence[str], data: Asked, wups: bool) -> dict[str, float]:
+    def figures(self, said: Sequence[str], data: QuestionSplit, wups: bool) -> dict[str, float]:
         """Every figure of a split, and its headline for each kind of question."""
         scores = answer_scores(data.answers) | (wups_scores(needed_nouns()) if wups else {})
         found = score_answers(said, data.answers, scores)

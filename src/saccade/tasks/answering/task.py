@@ -20,7 +20,7 @@ from saccade.features import open_questions
 from saccade.metrics.answers import frequent_answers, soft_scores
 from saccade.models import Answerer
 from saccade.tasks.answering import EvalOptions
-from saccade.tasks.answering.evaluate import AnswerAccuracy, Asked, shown_pictures, shown_questions
+from saccade.tasks.answering.evaluate import AnswerAccuracy, QuestionSplit, shown_pictures, shown_questions
 from saccade.tasks.base import TaskSpec
 from saccade.tasks.pairs import vary_images
 from saccade.tasks.predict import RegionPredictor
@@ -60,7 +60,12 @@ class AnsweringTask:
     selection = "accuracy"
 
     def __init__(
-        self, model: Answerer, train: Asked, dev: Asked, config: AnsweringConfig, augmentation: AugmentConfig
+        self,
+        model: Answerer,
+        train: QuestionSplit,
+        dev: QuestionSplit,
+        config: AnsweringConfig,
+        augmentation: AugmentConfig,
     ) -> None:
         self.train, self.dev, self.config, self.augmentation = train, dev, config, augmentation
         self.questions = model.read(train.texts)  # word ids are small: all questions at once
@@ -95,7 +100,7 @@ class AnsweringTask:
         return AnswerAccuracy().evaluate(model, self.dev, self.config)
 
 
-def prepare_questions(train: Asked, settings: AnsweringConfig) -> Prepared:
+def prepare_questions(train: QuestionSplit, settings: AnsweringConfig) -> Prepared:
     """The questions' words, the answers to choose from, and the width of the regions if the pictures come as such.
 
     Raises: SaccadeError if no answer is given often enough.
@@ -122,7 +127,9 @@ def build_answerer(kind: type[Answerer], config: Any, prepared: Prepared) -> Ans
     return build_model(kind, replace(config, answers=prepared.labels), prepared)
 
 
-def open_asked(config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu") -> Asked:
+def open_question_split(
+    config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu"
+) -> QuestionSplit:
     return open_questions(config, split, pixels, device)
 
 
@@ -166,13 +173,13 @@ class PictureAnswerer(RegionPredictor[Answerer]):
         return replace(found, unknown=frozenset(self.model.vocabulary.unknown(text)))
 
 
-SPEC: TaskSpec[Answerer, Asked] = TaskSpec(
+SPEC: TaskSpec[Answerer, QuestionSplit] = TaskSpec(
     name="answering",
     noun="answerer",
     does="answers questions about pictures",
     protocol=Answerer,
     config=AnsweringConfig,
-    open=open_asked,
+    open=open_question_split,
     prepare=prepare_questions,
     task=AnsweringTask,
     evaluator=AnswerAccuracy(),

@@ -25,7 +25,16 @@ from saccade.metrics.captions.report import caption_words
 from saccade.models import Captioner, load_model
 from saccade.tasks.captioning import EvalOptions, describe_decoding
 from saccade.tasks.captioning.predict import coco_id
-from saccade.tasks.evaluator import PART, Arrays, EvalRequest, Evaluation, Evaluator, SplitForModels, mean_parts
+from saccade.tasks.evaluator import (
+    PART,
+    Arrays,
+    EvalRequest,
+    Evaluation,
+    Evaluator,
+    SplitForModels,
+    mean_parts,
+    results_files,
+)
 from saccade.tasks.pairs import cut
 
 MEANS = ("rouge_l", "cider_d")  # BLEU and METEOR add up counts of the whole split: they are no means over pictures
@@ -113,7 +122,7 @@ class CaptionScores(Evaluator[Captioner, CaptionedImages]):
         ways = {folder: options.over(own_decoding(request.settings.get(folder))) for folder in request.models}
         splits = SplitForModels(request.data, request.split)
         tables = load_meteor_tables()
-        kept = captions_files(options.captions, request.models)
+        kept = results_files(options.captions, request.models)
         check_writable(*kept.values())
         results: dict[str, dict[str, Any]] = {}
         for folder, way in ways.items():
@@ -165,19 +174,6 @@ class CaptionScores(Evaluator[Captioner, CaptionedImages]):
 def own_decoding(settings: Any) -> DecodingConfig:
     """How a run's own evaluations found captions, by its settings; of a model that is no run, greedily."""
     return DecodingConfig(strategy="greedy") if settings is None else settings.decoding
-
-
-def captions_files(captions: Path | None, folders: Sequence[str]) -> dict[str, Path]:
-    """The file of each model: the one that was named, or one beside it for each of several."""
-    if captions is None:
-        return {}
-    if len(folders) == 1:
-        return {folders[0]: captions}
-    names = [Path(folder).resolve().name for folder in folders]
-    if len(set(names)) < len(names):
-        names = [str(number) for number in range(1, len(folders) + 1)]
-    files = [captions.with_name(f"{captions.stem}-{name}{captions.suffix}") for name in names]
-    return dict(zip(folders, files, strict=True))
 
 
 def _rows(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...] | None]:
