@@ -151,7 +151,7 @@ def answer(bench: Bench, name: str, training: bool) -> Row:
     @torch.set_grad_enabled(training)
     def one_by_one() -> None:
         pictures = (regions.select([n]) for n in range(some))
-        runs = (run_plainly(model.look(each), model.lexicon, programs[n], 0) for n, each in enumerate(pictures))
+        runs = (run_plainly(model.encode_scene(each), model.lexicon, programs[n], 0) for n, each in enumerate(pictures))
         learn([steps[-1] for steps in runs])
 
     spent = bench.best_of({"together": together, "one_by_one": one_by_one}, runs=5)

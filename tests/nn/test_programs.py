@@ -42,7 +42,7 @@ def test_a_batch_gives_what_a_plain_executor_gives_for_each_program(name: str, t
     images = [dice.randrange(len(regions)) for _ in programs]
     execution = model.execute(regions.pad(2), programs, images)
     plain, answers = [], []
-    scene = model.look(regions)
+    scene = model.encode_scene(regions)
     for n, (program, image) in enumerate(zip(programs, images, strict=True)):
         steps = run_plainly(scene, model.lexicon, program, image)
         for found, wanted in zip(execution.steps(n), steps, strict=True):

@@ -94,7 +94,7 @@ class Nscl(ConceptLearner):
                 self.regions.belong.copy_(torch.where(self.members.T, KNOWN, -KNOWN))
             self.regions.belong.requires_grad_(False)
 
-    def look(self, regions: RegionBatch) -> NsclScene:
+    def encode_scene(self, regions: RegionBatch) -> NsclScene:
         return NsclScene(self, regions.features, regions)
 
 

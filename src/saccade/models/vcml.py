@@ -342,7 +342,7 @@ class Vcml(ConceptLearner):
     def volumes(self, a: Float[Tensor, "*pair"], b: Float[Tensor, "*pair"], gap: Float[Tensor, "*pair"]) -> Volumes:
         return volumes(a, b, gap, self.config.volume, (self.config.grid_points, self.config.grid_end))
 
-    def look(self, regions: RegionBatch) -> VcmlScene:
+    def encode_scene(self, regions: RegionBatch) -> VcmlScene:
         return VcmlScene(self, self.object_net(regions.features), regions)
 
     def metaconcept_inputs(self, first: Int[Tensor, "*pair"], second: Int[Tensor, "*pair"]) -> Float[Tensor, "*pair 3"]:

@@ -24,7 +24,7 @@ LONGEST = 3  # words in a run
 REPEATED = 3  # times that a text must have had its one answer to be remembered
 
 
-class Asked(Protocol):
+class AnsweredQuestion(Protocol):
     """A question about a picture, or about two concepts."""
 
     @property
@@ -58,7 +58,9 @@ def drawn_questions(config: WorldConfig, split: str, scenes: int) -> list[Questi
     ]
 
 
-def question_balance(train: Sequence[Asked], held_out: Sequence[Asked]) -> tuple[KindBalance, ...]:
+def question_balance(
+    train: Sequence[AnsweredQuestion], held_out: Sequence[AnsweredQuestion]
+) -> tuple[KindBalance, ...]:
     """Each kind of question in the order in which they occur, learned from `train` and measured on `held_out`."""
     rows = []
     for kind in dict.fromkeys(q.kind for q in train):
@@ -72,7 +74,7 @@ def question_balance(train: Sequence[Asked], held_out: Sequence[Asked]) -> tuple
     return tuple(rows)
 
 
-def guess(known: Sequence[Asked], asked: Sequence[Asked]) -> list[str]:
+def guess(known: Sequence[AnsweredQuestion], asked: Sequence[AnsweredQuestion]) -> list[str]:
     """The likeliest answer to each question from its words alone, after what is known."""
     answers = sorted({q.answer for q in known})
     counts = Counter(run for q in known for run in _runs(q.text))
@@ -104,7 +106,7 @@ def _runs(text: str) -> Iterable[tuple[str, ...]]:
     return (tuple(words[n : n + size]) for size in range(1, LONGEST + 1) for n in range(len(words) - size + 1))
 
 
-def _rows(questions: Sequence[Asked], place: dict[tuple[str, ...], int]) -> Int64[Tensor, "question run"]:
+def _rows(questions: Sequence[AnsweredQuestion], place: dict[tuple[str, ...], int]) -> Int64[Tensor, "question run"]:
     """The runs of each question that are known by their places, and 0 for the rest of a row."""
     rows = [[place.get(run, 0) for run in _runs(q.text)] for q in questions]
     longest = max(map(len, rows), default=0)

@@ -18,7 +18,7 @@ from pathlib import Path
 from saccade.batch import Program, Step
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.photos import PhotoFolder
-from saccade.data.datasets.questions import Asked, questions_about, step_inputs
+from saccade.data.datasets.questions import QuestionRow, questions_about, step_inputs
 from saccade.data.records import CaptionedPhotos, Questions
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.text_files import JsonEntry, read_items
@@ -60,7 +60,7 @@ def _files(folder: Path) -> dict[str, Path]:
     return {match.group(1): path for match, path in matches if match}
 
 
-def _read(path: Path, prefix: str) -> Iterator[Asked]:
+def _read(path: Path, prefix: str) -> Iterator[QuestionRow]:
     """`prefix`: numbers begin with 0 in each split, so that those of several need one."""
     steps: dict[Step, Step] = {}  # equal steps are kept once
     for key, position, item in read_items(path):
@@ -72,7 +72,7 @@ def _read(path: Path, prefix: str) -> Iterator[Asked]:
         program = _program(entry) if "program" in entry else ()
         kind = KINDS.get(program[-1].op, program[-1].op) if program else ""
         shared = tuple(steps.setdefault(step, step) for step in program)
-        yield Asked(id, entry.text("image_filename"), entry.text("question").strip(), answers, kind, shared)
+        yield QuestionRow(id, entry.text("image_filename"), entry.text("question").strip(), answers, kind, shared)
 
 
 def _program(entry: JsonEntry) -> Program:

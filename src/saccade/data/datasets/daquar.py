@@ -17,7 +17,7 @@ from pathlib import Path
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.photos import PhotoFolder, first_folder
-from saccade.data.datasets.questions import Asked, questions_about, with_dev
+from saccade.data.datasets.questions import QuestionRow, questions_about, with_dev
 from saccade.data.records import CaptionedPhotos, Questions
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.text_files import find_file, read_lines, read_table
@@ -44,7 +44,7 @@ def daquar_splits(folder: Path) -> dict[str, tuple[str, ...]]:
     return {"questions": tuple(dict.fromkeys(part for part, _ in rows))}
 
 
-def _read_table(folder: Path) -> Iterator[tuple[str, Asked]]:
+def _read_table(folder: Path) -> Iterator[tuple[str, QuestionRow]]:
     path = find_file(folder, "qa.tsv")
     assert path is not None
     counts: dict[str, int] = {}
@@ -52,11 +52,11 @@ def _read_table(folder: Path) -> Iterator[tuple[str, Asked]]:
         counts[split] = counts.get(split, 0) + 1
         yield (
             with_dev(split, photo, HELD_OUT),
-            _asked(f"{split}{counts[split]}", photo, text, answer, f"{path}, line {line}"),
+            _question_row(f"{split}{counts[split]}", photo, text, answer, f"{path}, line {line}"),
         )
 
 
-def _read_published(folder: Path, photos: PhotoFolder) -> Iterator[tuple[str, Asked]]:
+def _read_published(folder: Path, photos: PhotoFolder) -> Iterator[tuple[str, QuestionRow]]:
     files = next((files for size in SIZES if (files := _published_files(folder, size))), {})
     if not files:
         raise SaccadeError(f"{folder} has no questions: DAQUAR is {FOLDER_HOLDS}")
@@ -71,7 +71,10 @@ def _read_published(folder: Path, photos: PhotoFolder) -> Iterator[tuple[str, As
                 raise SaccadeError(f'{path}, line {line}: a question about "the image3" was expected')
             photo = endings.get(found.group(), f"{found.group()}.png")
             short = _TAIL.sub("", text).strip(" ?")
-            yield with_dev(split, photo, HELD_OUT), _asked(f"{split}{n}", photo, short, answer, f"{path}, line {line}")
+            yield (
+                with_dev(split, photo, HELD_OUT),
+                _question_row(f"{split}{n}", photo, short, answer, f"{path}, line {line}"),
+            )
 
 
 def _published_files(folder: Path, size: str) -> dict[str, Path]:
@@ -80,9 +83,9 @@ def _published_files(folder: Path, size: str) -> dict[str, Path]:
     return {match.group(1): path for match, path in matches if match}
 
 
-def _asked(id: str, photo: str, text: str, answer: str, where: str) -> Asked:
+def _question_row(id: str, photo: str, text: str, answer: str, where: str) -> QuestionRow:
     if not answer.strip():
         raise SaccadeError(f"{where}: the answer is empty")
     words = text.lower()
     kind = "number" if "how many" in words else "colour" if re.search(r"\bcolou?rs?\b", words) else "object"
-    return Asked(id, photo, text.strip(), (answer.strip(),), kind)
+    return QuestionRow(id, photo, text.strip(), (answer.strip(),), kind)

@@ -18,7 +18,7 @@ from pathlib import Path
 from saccade.batch import Program, Step
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.photos import PhotoFolder
-from saccade.data.datasets.questions import Asked, questions_about, step_inputs
+from saccade.data.datasets.questions import QuestionRow, questions_about, step_inputs
 from saccade.data.records import CaptionedPhotos, Questions
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.text_files import JsonEntry, read_items
@@ -54,14 +54,14 @@ def _files(folder: Path) -> dict[str, list[Path]]:
     return {name: list(dict.fromkeys(paths)) for name, paths in found.items()}
 
 
-def _read(path: Path) -> Iterator[Asked]:
+def _read(path: Path) -> Iterator[QuestionRow]:
     steps: dict[Step, Step] = {}  # equal steps are kept once
     for id, _, item in read_items(path):
         entry = JsonEntry.of(item, f"{path}, {id[:40]}")
         kind = entry.entry("types").text("structural") if "types" in entry else ""
         answers = (entry.text("answer"),) if "answer" in entry else ()
         program = tuple(steps.setdefault(step, step) for step in _program(entry)) if "semantic" in entry else ()
-        yield Asked(id, f"{entry.text('imageId')}.jpg", entry.text("question").strip(), answers, kind, program)
+        yield QuestionRow(id, f"{entry.text('imageId')}.jpg", entry.text("question").strip(), answers, kind, program)
 
 
 def _program(entry: JsonEntry) -> Program:

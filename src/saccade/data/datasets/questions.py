@@ -16,7 +16,7 @@ from saccade.data.records import CaptionedPhotos, Questions
 from saccade.data.text_files import JsonEntry
 
 
-class Asked(NamedTuple):
+class QuestionRow(NamedTuple):
     """A row of a data set."""
 
     id: str
@@ -28,7 +28,7 @@ class Asked(NamedTuple):
 
 
 def questions_about(
-    name: str, split: str, rows: Iterable[Asked], folder: PhotoFolder, where: object
+    name: str, split: str, rows: Iterable[QuestionRow], folder: PhotoFolder, where: object
 ) -> Questions[CaptionedPhotos]:
     """The questions of a split, pictures in the order in which they are first asked about.
 
@@ -36,7 +36,7 @@ def questions_about(
     """
     photos: dict[str, int] = {}
     seen: set[str] = set()
-    kept: list[Asked] = []
+    kept: list[QuestionRow] = []
     for row in rows:
         if row.id in seen:
             raise SaccadeError(f"{where}: the question {row.id[:40]} occurs a second time")

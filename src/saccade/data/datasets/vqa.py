@@ -15,7 +15,7 @@ from pathlib import Path
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.photos import PhotoFolder
-from saccade.data.datasets.questions import Asked, questions_about
+from saccade.data.datasets.questions import QuestionRow, questions_about
 from saccade.data.records import CaptionedPhotos, Questions
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.text_files import JsonEntry, read_items
@@ -46,7 +46,7 @@ def vqa_splits(folder: Path) -> dict[str, tuple[str, ...]]:
     return {"questions": tuple(_files(folder, _QUESTIONS))}
 
 
-def _read(folder: Path, path: Path, split: str, photos: PhotoFolder) -> Iterator[Asked]:
+def _read(folder: Path, path: Path, split: str, photos: PhotoFolder) -> Iterator[QuestionRow]:
     answered: dict[str, Answered] | None = None
     if not split.startswith("test"):
         annotations = _files(folder, _ANNOTATIONS).get(split)
@@ -67,7 +67,7 @@ def _read(folder: Path, path: Path, split: str, photos: PhotoFolder) -> Iterator
         name = f"COCO_{subset}_{number}"
         photo = number if name not in photos.names and number in photos.names else name
         answers, kind = answered[id] if answered is not None else ((), "")
-        yield Asked(id, photo, entry.text("question").strip(), answers, kind)
+        yield QuestionRow(id, photo, entry.text("question").strip(), answers, kind)
 
 
 def read_annotations(path: Path) -> dict[str, Answered]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.photos import PhotoFolder, first_folder
-from saccade.data.datasets.questions import Asked, questions_about, with_dev
+from saccade.data.datasets.questions import QuestionRow, questions_about, with_dev
 from saccade.data.records import CaptionedPhotos, Questions
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.text_files import JsonEntry, find_file, read_items, read_json_lines
@@ -43,7 +43,7 @@ def vqa_rad_splits(folder: Path) -> dict[str, tuple[str, ...]]:
     return {"questions": tuple(dict.fromkeys(part for part, _ in _read(folder)))}
 
 
-def _read(folder: Path) -> Iterator[tuple[str, Asked]]:
+def _read(folder: Path) -> Iterator[tuple[str, QuestionRow]]:
     """(split, question) of every file that is there."""
     files = [path for name in (*LINES, *PUBLISHED) if (path := find_file(folder, name))]
     if not files:
@@ -61,7 +61,7 @@ def _read(folder: Path) -> Iterator[tuple[str, Asked]]:
             if not answer:
                 raise SaccadeError(f"{where}: the answer is empty")
             kind = entry.text("answer_type").strip().lower()
-            asked = Asked(_plain(entry, "qid"), photo, entry.text("question").strip(), (answer,), kind)
+            asked = QuestionRow(_plain(entry, "qid"), photo, entry.text("question").strip(), (answer,), kind)
             yield with_dev(split, photo, HELD_OUT), asked
 
 

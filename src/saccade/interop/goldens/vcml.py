@@ -77,7 +77,7 @@ class VcmlCase:
 
     @cached_property
     def objects(self) -> Tensor:
-        return self.model.look(self.regions).objects[0]
+        return self.model.encode_scene(self.regions).objects[0]
 
     @property
     def regions(self) -> RegionBatch:
@@ -98,7 +98,7 @@ class VcmlCase:
     @cached_property
     def object_logits(self) -> Tensor:
         rows = len(self.vectors)
-        return self.model.look(self.regions).concepts(torch.zeros(rows, dtype=torch.long), self.all).T
+        return self.model.encode_scene(self.regions).concepts(torch.zeros(rows, dtype=torch.long), self.all).T
 
     @cached_property
     def plain(self) -> Tensor:
@@ -211,7 +211,7 @@ class NsclCase:
 
     def scene(self, mode: str) -> NsclScene:
         self.model.train(mode == "train")
-        scene = self.model.look(self.regions)
+        scene = self.model.encode_scene(self.regions)
         if "in_rel" in self.case.stored:
             scene.pairs = self.case.tensor("in_rel").double()[None]
         self.model.eval()
@@ -286,7 +286,7 @@ def as_logits(key: str, expression: Callable[[VcmlCase], Tensor], tolerance: flo
 
 
 def nscl_rows() -> dict[str, Row]:
-    def told(pattern: str, expression: Callable[..., Tensor | None], name: str) -> dict[str, Row]:
+    def stage_rows(pattern: str, expression: Callable[..., Tensor | None], name: str) -> dict[str, Row]:
         def row(c: NsclCase, *groups: str) -> Difference | None:
             found = expression(c, *groups)
             return None if found is None else relative(found, c.case.stored[name.format(*groups)])
@@ -294,13 +294,13 @@ def nscl_rows() -> dict[str, Row]:
         return {pattern: (row, FLOAT32)}
 
     return {
-        **told("out_sim_(.+)", lambda c, word: c.ask("concepts", "concepts", word), "out_sim_{}"),
-        **told("out_relsim_(.+)", lambda c, word: c.ask("relations", "relations", word), "out_relsim_{}"),
-        **told("out_cross_(.+)", lambda c, word: c.ask("same", "attributes", word), "out_cross_{}"),
-        **told("out_query_(.+)", lambda c, word: c.ask("query", "attributes", word), "out_query_{}"),
-        **told(r"out_(train|eval)_prog(\d+)", NsclCase.answer, "out_{}_prog{}"),
-        **told(r"out_(train|eval)_prog(\d+)_step(\d+)", NsclCase.step, "out_{}_prog{}_step{}"),
-        **told("out_(train|eval)_qa_loss", NsclCase.losses, "out_{}_qa_loss"),
+        **stage_rows("out_sim_(.+)", lambda c, word: c.ask("concepts", "concepts", word), "out_sim_{}"),
+        **stage_rows("out_relsim_(.+)", lambda c, word: c.ask("relations", "relations", word), "out_relsim_{}"),
+        **stage_rows("out_cross_(.+)", lambda c, word: c.ask("same", "attributes", word), "out_cross_{}"),
+        **stage_rows("out_query_(.+)", lambda c, word: c.ask("query", "attributes", word), "out_query_{}"),
+        **stage_rows(r"out_(train|eval)_prog(\d+)", NsclCase.answer, "out_{}_prog{}"),
+        **stage_rows(r"out_(train|eval)_prog(\d+)_step(\d+)", NsclCase.step, "out_{}_prog{}_step{}"),
+        **stage_rows("out_(train|eval)_qa_loss", NsclCase.losses, "out_{}_qa_loss"),
     }
 
 

@@ -80,7 +80,7 @@ class ConceptLearner(Model):
         self.register_buffer("members", members, persistent=False)
 
     @abstractmethod
-    def look(self, regions: RegionBatch) -> ConceptScene:
+    def encode_scene(self, regions: RegionBatch) -> ConceptScene:
         """The pictures, encoded, ready to be asked."""
 
     def metaconcepts(
@@ -103,7 +103,7 @@ class ConceptLearner(Model):
 
         Raises: SaccadeError if a program has unknown steps or words.
         """
-        scene = self.look(regions) if isinstance(regions, RegionBatch) else regions
+        scene = self.encode_scene(regions) if isinstance(regions, RegionBatch) else regions
         with full_precision(scene.objects):
             return execute(scene, self.lexicon, programs, range(len(programs)) if images is None else images)
 

@@ -164,7 +164,7 @@ class ConceptTask:
         )
 
     def loss(self, model: ConceptLearner, batch: LessonBatch, step: int) -> Loss:
-        scene = model.look(model.extract(vary_images(model, batch.images, self.augmentation)))
+        scene = model.encode_scene(model.extract(vary_images(model, batch.images, self.augmentation)))
         execution = model.execute(scene, batch.programs, batch.owner)
         losses = execution.losses(batch.answers)
         if step < self.config.short_first:
