@@ -12,7 +12,7 @@ from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models import Nscl, NsclConfig, Vcml, VcmlConfig
 from saccade.models.base.concepts import METACONCEPTS
-from saccade.models.vcml import LARGEST, LnVolumes, Volumes, lengths_and_gap, logit_of_ln, volumes
+from saccade.nn.halfspaces import LARGEST, LnVolumes, Volumes, lengths_and_gap, logit_of_ln, volumes
 
 # a, b, c; ln Pr(x, y), ln Pr(x, not y), by quadrature with 30 digits
 KNOWN = [

@@ -29,7 +29,7 @@ from saccade.interop.importer import Imported
 from saccade.interop.importers.concepts import NSCL, VCML
 from saccade.models import Nscl, Vcml
 from saccade.models.nscl import NsclScene
-from saccade.models.vcml import LARGEST, LnVolumes, Volumes, lengths_and_gap, ln_below_coarse, volumes
+from saccade.nn.halfspaces import LARGEST, LnVolumes, Volumes, lengths_and_gap, ln_below_coarse, volumes
 from saccade.nn.programs import Execution
 
 FLOAT32 = 2e-5  # relative: official outputs in float32
