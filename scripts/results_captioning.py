@@ -4,9 +4,9 @@
     python scripts/results_captioning.py flickr8k --root data/flickr8k [--only updown …]
 
 On the world, cross-entropy runs are those of `saccade claims`, in the same folder: what the one has trained, the other
-need not. On Flickr8k they are those of the recipes. Every one then goes on with rewards, `jobs` captioners at once. What
-was measured is kept in --runs and not made again, so that a long table can be made in several goes (--only), and written
-from the captions alone (--report).
+need not. On Flickr8k they are those of the recipes. Every one then goes on with rewards, `jobs` captioners at once.
+What was measured is kept in --runs and not made again, so that a long table can be made in several goes (--only), and
+written from the captions alone (--report).
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ def report(plain: dict[str, list[Run]], critical: dict[str, list[Run]], argument
 The **{data.split}** split ({sum(map(len, references)):,} captions of {len(references):,} pictures), all figures times
 100, mean ± standard deviation over seeds. {data.about}
 The model is the one after the last step; captions are found by a beam of {data.beams}. Self-critical training goes on
-from the cross-entropy runs for {data.epochs} epochs with CIDEr-D as its reward, {REWARD.num_samples} captions a picture; a metric that is optimised goes up more than captions get better.
+from the cross-entropy runs for {data.epochs} epochs with CIDEr-D as its reward, {REWARD.num_samples} captions
+a picture; a metric that is optimised goes up more than captions get better.
 METEOR matches by {", ".join(tables.stages)}.
 
 {head}

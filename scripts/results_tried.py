@@ -41,7 +41,8 @@ def read(name: str, command: str, path: Path) -> dict[str, Any] | None:
 def page(runs: list[dict[str, Any]]) -> str:
     parts = [
         "# What was tried",
-        "Runs on Flickr8k, one seed each unless the name has another, judged on the **dev** split (1,000 photos), which chooses the settings: the "
+        "Runs on Flickr8k, one seed each unless the name has another, judged on the **dev** split (1,000 photos), "
+        "which chooses the settings: the "
         "figures are those of the best evaluation. A run whose best is its last may have gone on rising, and those "
         "that say *cut* were stopped before their end to save time: compare them at equal steps.",
     ]
