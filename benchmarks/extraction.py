@@ -31,6 +31,7 @@ from saccade.vision import Picture, RegionExtractor
 from saccade.vision.boxes import clip, iou, valid
 from saccade.vision.detectors.bottomup import MIN_CLASS_SCORE, BottomUpExtractor, load_bottomup, refine
 from saccade.vision.detectors.rpn import MIN_PROPOSAL_SIDE, decode
+from saccade.vision.grid import GridExtractor, GridNetwork, grid_config
 from saccade.vision.nms import class_confidence, nms, select
 from saccade.vision.pictures import find_pictures, open_picture
 from saccade.vision.roi import centre_points, sample, sample_grid
@@ -53,7 +54,9 @@ def cases(bench: Bench, count: int, photos: int) -> Iterator[Case]:
     yield Case("suppression by classes", partial(classes, bench, images))
     yield Case("reading regions from maps", partial(reading, bench, images))
     yield Case("bottom-up detector", partial(detector, bench, images))
-    yield Case("extraction, photo files to store", partial(files, bench, bench.size(32 if count < 64 else 8192, 4)))
+    listed = photo_files(bench.size(32 if count < 64 else 8192, 4))
+    yield Case("extraction, photo files to store", partial(files, bench, listed, load_bottomup))
+    yield Case("extraction with DINOv2-S, photo files to store", partial(files, bench, listed, cells_of_dinov2))
     yield Case("extraction, all but the network", partial(without_network, bench, bench.size(photos, 4)))
 
 
@@ -163,11 +166,19 @@ def detector(bench: Bench, images: int) -> Row:
     )
 
 
-def files(bench: Bench, images: int) -> Row:
+def cells_of_dinov2() -> GridExtractor:
+    """8 × 8 of them; with weights drawn at random, which take the same time."""
+    return GridExtractor(GridNetwork(grid_config("dinov2-s@224/8"), pretrained=False))
+
+
+def files(
+    bench: Bench, listed: Sequence[tuple[str, Path]], load: Callable[[], BottomUpExtractor | GridExtractor]
+) -> Row:
     """Decoding and writing included. The loop opens, sees and keeps one file after the other, without its walks."""
-    extractor = load_bottomup()
+    images, extractor = len(listed), load()
     extractor.to(bench.device)
-    listed = photo_files(images)
+    if bench.device == "cuda" and isinstance(extractor, GridExtractor):  # as `--precision bf16`
+        extractor.read_in_bfloat16()
     prepared = shifted_photos(extractor, min(images, 256))
     some = min(4 * LOOP, images)
 
@@ -202,7 +213,7 @@ def files(bench: Bench, images: int) -> Row:
             "seen_alone_a_second": len(prepared) / spent["network"],
         },
         targets=tuple(targets),
-        note=f"against one file after the other through the same detector, timed on {some}",
+        note=f"against one file after the other through the same network, timed on {some}",
     )
 
 
@@ -290,7 +301,7 @@ def crowd(images: int, boxes: int, device: str) -> tuple[Tensor, Tensor]:
     return places.to(device), torch.rand(images, boxes, generator=generator).to(device)
 
 
-def shifted_photos(extractor: BottomUpExtractor, count: int) -> list[np.ndarray]:
+def shifted_photos(extractor: RegionExtractor, count: int) -> list[np.ndarray]:
     """Ready for the extractor: the photos of the repository over and over, each time moved a little farther."""
     photos = [extractor.prepare(path) for path in find_pictures(PHOTOS)]
     return [np.roll(photos[i % len(photos)], 13 * (i // len(photos)), axis=1) for i in range(count)]
