@@ -75,7 +75,7 @@ def test_gradients_reach_every_parameter(
     if isinstance(model, Hierarchical):  # its other two tasks
         phrases = questions.mask[:, None].float()
         losses += [
-            model.match(toy_images, questions).sin().sum(),
+            model.match(model.encode_images(toy_images), model.encode_texts(questions))[1].sin().sum(),
             model.ground(toy_images, questions, phrases).sin().sum(),
         ]
     total = torch.stack(losses).sum()
