@@ -28,7 +28,7 @@ def settings(**given: object) -> JointConfig:
     config = JointConfig(cycle=2, **given)  # type: ignore[arg-type]
     return replace(
         config,
-        matching=replace(config.matching, share=0.5, batch_size=4, rate=0.5),
+        matching=replace(config.matching, share=0.5, batch=4, rate=0.5),
         answering=replace(config.answering, share=1.5),
     )
 

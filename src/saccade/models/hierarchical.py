@@ -52,7 +52,6 @@ class HierarchicalConfig(AnswererConfig):
     predict: Literal["closed", "open"] = "closed"  # one of the known answers, or any answer by its words
     word_dropout: float = 0.1
     dropout: float = 0.3
-    budget_mb: int = 256  # bounds the memory of all-pairs scoring
 
     def __post_init__(self) -> None:
         for name in BRANCHES.values():
@@ -82,7 +81,7 @@ class Branch(nn.Module):
     title="Multi-Task Learning of Hierarchical Vision-Language Representation",
     venue="Nguyen and Okatani, CVPR 2019",
 )
-class Hierarchical(Answerer, Matcher, Grounder):
+class Hierarchical(Answerer, Matcher, Grounder):  # type: ignore[misc]  # called, it answers
     Config = HierarchicalConfig
     intended_use = "To rank pictures by sentences, to find what phrases mean, and to answer questions, and to show why."
 

@@ -46,11 +46,11 @@ class Turns:
 
     share: float = 1.0  # α: round(C α) steps of every cycle are this part's
     rate: float = 1.0  # times the trainer's learning rate
-    batch_size: int | None = None  # none: the trainer's
+    batch: int | None = None  # its batch size; none: the trainer's
 
     def __post_init__(self) -> None:
         check_ranges(self, "share rate", "more than zero")
-        check_ranges(self, "batch_size", "at least 1")
+        check_ranges(self, "batch", "at least 1")
 
 
 @dataclass(frozen=True)
@@ -196,13 +196,13 @@ class JointTask:
         return sum(map(len, self.parts.values()))
 
     def sampler(self, make: Callable[[int, int | None], Sampler]) -> JointSampler:
-        sizes = {part: getattr(self.config, part).batch_size for part in self.parts}
+        sizes = {part: getattr(self.config, part).batch for part in self.parts}
         return JointSampler(self.schedule, {p: make(len(task), sizes[p]) for p, task in self.parts.items()})
 
     def rate(self, step: int) -> float:
         return float(getattr(self.config, self.schedule.at(step)[0]).rate)
 
-    def batch(self, indices: tuple[str, Any]) -> Any:
+    def batch(self, indices: Any) -> Any:
         part, own = indices
         return self.parts[part].batch(own)
 
@@ -313,10 +313,10 @@ def build_joint(kind: type[Hierarchical], config: Any, prepared: Prepared) -> Hi
     return built
 
 
-class JointPredictor(PictureMatcher, PictureAnswerer, PictureGrounder):  # type: ignore[misc]
+class JointPredictor(PictureMatcher, PictureAnswerer, PictureGrounder):
     """What the predictors of the three tasks do; a question is explained by its answer, a sentence by its phrases."""
 
-    model: Hierarchical  # type: ignore[assignment]
+    model: Hierarchical
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
@@ -328,7 +328,7 @@ class JointPredictor(PictureMatcher, PictureAnswerer, PictureGrounder):  # type:
             raise SaccadeError("this model explains an answer or a sentence: give one after the picture")
         asks = text.rstrip().endswith("?") and "answering" in self.parts
         kind = PictureAnswerer if asks else PictureGrounder if "grounding" in self.parts else PictureMatcher
-        return kind.explain(self, image, text, title=title)  # type: ignore[arg-type]
+        return kind.explain(self, image, text, title=title)
 
 
 SPEC: TaskSpec[Hierarchical, JointSplit] = TaskSpec(
