@@ -75,7 +75,7 @@ def test_gradients_reach_every_parameter(
     if isinstance(model, Hierarchical):  # its other two tasks
         phrases = questions.mask[:, None].float()
         losses += [
-            model.match(toy_images, questions).sin().sum(),
+            model.match(model.encode_images(toy_images), model.encode_texts(questions))[1].sin().sum(),
             model.ground(toy_images, questions, phrases).sin().sum(),
         ]
     total = torch.stack(losses).sum()
@@ -165,3 +165,22 @@ def test_places_are_zeros_before_a_question_and_cut_a_longer_one(
         wanted = torch.nn.GRU.forward(model.gru, laid)[0][0, -1]
         same(model.encode_questions(questions)[row], wanted)
     assert replace(model.config, places=0).places == 0
+
+
+def test_a_model_that_also_matches_scores_every_pair_by_itself(
+    vocabulary: Vocabulary, toy_images: RegionBatch, toy_texts: TextBatch
+) -> None:
+    """In tables of any cut and padding, and under a gradient too."""
+    model = build("hierarchical", BRANCHES, vocabulary).double().eval()
+    assert isinstance(model, Hierarchical)
+    images, sentences = toy_images.to(dtype=torch.float64), questions_of(model, toy_texts)
+    codes = model.encode_images(images), model.encode_texts(sentences)
+    table = model.similarity(*codes)
+    with torch.no_grad():
+        same(model.similarity(*codes), table)
+        same(model.similarity(model.encode_images(images.pad(3)), model.encode_texts(sentences.pad(2))), table)
+    for image in range(4):
+        for text in range(4):
+            found = model.align(codes[0].select([image]), codes[1].select([text]))
+            same(found.score[0], table[image, text])
+            assert (found.weights.sum(dim=2) <= 1 + 1e-9).all()

@@ -1,4 +1,4 @@
-"""The lab's verbs: `saccade demo`, `saccade leaderboard`, `saccade claims`, `saccade probe`."""
+"""The lab's verbs: `saccade demo`, `saccade leaderboard`, `saccade claims`, `saccade tune`, `saccade probe`."""
 
 from __future__ import annotations
 
@@ -256,6 +256,28 @@ def _show(console: Console, findings: Findings) -> None:
         )
     if findings.missing:
         console.print(f"  runs still missing: {len(findings.missing)}, see its page", highlight=False)
+
+
+def tune(
+    plan: str, settings: list[str] | None = None, *, out: Path = Path("runs/tune"), trials: int | None = None
+) -> None:
+    """Search for settings, stage by stage, each choice a training run that is judged by the dev split.
+
+    PLAN is `hierarchical` (each of its tasks alone, then all together) or a YAML file with a system and its stages. All
+    choices of a stage are tried, or with --trials so many that Optuna draws. What is finished is not trained again.
+
+    Example: saccade tune hierarchical data=world in_memory=true -o runs/tune
+    """
+    from saccade.core.interrupt import advise
+    from saccade.lab.tune import best_words, read_plan, search_settings
+
+    known = read_plan(plan)
+    advise("the same command goes on, with an unfinished run too")
+    console = Console()
+    done = search_settings(known, settings or [], out, trials, console)
+    best = shlex.join(["saccade", "train", known.system, *(settings or []), *best_words(known, done)])
+    console.print(f"written: {escaped(out)}/results.md", markup=False, highlight=False)
+    console.print(f"next: {escaped(best)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def probe(

@@ -144,7 +144,7 @@ def calibrate(words: list[str], *, split: str | None = None, device: Device = "a
     check_unseen(folders, config, split, "it is too sure of them; calibrate it on another split")
     check_writable(folder / CALIBRATION, out)
     model = load_model(folder, Matcher).to(check_device(device))
-    data = find_task(model.task).open(config, split, model.backbone.size if model.backbone is not None else None)
+    data = find_task("matching").open(config, split, model.backbone.size if model.backbone is not None else None)
     found = fit(similarity_table(model, data), data.image_of_text)
     write_json(folder / CALIBRATION, asdict(found.curve))
     Console(soft_wrap=True).print(

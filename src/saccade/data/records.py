@@ -234,6 +234,52 @@ class Questions(Generic[P]):
 
 
 @dataclass(frozen=True)
+class GroundedPhrase:
+    """Words `first` to `end` (exclusive) of a sentence, and where what they name is in the picture."""
+
+    first: int
+    end: int
+    boxes: Float32[np.ndarray, "box 4"]  # x1, y1, x2, y2 in 0..1; at least one
+
+
+@dataclass(frozen=True)
+class Groundings(Generic[P]):
+    """One split for grounding. The `texts` of `pictures` are sentences of words divided by blanks, and each has its
+    phrases."""
+
+    pictures: P
+    phrases: tuple[tuple[GroundedPhrase, ...], ...]
+
+    def __post_init__(self) -> None:
+        name = f"{self.pictures.name}/{self.pictures.split}"
+        if len(self.pictures.texts) != len(self.phrases):
+            raise SaccadeError(f"{name}: every sentence needs its phrases")
+        for text, phrases in zip(self.pictures.texts, self.phrases, strict=True):
+            words = len(text.split())
+            if not all(0 <= p.first < p.end <= words and len(p.boxes) for p in phrases):
+                raise SaccadeError(f'{name}: a phrase of "{text[:80]}" has no words or no box')
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return self.pictures.texts
+
+    @property
+    def images(self) -> ImageSource:
+        """The pictures of a split that an extractor has been applied to."""
+        return cast(CaptionedImages, self.pictures).images
+
+    def select(self: Groundings[CaptionedImages], positions: Sequence[int]) -> Groundings[CaptionedImages]:
+        """The pictures at `positions`, with their sentences; nothing is copied."""
+        chosen = frozenset(int(position) for position in positions)
+        kept = [n for n, image in enumerate(self.pictures.image_of_text.tolist()) if image in chosen]
+        return self.of(self.pictures.select(positions), kept)
+
+    def of(self, pictures: Q, kept: Sequence[int]) -> Groundings[Q]:
+        """The phrases of the sentences at `kept`, which are the texts of `pictures`."""
+        return Groundings(pictures, tuple(self.phrases[n] for n in kept))
+
+
+@dataclass(frozen=True)
 class BoxedPicture:
     """A picture file with named boxes: what a region detector learns from, whatever data set it came from."""
 

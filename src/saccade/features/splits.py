@@ -26,6 +26,7 @@ from saccade.data.records import (
     CaptionedDrawings,
     CaptionedImages,
     CaptionedPhotos,
+    Groundings,
     ImageSource,
     PhrasedBoxes,
     PictureFile,
@@ -62,12 +63,26 @@ def open_questions(
     """The questions of one split, and their pictures as `open_split` has them; in memory if the settings say so."""
     found: Questions[CaptionedPhotos | CaptionedDrawings | CaptionedImages]
     found = open_records(config, split, "questions")
-    images = as_images(found.pictures, config, pixels)
-    owners = found.pictures.image_of_text.tolist()
+    return found.of(*_annotated(found.pictures, config, pixels, device))
+
+
+@lru_cache(maxsize=4)
+def open_groundings(
+    config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu"
+) -> Groundings[CaptionedImages]:
+    """The sentences of one split with their phrases, and the pictures as for `open_questions`."""
+    found: Groundings[CaptionedPhotos | CaptionedDrawings | CaptionedImages]
+    found = open_records(config, split, "grounding")
+    return found.of(*_annotated(found.pictures, config, pixels, device))
+
+
+def _annotated(
+    data: CaptionedPhotos | CaptionedDrawings | CaptionedImages, config: DataConfig, pixels: int | None, device: str
+) -> tuple[CaptionedImages, list[int]]:
+    """The pictures of a record as the settings want them, and which of its texts are left by `limit`."""
+    images, owners = as_images(data, config, pixels), data.image_of_text.tolist()
     kept = [n for n, image in enumerate(owners) if config.limit is None or image < config.limit]
-    if config.in_memory and pixels is None:
-        images = held_in_memory(images, device)
-    return found.of(images, kept)
+    return held_in_memory(images, device) if config.in_memory and pixels is None else images, kept
 
 
 def as_images(

@@ -167,7 +167,7 @@ def probe_models(
     found = []
     for n, folder in enumerate(folders):
         model = load_model(folder, Matcher).to(device).eval()
-        found.append(probe(model, folder, splits.regions_for(model, folder), questions))
+        found.append(probe(model, folder, splits.regions_for(model, folder, "matching"), questions))
         if tell:
             tell(n + 1, len(folders))
     return questions, found

@@ -66,10 +66,11 @@ class Vocabulary:
         ids = [self.id_of(word) for word in words]
         return [START, *ids, END], [SPECIAL[START], *words, SPECIAL[END]]
 
-    def batch(self, texts: Sequence[str]) -> TextBatch:
-        """Encode and pad several sentences."""
+    def batch(self, texts: Sequence[str], ends: bool = True) -> TextBatch:
+        """Encode and pad several sentences; with `ends`, <start> and <end> are among their words."""
+        own = slice(None) if ends else slice(1, -1)
         encoded = [self.encode(text) for text in texts]
-        return TextBatch.of([ids for ids, _ in encoded], [words for _, words in encoded])
+        return TextBatch.of([ids[own] for ids, _ in encoded], [words[own] for _, words in encoded])
 
     def check(self, text: str) -> list[str]:
         """The unknown words of a sentence. Raises: SaccadeError if it has no words, or none that is known."""

@@ -4,6 +4,7 @@ from saccade.models.adaptive import Adaptive, AdaptiveConfig
 from saccade.models.base.answerer import Answerer, AnswererConfig
 from saccade.models.base.captioner import Captioner
 from saccade.models.base.concepts import ConceptLearner
+from saccade.models.base.grounder import Grounder
 from saccade.models.base.matcher import Matcher
 from saccade.models.base.model import Entry, Model, entries, entry, find_model, load_model, register, shipped_models
 from saccade.models.camp import Camp, CampConfig
@@ -40,6 +41,7 @@ __all__ = [
     "DenseCapConfig",
     "Detector",
     "Entry",
+    "Grounder",
     "Gsmn",
     "GsmnConfig",
     "Hierarchical",

@@ -19,21 +19,27 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from saccade.batch import Answered, RegionBatch, TextBatch
+from saccade.batch import Alignment, Answered, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.answerer import Answerer, AnswererConfig
-from saccade.models.base.model import register
+from saccade.models.base.grounder import Grounder
+from saccade.models.base.matcher import Matcher
+from saccade.models.base.model import Model, register
 from saccade.nn.attention import summed
 from saccade.nn.coattention import CoAttended, CoAttention, Summary, coattend
 from saccade.nn.encode import Standardise, at_least_float32, dropout_layer, mean_state
 from saccade.nn.recurrent import SentenceLstm
+from saccade.ops.all_pairs import all_pairs
+
+BRANCHES = {"matching": "retrieval_layer", "grounding": "grounding_layer", "answering": "answering_layer"}
 
 
 @dataclass(frozen=True)
 class HierarchicalConfig(AnswererConfig):
     """The encoder's settings are DCN's; the paper's search put retrieval low, grounding next, questions on top."""
 
+    parts: tuple[str, ...] = tuple(BRANCHES)  # the tasks that it has a branch for
     dim: int = 1024
     lstm_dim: int = 450  # of each direction
     layers: int = 5
@@ -48,7 +54,7 @@ class HierarchicalConfig(AnswererConfig):
     dropout: float = 0.3
 
     def __post_init__(self) -> None:
-        for name in ("retrieval_layer", "grounding_layer", "answering_layer"):
+        for name in BRANCHES.values():
             if not 1 <= getattr(self, name) <= self.layers:
                 raise SaccadeError(f"model.{name} must be from 1 to {self.layers}, not {getattr(self, name)}")
 
@@ -71,15 +77,19 @@ class Branch(nn.Module):
 
 @register(
     "hierarchical",
-    task="answering",
+    task="joint",
     title="Multi-Task Learning of Hierarchical Vision-Language Representation",
     venue="Nguyen and Okatani, CVPR 2019",
 )
-class Hierarchical(Answerer):
+class Hierarchical(Answerer, Matcher, Grounder):  # type: ignore[misc]  # called, it answers
     Config = HierarchicalConfig
+    intended_use = "To rank pictures by sentences, to find what phrases mean, and to answer questions, and to show why."
 
     def __init__(self, config: HierarchicalConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
-        super().__init__(config, vocabulary, extractor)
+        if "answering" in config.parts:
+            super().__init__(config, vocabulary, extractor)
+        else:  # without answers to choose from
+            Model.__init__(self, config, vocabulary, extractor)
         dim, answers = config.dim, len(config.answers)
         self.words = nn.Embedding(len(vocabulary), config.word_dim)
         self.lstm = SentenceLstm(config.word_dim, config.lstm_dim, 1)
@@ -90,35 +100,69 @@ class Hierarchical(Answerer):
         self.layers = nn.ModuleList(
             CoAttention(dim, dim, config.heads, config.nowhere, config.dropout) for _ in range(config.layers)
         )
-        self.retrieval, self.answering = Branch(dim, config.summaries), Branch(dim, config.summaries)
-        self.retrieval_map = nn.Linear(dim, dim, bias=False)  # W of retrieval
-        self.grounding_map = nn.Linear(dim, dim, bias=False)  # W of grounding
-        if config.predict == "open":
-            self.answer_map = nn.Linear(dim, config.word_dim, bias=False)  # W of answers
-        else:
-            self.predict = nn.Sequential(nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, answers))
+        if "matching" in config.parts:
+            self.retrieval = Branch(dim, config.summaries)
+            self.retrieval_map = nn.Linear(dim, dim, bias=False)  # W of retrieval
+        if "grounding" in config.parts:
+            self.grounding_map = nn.Linear(dim, dim, bias=False)  # W of grounding
+        if "answering" in config.parts:
+            self.answering = Branch(dim, config.summaries)
+            if config.predict == "open":
+                self.answer_map = nn.Linear(dim, config.word_dim, bias=False)  # W of answers
+            else:
+                self.predict = nn.Sequential(nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, answers))
 
-    def encode_texts(self, texts: TextBatch) -> Float[Tensor, "text word dim"]:
+    def branch_layers(self, part: str) -> nn.ModuleList:
+        """The layers below a branch. Raises: SaccadeError if the model has no such branch."""
+        if part not in self.config.parts:
+            raise SaccadeError(f"this model was trained without {part}: its tasks are {', '.join(self.config.parts)}")
+        found: nn.ModuleList = self.layers[: getattr(self.config, BRANCHES[part])]
+        return found
+
+    def encode_texts(self, texts: TextBatch) -> TextCode:
         """S_0."""
         vectors = self.words(texts.tokens) * texts.mask[..., None]
         states, _ = self.lstm(vectors, texts.lengths)
-        return at_least_float32(self.sentence(self.word_dropout(torch.cat([vectors, states], dim=2))))
+        words = self.sentence(self.word_dropout(torch.cat([vectors, states], dim=2)))
+        return TextCode(at_least_float32(words), texts.mask)
 
-    def encode_regions(self, images: RegionBatch) -> Float[Tensor, "image region dim"]:
+    def encode_images(self, images: RegionBatch) -> ImageCode:
         """I_0."""
         features = images.features if self.standardise is None else self.standardise(images.features, images.mask)
-        return at_least_float32(self.regions(features))
+        return ImageCode(at_least_float32(self.regions(features)), images.mask)
 
-    def encode(self, images: RegionBatch, texts: TextBatch, layers: int) -> CoAttended:
-        """Picture p with text p, up to a layer."""
-        sides = self.encode_regions(images), self.encode_texts(texts), images.mask, texts.mask
-        return coattend(self.layers[:layers], *sides)[-1]
+    def encode(self, images: RegionBatch, texts: TextBatch, part: str) -> CoAttended:
+        """Picture p with text p, up to the layer where a task branches off."""
+        return self.coattend(self.encode_images(images), self.encode_texts(texts), part)
 
-    def match(self, images: RegionBatch, texts: TextBatch) -> Float[Tensor, " pair"]:
-        """The logit of picture p belonging to text p."""
-        found = self.encode(images, texts, self.config.retrieval_layer)
+    def coattend(self, images: ImageCode, texts: TextCode, part: str) -> CoAttended:
+        return coattend(self.branch_layers(part), images.regions, texts.words, images.mask, texts.mask)[-1]
+
+    def match(self, images: ImageCode, texts: TextCode) -> tuple[CoAttended, Float[Tensor, " pair"]]:
+        """Picture p with text p: what they found in each other, and the logit of belonging together."""
+        found = self.coattend(images, texts, "matching")
         picture, sentence, *_ = self.retrieval(found, images.mask, texts.mask)
-        return self.match_logits(picture, sentence)
+        return found, self.match_logits(picture, sentence)
+
+    def pair(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+        """The probability that a picture belongs to a text, of some pictures with some texts."""
+        image, text = (torch.arange(len(side), device=images.mask.device) for side in (images, texts))
+        pairs = images.select(image.repeat_interleave(len(text))), texts.select(text.repeat(len(image)))
+        return self.match(*pairs)[1].sigmoid().view(len(image), len(text))
+
+    def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
+        self.branch_layers("matching")
+        if torch.is_grad_enabled():  # whole: a tile that is computed again would have another dropout
+            return self.pair(images, texts)
+        return all_pairs(self.pair, images, texts, self.budget)
+
+    def align(self, images: ImageCode, texts: TextCode) -> Alignment:
+        found, logits = self.match(images, texts)
+        return Alignment(self.looked(found, texts.mask), logits.sigmoid(), texts.mask, images.mask)
+
+    def looked(self, found: CoAttended, mask: Bool[Tensor, "item word"]) -> Float[Tensor, "item word region"]:
+        """Where each word looked last; what went nowhere is left out."""
+        return found.over_regions.mean(dim=1)[..., self.config.nowhere :] * mask[..., None]
 
     def match_logits(
         self, picture: Float[Tensor, "pair dim"], sentence: Float[Tensor, "pair dim"]
@@ -130,7 +174,7 @@ class Hierarchical(Answerer):
         self, images: RegionBatch, texts: TextBatch, phrases: Float[Tensor, "pair phrase word"]
     ) -> Float[Tensor, "pair phrase region"]:
         """The logit of every region being what a phrase of its text means; `phrases` has 1 at the words of each."""
-        return self.ground_logits(self.encode(images, texts, self.config.grounding_layer), phrases)
+        return self.ground_logits(self.encode(images, texts, "grounding"), phrases)
 
     def phrase_vectors(
         self, found: CoAttended, phrases: Float[Tensor, "pair phrase word"]
@@ -144,10 +188,10 @@ class Hierarchical(Answerer):
         return self.phrase_vectors(found, phrases) @ keys.mT
 
     def answer(self, images: RegionBatch, questions: TextBatch) -> Answered:
-        found = self.encode(images, questions, self.config.answering_layer)
+        found = self.encode(images, questions, "answering")
         picture, question, weights, word_weights = self.answering(found, images.mask, questions.mask)
-        alignment = found.over_regions.mean(dim=1)[..., self.config.nowhere :] * questions.mask[..., None]
-        return Answered(self.answer_logits(picture, question), weights, word_weights, alignment)
+        logits = self.answer_logits(picture, question)
+        return Answered(logits, weights, word_weights, self.looked(found, questions.mask))
 
     def answer_logits(
         self, picture: Float[Tensor, "question dim"], question: Float[Tensor, "question dim"]

@@ -27,7 +27,7 @@ S = TypeVar("S", covariant=True)
 class Task(Protocol[N]):
     """A task joins training items, a loss and an evaluation; the trainer knows nothing of their insides.
 
-    A task may also have the methods of a `StagedTask`.
+    A task may also have the methods of a `StagedTask` or a `JointlyTrained`.
     """
 
     selection: str
@@ -71,6 +71,30 @@ class StagedTask(Protocol[N]):
         The loss must depend on the batch's tensors alone, in the same way at every step, and must not synchronise with
         the host. Shapes should recur in other batches: pad them.
         """
+        ...
+
+
+class Sampler(Protocol):
+    """Which items a step learns from."""
+
+    @property
+    def steps_per_epoch(self) -> int: ...
+
+    def indices(self, step: int) -> Any:
+        """What the task's `batch` is given."""
+        ...
+
+
+@runtime_checkable
+class JointlyTrained(Protocol):
+    """A task made of several, which takes turns: each draws from its own items, and may learn at its own rate."""
+
+    def sampler(self, make: Callable[[int, int | None], Sampler]) -> Sampler:
+        """Of the parts' samplers, which `make` builds from a number of items and a batch size (None: the trainer's)."""
+        ...
+
+    def rate(self, step: int) -> float:
+        """What the learning rate of a step is multiplied by."""
         ...
 
 

@@ -185,11 +185,12 @@ class SplitForModels:
         self.config, self.split = config, split
         self._opened: dict[tuple[Any, str, int | None], Any] = {}
 
-    def regions_for(self, model: Model, name: object) -> Any:
-        """The split for this model; `name` is what a user calls it, for the error that says why it cannot be."""
+    def regions_for(self, model: Model, name: object, task: str | None = None) -> Any:
+        """The split for this model, or as one of its tasks reads it; `name` is what a user calls the model, for the
+        error that says why it cannot be."""
         pixels = model.backbone.size if model.backbone is not None else None
         extractor = model.extractor or self.config.extractor  # the model says what made the regions it learned from
-        open = find_task(model.task).open
+        open = find_task(task or model.task).open
         if (open, extractor, pixels) not in self._opened:
             config = replace(self.config, extractor=extractor, in_memory=False)
             self._opened[open, extractor, pixels] = open(config, self.split, pixels)

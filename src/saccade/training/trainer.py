@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import ahead
-from saccade.tasks.base import Loss, StagedTask, Task
+from saccade.tasks.base import JointlyTrained, Loss, Sampler, StagedTask, Task
 from saccade.training.config import TrainerConfig, differing_key
 from saccade.training.cuda_graphs import GraphedSteps
 from saccade.training.folder import (
@@ -96,9 +96,12 @@ class Trainer:
 
     def _fit(self, fabric: Fabric, model: nn.Module, task: Task[Any]) -> FitResult:
         config, folder = self.config, self.folder
-        sampler = BatchSampler(
-            len(task), config.batch_size, config.seed, config.drop_last, fabric.global_rank, fabric.world_size
-        )
+        ranks = fabric.global_rank, fabric.world_size
+
+        def make_sampler(count: int, batch_size: int | None = None) -> BatchSampler:
+            return BatchSampler(count, batch_size or config.batch_size, config.seed, config.drop_last, *ranks)
+
+        sampler = task.sampler(make_sampler) if isinstance(task, JointlyTrained) else make_sampler(len(task))
         checkpoint = self._checkpoint(model, task, fabric.world_size)
         loop = Loop(config, fabric, model, task, sampler, folder)
         progress = Progress()
@@ -193,7 +196,7 @@ class Loop:
         fabric: Fabric,
         model: nn.Module,
         task: Task[Any],
-        sampler: BatchSampler,
+        sampler: Sampler,
         folder: RunFolder,
     ) -> None:
         self.config, self.fabric, self.model, self.task = config, fabric, model, task
@@ -250,6 +253,8 @@ class Loop:
     def _update(self, batch: Any, step: int) -> dict[str, float]:
         """One step of the optimiser; what comes back is averaged over the ranks."""
         rate = learning_rate(self.config, step, step // self.sampler.steps_per_epoch, self.total_steps)
+        if isinstance(self.task, JointlyTrained):
+            rate *= self.task.rate(step)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("factor", 1.0)
         loss, own = self._learn(self.fabric.to_device(batch), step)

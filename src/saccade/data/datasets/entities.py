@@ -20,7 +20,7 @@ from jaxtyping import Float, Float32
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import read_text
 from saccade.data.datasets.photos import PhotoFolder, first_folder, has_words, read_split_lists
-from saccade.data.records import BoxedPicture, PhrasedBoxes, Triplet
+from saccade.data.records import BoxedPicture, CaptionedPhotos, GroundedPhrase, Groundings, PhrasedBoxes, Triplet
 from saccade.data.registry import chosen_splits
 from saccade.data.text_files import JsonEntry, as_number, find_file, pixel_box, read_json_lines
 from saccade.language import shared_parser
@@ -151,6 +151,33 @@ def open_entity_phrases(split: str, root: Path) -> Iterator[tuple[str, Path, Phr
     for picture in read_entities(root, split):
         folder = folder or PhotoFolder(first_folder(root, PHOTO_FOLDERS))
         yield picture.id, folder.path(picture.id, root), phrased_boxes(picture)
+
+
+def open_entity_grounding(split: str, root: Path) -> Groundings[CaptionedPhotos]:
+    """The sentences of a split and the boxes of their phrases; phrases without a box are left out."""
+    pictures = sorted(read_entities(root, split), key=lambda picture: picture.id)
+    if not pictures:
+        raise SaccadeError(f'{root} has no phrases with boxes of the split "{split}"')
+    folder = PhotoFolder(first_folder(root, PHOTO_FOLDERS))
+    sentences = [sentence for picture in pictures for sentence in picture.sentences]
+    photos = CaptionedPhotos(
+        name=root.name,
+        split=split,
+        ids=tuple(picture.id for picture in pictures),
+        paths=tuple(folder.path(picture.id, root) for picture in pictures),
+        texts=tuple(sentence.text for sentence in sentences),
+        image_of_text=np.repeat(np.arange(len(pictures)), [len(picture.sentences) for picture in pictures]),
+    )
+    boxes = (picture.boxes for picture in pictures for _ in picture.sentences)
+    return Groundings(photos, tuple(grounded_phrases(*own) for own in zip(sentences, boxes, strict=True)))
+
+
+def grounded_phrases(sentence: EntitySentence, boxes: Mapping[str, np.ndarray]) -> tuple[GroundedPhrase, ...]:
+    return tuple(
+        GroundedPhrase(phrase.first_word, phrase.first_word + len(phrase.words), boxes[phrase.chain])
+        for phrase in sentence.phrases
+        if len(boxes.get(phrase.chain, ()))
+    )
 
 
 def phrased_boxes(picture: EntityPicture) -> PhrasedBoxes:

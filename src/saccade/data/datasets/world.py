@@ -15,7 +15,7 @@ import numpy as np
 
 from saccade.core.errors import SaccadeError
 from saccade.core.progress import progress_bar
-from saccade.data.records import CaptionedDrawings, PhrasedBoxes, Questions
+from saccade.data.records import CaptionedDrawings, GroundedPhrase, Groundings, PhrasedBoxes, Questions
 from saccade.world import Split, WorldConfig, make_world
 from saccade.world.captions import region_phrases
 from saccade.world.questions import ask
@@ -67,6 +67,23 @@ def open_world_phrases(
         scene, boxes = part.scene(i), part.boxes(i)
         visible = [n for n, box in enumerate(boxes) if min(box[2] - box[0], box[3] - box[1]) > MIN_PHRASED_SIDE]
         yield id, partial(part.image, i), PhrasedBoxes(boxes[visible], tuple(region_phrases(scene, n) for n in visible))
+
+
+def open_world_grounding(
+    split: str, root: Path | None = None, seed: int = 0, pictures: int = 2000
+) -> Groundings[CaptionedDrawings]:
+    """The captions of a split and what their phrases name; a phrase of nothing that can be seen is left out."""
+    config, part = _open_part(split, root, seed, pictures)
+    texts: list[list[str]] = []
+    phrases: list[tuple[GroundedPhrase, ...]] = []
+    for i in range(len(part)):
+        boxes, captions = part.boxes(i), part.captions(i)
+        seen = ((boxes[:, 2:] - boxes[:, :2]).min(axis=1) > MIN_PHRASED_SIDE) if len(boxes) else np.zeros(0, bool)
+        texts.append([caption.text.replace(",", " ,") for caption in captions])
+        for caption in captions:
+            named = ((phrase, [n for n in phrase.things if seen[n]]) for phrase in caption.phrases)
+            phrases.append(tuple(GroundedPhrase(p.start, p.end, boxes[things]) for p, things in named if things))
+    return Groundings(_drawings(split, config, part, texts), tuple(phrases))
 
 
 def _open_part(split: str, root: Path | None, seed: int, pictures: int) -> tuple[WorldConfig, Split]:

@@ -43,8 +43,7 @@ class Answerer(Model):
 
     def read(self, texts: Sequence[str]) -> TextBatch:
         """Questions as their words alone, without <start> and <end>."""
-        encoded = [self.vocabulary.encode(text) for text in texts]
-        return TextBatch.of([ids[1:-1] for ids, _ in encoded], [words[1:-1] for _, words in encoded])
+        return self.vocabulary.batch(texts, ends=False)
 
     def probabilities(self, logits: Float[Tensor, "question answer"]) -> Float[Tensor, "question answer"]:
         """How right each answer is: each by itself, or all together one."""

@@ -1,0 +1,195 @@
+"""Phrase grounding with full supervision: the regions that overlap a phrase's true boxes are what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from saccade.batch import Alignment, Batch, PictureBatch, RegionBatch, TextBatch
+from saccade.core.config import check_ranges
+from saccade.core.errors import SaccadeError
+from saccade.data import DataConfig
+from saccade.explain import Explanation
+from saccade.features.splits import open_groundings
+from saccade.language import shared_parser
+from saccade.models import Grounder
+from saccade.tasks.base import TaskSpec
+from saccade.tasks.grounding import EvalOptions
+from saccade.tasks.grounding.evaluate import (
+    GroundingAccuracy,
+    GroundingSplit,
+    phrase_words,
+    right_regions,
+    token_span,
+    true_boxes,
+)
+from saccade.tasks.pairs import prepare_captioned, vary_images
+from saccade.tasks.predict import RegionPredictor
+from saccade.tasks.prepare import Prepared
+from saccade.vision.augment import AugmentConfig
+from saccade.vision.pictures import Picture, as_array
+
+
+@dataclass(frozen=True)
+class GroundingConfig:
+    """What counts as right, and which words are known."""
+
+    several: Literal["any", "merged"] = "any"  # of a phrase of several boxes: any of them, or one box around all
+    min_count: int = 1  # rarer words of the training sentences are unknown words
+    vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
+    eval_batch: int = 64  # sentences grounded at once
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "min_count eval_batch", "at least 1")
+
+
+@dataclass(frozen=True)
+class GroundingBatch(Batch):
+    """Sentences about pictures: sentence t is about picture `owner[t]` of the batch."""
+
+    texts: TextBatch
+    images: RegionBatch | PictureBatch
+    owner: Int[Tensor, " text"]
+    phrases: Float[Tensor, "text phrase word"]  # 1 at the words of each
+    boxes: Float[Tensor, "text phrase box 4"]
+    real: Bool[Tensor, "text phrase box"]
+
+
+class GroundingTask:
+    """Every sentence of the training split that has phrases with boxes, all its phrases at once."""
+
+    selection = "accuracy"
+
+    def __init__(
+        self,
+        model: Grounder,
+        train: GroundingSplit,
+        dev: GroundingSplit,
+        config: GroundingConfig,
+        augmentation: AugmentConfig,
+    ) -> None:
+        self.train, self.dev, self.config, self.augmentation = train, dev, config, augmentation
+        self.said = [n for n, phrases in enumerate(train.phrases) if phrases]
+        if not self.said:
+            raise SaccadeError(f"{train.pictures.name}/{train.pictures.split} has no phrase with a box to learn from")
+        self.texts = model.read([train.texts[n] for n in self.said])  # word ids are small: all sentences at once
+        self.spans = [[token_span(train.texts[n], phrase) for phrase in train.phrases[n]] for n in self.said]
+        self.truth = [[true_boxes(phrase, config.several) for phrase in train.phrases[n]] for n in self.said]
+
+    def __len__(self) -> int:
+        return len(self.said)
+
+    def batch(self, indices: Sequence[int]) -> GroundingBatch:
+        owners = self.train.pictures.image_of_text[[self.said[i] for i in indices]]
+        pictures, owner = np.unique(owners, return_inverse=True)
+        texts = replace(self.texts.select(list(indices)), words=()).trimmed()
+        truth = [self.truth[i] for i in indices]
+        phrases, most = max(map(len, truth)), max(len(own) for boxes in truth for own in boxes)
+        boxes = torch.zeros(len(truth), phrases, most, 4)
+        real = torch.zeros(len(truth), phrases, most, dtype=torch.bool)
+        for row, given in enumerate(truth):
+            for phrase, own in enumerate(given):
+                boxes[row, phrase, : len(own)] = own
+                real[row, phrase, : len(own)] = True
+        return GroundingBatch(
+            texts,
+            self.train.images.batch(pictures.tolist()),
+            torch.as_tensor(owner, dtype=torch.long),
+            phrase_words([self.spans[i] for i in indices], texts.tokens.shape[1]),
+            boxes,
+            real,
+        )
+
+    def loss(self, model: Grounder, batch: GroundingBatch, step: int) -> tuple[Tensor, dict[str, float]]:
+        """Binary cross-entropy, summed over the regions, averaged over the phrases."""
+        regions = model.extract(vary_images(model, batch.images, self.augmentation))
+        about = RegionBatch(regions.features[batch.owner], regions.mask[batch.owner], regions.boxes[batch.owner])
+        logits = model.ground(about, batch.texts, batch.phrases).float()
+        right = right_regions(about.boxes, batch.boxes, batch.real).float()
+        each = functional.binary_cross_entropy_with_logits(logits, right, reduction="none")
+        said = batch.real.any(dim=2)
+        return (each * about.mask[:, None] * said[:, :, None]).sum() / said.sum().clamp(min=1), {}
+
+    def evaluate(self, model: Grounder) -> dict[str, float]:
+        return GroundingAccuracy().evaluate(model, self.dev, self.config)
+
+
+def open_grounding_split(
+    config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu"
+) -> GroundingSplit:
+    return open_groundings(config, split, pixels, device)
+
+
+def prepare_sentences(train: GroundingSplit, settings: GroundingConfig) -> Prepared:
+    return prepare_captioned(train.pictures, settings)
+
+
+@dataclass(frozen=True)
+class FoundPhrase:
+    """A phrase and the region that it means."""
+
+    text: str
+    box: tuple[float, float, float, float]  # x1, y1, x2, y2 in 0..1
+    probability: float
+
+
+class PictureGrounder(RegionPredictor[Grounder]):
+    """A trained grounder: a picture and a sentence in, the region of each of its phrases out."""
+
+    @torch.no_grad()
+    def ground(self, image: Picture | RegionBatch, text: str) -> list[FoundPhrase]:
+        """The best region of every thing that a sentence names."""
+        regions = self.extract(image if isinstance(image, RegionBatch) else [image])
+        phrases, logits = self._logits(regions, text)
+        chance = logits.masked_fill(~regions.mask, -torch.inf).sigmoid()[0]
+        best = [(float(own.max()), int(own.argmax())) for own in chance]
+        boxes = [regions.boxes[0, place].tolist() for _, place in best]
+        return [FoundPhrase(p, tuple(box), c) for p, box, (c, _) in zip(phrases, boxes, best, strict=True)]
+
+    def _logits(self, regions: RegionBatch, text: str) -> tuple[list[str], Float[Tensor, "1 phrase region"]]:
+        """Raises: SaccadeError if the sentence names nothing, or the model knows none of its words."""
+        self.model.vocabulary.check(text)
+        texts = self.model.read([text]).to(self.device)
+        things = shared_parser().parse([text])[0].objects
+        if not things:
+            raise SaccadeError(f'"{text}" names nothing that could be found')
+        spans = [[(thing.start, thing.end) for thing in things]]
+        logits = self.model.ground(regions, texts, phrase_words(spans, texts.tokens.shape[1]).to(self.device))
+        return [" ".join(thing.words) for thing in things], logits
+
+    @torch.no_grad()
+    def explain(self, image: Picture, text: str | None = None, *, title: str = "") -> Explanation:
+        """Which regions each phrase of the sentence means: `.save("where.png")` draws it."""
+        if text is None:
+            raise SaccadeError("a grounder shows where the phrases of a sentence are: give one after the picture")
+        picture = as_array(image)
+        regions = self.extract([picture])
+        phrases, logits = self._logits(regions, text)
+        chance = logits.sigmoid() * regions.mask[:, None]
+        known = chance.new_ones(1, len(phrases), dtype=torch.bool)
+        alignment = Alignment(chance, chance.amax(dim=2).mean(dim=1), known, regions.mask)
+        found = Explanation.from_alignment(alignment, 0, phrases, regions.boxes[0].cpu(), picture, title or text)
+        return replace(found, unknown=frozenset(self.model.vocabulary.unknown(text)))
+
+
+SPEC: TaskSpec[Grounder, GroundingSplit] = TaskSpec(
+    name="grounding",
+    noun="grounder",
+    does="finds what the phrases of a sentence mean",
+    protocol=Grounder,
+    config=GroundingConfig,
+    open=open_grounding_split,
+    prepare=prepare_sentences,
+    task=GroundingTask,
+    evaluator=GroundingAccuracy(),
+    predictor=PictureGrounder,
+    verbs=("explain",),
+    options=EvalOptions,
+)
