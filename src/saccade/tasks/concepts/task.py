@@ -29,6 +29,7 @@ from saccade.models.base.concepts import METACONCEPTS
 from saccade.nn.programs import KINDS, Execution
 from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.concepts import EvalOptions
+from saccade.tasks.concepts.predict import ConceptAnswerer
 from saccade.tasks.evaluator import (
     PART,
     Arrays,
@@ -40,11 +41,9 @@ from saccade.tasks.evaluator import (
     mean_parts,
 )
 from saccade.tasks.pairs import vary_images
-from saccade.tasks.predict import RegionPredictor
 from saccade.tasks.prepare import Prepared, build_model, prepare_words
 from saccade.vision.augment import AugmentConfig
-from saccade.vision.pictures import Picture
-from saccade.world.metaconcepts import MetaQuestion, metaconcept_questions, parse_metaconcept
+from saccade.world.metaconcepts import MetaQuestion, metaconcept_questions
 
 
 @dataclass(frozen=True)
@@ -306,43 +305,6 @@ class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
         )
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """An answer, how likely it is, and how it was found."""
-
-    text: str
-    probability: float
-    program: Program = ()
-    execution: Execution | None = None
-
-
-class ConceptAnswerer(RegionPredictor[ConceptLearner]):
-    """A trained concept learner: programs are executed on pictures; questions about concepts need none."""
-
-    @torch.no_grad()
-    def run(self, image: Picture | RegionBatch, program: Program) -> Verdict:
-        """The answer of a program, with the results of its steps. Raises: SaccadeError if it is no program."""
-        execution = self.model.execute(self.extract(image if isinstance(image, RegionBatch) else [image]), [program])
-        text = execution.answers()[0]
-        if KINDS[program[-1].op].result == KINDS["query"].result:
-            chance = float(execution.concepts[0].softmax(dim=0).max())
-        else:
-            value = float(execution.values[0].sigmoid())
-            chance = value if text == "yes" else 1 - value if text == "no" else 1.0
-        return Verdict(text, chance, program, execution)
-
-    @torch.no_grad()
-    def relate(self, question: str) -> Verdict:
-        """The answer to a question about two concepts. Raises: SaccadeError if it is none."""
-        asked = parse_metaconcept(question)
-        if asked is None:
-            raise SaccadeError(
-                f'"{question}" is no question about two concepts: "is red the same kind of thing as green?"'
-            )
-        chance = float(self.model.metaconcept(asked.kind, asked.first, asked.second).sigmoid())
-        return Verdict("yes" if chance > 0.5 else "no", max(chance, 1 - chance))
-
-
 SPEC: TaskSpec[ConceptLearner, Lessons] = TaskSpec(
     name="concepts",
     noun="concept learner",
@@ -356,5 +318,6 @@ SPEC: TaskSpec[ConceptLearner, Lessons] = TaskSpec(
     predictor=ConceptAnswerer,
     verbs=("ask",),
     options=EvalOptions,
+    next_steps=("saccade eval {run}", 'saccade ask PICTURE "what colour is the cube?" --model {run} -o steps.png'),
     build=build_learner,
 )
