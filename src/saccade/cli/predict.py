@@ -158,10 +158,11 @@ def calibrate(words: list[str], *, split: str | None = None, device: Device = "a
 
 
 def ask(
-    picture: Path,
-    question: str,
+    picture: str,
+    question: str | None = None,
     *,
     model: str = "runs/updown_vqa",
+    parser: str | None = None,
     out: Path | None = None,
     top: int = 5,
     as_json: bool = False,
@@ -169,24 +170,38 @@ def ask(
 ) -> None:
     """Answer a question about a photo, and show what the answer came from.
 
+    A concept learner (vcml, nscl) makes a program of the question, prints its steps and draws each; it also answers
+    questions about two concepts, for which no picture is needed and whose drawing is a map of all concepts.
+
     Example: saccade ask photo.jpg "what is on the table?" --model runs/updown_vqa -o why.png
+
+    Example: saccade ask photo.jpg "how many cubes are there?" --model runs/vcml -o steps.png
+
+    Example: saccade ask "is red the same kind of thing as green?" --model runs/vcml -o concepts.png
     """
     from saccade.core.files import check_writable
-    from saccade.explain import save_explanation
-    from saccade.tasks.answering.task import PictureAnswerer
-    from saccade.tasks.predict import load
+    from saccade.explain.draw import check_format
+    from saccade.tasks.predict import QuestionPredictor, load
 
+    image = None if question is None else Path(picture)
+    question = picture if question is None else question
     check_writable(out)
-    answerer = load(model, device, kind=PictureAnswerer)
+    if out is not None:
+        check_format(out, "what an answer came from", (".html",))
+    answerer = load(model, device, kind=QuestionPredictor)
+    if parser is not None:
+        answerer.use_parser(load(parser, device))
     report_unknown(answerer.model.vocabulary, [question])
-    answers = answerer.ask(picture, question, top)
+    answers = answerer.ask(image, question, top)
     if as_json:
         typer.echo(json.dumps([asdict(answer) for answer in answers], ensure_ascii=False))
     else:
         for answer in answers:
             typer.echo(f"{100 * answer.probability:5.1f} %  {answer.text}")
+        for number, step in enumerate(answers[0].steps if answers else (), start=1):
+            typer.echo(f"{number:7d}  {step}")
     if out is not None:
-        save_explanation(answerer.explain(picture, question), out)
+        answerer.why(image, question).save(out)
         typer.echo(f"the picture is in {out}", err=as_json)
 
 

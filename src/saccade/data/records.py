@@ -189,6 +189,7 @@ class CaptionedDrawings:
     texts: tuple[str, ...]
     image_of_text: np.ndarray  # int64 [text]: position in `pictures`
     digest: str  # of all that the pictures depend on
+    boxes: tuple[Callable[[], np.ndarray], ...] = ()  # the true ones of each picture, where they are known
 
 
 @dataclass(frozen=True)

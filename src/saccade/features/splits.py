@@ -38,9 +38,11 @@ from saccade.data.registry import DataConfig, names_with, open_records
 from saccade.data.store.sources import first_images, held_in_memory
 from saccade.features.extraction import extract
 from saccade.vision import RegionExtractor, load_extractor
+from saccade.vision.boxes import WHOLE
 from saccade.vision.pictures import as_array, open_picture
 
 STORE_FORMAT = 2  # what another version wrote to the cache is left alone
+TRUE_BOXES = "true-boxes"  # the upper bound of every detector of the world
 BATCH_SIZE = 64  # pictures that go through the network together
 MAX_KEPT_SIDE = 384  # pixels, of a photo whose boxes have phrases
 DECODING_THREADS = 8  # for pixels: Pillow decodes without holding the interpreter
@@ -51,7 +53,8 @@ def open_split(config: DataConfig, split: str, pixels: int | None = None) -> Cap
 
     Photos become the regions of `config.extractor`; with `pixels`, they come as squares of that size for a model that
     trains its own backbone. The world's pictures become those of its own extractor, or cells of that extractor's map
-    with `grid:world/7` and the like; extractors for photos, which the settings name for other data, are not used on it.
+    with `grid:world/7` and the like, or with `true-boxes` what its extractor sees in the true boxes; extractors for
+    photos, which the settings name for other data, are not used on it.
     """
     return as_images(open_records(config, split), config, pixels)
 
@@ -120,20 +123,43 @@ def extract_split(data: CaptionedPhotos | CaptionedDrawings, extractor_name: str
     """
     pictures: Sequence[PictureFile]
     retry = isinstance(data, CaptionedPhotos)
+    boxes, name = None, None
     if isinstance(data, CaptionedDrawings):
         extractor = load_extractor(extractor_name if extractor_name.startswith("grid:world") else "world")
-        folder, pictures, sizes = _features_folder(data.digest, extractor, data.split), data.pictures, None
+        inside = (data.split,)
+        if extractor_name == TRUE_BOXES:
+            name, inside, boxes = TRUE_BOXES, (data.split, TRUE_BOXES), true_boxes(data)
+        folder, pictures, sizes = _features_folder(data.digest, extractor, *inside), data.pictures, None
     else:
         extractor = load_extractor(extractor_name, "cuda" if torch.cuda.is_available() else "cpu")
         folder, pictures = _features_folder(files_digest(data.paths), extractor), data.paths
         sizes = dict(zip(data.ids, data.sizes, strict=True)) if data.sizes else None
     listed: list[tuple[str, PictureFile]] = list(zip(data.ids, pictures, strict=True))
     with progress_bar(f"extracting {data.name}/{data.split} ({extractor.name})") as progress:
-        found = extract(listed, extractor, folder, sizes=sizes, batch_size=BATCH_SIZE, retry=retry, progress=progress)
+        found = extract(
+            *(listed, extractor, folder),
+            boxes=boxes,
+            sizes=sizes,
+            batch_size=BATCH_SIZE,
+            retry=retry,
+            progress=progress,
+        )
     close_to_others(folder)
     if found.broken:
         raise SaccadeError(f"{data.name}/{data.split}: {found.broken[0].reason}")
-    return CaptionedImages(data.name, data.split, found.images, data.texts, data.image_of_text, extractor.name)
+    return CaptionedImages(data.name, data.split, found.images, data.texts, data.image_of_text, name or extractor.name)
+
+
+def true_boxes(data: CaptionedDrawings) -> dict[str, np.ndarray]:
+    """The boxes of what can be seen, and after them the whole picture, as an extractor has them.
+
+    Raises: SaccadeError if they are not known.
+    """
+    if not data.boxes:
+        raise SaccadeError(f"{data.name} does not know its true boxes: extractor={TRUE_BOXES} is for the world")
+    found = {id: np.asarray(boxes()) for id, boxes in zip(data.ids, data.boxes, strict=True)}
+    seen = {id: own[(own[:, 2:] > own[:, :2]).all(axis=1)] for id, own in found.items()}
+    return {id: np.concatenate([own, np.array([WHOLE], own.dtype)]) for id, own in seen.items()}
 
 
 def _features_folder(digest: str, extractor: RegionExtractor, *inside: str) -> Path:

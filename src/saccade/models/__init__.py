@@ -15,6 +15,7 @@ from saccade.models.gsmn import Gsmn, GsmnConfig
 from saccade.models.hierarchical import Hierarchical, HierarchicalConfig
 from saccade.models.imram import Imram, ImramConfig
 from saccade.models.nscl import Nscl, NsclConfig
+from saccade.models.program_parser import ProgramParser, ProgramParserConfig
 from saccade.models.scan import Scan, ScanConfig
 from saccade.models.sgae import Sgae, SgaeConfig
 from saccade.models.show_attend_tell import ShowAttendTell, ShowAttendTellConfig
@@ -52,6 +53,8 @@ __all__ = [
     "Model",
     "Nscl",
     "NsclConfig",
+    "ProgramParser",
+    "ProgramParserConfig",
     "Scan",
     "ScanConfig",
     "Sgae",

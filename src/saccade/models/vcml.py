@@ -93,8 +93,9 @@ class Vcml(ConceptLearner):
             nets = {kind: two_layers(3, config.metaconcept_hidden, 1) for kind in METACONCEPTS}
             self.metaconcept_net = nn.ModuleDict(nets)
         if config.relations:  # half-spaces too, of pairs
-            self.pair_layer = PairLinear(config.region_dim, config.hidden or config.dim)
-            self.pair_net = nn.Sequential(nn.LeakyReLU(), nn.Linear(config.hidden or config.dim, config.dim))
+            width = config.hidden or config.dim
+            self.pair_layer = PairLinear(config.region_dim, width)
+            self.pair_net = nn.Sequential(nn.LeakyReLU(), two_layers(width, width, config.dim))
             self.relation_vectors = nn.Embedding(len(config.relations), config.dim)
         for weight in self.parameters():
             if weight.dim() == 2:

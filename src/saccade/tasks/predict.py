@@ -10,13 +10,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 import torch
@@ -142,6 +143,44 @@ class RegionPredictor(Predictor[M]):
                 f"{name} reads pixels with a backbone of its own, {store.folder} holds regions of another extractor: "
                 "give it the photos, or a store that `saccade extract --model` made with it"
             )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model says, how likely it is, and in which steps it was found if it was found in steps."""
+
+    text: str
+    probability: float
+    steps: tuple[str, ...] = ()
+
+
+class Drawing(Protocol):
+    """Something that can be drawn into a file."""
+
+    def save(self, path: Path | str) -> object: ...
+
+
+class QuestionPredictor(RegionPredictor[M]):
+    """A trained model that answers questions: what `saccade ask` needs."""
+
+    @abstractmethod
+    def ask(self, image: Picture | RegionBatch | None, question: str, top: int = 5) -> list[Answer]:
+        """The likeliest answers, best first; top=0 is all. Raises: SaccadeError if the question needs a picture."""
+
+    @abstractmethod
+    def why(self, image: Picture | None, question: str) -> Drawing:
+        """What the answer came from: `.save("why.png")` draws it."""
+
+    def use_parser(self, parser: Predictor[Any]) -> None:
+        """Read questions by a trained parser. Raises: SaccadeError if the model has no use for programs."""
+        raise SaccadeError(f"{self.model.name} reads the words of a question: only concept learners execute programs")
+
+
+def given_picture(image: Any, question: str) -> Any:
+    """Raises: SaccadeError if there is none."""
+    if image is None:
+        raise SaccadeError(f'"{question}" is about a picture: give one before the question')
+    return image
 
 
 def _is_one(images: Any) -> bool:

@@ -55,6 +55,7 @@ def _drawings(split: str, config: WorldConfig, part: Split, texts: list[list[str
         texts=tuple(text for own in texts for text in own),
         image_of_text=np.repeat(np.arange(len(part), dtype=np.int64), [len(own) for own in texts]),
         digest=config.digest(),
+        boxes=tuple(partial(part.boxes, i) for i in range(len(part))),
     )
 
 

@@ -41,13 +41,15 @@ class ConceptConfig:
         return Lexicon(self.concepts, tuple(name for name, *_ in self.attributes), self.relations)
 
 
-PAIR_GEOMETRY = 12  # numbers of a pair beside both vectors
+PAIR_GEOMETRY = 16  # numbers of a pair beside both vectors
+BOX_SCALE = 8.0  # differences of boxes are a tenth or so: a layer learns from them as from vectors of unit spread
 
 
 class PairLinear(nn.Linear):
-    """A linear layer of all pairs of regions i, j: their vectors, their boxes, and the difference of the boxes.
+    """A linear layer of all pairs of regions i, j: their vectors, their boxes, and how far the boxes are apart.
 
-    What depends on one region alone is computed once for it.
+    The last is the difference of the boxes and its size, by which a linear layer can tell near from far. What depends
+    on one region alone is computed once for it.
     """
 
     def __init__(self, dim: int, outputs: int) -> None:
@@ -56,12 +58,13 @@ class PairLinear(nn.Linear):
     def forward(  # type: ignore[override]
         self, vectors: Float[Tensor, "image region dim"], boxes: Float[Tensor, "image region 4"]
     ) -> Float[Tensor, "image region region outputs"]:
-        boxes = boxes.to(vectors.dtype)
+        boxes = BOX_SCALE * boxes.to(vectors.dtype)
         dim = vectors.shape[2]
-        first, second, first_box, second_box, moved = torch.split(self.weight, [dim, dim, 4, 4, 4], dim=1)
+        first, second, first_box, second_box, moved, apart = torch.split(self.weight, [dim, dim, 4, 4, 4, 4], dim=1)
         of_first = F.linear(vectors, first, self.bias) + F.linear(boxes, first_box - moved)
         of_second = F.linear(vectors, second) + F.linear(boxes, second_box + moved)
-        return of_first[:, :, None] + of_second[:, None]
+        distance = (boxes[:, None] - boxes[:, :, None]).abs()
+        return of_first[:, :, None] + of_second[:, None] + F.linear(distance, apart)
 
 
 class ConceptLearner(Model):

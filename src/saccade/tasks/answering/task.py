@@ -23,7 +23,7 @@ from saccade.tasks.answering import EvalOptions
 from saccade.tasks.answering.evaluate import AnswerAccuracy, QuestionSplit, shown_pictures, shown_questions
 from saccade.tasks.base import TaskSpec
 from saccade.tasks.pairs import vary_images
-from saccade.tasks.predict import RegionPredictor
+from saccade.tasks.predict import Answer, QuestionPredictor, given_picture
 from saccade.tasks.prepare import Prepared, build_model, prepare_words
 from saccade.vision.augment import AugmentConfig
 from saccade.vision.pictures import Picture, as_array
@@ -133,13 +133,7 @@ def open_question_split(
     return open_questions(config, split, pixels, device)
 
 
-@dataclass(frozen=True)
-class Answer:
-    text: str
-    probability: float
-
-
-class PictureAnswerer(RegionPredictor[Answerer]):
+class PictureAnswerer(QuestionPredictor[Answerer]):
     """A trained answerer: a picture and a question in, answers and what they came from out."""
 
     def read(self, question: str) -> TextBatch:
@@ -147,13 +141,17 @@ class PictureAnswerer(RegionPredictor[Answerer]):
         return self.model.read([question]).to(self.device)
 
     @torch.no_grad()
-    def ask(self, image: Picture | RegionBatch, question: str, top: int = 5) -> list[Answer]:
+    def ask(self, image: Picture | RegionBatch | None, question: str, top: int = 5) -> list[Answer]:
         """The likeliest answers, best first; top=0 is all."""
+        image = given_picture(image, question)
         regions = self.extract(image if isinstance(image, RegionBatch) else [image])
         logits = self.model.answer(regions, self.read(question)).logits
         chance = self.model.probabilities(logits)[0]
         order = chance.argsort(descending=True, stable=True)[: top or None].tolist()
         return [Answer(self.model.answers[i], float(chance[i])) for i in order]
+
+    def why(self, image: Picture | None, question: str) -> Explanation:
+        return self.explain(given_picture(image, question), question)
 
     @torch.no_grad()
     def explain(self, image: Picture, text: str | None = None, *, title: str = "") -> Explanation:

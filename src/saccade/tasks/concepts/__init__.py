@@ -7,4 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class EvalOptions:
-    """Of concept learners: accuracy in per cent of all questions, of each kind, and of each metaconcept."""
+    """Of concept learners: accuracy in per cent of all questions, of each kind, and of each metaconcept.
+    Programs are the true ones, or with --parser those that a trained parser makes of the questions.
+    """
+
+    parser: str | None = None

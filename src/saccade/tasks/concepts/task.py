@@ -14,21 +14,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.batch import Batch, PictureBatch, Program, RegionBatch
+from saccade.batch import Batch, PictureBatch, Program, RegionBatch, Step
 from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
-from saccade.data.records import CaptionedImages, Questions
+from saccade.data.records import CaptionedImages, ImageSource, Questions
 from saccade.features import open_questions
-from saccade.models import ConceptLearner, load_model
+from saccade.models import ConceptLearner, ProgramParser, load_model
 from saccade.models.base.concepts import METACONCEPTS
 from saccade.nn.programs import KINDS, Execution
 from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.concepts import EvalOptions
+from saccade.tasks.concepts.predict import ConceptAnswerer
 from saccade.tasks.evaluator import (
     PART,
     Arrays,
@@ -40,11 +41,10 @@ from saccade.tasks.evaluator import (
     mean_parts,
 )
 from saccade.tasks.pairs import vary_images
-from saccade.tasks.predict import RegionPredictor
+from saccade.tasks.parsing.task import parse_all
 from saccade.tasks.prepare import Prepared, build_model, prepare_words
 from saccade.vision.augment import AugmentConfig
-from saccade.vision.pictures import Picture
-from saccade.world.metaconcepts import MetaQuestion, metaconcept_questions, parse_metaconcept
+from saccade.world.metaconcepts import MetaQuestion, metaconcept_questions
 
 
 @dataclass(frozen=True)
@@ -54,20 +54,37 @@ class ConceptsConfig:
     min_count: int = 1  # rarer words of the training questions are unknown words
     metaconcept_batch: int = 64  # questions about concepts in every step; 0: visual questions alone
     metaconcept_weight: float = 1.0  # of their loss
+    visual_weight: float = 1.0  # of the loss of visual questions; 0: concepts are learned from words alone
     short_first: int = 0  # steps in which a program's loss counts the sooner the shorter it is; 0: all at once
     eval_batch: int = 256  # questions answered at once
 
     def __post_init__(self) -> None:
         check_ranges(self, "min_count eval_batch", "at least 1")
-        check_ranges(self, "metaconcept_batch metaconcept_weight short_first", "zero or more")
+        check_ranges(self, "metaconcept_batch metaconcept_weight visual_weight short_first", "zero or more")
 
 
 @dataclass(frozen=True)
 class Lessons:
-    """A split: questions about pictures, with programs, and questions about concepts."""
+    """A split: questions about pictures, with programs, and questions about concepts.
+
+    Of pairs that were learned, all is soon known: what judges a training split are the pairs of `judged_by`.
+    """
 
     visual: Questions[CaptionedImages]
     metaconcepts: tuple[MetaQuestion, ...]
+    judged_by: tuple[MetaQuestion, ...] | None = None  # none: the metaconcepts themselves
+
+    @property
+    def images(self) -> ImageSource:
+        return self.visual.images
+
+    @property
+    def judged(self) -> tuple[MetaQuestion, ...]:
+        return self.metaconcepts if self.judged_by is None else self.judged_by
+
+    def select(self, positions: Sequence[int]) -> Lessons:
+        """The pictures at `positions` with their questions, and all questions about concepts."""
+        return replace(self, visual=self.visual.select(positions))
 
 
 def open_lessons(config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu") -> Lessons:
@@ -78,7 +95,7 @@ def open_lessons(config: DataConfig, split: str, pixels: int | None = None, devi
     if config.name != "world":
         return Lessons(visual, ())
     part = "dev" if split.endswith("dev") else "train" if split in (config.train_split, "train") else "test"
-    return Lessons(visual, metaconcept_questions(part))
+    return Lessons(visual, metaconcept_questions(part), metaconcept_questions("dev") if part == "train" else None)
 
 
 def prepare_lessons(train: Lessons, settings: ConceptsConfig) -> Prepared:
@@ -135,13 +152,14 @@ class LessonBatch(Batch):
 class ConceptTask:
     """Every question of the training split, with the picture it is about and some questions about concepts."""
 
-    selection = "accuracy"
-
     def __init__(
         self, model: ConceptLearner, train: Lessons, dev: Lessons, config: ConceptsConfig, augmentation: AugmentConfig
     ) -> None:
         self.train, self.dev, self.config, self.augmentation = train, dev, config, augmentation
+        self.selection = "accuracy" if config.visual_weight else "metaconcepts"
         rows = pair_rows(model, train.metaconcepts) if config.metaconcept_batch and config.metaconcept_weight else []
+        if not (rows or config.visual_weight):
+            raise SaccadeError("task.visual_weight=0 leaves the questions about concepts, and there are none to learn")
         self.meta = torch.tensor(rows, dtype=torch.long).view(-1, 4)
 
     def __len__(self) -> int:
@@ -164,17 +182,13 @@ class ConceptTask:
         )
 
     def loss(self, model: ConceptLearner, batch: LessonBatch, step: int) -> Loss:
-        scene = model.encode_scene(model.extract(vary_images(model, batch.images, self.augmentation)))
-        execution = model.execute(scene, batch.programs, batch.owner)
-        losses = execution.losses(batch.answers)
-        if step < self.config.short_first:
-            longest = 3 + 6 * step / self.config.short_first
-            counts = torch.tensor([float(len(program) <= longest) for program in batch.programs], device=losses.device)
-            visual = (losses * counts).sum() / counts.sum().clamp(min=1)
-        else:
-            visual = losses.mean()
-        figures: dict[str, Tensor] = {"visual_loss": visual.detach()}
-        total = visual
+        scene, figures = None, dict[str, Tensor]()
+        total = batch.pairs.new_zeros((), dtype=torch.get_default_dtype())
+        if self.config.visual_weight:
+            scene = model.encode_scene(model.extract(vary_images(model, batch.images, self.augmentation)))
+            visual = self.visual_loss(model.execute(scene, batch.programs, batch.owner), batch, step)
+            figures["visual_loss"] = visual.detach()
+            total = total + self.config.visual_weight * visual
         if len(batch.pairs):
             logits = model.metaconcepts(*batch.pairs.T).gather(1, batch.metaconcepts[:, None])[:, 0]
             meta = F.binary_cross_entropy_with_logits(logits, batch.holds.to(logits.dtype))
@@ -184,6 +198,15 @@ class ConceptTask:
             figures[name] = extra.detach()
             total = total + extra
         return total, figures
+
+    def visual_loss(self, execution: Execution, batch: LessonBatch, step: int) -> Float[Tensor, ""]:
+        """The mean over questions; in the first steps, over those whose programs are short enough."""
+        losses = execution.losses(batch.answers)
+        if step >= self.config.short_first:
+            return losses.mean()
+        longest = 3 + 6 * step / self.config.short_first
+        counts = torch.tensor([float(len(program) <= longest) for program in batch.programs], device=losses.device)
+        return (losses * counts).sum() / counts.sum().clamp(min=1)
 
     def evaluate(self, model: ConceptLearner) -> dict[str, float]:
         return ConceptAccuracy().evaluate(model, self.dev, self.config)
@@ -216,6 +239,16 @@ def known_program(model: ConceptLearner, program: Program) -> Program:
     except SaccadeError:
         return program[:1]  # the scene, which is no answer
     return program
+
+
+def parsed_lessons(parser: ProgramParser, data: Lessons) -> tuple[Lessons, dict[str, float]]:
+    """The split with programs that a parser makes of its questions, and how many of them are the true ones."""
+    said = parse_all(parser, data.visual.texts)
+    right = [program == true for program, true in zip(said, data.visual.programs, strict=True)]
+    programs = tuple(program or (Step("scene"),) for program in said)  # all things, which is no answer
+    return replace(data, visual=replace(data.visual, programs=programs)), {
+        "parsed_exactly": 100 * float(np.mean(right))
+    }
 
 
 class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
@@ -255,7 +288,7 @@ class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
         figures = {"accuracy": 100 * float(each.mean()) if len(each) else 0.0}
         figures["mean_kind"] = float(np.mean(list(by_kind.values()))) if by_kind else 0.0
         figures |= {f"accuracy_{kind}": value for kind, value in by_kind.items()}
-        rows = torch.tensor(pair_rows(model, data.metaconcepts), device=model.members.device).view(-1, 4)
+        rows = torch.tensor(pair_rows(model, data.judged), device=model.members.device).view(-1, 4)
         if not len(rows) or type(model).metaconcepts is ConceptLearner.metaconcepts:
             return figures
         logits = model.metaconcepts(rows[:, 1], rows[:, 2]).gather(1, rows[:, :1])[:, 0]
@@ -278,7 +311,9 @@ class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
         return {"pictures": len(data.visual.images), "texts": len(data.visual.texts)}
 
     def compare(self, request: EvalRequest) -> Evaluation:
-        """A row for every figure, a column for every model."""
+        """A row for every figure, a column for every model; programs are the true ones, or a parser's."""
+        options: EvalOptions = request.options
+        parser = load_model(options.parser, ProgramParser).to(request.device) if options.parser is not None else None
         splits = SplitForModels(request.data, request.split)
         found: dict[str, dict[str, float]] = {}
         data: Lessons | None = None
@@ -289,14 +324,15 @@ class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
             pictures = data.visual.pictures
             if model.backbone is None:
                 check_features(model, folder, pictures.regions.dim, pictures.extractor, pictures.name)
-            found[folder] = self.evaluate(model, data, request.settings.get(folder, ConceptsConfig()))
+            asked, exact = (data, {}) if parser is None else parsed_lessons(parser, data)
+            found[folder] = self.evaluate(model, asked, request.settings.get(folder, ConceptsConfig())) | exact
         assert data is not None
         visual = data.visual
         names = dict.fromkeys(name for figures in found.values() for name in figures)
         return Evaluation(
             f"{visual.pictures.name}/{visual.pictures.split}: {len(visual.images)} pictures, "
             f"{len(visual.texts)} questions, "
-            f"{len(data.metaconcepts)} about concepts; per cent",
+            f"{len(data.judged)} about concepts; per cent",
             ("questions", *found),
             tuple(
                 (name, *(f"{figures[name]:.1f}" if name in figures else "–" for figures in found.values()))
@@ -304,43 +340,6 @@ class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
             ),
             {"data": visual.pictures.name, "split": visual.pictures.split, "results": found},
         )
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """An answer, how likely it is, and how it was found."""
-
-    text: str
-    probability: float
-    program: Program = ()
-    execution: Execution | None = None
-
-
-class ConceptAnswerer(RegionPredictor[ConceptLearner]):
-    """A trained concept learner: programs are executed on pictures; questions about concepts need none."""
-
-    @torch.no_grad()
-    def run(self, image: Picture | RegionBatch, program: Program) -> Verdict:
-        """The answer of a program, with the results of its steps. Raises: SaccadeError if it is no program."""
-        execution = self.model.execute(self.extract(image if isinstance(image, RegionBatch) else [image]), [program])
-        text = execution.answers()[0]
-        if KINDS[program[-1].op].result == KINDS["query"].result:
-            chance = float(execution.concepts[0].softmax(dim=0).max())
-        else:
-            value = float(execution.values[0].sigmoid())
-            chance = value if text == "yes" else 1 - value if text == "no" else 1.0
-        return Verdict(text, chance, program, execution)
-
-    @torch.no_grad()
-    def relate(self, question: str) -> Verdict:
-        """The answer to a question about two concepts. Raises: SaccadeError if it is none."""
-        asked = parse_metaconcept(question)
-        if asked is None:
-            raise SaccadeError(
-                f'"{question}" is no question about two concepts: "is red the same kind of thing as green?"'
-            )
-        chance = float(self.model.metaconcept(asked.kind, asked.first, asked.second).sigmoid())
-        return Verdict("yes" if chance > 0.5 else "no", max(chance, 1 - chance))
 
 
 SPEC: TaskSpec[ConceptLearner, Lessons] = TaskSpec(
@@ -356,5 +355,6 @@ SPEC: TaskSpec[ConceptLearner, Lessons] = TaskSpec(
     predictor=ConceptAnswerer,
     verbs=("ask",),
     options=EvalOptions,
+    next_steps=("saccade eval {run}", 'saccade ask PICTURE "what colour is the cube?" --model {run} -o steps.png'),
     build=build_learner,
 )
