@@ -161,7 +161,7 @@ def ask(
     picture: Path,
     question: str,
     *,
-    model: str = "runs/updown_vqa",
+    model: str | None = None,
     out: Path | None = None,
     top: int = 5,
     as_json: bool = False,
@@ -169,7 +169,7 @@ def ask(
 ) -> None:
     """Answer a question about a photo, and show what the answer came from.
 
-    Example: saccade ask photo.jpg "what is on the table?" --model runs/updown_vqa -o why.png
+    Example: saccade ask photo.jpg "what is the dog doing?" -o why.png
     """
     from saccade.core.files import check_writable
     from saccade.explain import save_explanation
@@ -177,6 +177,7 @@ def ask(
     from saccade.tasks.predict import load
 
     check_writable(out)
+    model = model or default_model("runs/updown_vqa", "updown_vqa-flickr8k")
     answerer = load(model, device, kind=PictureAnswerer)
     report_unknown(answerer.model.vocabulary, [question])
     answers = answerer.ask(picture, question, top)
