@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from benchmarks import backbones, beam, cider, extraction, growth, matchers, programs, scan, search, training
+from benchmarks import answering, backbones, beam, cider, extraction, growth, matchers, programs, scan, search, training
 from benchmarks.bench import Subject
 from benchmarks.command import main
 
@@ -21,6 +21,7 @@ SUBJECTS: dict[str, Subject] = {
     "training": training.cpu,
     "cider": cider.cases,
     "beam": beam.cpu,
+    "answering": answering.cases,
     "programs": programs.cases,
     "backbones": backbones.cpu,
     "extraction": extraction.cpu,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import backbones, beam, cider, extraction, growth, matchers, programs, scan, search, training
+from benchmarks import answering, backbones, beam, cider, extraction, growth, matchers, programs, scan, search, training
 from benchmarks.bench import Subject
 from benchmarks.command import main
 
@@ -20,6 +20,7 @@ SUBJECTS: dict[str, Subject] = {
     "training": training.gpu,
     "cider": cider.cases,
     "beam": beam.gpu,
+    "answering": answering.cases,
     "programs": programs.cases,
     "backbones": backbones.gpu,
     "extraction": extraction.gpu,

@@ -9,6 +9,9 @@
         learning_rate=3e-4 warmup_steps=20 average=0.99 --out runs/soft-rewards
     python scripts/pack_weights.py runs/soft-rewards src/saccade/models/weights/show_attend_tell-flickr8k
 
+    saccade train updown_vqa data=flickr8k root=data/flickr8k --out runs/updown_vqa
+    python scripts/pack_weights.py runs/updown_vqa src/saccade/models/weights/updown_vqa-flickr8k
+
     saccade train bottomup data=flickr8k root=data/flickr8k epochs=12 --out runs/bottomup
     python scripts/pack_weights.py runs/bottomup src/saccade/vision/weights/bottomup
 
@@ -22,7 +25,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -43,7 +45,15 @@ FIGURES = {  # of a model's card, by its task
     "matching": {"i2t_r1": "picture→text R@1", "i2t_r5": "R@5", "i2t_r10": "R@10", "t2i_r1": "text→picture R@1",
                  "t2i_r5": "R@5", "t2i_r10": "R@10", "rsum": "rsum"},
     "captioning": {"bleu1": "BLEU-1", "bleu4": "BLEU-4", "rouge_l": "ROUGE-L", "cider_d": "CIDEr-D"},
+    "answering": {"accuracy": "all questions", "accuracy_exist": "is there", "accuracy_count": "how many",
+                  "accuracy_colour": "colour", "accuracy_doing": "doing", "accuracy_wearing": "wearing",
+                  "accuracy_where": "where"},
 }  # fmt: skip
+LEARNED = {  # from what, and what measures it, by task
+    "matching": ("five English captions each", "5,000 captions"),
+    "captioning": ("five English captions each", "5,000 captions"),
+    "answering": ("17,397 questions that rules read off their captions", "2,845 such questions"),
+}
 MEANING = {
     "recall": "things that a proposal overlaps by ≥ 0.5",
     "overlap": "mean IoU of those",
@@ -72,7 +82,9 @@ def main(
         elif model.task in FIGURES:
             pack_model(model, run, out, read, device)
         else:
-            raise SaccadeError(f"{run} holds a model of {model.name}: matchers, captioners and detectors are packed")
+            raise SaccadeError(
+                f"{run} holds a model of {model.name}: matchers, captioners, answerers and detectors are packed"
+            )
     if docs is not None:
         write_figures(out or run, docs)
 
@@ -121,13 +133,12 @@ def pack_model(model: Model, run: Path, out: Path, read: str | None, device: str
         own = read_text(Path(folder) / "README.md").replace("this folder", out.name)
     backbone = model.backbone.name if model.backbone is not None else config.data.extractor
     command = f"saccade train {config.system} data={config.data.name}"
-    write_text(out / "README.md", card(out.name, own, rows, command, backbone, FIGURES[model.task]))
+    write_text(out / "README.md", card(out.name, own, rows, command, backbone, model.task))
     console.print(rows)
 
 
-def card(
-    name: str, own: str, rows: dict[str, dict[str, float]], command: str, extractor: str, figures: Mapping[str, str]
-) -> str:
+def card(name: str, own: str, rows: dict[str, dict[str, float]], command: str, extractor: str, task: str) -> str:
+    figures, (learned, measured) = FIGURES[task], LEARNED[task]
     lines = [[row, *(f"{found[figure]:.1f}" for figure in figures)] for row, found in rows.items()]
     sources = [p for known, p in PRETRAINED.items() if known in f"{own} {extractor}"]
     beams = " --num-beams 5" if "cider_d" in figures else ""
@@ -135,12 +146,12 @@ def card(
     return f"""{own}
 ## What it can do
 
-Trained on Flickr8k's train and extra splits (6,091 photos, five English captions each) by `{command}`, with the
+Trained on Flickr8k's train and extra splits (6,091 photos, {learned}) by `{command}`, with the
 extractor `{extractor}`. It knows what those captions mention: people, dogs, sports, streets, water. The
 photos were given for research; mind that if you use the model for anything else.
 {f"Training began with the weights of others: {begun}." if begun else ""}
 
-In per cent on the 1,000 photos and 5,000 captions of the dev split, which also chose the settings:
+In per cent on the 1,000 photos and {measured} of the dev split, which also chose the settings:
 
 {markdown_table(["weights", *figures.values()], lines)}
 

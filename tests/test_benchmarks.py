@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import cpu, gpu, timing, wording
+from benchmarks import answering, cpu, gpu, timing, wording
 from benchmarks.bench import Bench, Case, OutOfTime, Subject, alarm, attempt, measure
 from benchmarks.command import main
 from benchmarks.problems import FORMS, largest_difference, part_of, problem, scan
@@ -64,6 +64,11 @@ def test_ours_the_official_loop_and_the_definition_agree(direction: str) -> None
     table = scan(given, direction, 1 << 20)
     assert largest_difference(table, official(given, direction)) < 1e-12
     assert largest_difference(part_of(table, part), plainly(part, direction)) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["updown_vqa", "dcn"])
+def test_answerers_say_what_the_plain_forms_of_the_published_code_say(name: str) -> None:
+    assert answering.answer(QUICK, name, training=False).figures["difference_to_plain"] < 1e-5
 
 
 def test_a_problem_has_something_to_find_and_nothing_in_its_padding() -> None:

@@ -161,7 +161,7 @@ def ask(
     picture: str,
     question: str | None = None,
     *,
-    model: str = "runs/updown_vqa",
+    model: str | None = None,
     parser: str | None = None,
     out: Path | None = None,
     top: int = 5,
@@ -173,7 +173,7 @@ def ask(
     A concept learner (vcml, nscl) makes a program of the question, prints its steps and draws each; it also answers
     questions about two concepts, for which no picture is needed and whose drawing is a map of all concepts.
 
-    Example: saccade ask photo.jpg "what is on the table?" --model runs/updown_vqa -o why.png
+    Example: saccade ask photo.jpg "what is the dog doing?" -o why.png
 
     Example: saccade ask photo.jpg "how many cubes are there?" --model runs/vcml -o steps.png
 
@@ -188,6 +188,7 @@ def ask(
     check_writable(out)
     if out is not None:
         check_format(out, "what an answer came from", (".html",))
+    model = model or default_model("runs/updown_vqa", "updown_vqa-flickr8k")
     answerer = load(model, device, kind=QuestionPredictor)
     if parser is not None:
         answerer.use_parser(load(parser, device))

@@ -1,0 +1,237 @@
+"""Answerers beside what a question or a picture alone gives away: writes docs/results/answering-DATA.{md,json}.
+
+    python scripts/results_answering.py world [--seeds 3] [--jobs 4] [--device cuda] [--only updown_vqa …]
+    python scripts/results_answering.py daquar --root data/daquar [--split test]
+    python scripts/results_answering.py vqa_rad --root data/vqa_rad
+    python scripts/results_answering.py flickr8k --root data/flickr8k
+
+Every run is `saccade train SYSTEM data=DATA` with its recipe and another seed, in a process of its own, `jobs` at once,
+measured by `saccade eval`. Both are kept in --runs and not made again, so that a long table can be made in several goes
+(--only), and written from what is there (--report). Without --split it is dev, which also chose the settings; a test
+split is for the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from saccade.core.files import read_json, write_json, write_text
+from saccade.lab.reports import markdown_table
+from saccade.metrics import mean_and_spread
+
+SYSTEMS = {  # title, system, settings over its recipe
+    "question": ("question alone (Up-Down)", "updown_vqa", ["shown=question"]),
+    "picture": ("picture alone (Up-Down)", "updown_vqa", ["shown=picture"]),
+    "updown_vqa": ("[Up-Down](../systems/updown_vqa.md)", "updown_vqa", []),
+    "dcn": ("[DCN](../systems/dcn.md)", "dcn", []),
+    "hierarchical": ("[hierarchical](../systems/hierarchical.md), three tasks in one run", "hierarchical", []),
+    "vcml": ("[VCML](../systems/vcml.md), programs known", "vcml", []),
+}
+FLOORS = ("question", "picture")
+MARGIN = 10  # points above both floors that a table asks for, of every kind of question
+FREQUENT = "most frequent"  # of each kind; among what `saccade eval` prints of answerers
+
+
+@dataclass(frozen=True)
+class DataSet:
+    title: str
+    about: str
+    split: str = "dev"
+    systems: Sequence[str] = ("question", "picture", "updown_vqa", "dcn")
+    options: Sequence[str] = ()  # of `saccade eval`
+    published: Sequence[tuple[str, Mapping[str, float]]] = ()  # source, and its figures by our names
+    published_note: str = ""
+    kinds: Mapping[str, str] = field(default_factory=dict)  # what to call them, if not by their own names
+
+
+DATA = {
+    "world": DataSet(
+        "Questions about the world",
+        "Questions are drawn so that their words say nothing of the answer ([how](../world.md)).",
+        "test",
+        tuple(SYSTEMS),
+        kinds={"query_colour": "colour", "query_kind": "kind", "query_size": "size", "query_material": "material"},
+    ),
+    "daquar": DataSet(
+        "DAQUAR, from raw photos",
+        "Indoor photos of NYU Depth v2; all 894 kinds of things, answers that are lists among them. WUPS counts near\n"
+        "synonyms by WordNet.",
+        options=["--wups"],
+        published=[],
+    ),
+    "vqa_rad": DataSet(
+        "VQA-RAD, from raw pictures",
+        "Radiology images, seen by a network that learned from photographs. Dev is a fifth of the images.",
+    ),
+    "flickr8k": DataSet(
+        "Questions made from Flickr8k's captions",
+        "Read off captions by rules ([how, and how often they are wrong](../data/questions.md)).",
+        systems=("question", "picture", "updown_vqa"),
+    ),
+}
+console = Console()
+
+
+def saccade(words: Sequence[str], log: Path) -> bool:
+    """Run a command of Saccade; whether it went well."""
+    with log.open("a") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "saccade", *words],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={"OMP_NUM_THREADS": "3", **os.environ},
+        )
+    return done.returncode == 0
+
+
+def train_and_measure(name: str, seed: int, arguments: argparse.Namespace) -> None:
+    """One run in a process of its own, unless it is finished; then its figures, unless they are there."""
+    _, system, settings = SYSTEMS[name]
+    folder, root = run_of(name, seed, arguments), [f"root={arguments.root}"] if arguments.root else []
+    log, figures = folder.with_suffix(".log"), figures_of(name, seed, arguments)
+    if not (folder / "last").exists():
+        words = [system, f"data={arguments.data}", *root, *settings, "in_memory=true", f"trainer.seed={seed}"]
+        words += [f"accelerator={arguments.device}", *arguments.settings, "-o", str(folder)]
+        if not saccade(["train", *(["--resume", str(folder)] if folder.exists() else words)], log):
+            console.print(f"{folder.name}: failed, see {log}", highlight=False)
+            return
+    if not figures.exists():
+        words = ["eval", str(folder), *root, "--split", arguments.split, "--json", str(figures)]
+        options = [] if system == "vcml" else list(DATA[arguments.data].options)
+        if not saccade([*words, *options, "--device", arguments.device], log):
+            console.print(f"{folder.name}: could not be measured, see {log}", highlight=False)
+            return
+    console.print(f"{folder.name}: done", highlight=False)
+
+
+def run_of(name: str, seed: int, arguments: argparse.Namespace) -> Path:
+    folder: Path = arguments.runs / arguments.data / f"{name}-{seed}"
+    return folder
+
+
+def figures_of(name: str, seed: int, arguments: argparse.Namespace) -> Path:
+    return run_of(name, seed, arguments).with_suffix(f".{arguments.split}.json")
+
+
+def read_figures(path: Path) -> dict[str, dict[str, float]]:
+    """By model, the most frequent answer among them; kinds of question by their own names."""
+    results = read_json(path)["results"]
+    return {
+        model: {name.removeprefix("… ").removeprefix("accuracy_"): value for name, value in figures.items()}
+        for model, figures in results.items()
+    }
+
+
+def collect(arguments: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
+    """By row of the table: the figures of every seed that was measured."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for name in DATA[arguments.data].systems:
+        for seed in range(arguments.seeds):
+            path = figures_of(name, seed, arguments)
+            if path.exists():
+                models = read_figures(path)
+                if FREQUENT in models:
+                    found[FREQUENT] = [models.pop(FREQUENT)]
+                found.setdefault(name, []).extend(models.values())
+    return found
+
+
+def above_floors(found: Mapping[str, list[dict[str, float]]], columns: Sequence[str]) -> list[str]:
+    """For each model: of which kinds of question it is not MARGIN points above both floors, with every seed."""
+    lines = []
+    for name, runs in found.items():
+        if name in (*FLOORS, FREQUENT) or not all(floor in found for floor in FLOORS):
+            continue
+        floor = {c: max(run.get(c, 0.0) for other in FLOORS for run in found[other]) for c in columns}
+        short = [c for c in columns if any(run[c] < floor[c] + MARGIN for run in runs if c in run)]
+        verdict = f"but for {', '.join(short)}" if short else "of every kind"
+        lines.append(f"- {SYSTEMS[name][0]}: at least {MARGIN} points above both floors with every seed, {verdict}.")
+    return lines
+
+
+def report(arguments: argparse.Namespace) -> None:
+    data, found = DATA[arguments.data], collect(arguments)
+    if not found:
+        console.print("no run is finished yet")
+        return
+    columns = [c for c in next(iter(found.values()))[0] if c not in ("mean_kind", "metaconcepts")]
+    rows = [
+        [
+            SYSTEMS[name][0] if name in SYSTEMS else "the most frequent answer of each kind",
+            *(mean_and_spread([run[c] for run in runs]) if all(c in run for run in runs) else "–" for c in columns),
+            str(len(runs)) if name in SYSTEMS else "",
+        ]
+        for name, runs in found.items()
+    ]
+    where = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else "a CPU"
+    command = f"python scripts/results_answering.py {arguments.data}"
+    command += f" --root data/{arguments.data}" if arguments.data != "world" else ""
+    command += f" --split {arguments.split}" if arguments.split != data.split else ""
+    command += f" --seeds {arguments.seeds} --device {arguments.device}"
+    head = ["", *(data.kinds.get(c, c.replace("_", " ")) for c in columns), "seeds"]
+    chosen = "" if arguments.data == "world" else (
+        " Dev is a part of the training photos that no run learned from; it chose the settings."
+    )  # fmt: skip
+    page = f"""# {data.title}
+
+The **{arguments.split}** split; accuracy in per cent, of all questions and of each kind; mean ± standard deviation over
+seeds. {data.about}{chosen}
+What a model reaches without the picture, or without the question, is the floor that seeing must beat.
+
+{markdown_table(head, rows)}
+
+{chr(10).join(above_floors(found, columns))}
+{published(data)}
+Made by `{command}` on {where}.
+"""
+    name = f"answering-{arguments.data}"
+    write_text(arguments.out / f"{name}.md", page)
+    facts = {"command": command, "device": where, "split": arguments.split}
+    write_json(arguments.out / f"{name}.json", {**facts, "results": found})
+    console.print(page, markup=False)
+
+
+def published(data: DataSet) -> str:
+    if not data.published:
+        return ""
+    columns = list(dict.fromkeys(c for _, figures in data.published for c in figures))
+    rows = [[source, *(f"{f[c]:.1f}" if c in f else "–" for c in columns)] for source, f in data.published]
+    return f"\n{data.published_note}\n\n{markdown_table(['published', *columns], rows)}\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", choices=DATA)
+    parser.add_argument("--root", type=Path, default=None, help="the folder of the data set")
+    parser.add_argument("--split", default=None, help="what is measured; the data set's own if not given")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--only", nargs="*", choices=SYSTEMS, help="train just these")
+    parser.add_argument("--report", action="store_true", help="train nothing")
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--runs", type=Path, default=Path("runs/results-answering"))
+    parser.add_argument("--settings", nargs="*", default=[], help="KEY=VALUE words for every run")
+    arguments = parser.parse_args()
+    arguments.split = arguments.split or DATA[arguments.data].split
+    (arguments.runs / arguments.data).mkdir(parents=True, exist_ok=True)
+    wanted = [name for name in DATA[arguments.data].systems if not arguments.only or name in arguments.only]
+    if not arguments.report:
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            todo = [(name, seed) for seed in range(arguments.seeds) for name in wanted]
+            list(pool.map(lambda one: train_and_measure(*one, arguments), todo))
+    report(arguments)
+
+
+if __name__ == "__main__":
+    main()
