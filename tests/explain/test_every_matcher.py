@@ -21,7 +21,7 @@ PANEL: dict[str, tuple[Panel, ...]] = {
     "gsmn": (GRAPHS,),
     "vsrn": (AFFINITY,),
 }
-SMALL = {"region_dim": 12, "word_dim": 7, "dim": 32}
+SMALL = {"region_dim": 12, "word_dim": 7, "dim": 32, "parts": ("matching",)}
 MATCHERS = [entry.name for entry in entries() if issubclass(entry.model, Matcher)]
 
 
