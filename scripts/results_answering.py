@@ -30,7 +30,7 @@ from saccade.lab.reports import markdown_table
 from saccade.metrics import mean_and_spread
 
 SYSTEMS = {  # title, system, settings over its recipe
-    "question": ("question alone (Up-Down)", "updown_vqa", ["shown=question"]),
+    "question": ("question alone (Up-Down)", "updown_vqa", ["shown=question", "standardise=false"]),  # ones stay ones
     "picture": ("picture alone (Up-Down)", "updown_vqa", ["shown=picture"]),
     "updown_vqa": ("[Up-Down](../systems/updown_vqa.md)", "updown_vqa", []),
     "dcn": ("[DCN](../systems/dcn.md)", "dcn", []),
