@@ -14,7 +14,7 @@ from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages, Questions
 from saccade.models import UpDownVqa, UpDownVqaConfig
 from saccade.tasks import find_task
-from saccade.tasks.answering.evaluate import AnswerAccuracy, answer_all, majority
+from saccade.tasks.answering.evaluate import AnswerAccuracy, answer_all, majority, shown_pictures
 from saccade.tasks.answering.task import (
     AnsweringConfig,
     AnsweringTask,
@@ -93,6 +93,17 @@ def test_a_model_learns_to_look_and_one_that_sees_a_half_does_not() -> None:
         half = replace(config, shown=shown)
         figures = AnswerAccuracy().evaluate(trained(half)[0], dev, half)
         assert figures["accuracy"] < 80
+
+
+def test_a_model_that_multiplies_can_learn_from_the_question_alone() -> None:
+    """The floor is no floor if what stands for the picture silences the question."""
+    torch.manual_seed(0)
+    images = RegionBatch(torch.randn(4, 3, 8), torch.ones(4, 3, dtype=torch.bool), torch.zeros(4, 3, 4))
+    hidden = shown_pictures(images, "question")
+    assert hidden.features.shape == (4, 1, 8)
+    assert len(hidden.features.unique()) == 1  # it tells nothing
+    assert bool((hidden.features != 0).all())
+    assert shown_pictures(images, "both") is images
 
 
 def test_targets_are_soft_and_unknown_answers_have_none() -> None:

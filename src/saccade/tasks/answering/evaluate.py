@@ -37,13 +37,17 @@ QuestionSplit = Questions[CaptionedImages]
 
 
 def shown_pictures(images: Any, shown: str) -> Any:
-    """Without pictures, what stands for them is one region of zeros (or nothing but black)."""
+    """Without pictures, what stands for them is one region of ones (or nothing but black).
+
+    Not of zeros: a model that multiplies the picture with the question would hardly learn from the question, and the
+    floor would be too low.
+    """
     if shown != "question":
         return images
     if not isinstance(images, RegionBatch):
         return replace(images, pixels=torch.zeros_like(images.pixels))
     one = images.features[:, :1]
-    return RegionBatch(torch.zeros_like(one), torch.ones_like(images.mask[:, :1]), images.boxes[:, :1], images.ids)
+    return RegionBatch(torch.ones_like(one), torch.ones_like(images.mask[:, :1]), images.boxes[:, :1], images.ids)
 
 
 def shown_questions(questions: TextBatch, shown: str) -> TextBatch:

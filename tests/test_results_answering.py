@@ -1,0 +1,43 @@
+"""The table of answerers: what its rows are read from, and what it says of the floors."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    path = Path(__file__).parents[1] / "scripts" / "results_answering.py"
+    spec = importlib.util.spec_from_file_location("results_answering", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_kind_that_one_seed_leaves_near_a_floor_is_named(script: ModuleType) -> None:
+    found = {
+        "question": [{"accuracy": 40.0, "count": 25.0}],
+        "picture": [{"accuracy": 30.0, "count": 31.0}, {"accuracy": 30.0, "count": 33.0}],
+        "updown_vqa": [{"accuracy": 70.0, "count": 60.0}, {"accuracy": 51.0, "count": 42.9}],
+        "dcn": [{"accuracy": 70.0, "count": 43.0}],
+    }
+    updown, dcn = script.above_floors(found, ["accuracy", "count"])
+    assert updown.endswith("but for count.")
+    assert dcn.endswith("of every kind.")
+
+
+def test_figures_of_answerers_and_of_concept_learners_have_one_name(script: ModuleType, tmp_path: Path) -> None:
+    results = {"most frequent": {"accuracy": 1.0, "… count": 2.0}, "run": {"accuracy": 3.0, "accuracy_count": 4.0}}
+    (tmp_path / "f.json").write_text(json.dumps({"results": results}))
+    assert [list(figures) for figures in script.read_figures(tmp_path / "f.json").values()] == [
+        ["accuracy", "count"]
+    ] * 2
