@@ -15,7 +15,7 @@ from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
 from saccade.models import Hierarchical
 from saccade.tasks import find_task
-from saccade.tasks.joint.task import JointConfig, JointPredictor, JointTask, build_joint, prepare_joint
+from saccade.tasks.joint.task import JointConfig, JointPredictor, JointSplit, JointTask, build_joint, prepare_joint
 from saccade.tasks.schedule import Schedule, curriculum_schedule, periodic_schedule
 from saccade.training import Trainer, TrainerConfig
 from saccade.training.run import run_config
@@ -137,6 +137,28 @@ def test_a_model_of_some_parts_has_no_other_branches_and_says_so() -> None:
         predictor.ground(pictures, "a red cube")
     with pytest.raises(SaccadeError, match="trained without matching"):
         JointPredictor(built(settings(parts=("grounding",)))[0].eval()).score(pictures, "a red cube")
+
+
+def test_what_a_run_keeps_has_every_parts_figures_and_what_each_picture_adds() -> None:
+    config = settings()
+    model, _ = built(config)
+    measures = find_task("joint").evaluator
+    split = scenes(12, 2)
+    found = measures.scores(measures.measure(model, split, config, Path(), False))
+    assert found.figures == pytest.approx(
+        {name: value for name, value in measures.evaluate(model, split, config).items() if name in found.figures}
+    )
+    for metric in ("matching_rsum", "grounding_accuracy", "answering_accuracy"):
+        assert found.by_picture[metric].sum() == pytest.approx(found.figures[metric])
+        assert metric in measures.shown(metric)
+    assert found.counts["pictures"] == 12
+    alone = measures.scores(measures.measure(*alone_on("grounding"), Path(), False))
+    assert set(alone.figures) == {"mean", *(f"grounding_{name}" for name in find_task("grounding").evaluator.metrics)}
+
+
+def alone_on(part: str) -> tuple[Hierarchical, JointSplit, JointConfig]:
+    config = settings(parts=(part,))
+    return built(config)[0], scenes(12, 2), config
 
 
 def test_the_parts_of_a_split_leave_out_the_same_pictures() -> None:

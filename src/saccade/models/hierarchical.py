@@ -12,7 +12,7 @@ l; v_S and v_I are their summaries, of which every task has its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -159,6 +159,11 @@ class Hierarchical(Answerer, Matcher, Grounder):  # type: ignore[misc]  # called
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         found, logits = self.match(images, texts)
         return Alignment(self.looked(found, texts.mask), logits.sigmoid(), texts.mask, images.mask)
+
+    def locate(self, images: ImageCode, texts: TextCode) -> Alignment:
+        """As `align`, what went nowhere shared out among the regions."""
+        found = self.align(images, texts)
+        return replace(found, weights=found.weights / found.weights.sum(dim=2, keepdim=True).clamp(min=1e-12))
 
     def looked(self, found: CoAttended, mask: Bool[Tensor, "item word"]) -> Float[Tensor, "item word region"]:
         """Where each word looked last; what went nowhere is left out."""
