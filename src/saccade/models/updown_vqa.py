@@ -16,6 +16,7 @@ the end; it reads zeros before a question, up to `places` words.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -38,6 +39,7 @@ class UpDownVqaConfig(AnswererConfig):
     dim: int = 512  # of the question and of everything that follows
     form: Literal["paper", "reference"] = "paper"
     attention: Literal["concat", "product"] = "concat"  # a_i from [v_i ; q], or from a product of both
+    gain: float = 5 / 3  # of Xavier's start of the paper's layers, which does not say how weights begin; 5/3 suits tanh
     places: int = 0  # zeros are read before a shorter question, and a longer one is cut; 0: the words alone
     attention_dropout: float = 0.0  # 0.2 in the reference
     dropout: float = 0.0  # before the last layer; 0.5 in the reference
@@ -46,15 +48,15 @@ class UpDownVqaConfig(AnswererConfig):
 class GatedTanh(nn.Module):
     """f(x) = tanh(W x + b) ∘ σ(W′ x + b′).
 
-    The paper does not say how weights begin. With PyTorch's own start a fortieth of the spread of the inputs comes
-    through two layers and a product, and learning begins late; with Xavier's, at the gain of tanh, a seventh.
+    With PyTorch's own start a fortieth of the spread of the inputs comes through two layers and a product, and learning
+    begins late; with Xavier's, at the gain of tanh, a seventh.
     """
 
-    def __init__(self, in_dim: int, dim: int) -> None:
+    def __init__(self, in_dim: int, dim: int, gain: float) -> None:
         super().__init__()
         self.linear, self.gate = nn.Linear(in_dim, dim), nn.Linear(in_dim, dim)
         for layer in (self.linear, self.gate):
-            nn.init.xavier_normal_(layer.weight, gain=nn.init.calculate_gain("tanh"))
+            nn.init.xavier_normal_(layer.weight, gain)
 
     def forward(self, inputs: Float[Tensor, "*item in"]) -> Float[Tensor, "*item dim"]:
         return torch.tanh(self.linear(inputs)) * torch.sigmoid(self.gate(inputs))
@@ -80,7 +82,7 @@ class UpDownVqa(Answerer):
         super().__init__(config, vocabulary, extractor)
         dim, region_dim, answers = config.dim, config.region_dim, len(config.answers)
         reference = config.form == "reference"
-        layer = NormedReLU if reference else GatedTanh
+        layer = NormedReLU if reference else partial(GatedTanh, gain=config.gain)
         self.standardise = Standardise(region_dim) if config.standardise else None
         self.words = nn.Embedding(len(vocabulary), config.word_dim)
         self.gru = SentenceGru(config.word_dim, dim)
