@@ -109,7 +109,7 @@ def _move_every_weight(model: Matcher) -> None:
 
 def test_every_registered_model_is_swept() -> None:
     assert {e.name for e in entries() if issubclass(e.model, Matcher)} >= set(SWITCHES)
-    kinds = (Answerer, Matcher, Captioner, ConceptLearner, DenseCap, Detector)
+    kinds = (Answerer, Matcher, Captioner, ConceptLearner, DenseCap, Detector, ProgramParser)
     assert all(issubclass(e.model, kinds) for e in entries()), "a new kind needs its sweep"
 
 
