@@ -26,6 +26,7 @@ from saccade.models import (
     DenseCap,
     Detector,
     Matcher,
+    ProgramParser,
     Scan,
     ScanConfig,
     Vse,
