@@ -26,6 +26,7 @@ from saccade.models import (
     DenseCap,
     Detector,
     Matcher,
+    ProgramParser,
     Scan,
     ScanConfig,
     Vse,
@@ -109,7 +110,7 @@ def _move_every_weight(model: Matcher) -> None:
 
 def test_every_registered_model_is_swept() -> None:
     assert {e.name for e in entries() if e.task == "matching"} >= set(SWITCHES)
-    kinds = (Answerer, Matcher, Captioner, ConceptLearner, DenseCap, Detector)
+    kinds = (Answerer, Matcher, Captioner, ConceptLearner, DenseCap, Detector, ProgramParser)
     assert all(issubclass(e.model, kinds) for e in entries()), "a new kind needs its sweep"
 
 

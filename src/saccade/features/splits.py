@@ -126,7 +126,7 @@ def extract_split(data: CaptionedPhotos | CaptionedDrawings, extractor_name: str
     boxes, name = None, None
     if isinstance(data, CaptionedDrawings):
         extractor = load_extractor(extractor_name if extractor_name.startswith("grid:world") else "world")
-        inside = (data.split,)
+        inside: tuple[str, ...] = (data.split,)
         if extractor_name == TRUE_BOXES:
             name, inside, boxes = TRUE_BOXES, (data.split, TRUE_BOXES), true_boxes(data)
         folder, pictures, sizes = _features_folder(data.digest, extractor, *inside), data.pictures, None

@@ -65,8 +65,13 @@ class ParsedQuestions:
         """The questions about the pictures at `positions`."""
         chosen = frozenset(positions)
         kept = [n for n, owner in enumerate(self.owners) if owner in chosen]
-        parts = (tuple(column[n] for n in kept) for column in (self.texts, self.kinds, self.programs, self.owners))
-        return ParsedQuestions(self.name, self.split, *parts)
+        return replace(
+            self,
+            texts=tuple(self.texts[n] for n in kept),
+            kinds=tuple(self.kinds[n] for n in kept),
+            programs=tuple(self.programs[n] for n in kept),
+            owners=tuple(self.owners[n] for n in kept),
+        )
 
 
 def open_parses(config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu") -> ParsedQuestions:
