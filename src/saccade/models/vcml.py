@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from saccade.batch import RegionBatch, padded_ids
 from saccade.core.config import check_ranges
@@ -72,36 +71,6 @@ def two_layers(inputs: int, hidden: int, outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(inputs, hidden), nn.LeakyReLU(), nn.Linear(hidden, outputs))
 
 
-class PairNet(nn.Module):
-    """Vectors of all pairs of regions, which also know how either stands to the others.
-
-        h_ij = W [o_i; o_j; boxes],   g_ij = W' leaky(h_ij),   c_i = max_j tanh(g_ij)
-        vector of i, j = W'' leaky(g_ij + A c_i + B c_j)
-
-    A thing that another holds or carries is neither in front of a third nor behind it: that is not in the two boxes.
-    """
-
-    def __init__(self, region_dim: int, hidden: int, dim: int) -> None:
-        super().__init__()
-        self.pair_layer = PairLinear(region_dim, hidden)
-        self.hidden = nn.Linear(hidden, hidden)
-        self.of_first, self.of_second = (nn.Linear(hidden, hidden, bias=False) for _ in range(2))
-        self.out = nn.Linear(hidden, dim)
-
-    def forward(
-        self,
-        vectors: Float[Tensor, "image region input"],
-        boxes: Float[Tensor, "image region 4"],
-        mask: Bool[Tensor, "image region"],
-    ) -> Float[Tensor, "image region region dim"]:
-        hidden = self.hidden(F.leaky_relu(self.pair_layer(vectors, boxes)))
-        others = mask[:, None] & ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
-        known = F.pad(hidden.tanh().masked_fill(~others[..., None], -1), (0, 0, 0, 1), value=-1).amax(dim=2)
-        both = self.of_first(known)[:, :, None] + self.of_second(known)[:, None]
-        found: Tensor = self.out(F.leaky_relu(hidden + both))
-        return found
-
-
 @register(
     "vcml",
     task="concepts",
@@ -124,7 +93,9 @@ class Vcml(ConceptLearner):
             nets = {kind: two_layers(3, config.metaconcept_hidden, 1) for kind in METACONCEPTS}
             self.metaconcept_net = nn.ModuleDict(nets)
         if config.relations:  # half-spaces too, of pairs
-            self.pair_net = PairNet(config.region_dim, config.hidden or config.dim, config.dim)
+            width = config.hidden or config.dim
+            self.pair_layer = PairLinear(config.region_dim, width)
+            self.pair_net = nn.Sequential(nn.LeakyReLU(), two_layers(width, width, config.dim))
             self.relation_vectors = nn.Embedding(len(config.relations), config.dim)
         for weight in self.parameters():
             if weight.dim() == 2:
@@ -193,8 +164,8 @@ class VcmlScene(ConceptScene):
     def relations(
         self, image: Int[Tensor, " row"], relation: Int[Tensor, " row"]
     ) -> Float[Tensor, "row region region"]:
-        given = (self.regions.features, self.regions.boxes, self.mask)
-        pairs = self.model.pair_net(*(each.index_select(0, image) for each in given))
+        given = (self.regions.features, self.regions.boxes)
+        pairs = self.model.pair_net(self.model.pair_layer(*(each.index_select(0, image) for each in given)))
         logits = self.logits(pairs.flatten(1, 2), self.model.relation_vectors(relation)[:, None])
         return logits.view(pairs.shape[:3])
 
