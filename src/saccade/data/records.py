@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ class PictureRegions:
 
 P = TypeVar("P", bound="CaptionedImages | CaptionedPhotos | CaptionedDrawings")
 Q = TypeVar("Q", bound="CaptionedImages | CaptionedPhotos | CaptionedDrawings")
+A = TypeVar("A", bound="AboutTexts[Any]")
 
 
 class ImageSource(Protocol):
@@ -192,8 +193,34 @@ class CaptionedDrawings:
     boxes: tuple[Callable[[], np.ndarray], ...] = ()  # the true ones of each picture, where they are known
 
 
+class AboutTexts(Generic[P]):
+    """Pictures whose `texts` all have an entry in something else."""
+
+    pictures: P
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return self.pictures.texts
+
+    @property
+    def images(self) -> ImageSource:
+        """The pictures of a split that an extractor has been applied to."""
+        return cast(CaptionedImages, self.pictures).images
+
+    def select(self: A, positions: Sequence[int]) -> A:
+        """The pictures at `positions`, with their texts; nothing is copied."""
+        pictures = cast(CaptionedImages, self.pictures)
+        chosen = frozenset(int(position) for position in positions)
+        kept = [n for n, image in enumerate(pictures.image_of_text.tolist()) if image in chosen]
+        return cast(A, self.of(pictures.select(positions), kept))
+
+    def of(self, pictures: Q, kept: Sequence[int]) -> AboutTexts[Q]:
+        """The entries of the texts at `kept`, which are those of `pictures`."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class Questions(Generic[P]):
+class Questions(AboutTexts[P]):
     """One split for answering. The `texts` of `pictures` are the questions, and each has an entry in what follows."""
 
     pictures: P
@@ -207,21 +234,6 @@ class Questions(Generic[P]):
         if len(counts) > 1 or (self.programs and len(self.programs) not in counts):
             name = f"{self.pictures.name}/{self.pictures.split}"
             raise SaccadeError(f"{name}: every question needs its answers, its kind and its id")
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return self.pictures.texts
-
-    @property
-    def images(self) -> ImageSource:
-        """The pictures of a split that an extractor has been applied to."""
-        return cast(CaptionedImages, self.pictures).images
-
-    def select(self: Questions[CaptionedImages], positions: Sequence[int]) -> Questions[CaptionedImages]:
-        """The pictures at `positions`, with their questions; nothing is copied."""
-        chosen = frozenset(int(position) for position in positions)
-        kept = [n for n, image in enumerate(self.pictures.image_of_text.tolist()) if image in chosen]
-        return self.of(self.pictures.select(positions), kept)
 
     def of(self, pictures: Q, kept: Sequence[int]) -> Questions[Q]:
         """The questions at `kept`, about `pictures`, whose texts they are."""
@@ -244,7 +256,7 @@ class GroundedPhrase:
 
 
 @dataclass(frozen=True)
-class Groundings(Generic[P]):
+class Groundings(AboutTexts[P]):
     """One split for grounding. The `texts` of `pictures` are sentences of words divided by blanks, and each has its
     phrases."""
 
@@ -259,21 +271,6 @@ class Groundings(Generic[P]):
             words = len(text.split())
             if not all(0 <= p.first < p.end <= words and len(p.boxes) for p in phrases):
                 raise SaccadeError(f'{name}: a phrase of "{text[:80]}" has no words or no box')
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return self.pictures.texts
-
-    @property
-    def images(self) -> ImageSource:
-        """The pictures of a split that an extractor has been applied to."""
-        return cast(CaptionedImages, self.pictures).images
-
-    def select(self: Groundings[CaptionedImages], positions: Sequence[int]) -> Groundings[CaptionedImages]:
-        """The pictures at `positions`, with their sentences; nothing is copied."""
-        chosen = frozenset(int(position) for position in positions)
-        kept = [n for n, image in enumerate(self.pictures.image_of_text.tolist()) if image in chosen]
-        return self.of(self.pictures.select(positions), kept)
 
     def of(self, pictures: Q, kept: Sequence[int]) -> Groundings[Q]:
         """The phrases of the sentences at `kept`, which are the texts of `pictures`."""

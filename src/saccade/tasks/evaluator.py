@@ -195,9 +195,15 @@ class SplitForModels:
             config = replace(self.config, extractor=extractor, in_memory=False)
             self._opened[open, extractor, pixels] = open(config, self.split, pixels)
         data = self._opened[open, extractor, pixels]
-        if pixels is None and isinstance(data, CaptionedImages):
-            check_features(model, name, data.regions.dim, data.extractor, data.name)
+        check_split(model, name, data)
         return data
+
+
+def check_split(model: Model, name: object, data: Any) -> None:
+    """Raises: SaccadeError if a model of regions cannot read those of a split."""
+    pictures = getattr(data, "pictures", data)
+    if model.backbone is None and isinstance(pictures, CaptionedImages):
+        check_features(model, name, pictures.regions.dim, pictures.extractor, pictures.name)
 
 
 def check_features(model: Model, name: object, dim: int, extractor: str | None, where: object) -> None:

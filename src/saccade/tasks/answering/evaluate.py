@@ -28,7 +28,6 @@ from saccade.tasks.evaluator import (
     Evaluation,
     Evaluator,
     SplitForModels,
-    check_features,
     mean_parts,
     results_files,
 )
@@ -139,9 +138,6 @@ class AnswerAccuracy(Evaluator[Answerer, QuestionSplit]):
         for folder in request.models:
             model = load_model(folder, Answerer).to(request.device)
             data = splits.regions_for(model, folder)
-            if model.backbone is None:
-                pictures = data.pictures
-                check_features(model, folder, pictures.regions.dim, pictures.extractor, pictures.name)
             settings = request.settings.get(folder, AnsweringConfig())
             said = answer_all(model, data, settings.eval_batch, settings.shown)
             if not found:

@@ -37,7 +37,6 @@ from saccade.tasks.evaluator import (
     Evaluation,
     Evaluator,
     SplitForModels,
-    check_features,
     mean_parts,
 )
 from saccade.tasks.pairs import vary_images
@@ -77,6 +76,10 @@ class Lessons:
     @property
     def images(self) -> ImageSource:
         return self.visual.images
+
+    @property
+    def pictures(self) -> CaptionedImages:
+        return self.visual.pictures
 
     @property
     def judged(self) -> tuple[MetaQuestion, ...]:
@@ -321,9 +324,6 @@ class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
             model = load_model(folder, ConceptLearner).to(request.device)
             data = splits.regions_for(model, folder)
             assert data is not None
-            pictures = data.visual.pictures
-            if model.backbone is None:
-                check_features(model, folder, pictures.regions.dim, pictures.extractor, pictures.name)
             asked, exact = (data, {}) if parser is None else parsed_lessons(parser, data)
             found[folder] = self.evaluate(model, asked, request.settings.get(folder, ConceptsConfig())) | exact
         assert data is not None

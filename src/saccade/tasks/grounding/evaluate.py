@@ -22,7 +22,6 @@ from saccade.tasks.evaluator import (
     Evaluation,
     Evaluator,
     SplitForModels,
-    check_features,
     mean_parts,
 )
 from saccade.vision.boxes import iou
@@ -140,9 +139,6 @@ class GroundingAccuracy(Evaluator[Grounder, GroundingSplit]):
         for folder in request.models:
             model = load_model(folder, Grounder).to(request.device)
             data = splits.regions_for(model, folder)
-            if model.backbone is None:
-                pictures = data.pictures
-                check_features(model, folder, pictures.regions.dim, pictures.extractor, pictures.name)
             settings = request.settings.get(folder, GroundingConfig())
             found = ground_all(model, data, settings.eval_batch, settings.several)
             rows.setdefault("at random", {"accuracy": 100 * float(found.chance.mean())} if len(found.chance) else {})

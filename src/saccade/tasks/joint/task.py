@@ -17,7 +17,7 @@ from torch import Tensor
 
 from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError, not_among
-from saccade.data import CaptionedImages, DataConfig
+from saccade.data import DataConfig
 from saccade.data.registry import DATA_SETS, Annotation
 from saccade.explain import Explanation
 from saccade.language import Vocabulary
@@ -27,7 +27,7 @@ from saccade.models import Hierarchical, Model, load_model
 from saccade.tasks import find_task
 from saccade.tasks.answering.task import AnsweringConfig, PictureAnswerer, build_answerer
 from saccade.tasks.base import Sampler, Task, TaskSpec
-from saccade.tasks.evaluator import PART, Arrays, EvalRequest, Evaluation, Evaluator, SplitForModels, check_features
+from saccade.tasks.evaluator import PART, Arrays, EvalRequest, Evaluation, Evaluator, SplitForModels
 from saccade.tasks.grounding.task import GroundingConfig, PictureGrounder
 from saccade.tasks.joint import EvalOptions
 from saccade.tasks.matching.task import MatchingConfig, PictureMatcher
@@ -275,10 +275,8 @@ class JointMeasures(Evaluator[Model, JointSplit]):
             model = load_model(folder, Hierarchical).to(request.device)
             data: JointSplit = splits.regions_for(model, folder)
             settings = replace(request.settings.get(folder, JointConfig()), parts=model.config.parts)
-            for part in settings.parts if model.backbone is None else ():
-                opened = data.part(part)
-                pictures = opened if isinstance(opened, CaptionedImages) else opened.pictures
-                check_features(model, folder, pictures.regions.dim, pictures.extractor, pictures.name)
+            for part in settings.parts:
+                check_split(model, folder, data.part(part))
             found[folder] = self.evaluate(model, data, settings)
         names = dict.fromkeys(name for figures in found.values() for name in figures)
         return Evaluation(
