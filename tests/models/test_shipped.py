@@ -1,4 +1,5 @@
-"""The models that come with the package: a matcher knows a photograph by a sentence, a captioner finds words for it."""
+"""The models that come with the package: a matcher knows a photograph by a sentence, a captioner finds words for
+it, an answerer answers questions about it."""
 
 from __future__ import annotations
 
@@ -50,7 +51,23 @@ def test_captions_name_what_is_in_the_photo(name: str, photos: list[Path]) -> No
     assert sum(word in text.split() for word, text in zip(words.values(), said, strict=True)) >= 2, said
 
 
+@pytest.mark.parametrize("name", shipped_for("answering"))
+def test_answers_depend_on_the_photo(name: str, photos: list[Path]) -> None:
+    model = saccade.load(name)
+    asked = {
+        "000000214753.jpg": {"is there a horse?": "yes", "is there a dog?": "no", "what is the man doing?": "riding"},
+        "000000377575.jpg": {"is there a horse?": "no", "is there a dog?": "yes", "how many dogs are there?": "1"},
+    }
+    right = [
+        model.ask(next(p for p in photos if p.name == photo), question, 1)[0].text == truth
+        for photo, questions in asked.items()
+        for question, truth in questions.items()
+    ]
+    assert sum(right) >= len(right) - 1, right
+
+
 def test_there_is_one_of_each_for_photographs() -> None:
+    assert shipped_for("answering") == ["updown_vqa-flickr8k"]
     assert shipped_for("matching") == ["scan-flickr8k"]
     assert shipped_for("captioning") == ["show_attend_tell-flickr8k"]
 
