@@ -27,7 +27,7 @@ from saccade.models import Hierarchical, Model, load_model
 from saccade.tasks import find_task
 from saccade.tasks.answering.task import AnsweringConfig, PictureAnswerer, build_answerer
 from saccade.tasks.base import Sampler, Task, TaskSpec
-from saccade.tasks.evaluator import PART, Arrays, EvalRequest, Evaluation, Evaluator, SplitForModels
+from saccade.tasks.evaluator import PART, Arrays, EvalRequest, Evaluation, Evaluator, SplitForModels, check_split
 from saccade.tasks.grounding.task import GroundingConfig, PictureGrounder
 from saccade.tasks.joint import EvalOptions
 from saccade.tasks.matching.task import MatchingConfig, PictureMatcher
