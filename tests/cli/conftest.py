@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from saccade.cli import main
+from saccade.features import open_questions
+from saccade.world import questions
 
 
 @pytest.fixture
@@ -20,3 +22,15 @@ def saccade(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return int(stop.value.code or 0), output.out, output.err
 
     return run
+
+
+@pytest.fixture
+def few_foils(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Questions are balanced over fewer scenes: a fifth of the time."""
+    questions.foils.cache_clear()
+    open_questions.cache_clear()
+    monkeypatch.setattr(questions, "FOILS", 600)
+    monkeypatch.setattr(questions, "SUPPORT", 8)
+    yield
+    questions.foils.cache_clear()
+    open_questions.cache_clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,24 +11,13 @@ from PIL import Image
 
 from saccade.data import DataConfig
 from saccade.features import open_questions
-from saccade.world import make_world, questions
+from saccade.world import make_world
 from saccade.world.store import WorldConfig
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = ("data=world", "pictures=20", "epochs=1", "checkpoint_every=0")
 ABOUT_CONCEPTS = "is red the same kind of thing as green?"
-
-
-@pytest.fixture(autouse=True)
-def few_foils(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Questions are balanced over fewer scenes: a fifth of the time."""
-    questions.foils.cache_clear()
-    open_questions.cache_clear()
-    monkeypatch.setattr(questions, "FOILS", 600)
-    monkeypatch.setattr(questions, "SUPPORT", 8)
-    yield
-    questions.foils.cache_clear()
-    open_questions.cache_clear()
+pytestmark = pytest.mark.usefixtures("few_foils")
 
 
 def test_a_concept_learner_is_trained_asked_drawn_and_evaluated_with_a_parser(saccade: Run, tmp_path: Path) -> None:
