@@ -192,9 +192,7 @@ def report(arguments: argparse.Namespace) -> None:
     command += f" --split {arguments.split}" if arguments.split != data.split else ""
     command += f" --seeds {arguments.seeds} --device {arguments.device}"
     head = ["", *(data.kinds.get(c, c.replace("_", " ")) for c in columns), "seeds"]
-    chosen = "" if arguments.data == "world" else (
-        " Dev is a part of the training photos that no run learned from; it chose the settings."
-    )  # fmt: skip
+    chosen = " No run learned from dev's photos; dev chose the settings." if arguments.data != "world" else ""
     page = f"""# {data.title}
 
 The **{arguments.split}** split; accuracy in per cent, of all questions and of each kind; mean ± standard deviation over
