@@ -15,7 +15,6 @@ import argparse
 import os
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,7 +22,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from saccade.core.files import read_json, write_json, write_text
+from saccade.core.files import write_json, write_text
 from saccade.data.records import CaptionedImages
 from saccade.features import open_split
 from saccade.metrics import CUTOFFS, chance, mean_and_spread, recall
@@ -101,22 +100,17 @@ def main() -> None:
     parser.add_argument("--settings", nargs="*", default=[], help="KEY=VALUE words for every run")
     arguments = parser.parse_args()
     arguments.runs.mkdir(parents=True, exist_ok=True)
-    clock = arguments.runs / "minutes.json"  # of all goes together
-    spent, started = (float(read_json(clock)) if clock.exists() else 0.0), time.perf_counter()
     todo = [(name, seed) for seed in range(arguments.seeds) for name in arguments.only or VARIANTS]
     with ThreadPoolExecutor(arguments.jobs) as pool:
         list(pool.map(lambda one: train(*one, arguments), todo))
-    spent += (time.perf_counter() - started) / 60
-    write_json(clock, spent)
-    report(arguments, spent)
+    report(arguments)
 
 
-def report(arguments: argparse.Namespace, minutes: float) -> None:
+def report(arguments: argparse.Namespace) -> None:
     """Measure every finished run on the dev split, and write the page."""
     splits: dict[object, CaptionedImages] = {}
     results: dict[str, list[dict[str, float]]] = {}
     tables: dict[tuple[str, int], np.ndarray] = {}
-    seconds: dict[str, float] = {}
     owners = np.zeros(0)
     for name, (title, _, _) in VARIANTS.items():
         for seed in range(arguments.seeds):
@@ -131,7 +125,6 @@ def report(arguments: argparse.Namespace, minutes: float) -> None:
                 tables[name, seed] = similarity_table(model, splits[key])  # the last: ensembles read large if asked to
                 row_title = title if grid is None else f"{title}, read by `{grid.name}`"
                 results.setdefault(row_title, []).append(recall(tables[name, seed], owners))
-            seconds[folder.name] = round(os.path.getmtime(folder / "last") - os.path.getmtime(folder / "config.yaml"))
     if not results:
         console.print("no run is finished yet")
         return
@@ -173,10 +166,10 @@ hand to check the figures against):
 |---|{"---:|" * len(COLUMNS)}
 {chr(10).join(published)}
 
-Made by `{command}` in {minutes:.0f} minutes of {where} for the {len(tables)} runs, {arguments.jobs} at a time.
+Made by `{command}` on {where}.
 """
     write_text(arguments.out / "flickr8k.md", page)
-    facts = {"command": command, "minutes": minutes, "seconds": seconds, "chance": at_random}
+    facts = {"command": command, "chance": at_random}
     write_json(arguments.out / "flickr8k.json", {**facts, "results": {**results, **combined}})
     console.print(page)
 

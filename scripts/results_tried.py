@@ -16,6 +16,7 @@ from typing import Any
 
 from saccade.core.files import read_json, write_json, write_text
 from saccade.lab.reports import markdown_table
+from saccade.metrics import mean_and_spread
 
 OUT = Path("docs/results")
 SUBJECTS = {  # the measure a run is judged by → heading, further figures of that row
@@ -55,6 +56,14 @@ def page(runs: list[dict[str, Any]]) -> str:
         ]  # fmt: skip
         if rows:
             parts += [f"## {heading}", markdown_table(["run", measure, *others, "best at step", "command"], rows)]
+        seeds: dict[str, list[float]] = {}
+        for run in own:
+            name, among, _ = run["name"].partition("-seed")
+            if among and "(cut)" not in run["name"]:
+                seeds.setdefault(name, []).append(run["figures"][measure])
+        if seeds:
+            several = [[name, mean_and_spread(found), str(len(found))] for name, found in seeds.items()]
+            parts += ["Over seeds:", markdown_table(["runs", measure, "seeds"], several)]
     parts.append("Made by `python scripts/results_tried.py RUNS COMMANDS`.")
     return "\n\n".join(parts) + "\n"
 

@@ -6,6 +6,7 @@ Two protocols say how pictures are read on demand: an `ImageSource` gives batche
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -38,7 +39,7 @@ class PictureRegions:
 
 P = TypeVar("P", bound="CaptionedImages | CaptionedPhotos | CaptionedDrawings")
 Q = TypeVar("Q", bound="CaptionedImages | CaptionedPhotos | CaptionedDrawings")
-A = TypeVar("A", bound="AboutTexts[Any]")
+A = TypeVar("A", bound="AnnotatedTexts[Any]")
 
 
 class ImageSource(Protocol):
@@ -193,7 +194,7 @@ class CaptionedDrawings:
     boxes: tuple[Callable[[], np.ndarray], ...] = ()  # the true ones of each picture, where they are known
 
 
-class AboutTexts(Generic[P]):
+class AnnotatedTexts(ABC, Generic[P]):
     """Pictures whose `texts` all have an entry in something else."""
 
     pictures: P
@@ -214,13 +215,13 @@ class AboutTexts(Generic[P]):
         kept = [n for n, image in enumerate(pictures.image_of_text.tolist()) if image in chosen]
         return cast(A, self.of(pictures.select(positions), kept))
 
-    def of(self, pictures: Q, kept: Sequence[int]) -> AboutTexts[Q]:
+    @abstractmethod
+    def of(self, pictures: Q, kept: Sequence[int]) -> AnnotatedTexts[Q]:
         """The entries of the texts at `kept`, which are those of `pictures`."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Questions(AboutTexts[P]):
+class Questions(AnnotatedTexts[P]):
     """One split for answering. The `texts` of `pictures` are the questions, and each has an entry in what follows."""
 
     pictures: P
@@ -256,7 +257,7 @@ class GroundedPhrase:
 
 
 @dataclass(frozen=True)
-class Groundings(AboutTexts[P]):
+class Groundings(AnnotatedTexts[P]):
     """One split for grounding. The `texts` of `pictures` are sentences of words divided by blanks, and each has its
     phrases."""
 

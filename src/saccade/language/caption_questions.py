@@ -45,7 +45,7 @@ def plain_noun(word: str) -> str:
     return word if word in WORN else singular(word)
 
 
-class _Told:
+class _CaptionFacts:
     """What the captions of one photo say, caption by caption."""
 
     def __init__(self, parses: Sequence[Parse]) -> None:
@@ -80,23 +80,23 @@ def _number(parse: Parse, thing: Object) -> int:
 
 def questions_of(parses: Sequence[Parse]) -> tuple[CaptionQuestion, ...]:
     """All that the captions of one photo tell; "no" among it as often as it is true."""
-    told = _Told(parses)
+    facts = _CaptionFacts(parses)
     rules = (_exist, _count, _colour, _doing, _wearing, _where)
-    return tuple(CaptionQuestion(rule.__name__[1:], *found) for rule in rules for found in rule(told))
+    return tuple(CaptionQuestion(rule.__name__[1:], *found) for rule in rules for found in rule(facts))
 
 
-def _exist(told: _Told) -> Iterator[tuple[str, str]]:
+def _exist(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
     for name, kin in KIN.items():
         text = f"is there {'' if name == 'snow' else 'a '}{name}?"
-        if told.naming(name) >= AGREED:
+        if facts.naming(name) >= AGREED:
             yield text, "yes"
-        elif not any(words & kin for words in told.words):
+        elif not any(words & kin for words in facts.words):
             yield text, "no"
 
 
-def _count(told: _Told) -> Iterator[tuple[str, str]]:
+def _count(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
     for name in COUNTED:
-        numbers = told.numbers(name)
+        numbers = facts.numbers(name)
         if len(numbers) >= AGREED and len(set(numbers)) == 1 and numbers[0]:
             yield f"how many {_PLURALS.get(name, name + 's')} are there?", str(numbers[0])
 
@@ -104,25 +104,25 @@ def _count(told: _Told) -> Iterator[tuple[str, str]]:
 _PLURALS = {"man": "men", "woman": "women", "child": "children", "person": "people"}
 
 
-def _colour(told: _Told) -> Iterator[tuple[str, str]]:
+def _colour(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
     for name in sorted(COLOURED):
         said: list[frozenset[str]] = []
-        for parse, things in zip(told.parses, told.things, strict=True):
+        for parse, things in zip(facts.parses, facts.things, strict=True):
             for thing in (thing for noun, thing in things if noun == name):
                 words = [a.word for a in parse.attributes if a.object == thing]
                 said.append(frozenset(SPELLINGS.get(w, w) for w in words if SPELLINGS.get(w, w) in COLOUR_WORDS))
         colours = {each - SHADES for each in said if each - SHADES}
         colour = next(iter(next(iter(colours)))) if len(colours) == 1 and len(next(iter(colours))) == 1 else ""
-        if colour and colour not in MIXED and told.alone(name):
+        if colour and colour not in MIXED and facts.alone(name):
             yield f"what colour is the {name}?", colour
 
 
-def _doing(told: _Told) -> Iterator[tuple[str, str]]:
+def _doing(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
     for name in sorted(DOERS):
-        if not told.alone(name):
+        if not facts.alone(name):
             continue
         verbs: Counter[str] = Counter()
-        for parse, things in zip(told.parses, told.things, strict=True):
+        for parse, things in zip(facts.parses, facts.things, strict=True):
             places = [thing.place for noun, thing in things if noun == name]
             verbs.update({DOING[v] for place in places for v in _verbs(parse, place) if v in DOING})
         best = _clear(verbs)
@@ -146,12 +146,12 @@ def _clear(said: Counter[str]) -> str:
     return best if count >= AGREED and 2 * next_count <= count else ""
 
 
-def _wearing(told: _Told) -> Iterator[tuple[str, str]]:
+def _wearing(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
     for name in ("boy", "girl", "man", "woman"):
-        if not told.alone(name):
+        if not facts.alone(name):
             continue
         worn: Counter[str] = Counter()
-        for parse in told.parses:
+        for parse in facts.parses:
             worn.update(
                 {
                     "swimsuit" if "bathing" in r.object.words else plain_noun(r.object.name)
@@ -166,15 +166,15 @@ def _wearing(told: _Told) -> Iterator[tuple[str, str]]:
             yield f"what is the {name} wearing?", best
 
 
-def _where(told: _Told) -> Iterator[tuple[str, str]]:
+def _where(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
     places: Counter[str] = Counter()
-    for parse, things in zip(told.parses, told.things, strict=True):
+    for parse, things in zip(facts.parses, facts.things, strict=True):
         cases = zip(parse.tokens, parse.heads, parse.labels, strict=True)
         with_case = {head for token, head, label in cases if label == "case" and token in BESIDE}
         places.update({PLACES[n] for n, thing in things if n in PLACES and thing.place in with_case})
     if len(places) == 1 and max(places.values()) >= AGREED:
         for name in sorted(DOERS):
-            if told.alone(name):
+            if facts.alone(name):
                 yield f"where is the {name}?", next(iter(places))
 
 

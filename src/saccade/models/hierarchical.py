@@ -158,14 +158,14 @@ class Hierarchical(Answerer, Matcher, Grounder):  # type: ignore[misc]  # called
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         found, logits = self.match(images, texts)
-        return Alignment(self.looked(found, texts.mask), logits.sigmoid(), texts.mask, images.mask)
+        return Alignment(self.word_attention(found, texts.mask), logits.sigmoid(), texts.mask, images.mask)
 
     def locate(self, images: ImageCode, texts: TextCode) -> Alignment:
         """As `align`, what went nowhere shared out among the regions."""
         found = self.align(images, texts)
         return replace(found, weights=found.weights / found.weights.sum(dim=2, keepdim=True).clamp(min=1e-12))
 
-    def looked(self, found: CoAttended, mask: Bool[Tensor, "item word"]) -> Float[Tensor, "item word region"]:
+    def word_attention(self, found: CoAttended, mask: Bool[Tensor, "item word"]) -> Float[Tensor, "item word region"]:
         """Where each word looked last; what went nowhere is left out."""
         return found.over_regions.mean(dim=1)[..., self.config.nowhere :] * mask[..., None]
 
@@ -196,7 +196,7 @@ class Hierarchical(Answerer, Matcher, Grounder):  # type: ignore[misc]  # called
         found = self.encode(images, questions, "answering")
         picture, question, weights, word_weights = self.answering(found, images.mask, questions.mask)
         logits = self.answer_logits(picture, question)
-        return Answered(logits, weights, word_weights, self.looked(found, questions.mask))
+        return Answered(logits, weights, word_weights, self.word_attention(found, questions.mask))
 
     def answer_logits(
         self, picture: Float[Tensor, "question dim"], question: Float[Tensor, "question dim"]

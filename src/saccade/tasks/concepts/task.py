@@ -66,12 +66,12 @@ class ConceptsConfig:
 class Lessons:
     """A split: questions about pictures, with programs, and questions about concepts.
 
-    Of pairs that were learned, all is soon known: what judges a training split are the pairs of `judged_by`.
+    Of pairs that were learned, all is soon known: what judges a training split are the pairs of `eval_metaconcepts`.
     """
 
     visual: Questions[CaptionedImages]
     metaconcepts: tuple[MetaQuestion, ...]
-    judged_by: tuple[MetaQuestion, ...] | None = None  # none: the metaconcepts themselves
+    eval_metaconcepts: tuple[MetaQuestion, ...] | None = None  # none: the metaconcepts themselves
 
     @property
     def images(self) -> ImageSource:
@@ -82,8 +82,8 @@ class Lessons:
         return self.visual.pictures
 
     @property
-    def judged(self) -> tuple[MetaQuestion, ...]:
-        return self.metaconcepts if self.judged_by is None else self.judged_by
+    def to_evaluate(self) -> tuple[MetaQuestion, ...]:
+        return self.metaconcepts if self.eval_metaconcepts is None else self.eval_metaconcepts
 
     def select(self, positions: Sequence[int]) -> Lessons:
         """The pictures at `positions` with their questions, and all questions about concepts."""
@@ -291,7 +291,7 @@ class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
         figures = {"accuracy": 100 * float(each.mean()) if len(each) else 0.0}
         figures["mean_kind"] = float(np.mean(list(by_kind.values()))) if by_kind else 0.0
         figures |= {f"accuracy_{kind}": value for kind, value in by_kind.items()}
-        rows = torch.tensor(pair_rows(model, data.judged), device=model.members.device).view(-1, 4)
+        rows = torch.tensor(pair_rows(model, data.to_evaluate), device=model.members.device).view(-1, 4)
         if not len(rows) or type(model).metaconcepts is ConceptLearner.metaconcepts:
             return figures
         logits = model.metaconcepts(rows[:, 1], rows[:, 2]).gather(1, rows[:, :1])[:, 0]
@@ -332,7 +332,7 @@ class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
         return Evaluation(
             f"{visual.pictures.name}/{visual.pictures.split}: {len(visual.images)} pictures, "
             f"{len(visual.texts)} questions, "
-            f"{len(data.judged)} about concepts; per cent",
+            f"{len(data.to_evaluate)} about concepts; per cent",
             ("questions", *found),
             tuple(
                 (name, *(f"{figures[name]:.1f}" if name in figures else "–" for figures in found.values()))
