@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -137,10 +138,14 @@ def figures_of(name: str, seed: int, arguments: argparse.Namespace) -> Path:
 
 
 def read_figures(path: Path) -> dict[str, dict[str, float]]:
-    """By model, the most frequent answer among them; kinds of question by their own names."""
+    """By model, the most frequent answer among them; kinds of question by their own names, of joint runs too."""
     results = read_json(path)["results"]
     return {
-        model: {name.removeprefix("… ").removeprefix("accuracy_"): value for name, value in figures.items()}
+        model: {
+            re.sub(r"^(… )?(answering_)?(accuracy_)?", "", name): value
+            for name, value in figures.items()
+            if "answering_accuracy" not in figures or name.startswith("answering_")
+        }
         for model, figures in results.items()
     }
 
@@ -157,6 +162,13 @@ def collect(arguments: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
                     found[FREQUENT] = [models.pop(FREQUENT)]
                 found.setdefault(name, []).extend(models.values())
     return found
+
+
+def trained_on(arguments: argparse.Namespace, found: Mapping[str, Sequence[object]]) -> list[str]:
+    """What the runs say of the processors that trained them."""
+    folders = (run_of(name, seed, arguments) for name in found for seed in range(arguments.seeds))
+    files = [folder / "environment.json" for folder in folders]
+    return sorted({str(read_json(file)["device"]) for file in files if file.exists()})
 
 
 def above_floors(found: Mapping[str, list[dict[str, float]]], columns: Sequence[str]) -> list[str]:
@@ -186,7 +198,7 @@ def report(arguments: argparse.Namespace) -> None:
         ]
         for name, runs in found.items()
     ]
-    where = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else "a CPU"
+    where = " and ".join(trained_on(arguments, found))
     command = f"python scripts/results_answering.py {arguments.data}"
     command += f" --root data/{arguments.data}" if arguments.data != "world" else ""
     command += f" --split {arguments.split}" if arguments.split != data.split else ""

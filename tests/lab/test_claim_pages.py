@@ -203,6 +203,8 @@ def test_the_index_renews_its_table_and_keeps_the_rest(tmp_path: Path) -> None:
             "splits": [{"data": "world", "split": "test", "verdict": "holds", "comparisons": [{"mean": 3.21}]}],
         },
     )
+    older = {"data": "flickr8k", "split": "dev", "verdict": "does not hold", "comparisons": []}
+    write_json(tmp_path / "scan-pooling.json", {"statement": "It was so.", "splits": [older]})  # of before the rule
     write_json(tmp_path / "earlier.json", {"trained": "six epochs", "verdicts": {"world, test": {"does not hold": 1}}})
     write_index(tmp_path)
     text = index.read_text(encoding="utf-8")
@@ -211,6 +213,9 @@ def test_the_index_renews_its_table_and_keeps_the_rest(tmp_path: Path) -> None:
     assert "stale" not in text
     assert "| world, test | six epochs | 0 | 0 | 0 | 1 |" in text
     assert "| world, test | trained until flat | 1 | 0 | 0 | 0 |" in text
-    assert "| scan-attention | It is so. | holds (+3.2) |" in text
+    assert "| claim | it says | world, test | flickr8k, dev (bottomup@36) |" in text
+    assert "| [scan-attention](scan-attention.md) | It is so. | holds (+3.2) |  |" in text
+    assert "| [scan-pooling](scan-pooling.md) † | It was so. |  | does not hold |" in text
+    assert "camp-gate" not in text  # nobody has measured it
     write_index(tmp_path)
     assert index.read_text(encoding="utf-8") == text

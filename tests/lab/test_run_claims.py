@@ -63,7 +63,7 @@ def test_a_claim_is_trained_measured_reported_and_not_trained_again(tmp_path: Pa
     settings = ["data=precomp", f"root={precomp}", "held_out=2", "dim=8", "word_dim=8", "epochs=1"]
     settings += ["batch_size=2", "min_count=1"]
     command = ["claims", "scan-negatives", *settings, "--seeds", "2", "--runs", str(tmp_path / "runs")]
-    command += ["--out", str(tmp_path / "out"), "--lean"]
+    command += ["--out", str(tmp_path / "out"), "--lean", "--rate", "1", "--rate", "0.5"]
     first = CliRunner().invoke(app, command, catch_exceptions=False)
     assert "6 runs for 1 claim: 0 are there, 6 to do" in first.output
     assert "failed" not in first.output

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 
 from saccade.core.files import read_json, read_text, write_json, write_text
-from saccade.lab.claims.claim import Claim, claim_names, load_claim
+from saccade.lab.claims.claim import Claim, claim_names
 from saccade.lab.claims.findings import Findings, SplitFindings
 from saccade.lab.claims.plan import Request, data_defaults
 from saccade.lab.claims.statistics import Comparison, Verdict
@@ -258,17 +258,17 @@ def _overview(out: Path) -> str:
     verdicts = {name: {_title(split): split for split in report["splits"]} for name, report in reports.items()}
     columns = list(dict.fromkeys(title for by_split in verdicts.values() for title in by_split))
     rows = []
-    for name in claim_names():
-        linked = f"[{name}]({name}.md)" if (out / f"{name}.md").exists() else name
-        said = reports[name]["statement"] if name in reports else load_claim(name).statement
-        rows.append([linked, said, *(_verdict(verdicts.get(name, {}).get(column)) for column in columns)])
+    for name, report in reports.items():
+        marked = f"[{name}]({name}.md){'' if 'sides' in report else ' †'}"  # from before there was such a rule
+        rows.append([marked, report["statement"], *(_verdict(verdicts[name].get(column)) for column in columns)])
     table = markdown_table(["claim", "it says", *columns], rows, words=2 + len(columns))
     return f"{_counts(out, reports)}\n\n{table}"
 
 
 def _title(split: Mapping[str, Any]) -> str:
-    extractor = f" ({split['extractor']})" if split.get("extractor") else ""
-    return f"{split['data']}, {split['split']}{extractor}"
+    """With the extractor of photos; reports of before there were several had the first."""
+    extractor = split.get("extractor") or next(iter(data_defaults()[split["data"]].extractors), "")
+    return f"{split['data']}, {split['split']}{extractor and f' ({extractor})'}"
 
 
 def _counts(out: Path, reports: Mapping[str, Mapping[str, Any]]) -> str:
