@@ -1,6 +1,7 @@
 """Answerers beside what a question or a picture alone gives away: writes docs/results/answering-DATA.{md,json}.
 
     python scripts/results_answering.py world [--seeds 3] [--jobs 4] [--device cuda] [--only updown_vqa …]
+    python scripts/results_answering.py world --only vcml vcml_parsed --parser runs/program_parser
     python scripts/results_answering.py daquar --root data/daquar [--split test]
     python scripts/results_answering.py vqa_rad --root data/vqa_rad
     python scripts/results_answering.py flickr8k --root data/flickr8k
@@ -37,6 +38,7 @@ SYSTEMS = {  # title, system, settings over its recipe
     "dcn": ("[DCN](../systems/dcn.md)", "dcn", []),
     "hierarchical": ("[hierarchical](../systems/hierarchical.md), three tasks in one run", "hierarchical", []),
     "vcml": ("[VCML](../systems/vcml.md), programs known", "vcml", []),
+    "vcml_parsed": ("the same, programs of a [trained parser](../systems/program_parser.md)", "vcml", []),
 }
 FLOORS = ("question", "picture")
 MARGIN = 10  # points above both floors that a table asks for, of every kind of question
@@ -122,6 +124,7 @@ def train_and_measure(name: str, seed: int, arguments: argparse.Namespace) -> No
     if not figures.exists():
         words = ["eval", str(folder), *root, "--split", arguments.split, "--json", str(figures)]
         options = [] if system == "vcml" else list(DATA[arguments.data].options)
+        options += ["--parser", str(arguments.parser)] if name == "vcml_parsed" else []
         if not saccade([*words, *options, "--device", arguments.device], log):
             console.print(f"{folder.name}: could not be measured, see {log}", highlight=False)
             return
@@ -129,12 +132,13 @@ def train_and_measure(name: str, seed: int, arguments: argparse.Namespace) -> No
 
 
 def run_of(name: str, seed: int, arguments: argparse.Namespace) -> Path:
-    folder: Path = arguments.runs / arguments.data / f"{name}-{seed}"
+    folder: Path = arguments.runs / arguments.data / f"{name.removesuffix('_parsed')}-{seed}"
     return folder
 
 
 def figures_of(name: str, seed: int, arguments: argparse.Namespace) -> Path:
-    return run_of(name, seed, arguments).with_suffix(f".{arguments.split}.json")
+    run = run_of(name, seed, arguments)
+    return run.with_name(f"{name}-{seed}.{arguments.split}.json")
 
 
 def read_figures(path: Path) -> dict[str, dict[str, float]]:
@@ -244,15 +248,19 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="train nothing")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--runs", type=Path, default=Path("runs/results-answering"))
+    parser.add_argument("--parser", type=Path, default=None, help="a trained program_parser, for vcml_parsed")
     parser.add_argument("--settings", nargs="*", default=[], help="KEY=VALUE words for every run")
     arguments = parser.parse_args()
     arguments.split = arguments.split or DATA[arguments.data].split
     (arguments.runs / arguments.data).mkdir(parents=True, exist_ok=True)
     wanted = [name for name in DATA[arguments.data].systems if not arguments.only or name in arguments.only]
     if not arguments.report:
+        trained = [name for name in wanted if name != "vcml_parsed"]
+        parsed = ["vcml_parsed"] if arguments.parser and "vcml_parsed" in wanted else []  # the same runs, afterwards
         with ThreadPoolExecutor(arguments.jobs) as pool:
-            todo = [(name, seed) for seed in range(arguments.seeds) for name in wanted]
-            list(pool.map(lambda one: train_and_measure(*one, arguments), todo))
+            for names in (trained, parsed):
+                todo = [(name, seed) for seed in range(arguments.seeds) for name in names]
+                list(pool.map(lambda one: train_and_measure(*one, arguments), todo))
     report(arguments)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import sys
@@ -37,7 +38,25 @@ def test_a_kind_that_one_seed_leaves_near_a_floor_is_named(script: ModuleType) -
 
 def test_figures_of_answerers_and_of_concept_learners_have_one_name(script: ModuleType, tmp_path: Path) -> None:
     results = {"most frequent": {"accuracy": 1.0, "… count": 2.0}, "run": {"accuracy": 3.0, "accuracy_count": 4.0}}
+    results["joint"] = {
+        "mean": 5.0,
+        "answering_accuracy": 6.0,
+        "answering_accuracy_count": 7.0,
+        "grounding_accuracy": 8.0,
+    }
     (tmp_path / "f.json").write_text(json.dumps({"results": results}))
     assert [list(figures) for figures in script.read_figures(tmp_path / "f.json").values()] == [
         ["accuracy", "count"]
-    ] * 2
+    ] * 3
+
+
+def test_a_trained_parser_gives_a_row_of_its_own_from_the_same_runs(script: ModuleType, tmp_path: Path) -> None:
+    arguments = argparse.Namespace(runs=tmp_path, data="world", split="test", seeds=1)
+    (tmp_path / "world" / "vcml-0").mkdir(parents=True)
+    (tmp_path / "world" / "vcml-0" / "environment.json").write_text('{"device": "cpu"}')
+    for name, accuracy in (("vcml", 96.0), ("vcml_parsed", 95.0)):
+        figures = {"results": {name: {"accuracy": accuracy}}}
+        script.figures_of(name, 0, arguments).write_text(json.dumps(figures))
+    found = script.collect(arguments)
+    assert found == {"vcml": [{"accuracy": 96.0}], "vcml_parsed": [{"accuracy": 95.0}]}
+    assert script.trained_on(arguments, found) == ["cpu"]
