@@ -80,6 +80,8 @@ def test_the_quicker_matcher_is_the_large_one_reading_smaller_photos() -> None:
     assert (small.backbone.size, large.backbone.size) == (140, 336)
     assert all(value.equal(large.state_dict()[key]) for key, value in small.state_dict().items())
     assert held_shapes(SHIPPED / "scan-small" / "model.safetensors") == [], "its weights are not kept twice"
+    assert small.calibration is not None
+    assert small.calibration != large.calibration, "smaller photos have other scores"
 
 
 def test_a_name_that_is_none_is_answered_with_those_there_are() -> None:
