@@ -10,7 +10,20 @@ from __future__ import annotations
 import os
 import sys
 
-from benchmarks import answering, backbones, beam, cider, extraction, growth, matchers, programs, scan, search, training
+from benchmarks import (
+    answering,
+    backbones,
+    beam,
+    cider,
+    extraction,
+    growth,
+    matchers,
+    programs,
+    scan,
+    search,
+    shipped,
+    training,
+)
 from benchmarks.bench import Subject
 from benchmarks.command import main
 
@@ -25,6 +38,7 @@ SUBJECTS: dict[str, Subject] = {
     "programs": programs.cases,
     "backbones": backbones.cpu,
     "extraction": extraction.cpu,
+    "shipped": shipped.cpu,
     "growth": growth.cpu,
 }
 

@@ -4,6 +4,10 @@
     python scripts/pack_weights.py runs/scan-flickr8k src/saccade/models/weights/scan-flickr8k \
         --read grid:dinov2-s@336/12
 
+    python scripts/pack_weights.py scan-flickr8k src/saccade/models/weights/scan-small \
+        --read grid:tuned:scan-flickr8k@140/10 --root data/flickr8k
+    saccade calibrate src/saccade/models/weights/scan-small data=flickr8k root=data/flickr8k split=dev
+
     saccade train show_attend_tell data=flickr8k root=data/flickr8k --out runs/soft
     saccade train show_attend_tell data=flickr8k root=data/flickr8k start=runs/soft reward.after=0 epochs=10 \
         learning_rate=3e-4 warmup_steps=20 average=0.99 --out runs/soft-rewards
@@ -18,6 +22,7 @@
     saccade train world_extractor precision=bf16 --out runs/world_extractor
     python scripts/pack_weights.py runs/world_extractor src/saccade/vision/weights/world --docs docs/vision.md
 
+A model of the package in place of a run is packed to read photos by another grid; its weights stay where they are.
 `--docs` writes the figures of the world's extractor into a page; with the package's folder alone
 (`pack_weights.py src/saccade/vision/weights/world --docs docs/vision.md`) nothing is packed.
 """
@@ -36,10 +41,15 @@ from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json, read_text, write_json, write_text
 from saccade.core.pretrained import PRETRAINED
 from saccade.core.weights import write_weights
+from saccade.data import DataConfig
+from saccade.data.registry import DATA_SETS
 from saccade.lab.reports import markdown_table
-from saccade.models import Detector, Model, WorldDetector, load_model
+from saccade.models import Detector, Matcher, Model, WorldDetector, load_model
+from saccade.models.base.card import Trained
+from saccade.models.base.model import shipped_models
 from saccade.tasks import find_task
-from saccade.training.run import load_run_config
+from saccade.training.run import load_run_config, train_command
+from saccade.vision.extractors import trainable_backbone
 
 FIGURES = {  # of a model's card, by its task
     "matching": {"i2t_r1": "picture→text R@1", "i2t_r5": "R@5", "i2t_r10": "R@10", "t2i_r1": "text→picture R@1",
@@ -54,6 +64,7 @@ LEARNED = {  # from what, and what measures it, by task
     "captioning": ("five English captions each", "5,000 captions"),
     "answering": ("17,397 questions that rules read off their captions", "2,845 such questions"),
 }
+TRAINED_BY = ("saccade train scan data=flickr8k", "grid:dinov2-s@224/8")  # the package's matcher: by what, on what
 MEANING = {
     "recall": "things that a proposal overlaps by ≥ 0.5",
     "overlap": "mean IoU of those",
@@ -72,12 +83,15 @@ def main(
     read: Annotated[
         str | None, typer.Option(help="The grid by which the packed model reads photos, if not that of the run.")
     ] = None,
+    root: Annotated[Path | None, typer.Option(help="Flickr8k's folder, to measure a model of the package.")] = None,
     device: Annotated[str, typer.Option(help="cuda or cpu.")] = "cpu",
 ) -> None:
     """Pack, measure, and keep what was measured beside the weights."""
     if out is not None:
         model = load_model(run).to(device)
-        if isinstance(model, Detector):
+        if str(run) in shipped_models() and isinstance(model, Matcher) and read is not None:
+            pack_reader(model, run.name, out, read, DataConfig("flickr8k", root=root), device)
+        elif isinstance(model, Detector):
             pack_detector(model, run, out)
         elif model.task in FIGURES:
             pack_model(model, run, out, read, device)
@@ -122,7 +136,7 @@ def pack_model(model: Model, run: Path, out: Path, read: str | None, device: str
     if hasattr(model.config, "budget_mb"):
         model.config = replace(model.config, budget_mb=256)  # training's is for a GPU alone
     model.save_pretrained(out)
-    write_weights(out / "model.safetensors", model.state_dict(), "int8")
+    write_weights(out / "model.safetensors", model.own_weights()[0], "int8")
     rows["in bytes"] = measured(out)
     if read is not None:
         described = read_json(out / "config.json")
@@ -132,24 +146,53 @@ def pack_model(model: Model, run: Path, out: Path, read: str | None, device: str
         model.save_pretrained(folder)
         own = read_text(Path(folder) / "README.md").replace("this folder", out.name)
     backbone = model.backbone.name if model.backbone is not None else config.data.extractor
-    command = f"saccade train {config.system} data={config.data.name}"
-    write_text(out / "README.md", card(out.name, own, rows, command, backbone, model.task))
+    command = train_command(config)
+    base = read_json(out / "config.json").get("base")
+    shared = None if base is None else base["model"]
+    write_text(out / "README.md", card(out.name, own, rows, command, backbone, model.task, shared))
     console.print(rows)
 
 
-def card(name: str, own: str, rows: dict[str, dict[str, float]], command: str, extractor: str, task: str) -> str:
+def pack_reader(model: Matcher, base: str, out: Path, read: str, data: DataConfig, device: str) -> None:
+    """A matcher of the package that reads photos by another grid, on which its scores must be calibrated anew."""
+    spec = find_task(model.task)
+    model.backbone, model.calibration = trainable_backbone(read), None
+    model.save_pretrained(out)
+    found, dev = load_model(out).to(device), spec.open(data, "dev", model.backbone.size)
+    describe_reader(model, base, out, read, dict(spec.evaluator.evaluate(found, dev, spec.config())))
+
+
+def describe_reader(model: Matcher, base: str, out: Path, read: str, figures: dict[str, float]) -> None:
+    """What made it, and its card."""
+    packed = f"python scripts/pack_weights.py {base} {out} --read {read} --root data/flickr8k"
+    command, licence = f"{TRAINED_BY[0]} root=data/flickr8k\n{packed}", DATA_SETS["flickr8k"].licence
+    shown = tuple((name, round(figures[name], 1)) for name in FIGURES["matching"])
+    model.trained = Trained("flickr8k", "train+extra", 6091, None, licence, command, "the split dev", shown)
+    model.save_pretrained(out)
+    own = read_text(out / "README.md").replace("this folder", out.name)
+    rows = {f"photos read by `{read}`, as shipped": figures}
+    write_text(out / "README.md", card(out.name, own, rows, *TRAINED_BY, model.task, base))
+    console.print(rows)
+
+
+def card(
+    name: str, own: str, rows: dict[str, dict[str, float]], command: str, extractor: str, task: str, base: str | None
+) -> str:
     figures, (learned, measured) = FIGURES[task], LEARNED[task]
     lines = [[row, *(f"{found[figure]:.1f}" for figure in figures)] for row, found in rows.items()]
     sources = [p for known, p in PRETRAINED.items() if known in f"{own} {extractor}"]
     beams = " --num-beams 5" if "cider_d" in figures else ""
     begun = "; ".join(f"{source.about} ({source.licence})" for source in sources)
+    began = f"Training began with the weights of others: {begun}." if begun else ""
+    if base is not None:
+        began = f"What it shares with `{base}` is read from there, and that model's card says where training began."
     return f"""{own}
 ## What it can do
 
 Trained on Flickr8k's train and extra splits (6,091 photos, {learned}) by `{command}`, with the
 extractor `{extractor}`. It knows what those captions mention: people, dogs, sports, streets, water. The
 photos were given for research; mind that if you use the model for anything else.
-{f"Training began with the weights of others: {begun}." if begun else ""}
+{began}
 
 In per cent on the 1,000 photos and {measured} of the dev split, which also chose the settings:
 

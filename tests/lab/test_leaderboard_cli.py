@@ -135,7 +135,9 @@ def test_models_lists_systems_and_what_is_shipped(capsys: pytest.CaptureFixture[
     assert scan["task"] == "matching"
     assert {"flickr8k", "world"} <= set(scan["recipes"])
     assert scan["import"]
-    (shipped,) = [row for row in listed["trained"] if row["name"] == "scan-flickr8k"]
-    assert shipped["parameters"] == 36_700_160
+    shipped = {row["name"]: row for row in listed["trained"]}
+    assert shipped["scan-flickr8k"]["parameters"] == 36_700_160
+    assert shipped["scan-small"]["parameters"] == 36_700_160, "with those it shares with the other"
+    assert shipped["scan-small"]["bytes"] < 200_000
     assert saccade_command("models") == 0
     assert "scan-flickr8k" in capsys.readouterr().out

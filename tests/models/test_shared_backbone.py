@@ -1,4 +1,4 @@
-"""A detector on the backbone of a model of the package: what it leaves as it was is neither trained nor kept twice."""
+"""A model on the backbone of a model of the package: what it leaves as it was is neither trained nor kept twice."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ import torch
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
 from saccade.core.weights import read_weights, write_weights
+from saccade.language import Vocabulary
+from saccade.models import Scan, ScanConfig, load_model
 from saccade.models.detectors import BottomUp, Detector
 from saccade.training import TrainerConfig
 from saccade.training.optimiser import RunningAverage, make_optimiser
 from saccade.training.run import start_from
 from saccade.vision.backbones import tuned
+from saccade.vision.backbones.base import load_backbone
 from saccade.vision.backbones.dinov2 import Dinov2, Dinov2Config
 from saccade.vision.detectors.bottomup import BottomUpConfig, load_bottomup
+from saccade.vision.extractors import trainable_backbone
 from tests.vision.conftest import make_rectangles
 from tests.vision.tiny_detector import CONFIG, boxed
 
@@ -130,3 +134,29 @@ def test_a_backbone_from_a_folder_is_kept_whole(package: Path, tmp_path: Path) -
     trained(settings(str(tmp_path / "mine")))[0].save_pretrained(tmp_path / "model")
     assert "base" not in read_json(tmp_path / "model" / "config.json")
     assert any("blocks.0." in key for key in read_weights(tmp_path / "model" / tuned.WEIGHTS))
+
+
+def test_a_matcher_keeps_what_differs_from_the_model_it_started_from(package: Path, tmp_path: Path) -> None:
+    """Of all its weights; and where that model shares some with a third, they are found there."""
+
+    def matcher(extractor: str) -> Scan:
+        model = Scan(ScanConfig(region_dim=TINY.dim, word_dim=4, dim=8), Vocabulary.build(["a dog runs"], 1))
+        model.backbone = trainable_backbone(extractor)
+        return model
+
+    matcher("grid:tuned:eyes@64/8").save_pretrained(package / "large")
+    small = matcher("grid:tuned:large@32/4")
+    start_from(small, package / "large")
+    changed = ("regions.", "backbone.backbone.blocks.3.")
+    with torch.no_grad():
+        for key, value in small.named_parameters():
+            if key.startswith(changed):
+                value += 1
+    small.save_pretrained(tmp_path / "small")
+    kept = read_weights(tmp_path / "small" / tuned.WEIGHTS)
+    assert kept.keys() == {key for key, _ in small.named_parameters() if key.startswith(changed)}
+    again, lent = load_model(tmp_path / "small"), load_backbone(f"tuned:{tmp_path / 'small'}").state_dict()
+    for key, value in small.state_dict().items():
+        assert torch.equal(again.state_dict()[key], value), key
+        if key.startswith(tuned.PREFIX):
+            assert torch.equal(lent[key.removeprefix(tuned.PREFIX)], value), key

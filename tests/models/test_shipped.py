@@ -9,8 +9,9 @@ import pytest
 
 import saccade
 from saccade.core.errors import SaccadeError
-from saccade.models import load_model
-from saccade.models.base.model import find_model, shipped_models
+from saccade.core.weights import held_shapes
+from saccade.models import Matcher, load_model
+from saccade.models.base.model import SHIPPED, find_model, shipped_models
 from saccade.tasks.predict import extractor_of
 from saccade.vision import load_extractor
 
@@ -33,7 +34,7 @@ def test_each_sentence_finds_its_photo(name: str, photos: list[Path]) -> None:
     shown = [next(p for p in photos if p.name == wanted) for wanted in SENTENCES]
     best = model.score(shown, list(SENTENCES.values())).argmax(axis=0).tolist()
     assert sum(found == wanted for wanted, found in enumerate(best)) >= len(SENTENCES) - 1, best
-    assert (Path(saccade.models.base.model.SHIPPED) / name / "README.md").read_text(encoding="utf-8").count("rsum")
+    assert (SHIPPED / name / "README.md").read_text(encoding="utf-8").count("rsum")
 
 
 @pytest.mark.parametrize("name", shipped_for("matching"))
@@ -66,10 +67,21 @@ def test_answers_depend_on_the_photo(name: str, photos: list[Path]) -> None:
     assert sum(right) >= len(right) - 1, right
 
 
-def test_there_is_one_of_each_for_photographs() -> None:
+def test_there_is_one_of_each_for_photographs_and_a_quicker_matcher() -> None:
     assert shipped_for("answering") == ["updown_vqa-flickr8k"]
-    assert shipped_for("matching") == ["scan-flickr8k"]
+    assert shipped_for("matching") == ["scan-flickr8k", "scan-small"]
     assert shipped_for("captioning") == ["show_attend_tell-flickr8k"]
+
+
+def test_the_quicker_matcher_is_the_large_one_reading_smaller_photos() -> None:
+    large, small = (load_model(name, Matcher) for name in ("scan-flickr8k", "scan-small"))
+    assert large.backbone is not None
+    assert small.backbone is not None
+    assert (small.backbone.size, large.backbone.size) == (140, 336)
+    assert all(value.equal(large.state_dict()[key]) for key, value in small.state_dict().items())
+    assert held_shapes(SHIPPED / "scan-small" / "model.safetensors") == [], "its weights are not kept twice"
+    assert small.calibration is not None
+    assert small.calibration != large.calibration, "smaller photos have other scores"
 
 
 def test_a_name_that_is_none_is_answered_with_those_there_are() -> None:

@@ -124,7 +124,7 @@ def _trained() -> list[dict[str, Any]]:
                 "system": described["model"],
                 "task": task_of[described["model"]],
                 "extractor": f"{backbone}, its own" if backbone is not None else described["extractor"],
-                "parameters": _parameter_count(folder / "model.safetensors"),
+                "parameters": _parameter_count(folder),
                 "words": len(read_json(folder / "vocabulary.json")["words"]),
                 "bytes": sum(file.stat().st_size for file in folder.iterdir()),
             }
@@ -132,13 +132,18 @@ def _trained() -> list[dict[str, Any]]:
     return rows
 
 
-def _parameter_count(path: Path) -> int:
-    """Trained numbers in a safetensors file by its header: a length in 8 bytes, then names with shapes as JSON."""
-    with path.open("rb") as file:
+def _parameter_count(folder: Path) -> int:
+    """All trained numbers of a model, those that it shares with another of the package included."""
+    own, base = _shapes(folder), read_json(folder / "config.json").get("base")
+    return sum(map(prod, (own if base is None else {**_shapes(folder.with_name(base["model"])), **own}).values()))
+
+
+def _shapes(folder: Path) -> dict[str, list[int]]:
+    """What training changes, by a safetensors file's header: a length in 8 bytes, then names with shapes as JSON."""
+    with (folder / "model.safetensors").open("rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     others = ("__metadata__", "::scale", "standardise.mean", "standardise.variance")
-    kept = (name for name in header if not name.endswith(others))
-    return sum(prod(header[name]["shape"]) for name in kept)
+    return {name: header[name]["shape"] for name in header if not name.endswith(others)}
 
 
 def train(

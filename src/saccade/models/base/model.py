@@ -27,7 +27,7 @@ from saccade.language import Vocabulary
 from saccade.metrics.calibration import Platt
 from saccade.models.base.card import Trained, model_card
 from saccade.version import __version__
-from saccade.vision.backbones.tuned import base_file, with_base
+from saccade.vision.backbones.tuned import base_file, with_base, without_base
 from saccade.vision.extractors import TrainableBackbone, trainable_backbone
 
 CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocabulary.json"
@@ -165,7 +165,8 @@ class Model(nn.Module, PyTorchModelHubMixin):
 
     def own_weights(self) -> tuple[dict[str, Tensor], dict[str, str] | None]:
         """What a folder keeps of it, and the model of the package that has the rest (`with_base`)."""
-        return self.state_dict(), None
+        state = self.state_dict()
+        return (state, None) if self.backbone is None else without_base(state, self.backbone.backbone.name)
 
     def parameter_count(self) -> int:
         return sum(p.numel() for p in self.parameters())

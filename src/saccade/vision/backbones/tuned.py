@@ -3,7 +3,8 @@ model that comes with the package. One model pays for the tuning, and others lea
 
 What stands behind it goes to the backbone: `tuned:FOLDER:3+6+9+12` takes the maps of four blocks of a DINOv2.
 
-A detector on the backbone of a model of the package keeps only what it changed in it: `without_base`, `with_base`.
+A model or detector on the backbone of a model of the package keeps only what differs from that model: `without_base`,
+`with_base`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def open_backbone(name: str, pretrained: bool = True) -> Backbone:
     network.fold_normalisation()
     network.name = name
     if pretrained:
-        lent, wanted = _weights(folder), network.state_dict()
+        lent = {key.removeprefix(PREFIX): value for key, value in _weights(folder, PREFIX).items()}
+        wanted = network.state_dict()
         if not all(key in lent and lent[key].shape == value.shape for key, value in wanted.items()):
             raise SaccadeError(f"{folder}: its weights are not those of the backbone {extractor}")
         check_values(lent, wanted, folder / WEIGHTS)
@@ -60,14 +62,14 @@ def _find(name: str) -> tuple[Path, str]:
     raise SaccadeError(f"{place} is no model folder: it has no config.json")
 
 
-def _weights(folder: Path) -> dict[str, Tensor]:
-    """Of the backbone of a model."""
-    found = read_weights(folder / WEIGHTS, PREFIX)
-    return {key.removeprefix(PREFIX): value for key, value in found.items()}
+def _weights(folder: Path, prefix: str = "") -> dict[str, Tensor]:
+    """Those of a model whose names begin so; what it shares with another model of the package is taken from there."""
+    own, base = read_weights(folder / WEIGHTS, prefix), read_json(folder / "config.json").get("base")
+    return own if base is None else {**_weights(_base_folder(base, folder), prefix), **own}
 
 
 def without_base(state: Mapping[str, Tensor], backbone: str) -> tuple[dict[str, Tensor], dict[str, str] | None]:
-    """A model's weights less those of its backbone that are, bit by bit, those of the package's model it came from;
+    """A model's weights less those that are, bit by bit, those of the package's model that its backbone came from;
     and that model's name and checksum, if any are.
     """
     folder = _find(backbone)[0] if backbone.startswith("tuned:") else None
@@ -76,7 +78,7 @@ def without_base(state: Mapping[str, Tensor], backbone: str) -> tuple[dict[str, 
     lent = _weights(folder)
 
     def is_lent(key: str, value: Tensor) -> bool:
-        other = lent.get(_key(key))
+        other = lent.get(_key(key, lent))
         return other is not None and torch.equal(value.cpu(), other)
 
     own = {key: value for key, value in state.items() if not is_lent(key, value)}
@@ -90,6 +92,12 @@ def with_base(own: dict[str, Tensor], base: Any, wanted: Iterable[str], where: P
     """
     if base is None:
         return own
+    lent = _weights(_base_folder(base, where))
+    return {**own, **{key: lent[_key(key, lent)] for key in wanted if key not in own and _key(key, lent) in lent}}
+
+
+def _base_folder(base: Any, where: Path) -> Path:
+    """The model of the package that `where` shares weights with."""
     name, digest = (base.get(key) if isinstance(base, dict) else None for key in ("model", "sha256"))
     if not isinstance(name, str) or Path(name).name != name:
         raise SaccadeError(f'{where}: "base" must name a model of the package, with its sha256')
@@ -99,17 +107,18 @@ def with_base(own: dict[str, Tensor], base: Any, wanted: Iterable[str], where: P
         raise SaccadeError(
             f"{where} shares weights with the model {name} of the package it was made with, and this package {wrong}"
         )
-    lent = _weights(path.parent)
-    return {**own, **{key: lent[_key(key)] for key in wanted if key not in own and _key(key) in lent}}
+    return path.parent
 
 
 def base_file(base: Any) -> tuple[Path, ...]:
-    """The weights of the package's model that `base` names, if it has one."""
+    """The weights of the package's model that `base` names, if it has one, and of those that share theirs with it."""
     name = base.get("model") if isinstance(base, dict) else None
     path = SHIPPED / name / WEIGHTS if isinstance(name, str) and Path(name).name == name else None
-    return (path,) if path is not None and path.exists() else ()
+    if path is None or not path.exists():
+        return ()
+    return (path, *base_file(read_json(path.with_name("config.json")).get("base")))
 
 
-def _key(key: str) -> str:
-    """The name of a weight inside the backbone, or nothing for others."""
-    return key.partition("backbone.")[2]
+def _key(key: str, lent: Mapping[str, Tensor]) -> str:
+    """What the lending model calls a weight: the same, or inside a detector's backbone by that backbone's prefix."""
+    return key if key in lent else PREFIX + key.partition("backbone.")[2]
