@@ -24,7 +24,8 @@
 
 A model of the package in place of a run is packed to read photos by another grid; its weights stay where they are.
 `--docs` writes the figures of the world's extractor into a page; with the package's folder alone
-(`pack_weights.py src/saccade/vision/weights/world --docs docs/vision.md`) nothing is packed.
+(`pack_weights.py src/saccade/vision/weights/world --docs docs/vision.md`) nothing is packed. Of a run on several data
+sets (data=flickr8k+daquar root=data) the card has the figures of each.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from saccade.core.files import read_json, read_text, write_json, write_text
 from saccade.core.pretrained import PRETRAINED
 from saccade.core.weights import write_weights
 from saccade.data import DataConfig
-from saccade.data.registry import DATA_SETS
+from saccade.data.registry import DATA_SETS, parts_of
 from saccade.lab.reports import markdown_table
 from saccade.models import Detector, Matcher, Model, WorldDetector, load_model
 from saccade.models.base.card import Trained
@@ -57,7 +58,7 @@ FIGURES = {  # of a model's card, by its task
     "captioning": {"bleu1": "BLEU-1", "bleu4": "BLEU-4", "rouge_l": "ROUGE-L", "cider_d": "CIDEr-D"},
     "answering": {"accuracy": "all questions", "accuracy_exist": "is there", "accuracy_count": "how many",
                   "accuracy_colour": "colour", "accuracy_doing": "doing", "accuracy_wearing": "wearing",
-                  "accuracy_where": "where"},
+                  "accuracy_where": "where", "accuracy_daquar": "DAQUAR's dev questions"},
 }  # fmt: skip
 LEARNED = {  # from what, and what measures it, by task
     "matching": ("five English captions each", "5,000 captions"),
@@ -128,9 +129,15 @@ def pack_model(model: Model, run: Path, out: Path, read: str | None, device: str
     spec = find_task(model.task)
 
     def measured(folder: Path) -> dict[str, float]:
+        """On the dev split of its data set; of several, all figures of the first and the headline of the others."""
         found = load_model(folder).to(device)
         size = found.backbone.size if found.backbone is not None else None
-        return dict(spec.evaluator.evaluate(found, spec.open(config.data, "dev", size), config.task))
+        first, *others = (
+            (part.name, dict(spec.evaluator.evaluate(found, spec.open(part, "dev", size), config.task)))
+            for part in parts_of(config.data)
+        )
+        headline = spec.evaluator.metric
+        return first[1] | {f"{headline}_{name}": figures[headline] for name, figures in others}
 
     rows = {"as trained": measured(run)}
     if hasattr(model.config, "budget_mb"):
@@ -149,7 +156,7 @@ def pack_model(model: Model, run: Path, out: Path, read: str | None, device: str
     command = train_command(config)
     base = read_json(out / "config.json").get("base")
     shared = None if base is None else base["model"]
-    write_text(out / "README.md", card(out.name, own, rows, command, backbone, model.task, shared))
+    write_text(out / "README.md", card(out.name, own, rows, command, backbone, model.task, shared, config.data.name))
     console.print(rows)
 
 
@@ -176,9 +183,19 @@ def describe_reader(model: Matcher, base: str, out: Path, read: str, figures: di
 
 
 def card(
-    name: str, own: str, rows: dict[str, dict[str, float]], command: str, extractor: str, task: str, base: str | None
+    name: str,
+    own: str,
+    rows: dict[str, dict[str, float]],
+    command: str,
+    extractor: str,
+    task: str,
+    base: str | None,
+    data: str = "flickr8k",
 ) -> str:
-    figures, (learned, measured) = FIGURES[task], LEARNED[task]
+    (learned, measured), first = LEARNED[task], next(iter(rows.values()))
+    figures = {figure: title for figure, title in FIGURES[task].items() if figure in first}
+    others = [DATA_SETS[part].title for part in data.split("+")[1:]]
+    also = f"and on the training questions of {' and '.join(others)}, " if others else ""
     lines = [[row, *(f"{found[figure]:.1f}" for figure in figures)] for row, found in rows.items()]
     sources = [p for known, p in PRETRAINED.items() if known in f"{own} {extractor}"]
     beams = " --num-beams 5" if "cider_d" in figures else ""
@@ -189,7 +206,7 @@ def card(
     return f"""{own}
 ## What it can do
 
-Trained on Flickr8k's train and extra splits (6,091 photos, {learned}) by `{command}`, with the
+Trained on Flickr8k's train and extra splits (6,091 photos, {learned}) {also}by `{command}`, with the
 extractor `{extractor}`. It knows what those captions mention: people, dogs, sports, streets, water. The
 photos were given for research; mind that if you use the model for anything else.
 {began}

@@ -1,4 +1,5 @@
-"""Answerers beside what a question or a picture alone gives away: writes docs/results/answering-DATA.{md,json}.
+"""Answerers beside what a question or a picture alone gives away: writes docs/results/answering-DATA.{md,json}, and
+answering-DATA-SPLIT of another split than the data set's own.
 
     python scripts/results_answering.py world [--seeds 3] [--jobs 4] [--device cuda] [--only updown_vqa …]
     python scripts/results_answering.py world --only vcml vcml_parsed --parser runs/program_parser
@@ -72,6 +73,17 @@ DATA = {
         "Indoor photos of NYU Depth v2; all 894 kinds of things, answers that are lists among them. WUPS counts near\n"
         "synonyms by WordNet.",
         options=["--wups"],
+        published=[
+            ("Multi-World", {"accuracy": 7.9, "WUPS 0.9": 11.9, "WUPS 0.0": 38.8}),
+            ("Ask Your Neurons, question alone", {"accuracy": 19.1, "WUPS 0.9": 25.2, "WUPS 0.0": 65.1}),
+            ("Ask Your Neurons", {"accuracy": 21.7, "WUPS 0.9": 28.0, "WUPS 0.0": 65.0}),
+            ("CNN for image and question (Ma et al.)", {"accuracy": 23.4, "WUPS 0.9": 29.6, "WUPS 0.0": 63.0}),
+            ("Stacked attention (SAN)", {"accuracy": 29.3, "WUPS 0.9": 35.1, "WUPS 0.0": 68.6}),
+            ("people", {"accuracy": 50.2, "WUPS 0.9": 50.8, "WUPS 0.0": 67.3}),
+        ],
+        published_note="Published for the official **test** questions (table 1 of Yang et al., Stacked Attention\n"
+        "Networks, CVPR 2016, read in a transcript of it). The networks there are asked only what one word answers,\n"
+        "nine questions in ten; the table above has all questions:",
     ),
     "vqa_rad": DataSet(
         "VQA-RAD, from raw pictures",
@@ -221,7 +233,7 @@ What a model reaches without the picture, or without the question, is the floor 
 {published(data)}
 Made by `{command}` on {where}.
 """
-    name = f"answering-{arguments.data}"
+    name = f"answering-{arguments.data}" + (f"-{arguments.split}" if arguments.split != data.split else "")
     write_text(arguments.out / f"{name}.md", page)
     facts = {"command": command, "device": where, "split": arguments.split}
     write_json(arguments.out / f"{name}.json", {**facts, "results": found})

@@ -60,3 +60,18 @@ def test_a_trained_parser_gives_a_row_of_its_own_from_the_same_runs(script: Modu
     found = script.collect(arguments)
     assert found == {"vcml": [{"accuracy": 96.0}], "vcml_parsed": [{"accuracy": 95.0}]}
     assert script.trained_on(arguments, found) == ["cpu"]
+
+
+def test_another_split_has_a_page_of_its_own(script: ModuleType, tmp_path: Path) -> None:
+    """DAQUAR's test questions, measured once, leave the table of dev as it is."""
+    (tmp_path / "runs" / "daquar").mkdir(parents=True)
+    for split, accuracy in {"dev": 24.5, "test": 21.5}.items():
+        results = {"results": {"run": {"accuracy": accuracy, "wups_0.9": 30.0}}}
+        (tmp_path / "runs" / "daquar" / f"updown_vqa-0.{split}.json").write_text(json.dumps(results))
+        script.report(
+            argparse.Namespace(data="daquar", split=split, seeds=1, device="cpu", runs=tmp_path / "runs", out=tmp_path)
+        )
+    assert "24.5" in (tmp_path / "answering-daquar.md").read_text()
+    test = (tmp_path / "answering-daquar-test.md").read_text()
+    assert "21.5" in test
+    assert "--split test" in test

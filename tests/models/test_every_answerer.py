@@ -25,7 +25,7 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {},
         {"form": "reference", "attention": "product", "places": 4},
         {"form": "reference", "attention": "concat", "places": 14, "dropout": 0.5, "attention_dropout": 0.2},
-        {"attention": "product", "standardise": True, "output": "softmax"},
+        {"attention": "product", "standardise": True, "output": "softmax", "fusion": "sum"},
     ],
     "dcn": [
         {},

@@ -40,8 +40,10 @@ VALIDATION = ("dev", "val", "validation")  # three names of one split: whichever
 class DataConfig:
     """Which data set, where it lies, and how much of it."""
 
-    name: str = "world"  # a row of DATA_SETS: world, precomp, store, karpathy, flickr8k …
-    root: Path | None = None  # the data set's folder; the world needs none
+    name: str = (
+        "world"  # a row of DATA_SETS: world, precomp, store, karpathy, flickr8k …; of questions also a sum of rows
+    )
+    root: Path | None = None  # the data set's folder; the world needs none; of a sum, the folder of their folders
     train_split: str = "train"
     dev_split: str = "dev"
     test_split: str = "test"
@@ -205,6 +207,37 @@ def chosen_splits(split: str, known: Collection[str], where: object) -> frozense
     return frozenset(parts)
 
 
+def parts_of(config: DataConfig) -> tuple[DataConfig, ...]:
+    """The data sets that are meant: "flickr8k+daquar" are two, each in the folder of its name inside `root`.
+
+    Raises: SaccadeError if one is named twice, or several have no folder.
+    """
+    names = config.name.split("+")
+    if len(names) == 1:
+        return (config,)
+    if len(set(names)) < len(names):
+        raise SaccadeError(f"data={config.name} names a data set twice")
+    root = need_root(config.root, config.name, " and ".join(f"{name}/" for name in names))
+    return tuple(replace(config, name=name, root=root / name) for name in names)
+
+
+def own_split(config: DataConfig, split: str, annotation: Annotation) -> str:
+    """Of a sum of splits those that a data set has: of "train+extra" DAQUAR has "train"; all of them if it has none."""
+    row = DATA_SETS.get(config.name)
+    if row is None or not row.splits or config.root is None or not config.root.is_dir():
+        return split
+    found = imported(row.splits)(config.root)
+    known = found.get(annotation, found.get("captions", ()))  # questions read off captions are of their splits
+
+    def has(part: str) -> bool:
+        try:
+            return bool(chosen_splits(part, known, config.root))
+        except NoSplit:
+            return False
+
+    return "+".join(part for part in split.split("+") if has(part)) or split
+
+
 def share_pictures(split: str, other: str) -> bool:
     """Whether two splits of one data set, or sums of them, have pictures in common, judged by their names."""
     one, two = ({_plain_name(part) for part in name.split("+")} for name in (split, other))
@@ -217,9 +250,16 @@ def _plain_name(part: str) -> str:
 
 
 def same_data(one: DataConfig, other: DataConfig) -> bool:
-    """Whether splits of the same name hold the same pictures in both: the same data set at the same place."""
-    places = [config.root.resolve() if config.root is not None else None for config in (one, other)]
-    return one.name == other.name and places[0] == places[1] and (one.name != "world" or one.seed == other.seed)
+    """Whether splits of the same name hold the same pictures in both: one data set of each is the same, at the same
+    place."""
+
+    def facts(config: DataConfig) -> set[tuple[str, Path | None, int]]:
+        return {
+            (part.name, part.root and part.root.resolve(), part.seed if part.name == "world" else 0)
+            for part in parts_of(config)
+        }
+
+    return bool(facts(one) & facts(other))
 
 
 def find_part(folder: Path, names: tuple[str, ...]) -> tuple[Path, ...]:

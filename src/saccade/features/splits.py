@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -34,8 +34,8 @@ from saccade.data.records import (
     RegionSource,
     RegionSubset,
 )
-from saccade.data.registry import DataConfig, names_with, open_records
-from saccade.data.store.sources import first_images, held_in_memory
+from saccade.data.registry import DataConfig, names_with, open_records, own_split, parts_of
+from saccade.data.store.sources import ChainedRegions, first_images, held_in_memory
 from saccade.features.extraction import extract
 from saccade.vision import RegionExtractor, load_extractor
 from saccade.vision.boxes import WHOLE
@@ -63,10 +63,42 @@ def open_split(config: DataConfig, split: str, pixels: int | None = None) -> Cap
 def open_questions(
     config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu"
 ) -> Questions[CaptionedImages]:
-    """The questions of one split, and their pictures as `open_split` has them; in memory if the settings say so."""
+    """The questions of one split, and their pictures as `open_split` has them; in memory if the settings say so.
+
+    Of several data sets ("flickr8k+daquar"), the questions of one after the other; kinds and ids say whose they are.
+    """
+    parts = parts_of(config)
+    if len(parts) > 1:
+        if pixels is not None:
+            raise SaccadeError(f"data={config.name}: a model that trains its own backbone learns from one data set")
+        opened = [open_questions(replace(part, in_memory=False), own_split(part, split, "questions")) for part in parts]
+        joined = join_questions(config.name, split, dict(zip((part.name for part in parts), opened, strict=True)))
+        return replace(joined, pictures=held_in_memory(joined.pictures, device)) if config.in_memory else joined
     found: Questions[CaptionedPhotos | CaptionedDrawings | CaptionedImages]
     found = open_records(config, split, "questions")
     return found.of(*_annotated(found.pictures, config, pixels, device))
+
+
+def join_questions(
+    name: str, split: str, parts: Mapping[str, Questions[CaptionedImages]]
+) -> Questions[CaptionedImages]:
+    """The questions of several data sets, by their names, whose pictures went through one extractor."""
+    splits = list(parts.values())
+    before = np.cumsum([0, *(len(part.images) for part in splits)])
+    pictures = CaptionedImages(
+        name,
+        split,
+        ChainedRegions([part.pictures.regions for part in splits]),
+        tuple(text for part in splits for text in part.texts),
+        np.concatenate([part.pictures.image_of_text + n for part, n in zip(splits, before, strict=False)]),
+        splits[0].pictures.extractor,
+    )
+    return Questions(
+        pictures,
+        tuple(given for part in splits for given in part.answers),
+        tuple(f"{name}_{kind}" if kind else name for name, part in parts.items() for kind in part.kinds),
+        tuple(f"{name}/{id}" for name, part in parts.items() for id in part.ids),
+    )
 
 
 @lru_cache(maxsize=4)

@@ -10,7 +10,8 @@ multiplied with the question, and every answer gets a probability of its own.
     h = f_q(q) ∘ f_v(v̂)      p(y) = σ(W_o f_o(h))
 
 The reference has f(x) = ReLU(g V x / ‖V‖ + b), a_i = w · (f(v_i) ∘ f′(q)) + b (`attention=product`), and two layers at
-the end; it reads zeros before a question, up to `places` words.
+the end; it reads zeros before a question, up to `places` words. Where questions are few, h = f_q(q) + f_v(v̂) learns
+more from the picture (`fusion=sum`).
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ class UpDownVqaConfig(AnswererConfig):
     dim: int = 512  # of the question and of everything that follows
     form: Literal["paper", "reference"] = "paper"
     attention: Literal["concat", "product"] = "concat"  # a_i from [v_i ; q], or from a product of both
+    fusion: Literal["product", "sum"] = (
+        "product"  # h; a sum needs fewer questions, and adds what picture and words tell
+    )
     gain: float = 5 / 3  # of Xavier's start of the paper's layers, which does not say how weights begin; 5/3 suits tanh
     places: int = 0  # zeros are read before a shorter question, and a longer one is cut; 0: the words alone
     attention_dropout: float = 0.0  # 0.2 in the reference
@@ -131,5 +135,6 @@ class UpDownVqa(Answerer):
         question = self.encode_questions(questions)  # q
         weights = masked_softmax(self.attention_scores(regions, question), images.mask)  # α
         found = attended(weights, regions)  # v̂
-        joint = self.question(question) * self.picture(found)  # h
+        read, seen = self.question(question), self.picture(found)
+        joint = read * seen if self.config.fusion == "product" else read + seen  # h
         return Answered(at_least_float32(self.out(self.dropout(self.joint(joint)))), weights)

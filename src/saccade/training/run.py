@@ -208,7 +208,8 @@ def train_command(config: RunConfig) -> str:
     """What trains such a model anew: the words by which the settings differ from the recipe's."""
     data = f"data={config.data.name}"
     recipe, own = (dotted(to_dict(one)) for one in (run_config(config.system, [data]), config))
-    own |= {"data.root": f"data/{config.data.root.name}"} if config.data.root is not None else {}  # as users keep them
+    if config.data.root is not None:  # as users keep them; of several data sets, the folder of their folders
+        own["data.root"] = "data" if "+" in config.data.name else f"data/{config.data.root.name}"
     words = [as_word(key, value) for key, value in own.items() if recipe.get(key) != value and key != "data.name"]
     return shlex.join(["saccade", "train", config.system, data, *words])
 
@@ -221,7 +222,7 @@ def trained_on(config: RunConfig, train: Any) -> Trained:
         split=config.data.train_split,
         pictures=None if pictures is None else len(pictures),
         texts=None if texts is None else len(texts),
-        licence=DATA_SETS[config.data.name].licence if config.data.name in DATA_SETS else "",
+        licence="; ".join(DATA_SETS[name].licence for name in config.data.name.split("+") if name in DATA_SETS),
         command=train_command(config),
         measured_on="a held-out part of it" if config.data.held_out else f"the split {config.data.dev_split}",
     )
