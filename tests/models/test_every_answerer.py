@@ -144,6 +144,17 @@ def test_without_answers_there_is_no_answerer(vocabulary: Vocabulary) -> None:
         build("updown_vqa", {"answers": ()}, vocabulary)
 
 
+def test_questions_are_read_alike_with_their_mark_or_without(vocabulary: Vocabulary) -> None:
+    """Of two data sets one may leave it out: it must not say whose a question is."""
+    for words, expected in (
+        ((*vocabulary.words, "?"), ["is", "it", "red", "?"]),
+        (vocabulary.words, ["is", "it", "red"]),
+    ):
+        model = build("updown_vqa", {}, Vocabulary(words))
+        read = model.read_questions(["is it red ?", "is it red?", "is it red"])
+        assert [list(question) for question in read.words] == [expected] * 3
+
+
 def test_one_answer_alone_is_learned_as_one(vocabulary: Vocabulary) -> None:
     """−log of the right answer's share; a question without a known answer adds nothing."""
     model = build("updown_vqa", {"output": "softmax"}, vocabulary)

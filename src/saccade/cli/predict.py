@@ -192,7 +192,7 @@ def ask(
     answerer = load(model, device, kind=QuestionPredictor)
     if parser is not None:
         answerer.use_parser(load(parser, device))
-    report_unknown(answerer.model.vocabulary, [question])
+    report_unknown(answerer.model.vocabulary, [question.rstrip(" ?")])
     answers = answerer.ask(image, question, top)
     if as_json:
         typer.echo(json.dumps([asdict(answer) for answer in answers], ensure_ascii=False))

@@ -40,9 +40,7 @@ VALIDATION = ("dev", "val", "validation")  # three names of one split: whichever
 class DataConfig:
     """Which data set, where it lies, and how much of it."""
 
-    name: str = (
-        "world"  # a row of DATA_SETS: world, precomp, store, karpathy, flickr8k …; of questions also a sum of rows
-    )
+    name: str = "world"  # a row of DATA_SETS: world, precomp, store …; of questions also several: flickr8k+daquar
     root: Path | None = None  # the data set's folder; the world needs none; of a sum, the folder of their folders
     train_split: str = "train"
     dev_split: str = "dev"

@@ -40,9 +40,7 @@ class UpDownVqaConfig(AnswererConfig):
     dim: int = 512  # of the question and of everything that follows
     form: Literal["paper", "reference"] = "paper"
     attention: Literal["concat", "product"] = "concat"  # a_i from [v_i ; q], or from a product of both
-    fusion: Literal["product", "sum"] = (
-        "product"  # h; a sum needs fewer questions, and adds what picture and words tell
-    )
+    fusion: Literal["product", "sum"] = "product"  # h; sum: ours, where questions are few
     gain: float = 5 / 3  # of Xavier's start of the paper's layers, which does not say how weights begin; 5/3 suits tanh
     places: int = 0  # zeros are read before a shorter question, and a longer one is cut; 0: the words alone
     attention_dropout: float = 0.0  # 0.2 in the reference

@@ -45,6 +45,11 @@ class Answerer(Model):
         """Questions as their words alone, without <start> and <end>."""
         return self.vocabulary.batch(texts, ends=False)
 
+    def read_questions(self, questions: Sequence[str]) -> TextBatch:
+        """`read`, all of them written alike: with a question mark if the model knows it, else without."""
+        mark = "?" if "?" in self.vocabulary else ""
+        return self.read([question.rstrip(" ?") + mark for question in questions])
+
     def probabilities(self, logits: Float[Tensor, "question answer"]) -> Float[Tensor, "question answer"]:
         """How right each answer is: each by itself, or all together one."""
         return logits.sigmoid() if self.config.output == "sigmoid" else logits.softmax(dim=1)

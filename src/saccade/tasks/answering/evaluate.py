@@ -69,7 +69,7 @@ def answer_all(model: Answerer, data: QuestionSplit, batch_size: int = 256, show
             part = range(first, min(first + batch_size, len(data.texts)))
             pictures, place = np.unique(owners[list(part)], return_inverse=True)
             images = shown_pictures(data.images.batch(pictures.tolist()).to(device), shown)
-            questions = shown_questions(model.read([data.texts[i] for i in part]).to(device), shown)
+            questions = shown_questions(model.read_questions([data.texts[i] for i in part]).to(device), shown)
             regions = model.extract(images).select(place)
             said += [model.answers[i] for i in model.answer(regions, questions).logits.argmax(dim=1).tolist()]
         return said

@@ -68,7 +68,7 @@ class AnsweringTask:
         augmentation: AugmentConfig,
     ) -> None:
         self.train, self.dev, self.config, self.augmentation = train, dev, config, augmentation
-        self.questions = model.read(train.texts)  # word ids are small: all questions at once
+        self.questions = model.read_questions(train.texts)  # word ids are small: all questions at once
         place = {answer: n for n, answer in enumerate(model.answers)}
         self.answers = len(place)
         scored = [soft_scores(given) for given in train.answers]
@@ -138,7 +138,7 @@ class PictureAnswerer(QuestionPredictor[Answerer]):
 
     def read(self, question: str) -> TextBatch:
         self.model.vocabulary.check(question)
-        return self.model.read([question]).to(self.device)
+        return self.model.read_questions([question]).to(self.device)
 
     @torch.no_grad()
     def ask(self, image: Picture | RegionBatch | None, question: str, top: int = 5) -> list[Answer]:
@@ -168,7 +168,7 @@ class PictureAnswerer(QuestionPredictor[Answerer]):
         chance = self.model.probabilities(answered.logits)[0, best]
         alignment = Alignment(weights, chance[None], weights.new_ones(1, len(words), dtype=torch.bool), regions.mask)
         found = Explanation.from_alignment(alignment, 0, words, regions.boxes[0].cpu(), picture, title or text)
-        return replace(found, unknown=frozenset(self.model.vocabulary.unknown(text)))
+        return replace(found, unknown=frozenset(self.model.vocabulary.unknown(text)) - {"?"})
 
 
 SPEC: TaskSpec[Answerer, QuestionSplit] = TaskSpec(
