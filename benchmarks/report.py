@@ -19,7 +19,7 @@ GROUPS = {
     "Every picture with every caption": ("scan", "matchers"),
     "Search": ("search",),
     "Training": ("training",),
-    "Captions and features": ("cider", "beam", "answering", "programs", "backbones", "extraction"),
+    "Captions and features": ("cider", "beam", "answering", "programs", "backbones", "extraction", "shipped"),
 }
 WRITTEN = {"python": "Python", "torch": "PyTorch", "triton": "Triton"}
 ABOUT = """\
