@@ -53,7 +53,6 @@ class DataSet:
     split: str = "dev"
     systems: Sequence[str] = ("question", "picture", "updown_vqa", "dcn")
     options: Sequence[str] = ()  # of `saccade eval`
-    settings: Sequence[str] = ()  # of every run
     published: Sequence[tuple[str, Mapping[str, float]]] = ()  # source, and its figures by our names
     published_note: str = ""
     kinds: Mapping[str, str] = field(default_factory=dict)  # what to call them, if not by their own names
@@ -65,7 +64,6 @@ DATA = {
         "Questions are drawn so that their words say nothing of the answer ([how](../world.md)).",
         "test",
         tuple(SYSTEMS),
-        settings=["pictures=10000"],
         kinds={"query_colour": "colour", "query_kind": "kind", "query_size": "size", "query_material": "material"},
     ),
     "daquar": DataSet(
@@ -125,7 +123,6 @@ def train_and_measure(name: str, seed: int, arguments: argparse.Namespace) -> No
         words = [system, f"data={arguments.data}", *root, *settings, "in_memory=true", f"trainer.seed={seed}"]
         words += [
             f"accelerator={arguments.device}",
-            *DATA[arguments.data].settings,
             *arguments.settings,
             "-o",
             str(folder),

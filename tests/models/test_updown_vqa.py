@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
 
@@ -20,9 +22,9 @@ def test_gated_layers_let_the_spread_of_their_inputs_through() -> None:
 
 
 @pytest.mark.parametrize("fusion", ["product", "sum"])
-def test_only_a_sum_hears_the_question_where_the_picture_says_nothing(fusion: str) -> None:
+def test_only_a_sum_hears_the_question_where_the_picture_says_nothing(fusion: Literal["product", "sum"]) -> None:
     torch.manual_seed(0)
-    config = UpDownVqaConfig(region_dim=6, word_dim=5, dim=8, answers=("yes", "no", "red"), fusion=fusion)  # type: ignore[arg-type]
+    config = UpDownVqaConfig(region_dim=6, word_dim=5, dim=8, answers=("yes", "no", "red"), fusion=fusion)
     model = UpDownVqa(config, Vocabulary.build(["is it red", "what colour"])).eval()
     with torch.no_grad():
         for weight in model.picture.parameters():

@@ -10,8 +10,7 @@ multiplied with the question, and every answer gets a probability of its own.
     h = f_q(q) ∘ f_v(v̂)      p(y) = σ(W_o f_o(h))
 
 The reference has f(x) = ReLU(g V x / ‖V‖ + b), a_i = w · (f(v_i) ∘ f′(q)) + b (`attention=product`), and two layers at
-the end; it reads zeros before a question, up to `places` words. Where questions are few, h = f_q(q) + f_v(v̂) learns
-more from the picture (`fusion=sum`).
+the end; it reads zeros before a question, up to `places` words.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class UpDownVqaConfig(AnswererConfig):
     dim: int = 512  # of the question and of everything that follows
     form: Literal["paper", "reference"] = "paper"
     attention: Literal["concat", "product"] = "concat"  # a_i from [v_i ; q], or from a product of both
-    fusion: Literal["product", "sum"] = "product"  # h; sum: ours, where questions are few
+    fusion: Literal["product", "sum"] = "product"  # h; sum is ours
     gain: float = 5 / 3  # of Xavier's start of the paper's layers, which does not say how weights begin; 5/3 suits tanh
     places: int = 0  # zeros are read before a shorter question, and a longer one is cut; 0: the words alone
     attention_dropout: float = 0.0  # 0.2 in the reference
