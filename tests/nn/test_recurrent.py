@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from saccade.nn.recurrent import SentenceGru
+from saccade.nn.recurrent import SentenceGru, SentenceLstm
 
 LENGTHS = torch.tensor([3, 9, 1, 9, 4])
 
@@ -37,6 +37,22 @@ def test_states_and_gradients_are_those_of_pytorch(layers: int, bidirectional: b
     torch.testing.assert_close(other.grad, one.grad)
     for (name, parameter), wanted in zip(ours.named_parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(parameter.grad, wanted.grad, msg=lambda m, name=name: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_an_lstm_reads_padded_sentences_as_packed_ones(layers: int) -> None:
+    torch.manual_seed(0)
+    lstm = SentenceLstm(7, 5, layers).double()
+    inputs, first = torch.randn(5, 11, 7, dtype=torch.double), lstm.initial[:, None].expand(-1, 5, -1).chunk(2)
+    nothing = inputs.masked_fill(torch.arange(11)[None, :, None] >= LENGTHS[:, None, None], float("nan"))
+    gradients = []
+    for states, final in (lstm(inputs, LENGTHS), lstm._padded(nothing, LENGTHS, first)):
+        draw = torch.Generator().manual_seed(1)
+        pulls = [torch.randn(part.shape, generator=draw, dtype=torch.double) for part in (states, final)]
+        loss = (states * pulls[0]).sum() + (final * pulls[1]).sum()
+        gradients.append([states, final, *torch.autograd.grad(loss, list(lstm.parameters()))])
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_gradients_are_those_of_finite_differences() -> None:

@@ -18,6 +18,7 @@ from saccade.tasks import find_task
 from saccade.tasks.joint.task import JointConfig, JointPredictor, JointSplit, JointTask, build_joint, prepare_joint
 from saccade.tasks.schedule import Schedule, curriculum_schedule, periodic_schedule
 from saccade.training import Trainer, TrainerConfig
+from saccade.training.cuda_graphs import tensors_of
 from saccade.training.run import run_config
 from saccade.training.seeds import BatchSampler
 from saccade.vision.augment import AugmentConfig
@@ -109,6 +110,21 @@ def test_each_step_trains_one_part_on_its_own_items_at_its_own_rate(tmp_path: Pa
     assert {"mean", "matching_rsum", "grounding_accuracy", "answering_accuracy"} <= set(result.last)
     three = (result.last["matching_rsum"] / 6, result.last["grounding_accuracy"], result.last["answering_accuracy"])
     assert result.last["mean"] == pytest.approx(sum(three) / 3)
+
+
+def test_what_can_be_captured_is_padded_and_has_the_same_loss() -> None:
+    """Of every part, the steps are of few shapes: that is what makes capturing them worth while."""
+    model, task = built(settings())
+    model.eval()
+    sampler = task.sampler(lambda count, size: BatchSampler(count, size or 8, 0))
+    shapes = set()
+    for step in range(24):
+        batch = task.before_loss(model, task.batch(sampler.indices(step)), step)
+        still = task.graph_batch(model, batch, step)
+        assert still is not None
+        shapes.add((type(still), *(tensor.shape for tensor in tensors_of(still))))
+        torch.testing.assert_close(task.loss(model, still, step)[0], task.loss(model, batch, step)[0])
+    assert len(shapes) <= 6
 
 
 def test_a_joint_run_learns_all_its_parts(tmp_path: Path) -> None:

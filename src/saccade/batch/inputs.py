@@ -109,6 +109,7 @@ class TextBatch(Batch):
     words: tuple[tuple[str, ...], ...] = ()  # as written, one per unmasked token, for pictures and reports
     links: tuple[tuple[tuple[int, int], ...], ...] = ()  # of each sentence: which words depend on each other, by place
     graph: SceneGraphBatch | None = None  # what each sentence says of which things
+    linked: Bool[Tensor, "text word word"] | None = None  # `links` as a table, where it was made beforehand
 
     @property
     def lengths(self) -> Int[Tensor, " text"]:
@@ -124,6 +125,8 @@ class TextBatch(Batch):
 
     def adjacency(self) -> Bool[Tensor, "text word word"]:
         """`links` as symmetric tables: True where two words of a sentence depend on each other."""
+        if self.linked is not None:
+            return self.linked
         texts, words = self.tokens.shape
         table = torch.zeros(texts, words, words, dtype=torch.bool)
         places = [(text, a, b) for text, pairs in enumerate(self.links) for a, b in pairs]

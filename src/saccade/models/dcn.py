@@ -15,7 +15,6 @@ each is looked at: I_0 = Σ_l λ_l unit(W_l x_l + b_l), λ = mean over heads of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import torch
@@ -135,10 +134,6 @@ class Dcn(Answerer):
         assert self.regions is not None
         return unit(self.regions(features))
 
-    @cached_property
-    def _read_answers(self) -> TextBatch:
-        return self.read(self.answers)
-
     def encode_answers(self, answers: TextBatch) -> Float[Tensor, "answer final_dim"]:
         """s_a: the LSTM's last states over the words of an answer."""
         return self.encode_questions(answers)[1]
@@ -162,5 +157,5 @@ class Dcn(Answerer):
         joint = torch.cat([picture, question], dim=1) if self.config.predict == "concat" else picture + question
         if self.config.predict != "answer":
             return at_least_float32(self.predict(joint))
-        answers = self.encode_answers(self._read_answers.to(joint.device))
+        answers = self.encode_answers(self.read_answers(joint.device))
         return at_least_float32(self.answer_map(joint)) @ answers.mT

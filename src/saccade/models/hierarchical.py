@@ -203,7 +203,7 @@ class Hierarchical(Answerer, Matcher, Grounder):  # type: ignore[misc]  # called
     ) -> Float[Tensor, "question answer"]:
         if self.config.predict == "closed":
             return at_least_float32(self.predict(torch.cat([picture, question], dim=1)))
-        answers = self.read(self.answers).to(picture.device)
+        answers = self.read_answers(picture.device)
         vectors = self.words(answers.tokens) * answers.mask[..., None]
         return self.open_logits(picture, question, mean_state(vectors, answers.lengths))
 

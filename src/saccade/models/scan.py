@@ -29,10 +29,10 @@ from saccade.nn.attention import attended_cosine, products
 from saccade.ops import (
     ATTENDED_SIMILARITY,
     AttentionForm,
-    AttentionProblem,
     Choice,
     Normaliser,
     Pool,
+    attended_similarity,
     attention_weights,
     pool,
 )
@@ -67,11 +67,9 @@ class Scan(FragmentMatcher):
 
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
         """Eq. 1–8 of every pair."""
-        table = ATTENDED_SIMILARITY(self.problem(images, texts))  # [query item, context item]
+        sides = roles(images, texts, self.config.queries == "words")
+        table = attended_similarity(*sides, self.form, self.budget)  # [query item, context item]
         return table.T if self.config.queries == "words" else table
-
-    def problem(self, images: ImageCode, texts: TextCode) -> AttentionProblem:
-        return AttentionProblem(*roles(images, texts, self.config.queries == "words"), self.form, self.budget)
 
     def pair(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
         queries, context = roles(images, texts, self.config.queries == "words")

@@ -288,7 +288,7 @@ class CaptionGenerator(nn.Module):
     ) -> Float[Tensor, ""]:
         """−log p of every caption of its own picture `owner[t]`, summed over its words, averaged over the captions."""
         labels, wanted = caption_labels(texts, longest)
-        steps = min(int(texts.lengths.max()), longest - 1)  # no caption needs more
+        steps = min(texts.tokens.shape[1], longest - 1)  # no caption needs more
         values, state = self.read(regions, mask)
         log_probabilities = self(values[owner], state[owner], mask[owner], labels[:, :steps])
         return caption_loss(log_probabilities, labels, wanted)
@@ -302,7 +302,7 @@ def caption_labels(texts: TextBatch, longest: int) -> tuple[Int[Tensor, "text la
     """
     kept = min(texts.tokens.shape[1], longest)
     labels = F.pad((texts.tokens * texts.mask)[:, :kept], (0, longest + 1 - kept))
-    labels[texts.lengths > longest, longest - 1] = END
+    labels[:, longest - 1] = torch.where(texts.lengths > longest, END, labels[:, longest - 1])
     return labels, torch.arange(longest + 1, device=labels.device) <= texts.lengths.clamp(max=longest)[:, None]
 
 

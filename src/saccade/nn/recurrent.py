@@ -8,10 +8,11 @@ together over the real words, and the weights' gradient is one matrix product at
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
@@ -43,35 +44,22 @@ class SentenceGru(nn.GRU):
         self, inputs: Float[Tensor, "text word input"], lengths: Int[Tensor, " text"]
     ) -> Float[Tensor, "text word state"]:
         """Places after a sentence's end are computed too, and thrown away: they change nothing before it."""
-        texts, words = inputs.shape[:2]
-        place = torch.arange(words, device=inputs.device)
-        real = place < lengths[:, None]
-        own = torch.arange(texts, device=inputs.device)[:, None] * words
-        mirror = (own + torch.where(real, lengths[:, None] - 1 - place, place)).flatten()  # its own inverse
+        padding, turned = _ends(inputs, lengths)
+        data = inputs.masked_fill(padding, 0.0)
+        start = inputs.new_zeros(1, len(inputs), self.hidden_size)
 
-        def turned(states: Tensor) -> Tensor:
-            """Every sentence from its end to its beginning."""
-            return states.flatten(0, 1).index_select(0, mirror).view_as(states)
+        def read(data: Float[Tensor, "text word input"], end: str) -> Float[Tensor, "text word dim"]:
+            states: Tensor = torch.gru(
+                data, start, _weights(self, end, data), True, 1, 0.0, self.training, False, True
+            )[0]
+            return states
 
-        data = inputs.masked_fill(~real[:, :, None], 0.0)
-        start = inputs.new_zeros(1, texts, self.hidden_size)
         for layer in range(self.num_layers):
-            found = [self._direction(data, start, f"_l{layer}")]
+            found = [read(data, f"_l{layer}")]
             if self.bidirectional:
-                found.append(turned(self._direction(turned(data), start, f"_l{layer}_reverse")))
+                found.append(turned(read(turned(data), f"_l{layer}_reverse")))
             data = torch.cat(found, dim=-1) if len(found) > 1 else found[0]
-        return data.masked_fill(~real[:, :, None], 0.0)
-
-    def _direction(
-        self, data: Float[Tensor, "text word input"], start: Float[Tensor, "1 text dim"], end: str
-    ) -> Float[Tensor, "text word dim"]:
-        weights = [getattr(self, f"{name}{end}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-        if not torch.is_autocast_enabled(data.device.type):  # which lines them up itself, in its own precision
-            line = torch.cat([weight.flatten() for weight in weights])
-            parts = torch.split(line, [weight.numel() for weight in weights])
-            weights = [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
-        states: Tensor = torch.gru(data, start, weights, True, 1, 0.0, self.training, False, True)[0]
-        return states
+        return data.masked_fill(padding, 0.0)
 
     def _layer(self, data: Float[Tensor, "token input"], layer: int, layout: _Layout) -> Float[Tensor, "token state"]:
         inputs = {f"_l{layer}": data}
@@ -111,10 +99,58 @@ class SentenceLstm(nn.Module):
         """The states of all words, and the last of every layer and direction."""
         count = len(vectors)
         start = self.initial[:, None].expand(-1, count, -1).contiguous().chunk(2)
+        if vectors.device.type != "cpu":
+            return self._padded(vectors, lengths, start)
         packed = pack_padded_sequence(vectors, lengths.cpu(), batch_first=True, enforce_sorted=False)
         states, (final, _) = self.lstm(packed, start)
         padded, _ = pad_packed_sequence(states, batch_first=True, total_length=vectors.shape[1])
         return padded, final.transpose(0, 1).flatten(1)
+
+    def _padded(
+        self,
+        vectors: Float[Tensor, "text word word_dim"],
+        lengths: Int[Tensor, " text"],
+        start: Sequence[Float[Tensor, "layer text dim"]],
+    ) -> tuple[Float[Tensor, "text word state_dim"], Float[Tensor, "text final_dim"]]:
+        """As the GRU's: each direction reads the padded batch from its own end."""
+        padding, turned = _ends(vectors, lengths)
+        data, last, final = vectors.masked_fill(padding, 0.0), (lengths - 1).clamp(min=0), []
+        own = torch.arange(len(vectors), device=vectors.device)
+
+        def read(data: Float[Tensor, "text word input"], place: int, end: str) -> Float[Tensor, "text word dim"]:
+            first = [state[place : place + 1].type_as(data) for state in start]
+            weights = _weights(self.lstm, end, data)
+            states: Tensor = torch.lstm(data, first, weights, True, 1, 0.0, self.training, False, True)[0]
+            final.append(states[own, last])
+            return states
+
+        for layer in range(self.lstm.num_layers):
+            onward = read(data, 2 * layer, f"_l{layer}")
+            back = turned(read(turned(data), 2 * layer + 1, f"_l{layer}_reverse"))
+            data = torch.cat([onward, back], dim=-1)
+        return data.masked_fill(padding, 0.0), torch.cat(final, dim=-1)
+
+
+def _ends(
+    inputs: Float[Tensor, "text word input"], lengths: Int[Tensor, " text"]
+) -> tuple[Bool[Tensor, "text word 1"], Callable[[Tensor], Tensor]]:
+    """Where sentences have ended, and what turns every sentence: from its end to its beginning, and back again."""
+    texts, words = inputs.shape[:2]
+    place = torch.arange(words, device=inputs.device)
+    real = place < lengths[:, None]
+    own = torch.arange(texts, device=inputs.device)[:, None] * words
+    mirror = (own + torch.where(real, lengths[:, None] - 1 - place, place)).flatten()  # its own inverse
+    return ~real[:, :, None], lambda states: states.flatten(0, 1).index_select(0, mirror).view_as(states)
+
+
+def _weights(layer: nn.RNNBase, end: str, data: Tensor) -> list[Tensor]:
+    """Of one direction of a layer, in the one line that the fused kernel reads."""
+    weights = [getattr(layer, f"{name}{end}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+    if torch.is_autocast_enabled(data.device.type):  # which lines them up itself, in its own precision
+        return weights
+    line = torch.cat([weight.flatten() for weight in weights])
+    parts = torch.split(line, [weight.numel() for weight in weights])
+    return [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
 
 
 class _Layout:

@@ -14,7 +14,7 @@ from saccade.ops.form import (
     Queries,
 )
 from saccade.ops.reference import attended_similarity_reference
-from saccade.ops.similarity import ATTENDED_SIMILARITY, AttentionProblem, attended_similarity, cuda_graph_safe
+from saccade.ops.similarity import ATTENDED_SIMILARITY, AttentionProblem, attended_similarity
 from saccade.ops.torch import attention, attention_weights, pool
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
     "attention",
     "attention_weights",
     "backend",
-    "cuda_graph_safe",
     "current_autocast",
     "pool",
 ]

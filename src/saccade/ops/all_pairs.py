@@ -160,6 +160,8 @@ def cpu_inference(like: Tensor) -> bool:
 
 def _small(problem: PairsProblem) -> str | None:
     limit = CPU_TILE if cpu_inference(problem.like) else SMALL_TABLE
+    if problem.like.is_cuda and torch.is_grad_enabled():
+        limit = problem.budget  # in one piece nothing waits for the GPU, so that a training step can be captured
     return None if problem.table_bytes <= min(problem.budget, limit) else "the table does not fit one tile"
 
 

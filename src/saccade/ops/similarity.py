@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from saccade.ops import cuda, gpu, native, triton
@@ -50,17 +50,6 @@ def attended_similarity(
     GPU kernels compute it in float32 whatever the vectors' precision.
     """
     return ATTENDED_SIMILARITY(AttentionProblem(queries, context, form, budget))
-
-
-def cuda_graph_safe(
-    query_mask: Bool[Tensor, "item query"], context_mask: Bool[Tensor, "other part"], form: AttentionForm
-) -> bool:
-    """Whether the table of such items and its gradient need no host synchronisation, so that a CUDA graph can have
-    them."""
-    few = query_mask.numel() * context_mask.numel() <= triton.MAX_STATIC_SCORES
-    sizes = query_mask.shape[1], context_mask.shape[1]
-    reason = gpu.refuses(query_mask.device) or _too_large_for_triton(*sizes, form) or gpu.triton_unavailable()
-    return few and form.pool != "max" and reason is None  # for a maximum PyTorch may have to do it
 
 
 def _suits_epilogue(problem: AttentionProblem) -> str | None:

@@ -68,8 +68,8 @@ class StagedTask(Protocol[N]):
     def graph_batch(self, model: N, batch: Any, step: int) -> Batch | None:
         """The batch with which this step's loss can be captured as a CUDA graph and replayed, or None if it cannot.
 
-        The loss must depend on the batch's tensors alone, in the same way at every step, and must not synchronise with
-        the host. Shapes should recur in other batches: pad them.
+        The loss must depend on the batch's tensors alone, in the same way at every step. (A step that synchronises with
+        the host is noticed, and not captured.) Shapes should recur in other batches: pad them.
         """
         ...
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from saccade.batch import END, PairBatch, PictureBatch, RegionBatch, TextBatch
 from saccade.data import CaptionedImages, DataConfig
@@ -63,6 +65,11 @@ def vary_images(
         return images
     assert model.backbone is not None
     return replace(images, pixels=augment(images.pixels, model.backbone.size, augmentation))
+
+
+def about_each(images: RegionBatch, owner: Int[Tensor, " text"]) -> RegionBatch:
+    """The picture that each text is about. Not by `select`: ids would be read from the device."""
+    return RegionBatch(images.features[owner], images.mask[owner], images.boxes[owner])
 
 
 def cut(texts: TextBatch, longest: int) -> TextBatch:

@@ -2,12 +2,15 @@
 
 A captioner's step is some three thousand kernels of a few microseconds, which a CPU launches more slowly than a GPU
 runs them. A graph holds the loss and its gradients for one shape of batch; what changes from step to step is copied
-into the tensors that it reads. Random numbers are drawn anew at every replay, as they would be without capture.
+into the tensors that it reads. Random numbers are drawn anew at every replay, as they would be without capture. Whether
+a step waits for the GPU somewhere, and so cannot be captured, is seen when it is taken as usual.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,13 +57,29 @@ class CapturedStep:
     gradients: list[Tensor | None]
 
 
+@contextmanager
+def synchronisations() -> Iterator[list[object]]:
+    """Filled with a note of each time that something inside waited for the GPU."""
+    noted: list[object] = []
+    mode = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield noted
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
+    noted += [one for one in said if "synchronizing CUDA operation" in str(one.message)]
+
+
 class GraphedSteps:
-    """Takes steps, and captures those whose shape comes back."""
+    """Takes steps, and captures those whose shape comes back and which never wait for the GPU."""
 
     def __init__(self, gradient: Gradient, parameters: Sequence[nn.Parameter]) -> None:
         self.gradient, self.parameters = gradient, parameters
         self.graphs: dict[Key, CapturedStep] = {}
         self.met: dict[Key, int] = {}
+        self.waiting: set[Key] = set()  # shapes whose steps wait for the GPU
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.pool = torch.cuda.graph_pool_handle()
 
@@ -70,7 +89,13 @@ class GraphedSteps:
         known = self.graphs.get(key)
         if known is None:
             self.met[key] = self.met.get(key, 0) + 1
-            if self.met[key] <= WARM_UP_STEPS or len(self.graphs) >= MAX_GRAPHS:
+            if self.met[key] == WARM_UP_STEPS:
+                with synchronisations() as noted:
+                    result = self._as_usual(batch, step)
+                if noted:
+                    self.waiting.add(key)
+                return result
+            if self.met[key] < WARM_UP_STEPS or key in self.waiting or len(self.graphs) >= MAX_GRAPHS:
                 return self._as_usual(batch, step)
             known = self.graphs[key] = self._capture(batch, step)
         for held, given in zip(known.inputs, tensors_of(batch), strict=True):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
@@ -31,6 +32,8 @@ class AnswererConfig:
 class Answerer(Model):
     """Question q is about picture q of a batch; `answers` are what its logits stand for."""
 
+    _read_answers: TextBatch | None = None
+
     def __init__(self, config: AnswererConfig, vocabulary: Vocabulary, extractor: str | None = None) -> None:
         super().__init__(config, vocabulary, extractor)
         if not config.answers:
@@ -49,6 +52,12 @@ class Answerer(Model):
         """`read`, all of them written alike: with a question mark if the model knows it, else without."""
         mark = "?" if "?" in self.vocabulary else ""
         return self.read([question.rstrip(" ?") + mark for question in questions])
+
+    def read_answers(self, device: torch.device) -> TextBatch:
+        """The answers' words, for models that compare with them; read once."""
+        if self._read_answers is None or self._read_answers.mask.device != device:
+            self._read_answers = self.read(self.answers).to(device)
+        return self._read_answers
 
     def probabilities(self, logits: Float[Tensor, "question answer"]) -> Float[Tensor, "question answer"]:
         """How right each answer is: each by itself, or all together one."""

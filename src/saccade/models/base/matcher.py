@@ -16,7 +16,7 @@ from saccade.nn.encode import RegionEncoder, WordEncoder, full_precision
 from saccade.nn.transformer import TransformerWords
 from saccade.nn.whole import cosine_weights
 from saccade.ops.all_pairs import ALL_PAIRS, PairsProblem
-from saccade.ops.dispatch import Operator, Problem
+from saccade.ops.dispatch import Operator
 
 F = TypeVar("F", bound="Fragments")
 LOCATING_SHARPNESS = 9.0  # λ of `locate`: SCAN's for its own attention
@@ -51,10 +51,6 @@ class Matcher(Model):
     def budget(self) -> int:
         """Bytes that temporaries of the table of all pairs may take."""
         return int(getattr(self.config, "budget_mb", 256)) << 20
-
-    def problem(self, images: ImageCode, texts: TextCode) -> Problem | None:
-        """What `operator` has to compute, where that is one problem for all pairs."""
-        return None
 
     def own_losses(
         self, images: ImageCode, texts: TextBatch, owner: Int[Tensor, " text"]
@@ -169,12 +165,12 @@ class FragmentMatcher(EncoderMatcher):
     def alignment(self, images: Any, texts: Any) -> Alignment:
         """The same equations for picture p with text p, as `prepare` gives them, and all that they show of the pair."""
 
-    def problem(self, images: ImageCode, texts: TextCode) -> Problem:
-        return PairsProblem(self, images, texts, self.budget)
-
     def similarity(self, images: ImageCode, texts: TextCode) -> Float[Tensor, "image text"]:
         """`pair` of every picture with every text, or what `operator` has for it that is faster."""
         return self.operator(self.problem(images, texts))
+
+    def problem(self, images: ImageCode, texts: TextCode) -> PairsProblem:
+        return PairsProblem(self, images, texts, self.budget)
 
     def align(self, images: ImageCode, texts: TextCode) -> Alignment:
         with full_precision(images.regions):

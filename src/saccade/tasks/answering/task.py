@@ -22,7 +22,7 @@ from saccade.models import Answerer
 from saccade.tasks.answering import EvalOptions
 from saccade.tasks.answering.evaluate import AnswerAccuracy, QuestionSplit, shown_pictures, shown_questions
 from saccade.tasks.base import TaskSpec
-from saccade.tasks.pairs import vary_images
+from saccade.tasks.pairs import about_each, vary_images
 from saccade.tasks.predict import Answer, QuestionPredictor, given_picture
 from saccade.tasks.prepare import Prepared, build_model, prepare_words
 from saccade.vision.augment import AugmentConfig
@@ -88,11 +88,25 @@ class AnsweringTask:
             questions, self.train.images.batch(pictures.tolist()), torch.as_tensor(owner, dtype=torch.long), target
         )
 
+    def before_loss(self, model: Answerer, batch: QuestionBatch, step: int) -> QuestionBatch:
+        return batch
+
+    def graph_batch(self, model: Answerer, batch: QuestionBatch, step: int) -> QuestionBatch | None:
+        """A picture for every question; its regions and the words padded to a multiple of four."""
+        images, questions = batch.images, batch.questions
+        if not isinstance(images, RegionBatch):
+            return None
+        about = about_each(images, batch.owner)
+        return replace(
+            batch,
+            questions=questions.pad(-questions.mask.shape[1] % 4),
+            images=about.pad(-about.mask.shape[1] % 4),
+            owner=torch.arange(len(about), device=about.mask.device),
+        )
+
     def loss(self, model: Answerer, batch: QuestionBatch, step: int) -> tuple[Tensor, dict[str, float]]:
         images = shown_pictures(vary_images(model, batch.images, self.augmentation), self.config.shown)
-        regions = model.extract(images)
-        # not by `select`: its ids would be read from the device
-        about = RegionBatch(regions.features[batch.owner], regions.mask[batch.owner], regions.boxes[batch.owner])
+        about = about_each(model.extract(images), batch.owner)
         answered = model.answer(about, shown_questions(batch.questions, self.config.shown))
         return model.loss(answered.logits, batch.target), {}
 

@@ -30,7 +30,7 @@ from saccade.tasks.grounding.evaluate import (
     token_span,
     true_boxes,
 )
-from saccade.tasks.pairs import prepare_captioned, vary_images
+from saccade.tasks.pairs import about_each, prepare_captioned, vary_images
 from saccade.tasks.predict import RegionPredictor
 from saccade.tasks.prepare import Prepared
 from saccade.vision.augment import AugmentConfig
@@ -107,10 +107,24 @@ class GroundingTask:
             real,
         )
 
+    def before_loss(self, model: Grounder, batch: GroundingBatch, step: int) -> GroundingBatch:
+        return batch
+
+    def graph_batch(self, model: Grounder, batch: GroundingBatch, step: int) -> GroundingBatch | None:
+        """A picture for every sentence; regions, words, phrases and boxes padded to a multiple of four."""
+        if not isinstance(batch.images, RegionBatch):
+            return None
+        about = about_each(batch.images, batch.owner)
+        (phrases, words), boxes = batch.phrases.shape[1:], batch.real.shape[2]
+        owner = torch.arange(len(about), device=about.mask.device)
+        padded = replace(
+            batch, texts=batch.texts.pad(-words % 4), images=about.pad(-about.mask.shape[1] % 4), owner=owner
+        )
+        return padded.resize(word=words + -words % 4, phrase=phrases + -phrases % 4, box=boxes + -boxes % 4)
+
     def loss(self, model: Grounder, batch: GroundingBatch, step: int) -> tuple[Tensor, dict[str, float]]:
         """Binary cross-entropy, summed over the regions, averaged over the phrases."""
-        regions = model.extract(vary_images(model, batch.images, self.augmentation))
-        about = RegionBatch(regions.features[batch.owner], regions.mask[batch.owner], regions.boxes[batch.owner])
+        about = about_each(model.extract(vary_images(model, batch.images, self.augmentation)), batch.owner)
         logits = model.ground(about, batch.texts, batch.phrases).float()
         right = right_regions(about.boxes, batch.boxes, batch.real).float()
         each = functional.binary_cross_entropy_with_logits(logits, right, reduction="none")

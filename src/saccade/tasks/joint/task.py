@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
+from saccade.batch import Batch
 from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError, not_among
 from saccade.data import DataConfig
@@ -26,7 +27,7 @@ from saccade.language.vocabulary import SPECIAL
 from saccade.models import Hierarchical, Model, load_model
 from saccade.tasks import find_task
 from saccade.tasks.answering.task import AnsweringConfig, PictureAnswerer, build_answerer
-from saccade.tasks.base import Sampler, Task, TaskSpec
+from saccade.tasks.base import Sampler, StagedTask, Task, TaskSpec
 from saccade.tasks.evaluator import PART, Arrays, EvalRequest, Evaluation, Evaluator, SplitForModels, check_split
 from saccade.tasks.grounding.task import GroundingConfig, PictureGrounder
 from saccade.tasks.joint import EvalOptions
@@ -205,6 +206,17 @@ class JointTask:
     def batch(self, indices: Any) -> Any:
         part, own = indices
         return self.parts[part].batch(own)
+
+    def before_loss(self, model: Model, batch: Any, step: int) -> Any:
+        part, own = self.schedule.at(step)
+        task = self.parts[part]
+        return task.before_loss(model, batch, own) if isinstance(task, StagedTask) else batch
+
+    def graph_batch(self, model: Model, batch: Any, step: int) -> Batch | None:
+        """The part's own: batches of different parts are of different classes."""
+        part, own = self.schedule.at(step)
+        task = self.parts[part]
+        return task.graph_batch(model, batch, own) if isinstance(task, StagedTask) else None
 
     def loss(self, model: Model, batch: Any, step: int) -> tuple[Tensor, dict[str, float | Tensor]]:
         part, own = self.schedule.at(step)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.batch import UNKNOWN, ImageCode, PairBatch, PictureBatch, RegionBatch, TextBatch, TextCode
+from saccade.batch import UNKNOWN, PairBatch, PictureBatch, RegionBatch, TextBatch, TextCode
 from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages, FeatureStore
@@ -20,8 +20,7 @@ from saccade.data.store.manifest import Broken
 from saccade.explain import Explanation
 from saccade.models import Matcher, load_model
 from saccade.nn import Negatives, RankingLoss, binary_loss, contrastive_loss, distillation_loss, triplet_loss
-from saccade.ops import AttentionProblem, cuda_graph_safe
-from saccade.tasks.base import TaskSpec
+from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.matching import EvalOptions
 from saccade.tasks.matching.benchmark import MatchingBenchmark
 from saccade.tasks.matching.evaluate import Recalls
@@ -139,17 +138,17 @@ class MatchingTask(PairTask):
         return batch
 
     def graph_batch(self, model: Matcher, batch: PairBatch, step: int) -> PairBatch | None:
-        """Regions and words padded to a multiple of four; None while the loss still changes, or if a step cannot be
-        captured as a CUDA graph."""
-        images, config = batch.images, self.config
+        """Regions and words padded to a multiple of four; None while the loss still changes."""
+        images, texts, config = batch.images, batch.texts, self.config
         changing = step < max(config.all_negatives_steps, config.hard_negative_ramp_steps)
         if changing or self.teacher is not None or not isinstance(images, RegionBatch):
             return None
         images = replace(images, ids=()).pad(-images.mask.shape[1] % 4)
-        texts = TextBatch(batch.texts.tokens, batch.texts.mask).pad(-batch.texts.mask.shape[1] % 4)
-        return replace(batch, images=images, texts=texts) if _cuda_graph_safe(model, images, texts) else None
+        linked = texts.adjacency() if texts.links else None
+        texts = TextBatch(texts.tokens, texts.mask, linked=linked).pad(-texts.mask.shape[1] % 4)
+        return replace(batch, images=images, texts=texts)
 
-    def loss(self, model: Matcher, batch: PairBatch, step: int) -> tuple[Tensor, dict[str, float]]:
+    def loss(self, model: Matcher, batch: PairBatch, step: int) -> Loss:
         pictures = vary_images(model, batch.images, self.augmentation)
         images = model.encode_images(model.extract(pictures))
         similarity = model.similarity(images, model.encode_texts(self._vary_texts(batch.texts)))
@@ -166,7 +165,7 @@ class MatchingTask(PairTask):
             taught = distillation_loss(similarity, target, config.teacher_temperature)
             own = {**own, "teacher_loss": config.teacher_weight * taught}
         if own:
-            return loss + sum(own.values()), {"ranking_loss": loss.item(), **{k: v.item() for k, v in own.items()}}
+            return loss + sum(own.values()), {"ranking_loss": loss, **own}
         return loss, {}
 
     def _ranking(self, similarity: Float[Tensor, "image text"], batch: PairBatch, negatives: Negatives) -> Tensor:
@@ -195,15 +194,6 @@ class MatchingTask(PairTask):
 
     def evaluate(self, model: Matcher) -> dict[str, float]:
         return Recalls().evaluate(model, self.dev, self.config)
-
-
-def _cuda_graph_safe(model: Matcher, images: RegionBatch, texts: TextBatch) -> bool:
-    """Whether a training step needs no host synchronisation, so that it can be captured as a CUDA graph."""
-    regions, words = (side.mask[..., None].float() for side in (images, texts))
-    problem = model.problem(ImageCode(regions, images.mask), TextCode(words, texts.mask))
-    if not isinstance(problem, AttentionProblem):
-        return False
-    return cuda_graph_safe(problem.queries.mask, problem.context.mask, problem.form)
 
 
 SPEC: TaskSpec[Matcher, CaptionedImages] = TaskSpec(
