@@ -8,6 +8,7 @@ a step waits for the GPU somewhere, and so cannot be captured, is seen when it i
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -58,18 +59,23 @@ class CapturedStep:
 
 
 @contextmanager
-def synchronisations() -> Iterator[list[object]]:
-    """Filled with a note of each time that something inside waited for the GPU."""
-    noted: list[object] = []
-    mode = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings(record=True) as said:
+def synchronisations() -> Iterator[list[str]]:
+    """Filled with a note of each time that this thread waited for the GPU; another may be fetching the next batch."""
+    noted: list[str] = []
+    thread, mode = threading.get_ident(), torch.cuda.get_sync_debug_mode()
+
+    def note(message: Warning | str, *_: object, **__: object) -> None:
+        if threading.get_ident() == thread and "synchronizing CUDA operation" in str(message):
+            noted.append(str(message))
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
+        warnings.showwarning = note
         torch.cuda.set_sync_debug_mode("warn")
         try:
             yield noted
         finally:
             torch.cuda.set_sync_debug_mode(mode)
-    noted += [one for one in said if "synchronizing CUDA operation" in str(one.message)]
 
 
 class GraphedSteps:
