@@ -27,6 +27,7 @@ Key = tuple[type[Batch], tuple[torch.Size, ...]]
 
 WARM_UP_STEPS = 2  # of a shape, taken as usual: libraries set themselves up in them
 MAX_GRAPHS = 24  # shapes that are captured; any further are rare
+SYNCHRONISED = "called a synchronizing CUDA operation"  # PyTorch's words
 
 
 def tensors_of(batch: Batch) -> list[Tensor]:
@@ -65,7 +66,7 @@ def synchronisations() -> Iterator[list[str]]:
     thread, mode = threading.get_ident(), torch.cuda.get_sync_debug_mode()
 
     def note(message: Warning | str, *_: object, **__: object) -> None:
-        if threading.get_ident() == thread and "synchronizing CUDA operation" in str(message):
+        if threading.get_ident() == thread and SYNCHRONISED in str(message):
             noted.append(str(message))
 
     with warnings.catch_warnings():
@@ -88,6 +89,7 @@ class GraphedSteps:
         self.waiting: set[Key] = set()  # shapes whose steps wait for the GPU
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.pool = torch.cuda.graph_pool_handle()
+        warnings.filterwarnings("ignore", SYNCHRONISED)  # another thread's may come after `synchronisations`
 
     def take(self, batch: Batch, step: int) -> Loss:
         """The loss, its gradients left with the parameters; batches of another class have a loss of another form."""
