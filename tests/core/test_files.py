@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+import torch
 
 from saccade.core.cache import cache_folder
 from saccade.core.errors import SaccadeError
@@ -28,6 +29,7 @@ from saccade.core.files import (
     write_json,
     write_text,
 )
+from saccade.core.weights import write_weights
 
 
 def half_write(writing: AbstractContextManager[Path], failure: BaseException) -> None:
@@ -178,13 +180,15 @@ def test_what_is_written_has_the_rights_that_the_umask_leaves(tmp_path: Path, ma
     try:
         for _ in range(2):  # the second time it is there already
             write_text(tmp_path / "a", "x")
+            write_weights(tmp_path / "w", {"a": torch.ones(2)})  # by a library that makes its own file
             with atomic_folder(tmp_path / "b") as folder:
                 write_text(folder / "c", "x")
         with only_one(tmp_path / "b"):
             assert (tmp_path / ".b.lock").stat().st_mode & 0o777 == 0o666 & ~mask
     finally:
         os.umask(before)
-    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "b", "b/c")] == [
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "w", "b", "b/c")] == [
+        0o666 & ~mask,
         0o666 & ~mask,
         0o777 & ~mask,
         0o666 & ~mask,

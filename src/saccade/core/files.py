@@ -59,9 +59,11 @@ def atomic_file(path: Path | str) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = _temporary(path)
         temporary.touch(exist_ok=False)
+        rights = temporary.stat().st_mode
         _unfinished.add(temporary)
         try:
             yield temporary
+            temporary.chmod(rights)  # a library may have put a file of its own in its place
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(path)
