@@ -193,7 +193,7 @@ def test_what_is_written_has_the_rights_that_the_umask_leaves(tmp_path: Path, ma
         0o777 & ~mask,
         0o666 & ~mask,
     ]
-    assert names(tmp_path) == ["a", "b"]
+    assert names(tmp_path) == ["a", "b", "w"]
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
