@@ -27,6 +27,7 @@ FILES = {
     "dcn": "dcn/rcnn_ckpt.pth.tar",
     "vcml": "vcml/checkpoint.tar",
     "nscl": "vcml/nscl_reasoning.pth",
+    "analogy": "analogy/model_epoch15.pth.tar",
 }
 ARCTIC = "show_attend_tell_hard/arctic_params.npz"
 

@@ -7,7 +7,7 @@ Two protocols say how pictures are read on demand: an `ImageSource` gives batche
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -306,6 +306,37 @@ class BoxedPicture:
         boxes, names, attributes = tuple(zip(*things, strict=True)) or ((), (), ())
         corners = np.array(boxes, dtype=np.float32).reshape(-1, 4)
         return cls(id, path, *size, corners, names, attributes, tuple(said), tuple(relations))
+
+
+@dataclass(frozen=True)
+class RelatedThings:
+    """The things of one picture and how they stand to each other."""
+
+    boxes: Float32[np.ndarray, "thing 4"]  # x1, y1, x2, y2 in 0..1
+    names: tuple[str, ...]
+    relations: tuple[Triplet, ...]
+
+    def named(self) -> Iterator[tuple[str, str, str]]:
+        """The relations with the names of their things."""
+        return ((self.names[s], predicate, self.names[o]) for s, predicate, o in self.relations)
+
+
+@dataclass(frozen=True)
+class Relations(Generic[P]):
+    """One split for relation detection: pictures, which have no texts here, and the things of each."""
+
+    pictures: P
+    things: tuple[RelatedThings, ...]
+
+    @property
+    def images(self) -> ImageSource:
+        """The pictures of a split that an extractor has been applied to."""
+        return cast(CaptionedImages, self.pictures).images
+
+    def select(self, positions: Sequence[int]) -> Relations[CaptionedImages]:
+        """The pictures at `positions`; nothing is copied."""
+        chosen = cast(CaptionedImages, self.pictures).select(positions)
+        return Relations(chosen, tuple(self.things[p] for p in positions))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import atomic_file, only_one
 from saccade.core.progress import progress_bar
 from saccade.data.records import (
+    BoxedPicture,
     CaptionedDrawings,
     CaptionedImages,
     CaptionedPhotos,
@@ -33,16 +34,18 @@ from saccade.data.records import (
     Questions,
     RegionSource,
     RegionSubset,
+    RelatedThings,
+    Relations,
 )
 from saccade.data.registry import DataConfig, names_with, open_records, own_split, parts_of
 from saccade.data.store.sources import ChainedRegions, first_images, held_in_memory
 from saccade.features.extraction import extract
 from saccade.vision import RegionExtractor, load_extractor
 from saccade.vision.boxes import WHOLE
+from saccade.vision.extractors import TRUE_BOXES
 from saccade.vision.pictures import as_array, open_picture
 
 STORE_FORMAT = 2  # what another version wrote to the cache is left alone
-TRUE_BOXES = "true-boxes"  # the upper bound of every detector of the world
 BATCH_SIZE = 64  # pictures that go through the network together
 MAX_KEPT_SIDE = 384  # pixels, of a photo whose boxes have phrases
 DECODING_THREADS = 8  # for pixels: Pillow decodes without holding the interpreter
@@ -111,6 +114,50 @@ def open_groundings(
     return found.of(*_annotated(found.pictures, config, pixels, device))
 
 
+@lru_cache(maxsize=4)
+def open_relations(
+    config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu"
+) -> Relations[CaptionedImages]:
+    """The pictures of one split with their things and relations, as regions.
+
+    Of photos, `extractor=true-boxes:NAME` gives what the extractor NAME sees in the true boxes; the world's is its own.
+
+    Raises: SaccadeError if the data set has none.
+    """
+    if pixels is not None:
+        raise SaccadeError("relations are learned from regions: a model cannot train its own backbone on them")
+    found: Relations[CaptionedDrawings] | Relations[CaptionedPhotos]
+    if config.name in names_with("relations"):
+        found = open_records(config, split, "relations")
+    else:
+        found = boxed_relations(config.name, split, open_records(config, split, "boxes"))
+    if not any(own.relations for own in found.things):
+        raise SaccadeError(f"data={config.name}: the split {split} has no relations between things")
+    things = found.things[: config.limit]
+    if isinstance(found.pictures, CaptionedPhotos) and config.extractor.partition(":")[0] == TRUE_BOXES:
+        photos = found.pictures if config.limit is None else first_images(found.pictures, config.limit)
+        boxes = dict(zip(photos.ids, (own.boxes for own in things), strict=True))
+        pictures = extract_split(photos, config.extractor, boxes)
+    else:
+        pictures = as_images(found.pictures, config, None)
+    return Relations(held_in_memory(pictures, device) if config.in_memory else pictures, things)
+
+
+def boxed_relations(name: str, split: str, boxed: Sequence[BoxedPicture]) -> Relations[CaptionedPhotos]:
+    """The photos that have a thing."""
+    kept = [picture for picture in boxed if len(picture.boxes)]
+    photos = CaptionedPhotos(
+        name,
+        split,
+        tuple(picture.id for picture in kept),
+        tuple(picture.path for picture in kept),
+        (),
+        np.zeros(0, dtype=np.int64),
+        tuple((picture.width, picture.height) for picture in kept),
+    )
+    return Relations(photos, tuple(RelatedThings(own.boxes, own.names, own.relations) for own in kept))
+
+
 def _annotated(
     data: CaptionedPhotos | CaptionedDrawings | CaptionedImages, config: DataConfig, pixels: int | None, device: str
 ) -> tuple[CaptionedImages, list[int]]:
@@ -148,23 +195,31 @@ def open_in_memory(config: DataConfig, split: str, device: str = "cpu") -> Capti
     return held_in_memory(open_split(config, split), device)
 
 
-def extract_split(data: CaptionedPhotos | CaptionedDrawings, extractor_name: str) -> CaptionedImages:
+def extract_split(
+    data: CaptionedPhotos | CaptionedDrawings, extractor_name: str, given: Mapping[str, np.ndarray] | None = None
+) -> CaptionedImages:
     """The regions that an extractor finds in each picture. What is in the cache is kept, the rest is extracted now.
 
     Drawings go through the extractor made for them, as `open_split` says, and are not tried again if one is broken.
+    With boxes `given` of each photo, by its id, the regions are those.
     """
     pictures: Sequence[PictureFile]
     retry = isinstance(data, CaptionedPhotos)
-    boxes, name = None, None
+    boxes: dict[str, np.ndarray] | None = None
+    name: str | None = None
+    inside: tuple[str, ...]
     if isinstance(data, CaptionedDrawings):
         extractor = load_extractor(extractor_name if extractor_name.startswith("grid:world") else "world")
-        inside: tuple[str, ...] = (data.split,)
+        inside = (data.split,)
         if extractor_name == TRUE_BOXES:
             name, inside, boxes = TRUE_BOXES, (data.split, TRUE_BOXES), true_boxes(data)
         folder, pictures, sizes = _features_folder(data.digest, extractor, *inside), data.pictures, None
     else:
         extractor = load_extractor(extractor_name, "cuda" if torch.cuda.is_available() else "cpu")
-        folder, pictures = _features_folder(files_digest(data.paths), extractor), data.paths
+        inside = ()
+        if given is not None:
+            name, boxes, inside = extractor_name, dict(given), (TRUE_BOXES, boxes_digest(given))
+        folder, pictures = _features_folder(files_digest(data.paths), extractor, *inside), data.paths
         sizes = dict(zip(data.ids, data.sizes, strict=True)) if data.sizes else None
     listed: list[tuple[str, PictureFile]] = list(zip(data.ids, pictures, strict=True))
     with progress_bar(f"extracting {data.name}/{data.split} ({extractor.name})") as progress:
@@ -192,6 +247,13 @@ def true_boxes(data: CaptionedDrawings) -> dict[str, np.ndarray]:
     found = {id: np.asarray(boxes()) for id, boxes in zip(data.ids, data.boxes, strict=True)}
     seen = {id: own[(own[:, 2:] > own[:, :2]).all(axis=1)] for id, own in found.items()}
     return {id: np.concatenate([own, np.array([WHOLE], own.dtype)]) for id, own in seen.items()}
+
+
+def boxes_digest(boxes: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for id, own in boxes.items():
+        digest.update(f"\0{id}\0{own.shape}".encode() + np.ascontiguousarray(own).tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _features_folder(digest: str, extractor: RegionExtractor, *inside: str) -> Path:

@@ -164,9 +164,12 @@ class MeanAveragePrecision:
 
 
 def average_precision(
-    right: Bool[np.ndarray, " ranked"], total: int, levels: Float[np.ndarray, " level"] | None = None
+    right: Bool[np.ndarray, " ranked"],
+    total: int,
+    levels: Float[np.ndarray, " level"] | None = None,
+    interpolated: bool = True,
 ) -> float:
-    """The area under precision over recall, where precision is the best at that recall or more.
+    """The area under precision over recall, where precision is the best at that recall or more (`interpolated`).
 
     `right` says of each detection, best first, whether it is one of the `total` true ones. With `levels`: the mean over
     these levels of recall instead of the area.
@@ -174,7 +177,9 @@ def average_precision(
     if not total or not right.any():
         return 0.0
     hits = np.cumsum(right)
-    precision = np.maximum.accumulate((hits / np.arange(1, len(hits) + 1))[::-1])[::-1]
+    precision = hits / np.arange(1, len(hits) + 1)
+    if interpolated:
+        precision = np.maximum.accumulate(precision[::-1])[::-1]
     if levels is None:
         return float((precision * right).sum() / total)
     reached = np.searchsorted(hits / total, levels - 1e-12)  # the first rank with this recall

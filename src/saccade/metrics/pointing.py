@@ -1,4 +1,4 @@
-"""The pointing game: does a word attend to the thing it names?
+"""The pointing game: does a word attend to the thing it names? By regions, or by a heat map over the picture.
 
 The cells of a grid are small beside the things in a picture, and the strongest of them alone is often one beside the
 thing. So cells are read with their neighbours: w̃_i = Σ_j exp(−d_ij² / 2) w_j, with distances d counted in cells. What
@@ -49,3 +49,22 @@ def pointing_chance(regions: Float[Array, "region 4"], truth: Float[Array, "box 
 def inside(point: Float[Array, " 2"], boxes: Float[Array, "box 4"]) -> bool:
     low, high = boxes[:, :2] <= point, boxes[:, 2:] >= point
     return bool((low.all(axis=1) & high.all(axis=1)).any())
+
+
+def map_points_at(heat: Float[Array, "row column"], truth: Float[Array, "box 4"]) -> bool:
+    """Whether the largest cell of a heat map, the first of equals, lies inside a true box, its edges included.
+
+    Boxes are in cells.
+    """
+    row, column = np.unravel_index(int(np.argmax(heat)), heat.shape)
+    return inside(np.array([column, row]), truth)
+
+
+def attention_correctness(heat: Float[Array, "row column"], truth: Float[Array, "box 4"]) -> float:
+    """The share of a heat map's mass that lies in true boxes of whole cells, from x1 and y1 to before x2 and y2.
+
+    Where boxes overlap, it counts for each of them.
+    """
+    corners = np.clip(truth, 0, None).astype(np.int64).tolist()
+    total = float(heat.sum())
+    return sum(float(heat[y1:y2, x1:x2].sum()) for x1, y1, x2, y2 in corners) / total if total > 0 else 0.0

@@ -1,12 +1,14 @@
 """One file per paper, read beside the paper; the registry knows them all."""
 
 from saccade.models.adaptive import Adaptive, AdaptiveConfig
+from saccade.models.analogy import Analogy, AnalogyConfig
 from saccade.models.base.answerer import Answerer, AnswererConfig
 from saccade.models.base.captioner import Captioner
 from saccade.models.base.concepts import ConceptLearner
 from saccade.models.base.grounder import Grounder
 from saccade.models.base.matcher import Matcher
 from saccade.models.base.model import Entry, Model, entries, entry, find_model, load_model, register, shipped_models
+from saccade.models.base.relater import Relater
 from saccade.models.camp import Camp, CampConfig
 from saccade.models.dcn import Dcn, DcnConfig
 from saccade.models.densecap import DenseCap, DenseCapConfig
@@ -29,6 +31,8 @@ from saccade.models.vsrn import Vsrn, VsrnConfig
 __all__ = [
     "Adaptive",
     "AdaptiveConfig",
+    "Analogy",
+    "AnalogyConfig",
     "Answerer",
     "AnswererConfig",
     "BottomUp",
@@ -55,6 +59,7 @@ __all__ = [
     "NsclConfig",
     "ProgramParser",
     "ProgramParserConfig",
+    "Relater",
     "Scan",
     "ScanConfig",
     "Sgae",

@@ -52,6 +52,11 @@ def iou(
     return torch.where(union > 0, shared / union.clamp(min=torch.finfo(union.dtype).tiny), torch.zeros_like(union))
 
 
+def around(boxes: Float[Tensor, "box 4"]) -> Float[Tensor, " 4"]:
+    """One box around all."""
+    return torch.cat([boxes[:, :2].amin(dim=0), boxes[:, 2:].amax(dim=0)])
+
+
 def paired_iou(a: Float[Tensor, "*batch 4"], b: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch"]:
     """Intersection over union of `a[i]` with `b[i]`."""
     return iou(a[..., None, :], b[..., None, :])[..., 0, 0]

@@ -49,6 +49,7 @@ Pixels: TypeAlias = UInt8[np.ndarray, "row column 3"]
 
 SAME_THING, SAME_NAMED = 0.7, 0.5  # two regions that overlap more, and so much with the same name, are one thing
 
+TRUE_BOXES = "true-boxes"  # in place of an extractor's own boxes, where they are known: "true-boxes:bottomup"
 KINDS = {  # imported when first asked for
     "world": "saccade.vision.detectors.world",
     "grid": "saccade.vision.grid",
@@ -340,8 +341,12 @@ def load_extractor(
 ) -> RegionExtractor:
     """An extractor by name: `world`, `grid`, `grid:efficientnet-lite2`, `bottomup@36`, `detr:HUB/NAME` …
 
+    What a model learned from true boxes, it reads in new pictures at those that the extractor finds.
+
     Raises: SaccadeError if there is no such extractor, its weights cannot be read, or it has no such precision.
     """
+    if name.partition(":")[0] == TRUE_BOXES:
+        name = name.removeprefix(TRUE_BOXES)[1:] or "world"
     kind = re.split("[:@]", name, maxsplit=1)[0]
     if kind not in KINDS:
         raise SaccadeError(f'there is no extractor "{name}"{did_you_mean(kind, KINDS)} (there are: {", ".join(KINDS)})')

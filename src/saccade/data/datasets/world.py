@@ -15,7 +15,15 @@ import numpy as np
 
 from saccade.core.errors import SaccadeError
 from saccade.core.progress import progress_bar
-from saccade.data.records import CaptionedDrawings, GroundedPhrase, Groundings, PhrasedBoxes, Questions
+from saccade.data.records import (
+    CaptionedDrawings,
+    GroundedPhrase,
+    Groundings,
+    PhrasedBoxes,
+    Questions,
+    RelatedThings,
+    Relations,
+)
 from saccade.world import Split, WorldConfig, make_world
 from saccade.world.captions import region_phrases
 from saccade.world.questions import ask
@@ -85,6 +93,25 @@ def open_world_grounding(
             named = ((phrase, [n for n in phrase.things if seen[n]]) for phrase in caption.phrases)
             phrases.append(tuple(GroundedPhrase(p.start, p.end, boxes[things]) for p, things in named if things))
     return Groundings(_drawings(split, config, part, texts), tuple(phrases))
+
+
+def open_world_relations(
+    split: str, root: Path | None = None, seed: int = 0, pictures: int = 2000
+) -> Relations[CaptionedDrawings]:
+    """All relations between the things of each picture that can be seen.
+
+    Some combinations of doer, act and thing are in the split "novel" alone; their parts are in all (`held_out_acts`).
+    """
+    config, part = _open_part(split, root, seed, pictures)
+    things = []
+    for i in range(len(part)):
+        scene, boxes = part.scene(i), part.boxes(i)
+        seen = [n for n, box in enumerate(boxes) if min(box[2] - box[0], box[3] - box[1]) > MIN_PHRASED_SIDE]
+        place = {n: row for row, n in enumerate(seen)}
+        related = [(r.subject, r.predicate, r.object) for r in scene.relations]
+        triplets = tuple((place[s], p, place[o]) for s, p, o in related if s in place and o in place)
+        things.append(RelatedThings(boxes[seen], tuple(scene.things[n].kind for n in seen), triplets))
+    return Relations(_drawings(split, config, part, [[] for _ in things]), tuple(things))
 
 
 def _open_part(split: str, root: Path | None, seed: int, pictures: int) -> tuple[WorldConfig, Split]:

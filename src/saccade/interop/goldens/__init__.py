@@ -7,6 +7,7 @@ from pathlib import Path
 
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.interop.goldens import (
+    analogy,
     answering,
     answers,
     captioning,
@@ -15,6 +16,7 @@ from saccade.interop.goldens import (
     metrics,
     regions,
     show_attend_tell,
+    task_metrics,
     unsupervised,
     vcml,
 )
@@ -26,6 +28,7 @@ ALL = (
     *(show_attend_tell.SOFT, show_attend_tell.HARD, unsupervised.GOLDEN),
     *(answering.UPDOWN_GOLDEN, answering.DCN_GOLDEN, answering.HIERARCHICAL_GOLDEN),
     *(metrics.RECALL, metrics.CAPTIONS, answers.GOLDEN, regions.BOTTOMUP, regions.DENSECAP, vcml.GOLDEN),
+    *(analogy.GOLDEN, task_metrics.GOLDEN),
 )
 GOLDENS: dict[str, Golden] = {golden.name: golden for golden in ALL}
 

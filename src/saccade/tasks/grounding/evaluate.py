@@ -24,7 +24,7 @@ from saccade.tasks.evaluator import (
     SplitForModels,
     mean_parts,
 )
-from saccade.vision.boxes import iou
+from saccade.vision.boxes import around, iou
 
 GroundingSplit = Groundings[CaptionedImages]
 HEADINGS = ("model", "accuracy", "R@5", "R@10", "upper bound")
@@ -41,7 +41,7 @@ def token_span(text: str, phrase: GroundedPhrase) -> tuple[int, int]:
 def true_boxes(phrase: GroundedPhrase, several: str) -> Float[Tensor, "box 4"]:
     """Where what a phrase names is; with `several` "merged", one box around all of its boxes."""
     boxes = torch.tensor(phrase.boxes)
-    return boxes if several == "any" else torch.cat([boxes[:, :2].amin(dim=0), boxes[:, 2:].amax(dim=0)])[None]
+    return boxes if several == "any" else around(boxes)[None]
 
 
 def phrase_words(spans: list[list[tuple[int, int]]], words: int) -> Float[Tensor, "text phrase word"]:
