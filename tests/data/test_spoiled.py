@@ -23,6 +23,7 @@ from photo_samples import (
     karpathy_folder,
 )
 from question_samples import clevr_folder, daquar_table, gqa_folder, rad_published, vqa_folder
+from referring_samples import guesswhat, refcoco
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.visual_genome import read_regions, read_relations
@@ -40,6 +41,8 @@ FOLDERS: dict[str, tuple[str, str, Callable[[Path], Path]]] = {  # data set, spl
     "vqa_rad": ("vqa_rad", "train+dev", rad_published),
     "vqa_v2": ("vqa_v2", "train", vqa_folder),
     "gqa": ("gqa", "val", gqa_folder),
+    "refcoco": ("refcoco", "train", refcoco),
+    "guesswhat": ("guesswhat", "val", guesswhat),
     "clevr": ("clevr", "train", clevr_folder),
 }
 ODD: st.SearchStrategy[Any] = st.sampled_from(

@@ -28,6 +28,7 @@ FILES = {
     "vcml": "vcml/checkpoint.tar",
     "nscl": "vcml/nscl_reasoning.pth",
     "analogy": "analogy/model_epoch15.pth.tar",
+    "plan": "plan/model_ref.pt",
 }
 ARCTIC = "show_attend_tell_hard/arctic_params.npz"
 

@@ -27,6 +27,7 @@ from saccade.models import (
     Detector,
     Matcher,
     ProgramParser,
+    Referrer,
     Relater,
     Scan,
     ScanConfig,
@@ -111,7 +112,7 @@ def _move_every_weight(model: Matcher) -> None:
 
 def test_every_registered_model_is_swept() -> None:
     assert {e.name for e in entries() if e.task == "matching"} >= set(SWITCHES)
-    kinds = (Answerer, Matcher, Captioner, ConceptLearner, DenseCap, Detector, ProgramParser, Relater)
+    kinds = (Answerer, Matcher, Captioner, ConceptLearner, DenseCap, Detector, ProgramParser, Referrer, Relater)
     assert all(issubclass(e.model, kinds) for e in entries()), "a new kind needs its sweep"
 
 

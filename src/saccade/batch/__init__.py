@@ -10,14 +10,25 @@ from saccade.batch.inputs import (
     PAD,
     START,
     UNKNOWN,
+    CandidateBatch,
     PairBatch,
     PictureBatch,
     RegionBatch,
     SceneGraphBatch,
+    StepBatch,
     TextBatch,
     padded_ids,
 )
-from saccade.batch.outputs import Alignment, Answered, CaptionState, ImageCode, StepOutput, TeacherForced, TextCode
+from saccade.batch.outputs import (
+    Alignment,
+    Answered,
+    CaptionState,
+    ImageCode,
+    Referred,
+    StepOutput,
+    TeacherForced,
+    TextCode,
+)
 from saccade.batch.programs import Program, Step
 
 __all__ = [
@@ -28,14 +39,17 @@ __all__ = [
     "Alignment",
     "Answered",
     "Batch",
+    "CandidateBatch",
     "CaptionState",
     "ImageCode",
     "PairBatch",
     "PictureBatch",
     "Program",
+    "Referred",
     "RegionBatch",
     "SceneGraphBatch",
     "Step",
+    "StepBatch",
     "StepOutput",
     "TeacherForced",
     "TextBatch",

@@ -1,4 +1,5 @@
-"""What models read: pictures as sets of regions or as pixels, scene graphs, sentences as word ids, and pairs."""
+"""What models read: pictures as sets of regions or as pixels, scene graphs, sentences as word ids, and pairs; of
+referring, candidates to choose from and texts that are read step by step."""
 
 from __future__ import annotations
 
@@ -149,3 +150,44 @@ class PairBatch(Batch):
     texts: TextBatch
     owner: Int[Tensor, " text"]
     image_index: Int[Tensor, " image"]  # which picture of the data set: it may be in the batch twice
+
+
+@dataclass(frozen=True)
+class StepBatch(Batch):
+    """Texts that are read step by step: word by word, or a dialog turn by turn."""
+
+    tokens: Int[Tensor, "text step word"]
+    mask: Bool[Tensor, "text step word"]
+    shown: tuple[tuple[str, ...], ...] = ()  # every step as written, for pictures
+
+    @property
+    def steps(self) -> Bool[Tensor, "text step"]:
+        """Which steps are there."""
+        return self.mask.any(dim=2)
+
+    def trimmed(self) -> StepBatch:
+        """The same texts without the padding that the longest of them does not need."""
+        return self.resize(step=int(self.steps.sum(dim=1).max()), word=int(self.mask.sum(dim=2).max()))
+
+    @staticmethod
+    def of(texts: Sequence[Sequence[Sequence[int]]], shown: Sequence[Sequence[str]] = ()) -> StepBatch:
+        """Pad ragged texts of ragged steps into one batch."""
+        steps = max(map(len, texts), default=0)
+        words = max((len(step) for text in texts for step in text), default=0)
+        tokens = torch.full((len(texts), steps, words), PAD, dtype=torch.long)
+        mask = torch.zeros(tokens.shape, dtype=torch.bool)
+        for text, own in enumerate(texts):
+            for step, ids in enumerate(own):
+                tokens[text, step, : len(ids)] = torch.as_tensor(ids, dtype=torch.long)
+                mask[text, step, : len(ids)] = True
+        return StepBatch(tokens, mask, tuple(map(tuple, shown)))
+
+
+@dataclass(frozen=True)
+class CandidateBatch(Batch):
+    """The boxes that each text chooses from."""
+
+    features: Float[Tensor, "text candidate dim"]
+    mask: Bool[Tensor, "text candidate"]
+    boxes: Float[Tensor, "text candidate 4"]  # x1, y1, x2, y2 in 0..1
+    categories: Int[Tensor, "text candidate"]  # by number from 1; 0 where none is known

@@ -75,6 +75,16 @@ class Answered(Batch):
     alignment: Float[Tensor, "question word region"] | None = None  # where each word looked, last
 
 
+@dataclass(frozen=True)
+class Referred(Batch):
+    """Which candidate each text means, after every step of reading it; after the last in `logits`."""
+
+    logits: Float[Tensor, "text candidate"]  # of those that are no candidates: the least there is
+    steps: Float[Tensor, "text step candidate"]
+    candidates: Float[Tensor, "text step candidate"] | None  # how much each was attended to
+    regions: Float[Tensor, "text step region"] | None  # … and each region of the picture
+
+
 Memory = TypeVar("Memory", bound=Batch, default=Any)  # what changes with every word; the model's own dataclass
 Context = TypeVar("Context", bound=Batch, default=Any)  # what is the same at every step: regions, their keys, masks …
 

@@ -22,6 +22,7 @@ from saccade.batch import PictureBatch, Program, RegionBatch
 from saccade.core.errors import SaccadeError
 
 Triplet: TypeAlias = tuple[int, str, int]  # subject, predicate, object, the things by their places
+Spoken: TypeAlias = "str | tuple[str, ...]"  # an expression, or the turns of a dialog: "is it red? no"
 PictureFile: TypeAlias = "Path | Callable[[], np.ndarray]"  # a picture file, or what gives its pixels
 
 
@@ -276,6 +277,84 @@ class Groundings(AnnotatedTexts[P]):
     def of(self, pictures: Q, kept: Sequence[int]) -> Groundings[Q]:
         """The phrases of the sentences at `kept`, which are the texts of `pictures`."""
         return Groundings(pictures, tuple(self.phrases[n] for n in kept))
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The boxes of a picture among which texts choose."""
+
+    boxes: Float32[np.ndarray, "box 4"]  # x1, y1, x2, y2 in 0..1
+    categories: tuple[str, ...]  # of each; "" where none is known
+
+    def __post_init__(self) -> None:
+        if len(self.boxes) != len(self.categories):
+            raise SaccadeError(f"{len(self.boxes)} boxes need a category each, there are {len(self.categories)}")
+
+
+@dataclass(frozen=True)
+class Referrals(AnnotatedTexts[P]):
+    """One split for referring. Each of the `texts` of `pictures` means one of the boxes of its picture."""
+
+    pictures: P
+    spoken: tuple[Spoken, ...]  # the texts, those that are dialogs by their turns
+    candidates: tuple[Candidates, ...]  # of each picture
+    choices: tuple[tuple[int, ...], ...]  # of each text: which of its picture's boxes it chooses among
+    targets: tuple[int, ...]  # … and the place of the one that it means, among those
+    kinds: tuple[str, ...]  # the data set's own kinds of text; "" where it has none
+    features: RegionSource | None = None  # of every picture's boxes, once an extractor has seen them
+
+    def __post_init__(self) -> None:
+        name = f"{self.pictures.name}/{self.pictures.split}"
+        counts = {len(self.pictures.texts), *map(len, (self.spoken, self.choices, self.targets, self.kinds))}
+        if len(counts) > 1:
+            raise SaccadeError(f"{name}: every text needs its choices, its target and its kind")
+        for text, own, target in zip(self.pictures.texts, self.choices, self.targets, strict=True):
+            if not 0 <= target < len(own):
+                raise SaccadeError(f'{name}: "{text[:80]}" means none of the boxes that it chooses among')
+        owners = self.pictures.image_of_text.tolist()
+        for owner, own in zip(owners, self.choices, strict=True):
+            if owner >= len(self.candidates) or max(own) >= len(self.candidates[owner].boxes):
+                raise SaccadeError(f"{name}: a text chooses among boxes that its picture does not have")
+
+    @property
+    def dialogs(self) -> tuple[bool, ...]:
+        """Which texts are dialogs."""
+        return tuple(not isinstance(text, str) for text in self.spoken)
+
+    def of(self, pictures: Q, kept: Sequence[int]) -> Referrals[Q]:
+        """The texts at `kept`, about `pictures`, whose order is as it was."""
+        return self._with(pictures, kept, self.candidates, self.features)
+
+    def of_texts(self, kept: Sequence[int]) -> Referrals[P]:
+        """Some of the texts alone, about the same pictures."""
+        texts, owners = tuple(self.pictures.texts[n] for n in kept), self.pictures.image_of_text[list(kept)]
+        return self.of(replace(self.pictures, texts=texts, image_of_text=owners), kept)
+
+    def select(self, positions: Sequence[int]) -> Referrals[P]:
+        pictures = cast(CaptionedImages, self.pictures)
+        chosen = frozenset(int(position) for position in positions)
+        kept = [n for n, image in enumerate(pictures.image_of_text.tolist()) if image in chosen]
+        features = None if self.features is None else RegionSubset(self.features, positions)
+        candidates = tuple(self.candidates[int(p)] for p in positions)
+        return cast("Referrals[P]", self._with(pictures.select(positions), kept, candidates, features))
+
+    def _with(
+        self, pictures: Q, kept: Sequence[int], candidates: tuple[Candidates, ...], features: RegionSource | None
+    ) -> Referrals[Q]:
+        return Referrals(
+            pictures,
+            tuple(self.spoken[n] for n in kept),
+            candidates,
+            tuple(self.choices[n] for n in kept),
+            tuple(self.targets[n] for n in kept),
+            tuple(self.kinds[n] for n in kept),
+            features,
+        )
+
+
+def joined(text: Spoken) -> str:
+    """A text as one line."""
+    return text if isinstance(text, str) else " ".join(text)
 
 
 @dataclass(frozen=True)

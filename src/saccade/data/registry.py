@@ -10,6 +10,7 @@ settings of `DataConfig` named in `OPTIONS`. What it returns is a record of `sac
     questions  Questions about CaptionedPhotos, CaptionedDrawings or CaptionedImages, whose texts they are
     grounding  Groundings: sentences of the same, with boxes of their phrases
     relations  Relations: pictures and how their things stand to each other; or boxes, where these have relations
+    referring  Referrals: expressions and dialogs about the same, each of which means one of several boxes
 
 A task that learns from something else (moments, clicks) adds its own word here and its own record there.
 Readers are named as "module:function" below `saccade.data` and imported when first asked for, so that one format never
@@ -30,7 +31,7 @@ from typing import Any, Literal, TypeVar
 from saccade.core.config import load_table
 from saccade.core.errors import SaccadeError, not_among
 
-Annotation = Literal["captions", "boxes", "phrases", "questions", "grounding", "relations"]
+Annotation = Literal["captions", "boxes", "phrases", "questions", "grounding", "relations", "referring"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 OPTIONS = ("seed", "pictures", "language", "extractor")  # settings that a reader may ask for

@@ -106,6 +106,8 @@ def split_counts(data_set: DataSet, folder: Path, faults: list[str]) -> Iterator
         try:
             boxed = read("boxes", optional=True)
             asked = read("questions", optional=boxed is not None)
+            if asked is None and "captions" not in splits:
+                asked = read("referring", optional=True)
             photos = asked.pictures if asked else read("captions", optional=boxed is not None)
         except NoCaptions as error:
             yield SplitCounts(split, note=str(error))

@@ -94,7 +94,7 @@ def extract(
     if extractor.precision != "fp32":
         facts["precision"] = extractor.precision
     if boxes is not None:
-        facts["boxes"] = _digest(boxes, unit)
+        facts["boxes"] = boxes_digest(boxes, unit)
     _refuse_other_settings(folder, extractor, dtype, facts)
     if not retry and (finished := _finished(folder, ids)) is not None:  # needs no lock, and no right to write
         sweep_lock(folder)  # of a process killed after its last file was written
@@ -289,7 +289,7 @@ def _report(
     return Extraction(store, images, missing, len(places) - already, already, time.perf_counter() - started)
 
 
-def _digest(boxes: Mapping[str, np.ndarray], unit: Unit) -> str:
+def boxes_digest(boxes: Mapping[str, np.ndarray], unit: Unit) -> str:
     digest = hashlib.sha256(unit.encode())
     for id in sorted(boxes):
         digest.update(f"\0{id}\0".encode())

@@ -32,14 +32,15 @@ from saccade.data.records import (
     PhrasedBoxes,
     PictureFile,
     Questions,
+    Referrals,
     RegionSource,
     RegionSubset,
     RelatedThings,
     Relations,
 )
 from saccade.data.registry import DataConfig, names_with, open_records, own_split, parts_of
-from saccade.data.store.sources import ChainedRegions, first_images, held_in_memory
-from saccade.features.extraction import extract
+from saccade.data.store.sources import ChainedRegions, RegionsInMemory, first_images, held_in_memory
+from saccade.features.extraction import boxes_digest, extract
 from saccade.vision import RegionExtractor, load_extractor
 from saccade.vision.boxes import WHOLE
 from saccade.vision.extractors import TRUE_BOXES
@@ -158,6 +159,42 @@ def boxed_relations(name: str, split: str, boxed: Sequence[BoxedPicture]) -> Rel
     return Relations(photos, tuple(RelatedThings(own.boxes, own.names, own.relations) for own in kept))
 
 
+@lru_cache(maxsize=4)
+def open_referrals(config: DataConfig, split: str, device: str = "cpu") -> Referrals[CaptionedImages]:
+    """Expressions and dialogs of one split: the pictures as for `open_questions`, and beside them what the same
+    extractor sees in the boxes that texts choose among.
+    """
+    found: Referrals[CaptionedPhotos | CaptionedDrawings | CaptionedImages]
+    found = open_records(config, split, "referring")
+    whole = np.array([WHOLE], np.float32)  # of a picture without boxes, which no text is about
+    candidates = found.candidates[: config.limit]
+    boxes = {id: c.boxes if len(c.boxes) else whole for id, c in zip(_ids(found.pictures), candidates, strict=False)}
+    limited = found.of(*_annotated(found.pictures, config, None, device))
+    features = extract_split(_without_texts(found.pictures, config.limit), config.extractor, boxes).regions
+    if config.in_memory:
+        features = cast(RegionSource, RegionsInMemory(features, device))
+    return replace(limited, candidates=candidates, features=features)
+
+
+def _ids(data: CaptionedPhotos | CaptionedDrawings | CaptionedImages) -> tuple[str, ...]:
+    """Raises: SaccadeError if these are regions already: nothing can look into other boxes."""
+    if isinstance(data, CaptionedImages):
+        raise SaccadeError(f"data={data.name} holds features; boxes that texts choose among need pictures")
+    return data.ids
+
+
+def _without_texts(
+    data: CaptionedPhotos | CaptionedDrawings | CaptionedImages, count: int | None
+) -> CaptionedPhotos | CaptionedDrawings:
+    """The first pictures alone."""
+    assert not isinstance(data, CaptionedImages)
+    none = np.zeros(0, dtype=np.int64)
+    if isinstance(data, CaptionedPhotos):
+        kept = data.ids[:count], data.paths[:count], data.sizes[:count]
+        return CaptionedPhotos(data.name, data.split, kept[0], kept[1], (), none, kept[2])
+    return replace(data, texts=(), image_of_text=none, ids=data.ids[:count], pictures=data.pictures[:count])
+
+
 def _annotated(
     data: CaptionedPhotos | CaptionedDrawings | CaptionedImages, config: DataConfig, pixels: int | None, device: str
 ) -> tuple[CaptionedImages, list[int]]:
@@ -198,28 +235,27 @@ def open_in_memory(config: DataConfig, split: str, device: str = "cpu") -> Capti
 def extract_split(
     data: CaptionedPhotos | CaptionedDrawings, extractor_name: str, given: Mapping[str, np.ndarray] | None = None
 ) -> CaptionedImages:
-    """The regions that an extractor finds in each picture. What is in the cache is kept, the rest is extracted now.
+    """The regions that an extractor finds in each picture, or sees in the boxes that are `given` by the pictures' ids.
+    What is in the cache is kept, the rest is extracted now.
 
     Drawings go through the extractor made for them, as `open_split` says, and are not tried again if one is broken.
-    With boxes `given` of each photo, by its id, the regions are those.
     """
     pictures: Sequence[PictureFile]
     retry = isinstance(data, CaptionedPhotos)
-    boxes: dict[str, np.ndarray] | None = None
-    name: str | None = None
-    inside: tuple[str, ...]
+    boxes, name = given, None
+    own = "" if given is None else boxes_digest(given, "fraction")
     if isinstance(data, CaptionedDrawings):
         extractor = load_extractor(extractor_name if extractor_name.startswith("grid:world") else "world")
-        inside = (data.split,)
-        if extractor_name == TRUE_BOXES:
+        inside: tuple[str, ...] = (data.split,)
+        if extractor_name == TRUE_BOXES and given is None:
             name, inside, boxes = TRUE_BOXES, (data.split, TRUE_BOXES), true_boxes(data)
-        folder, pictures, sizes = _features_folder(data.digest, extractor, *inside), data.pictures, None
+        folder, pictures, sizes = _features_folder(data.digest + own, extractor, *inside), data.pictures, None
     else:
         extractor = load_extractor(extractor_name, "cuda" if torch.cuda.is_available() else "cpu")
         inside = ()
-        if given is not None:
-            name, boxes, inside = extractor_name, dict(given), (TRUE_BOXES, boxes_digest(given))
-        folder, pictures = _features_folder(files_digest(data.paths), extractor, *inside), data.paths
+        if extractor_name.partition(":")[0] == TRUE_BOXES:
+            name, inside = extractor_name, (TRUE_BOXES,)
+        folder, pictures = _features_folder(files_digest(data.paths) + own, extractor, *inside), data.paths
         sizes = dict(zip(data.ids, data.sizes, strict=True)) if data.sizes else None
     listed: list[tuple[str, PictureFile]] = list(zip(data.ids, pictures, strict=True))
     with progress_bar(f"extracting {data.name}/{data.split} ({extractor.name})") as progress:
@@ -247,13 +283,6 @@ def true_boxes(data: CaptionedDrawings) -> dict[str, np.ndarray]:
     found = {id: np.asarray(boxes()) for id, boxes in zip(data.ids, data.boxes, strict=True)}
     seen = {id: own[(own[:, 2:] > own[:, :2]).all(axis=1)] for id, own in found.items()}
     return {id: np.concatenate([own, np.array([WHOLE], own.dtype)]) for id, own in seen.items()}
-
-
-def boxes_digest(boxes: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for id, own in boxes.items():
-        digest.update(f"\0{id}\0{own.shape}".encode() + np.ascontiguousarray(own).tobytes())
-    return digest.hexdigest()[:16]
 
 
 def _features_folder(digest: str, extractor: RegionExtractor, *inside: str) -> Path:

@@ -8,6 +8,7 @@ from saccade.models.base.concepts import ConceptLearner
 from saccade.models.base.grounder import Grounder
 from saccade.models.base.matcher import Matcher
 from saccade.models.base.model import Entry, Model, entries, entry, find_model, load_model, register, shipped_models
+from saccade.models.base.referrer import Referrer, ReferrerConfig
 from saccade.models.base.relater import Relater
 from saccade.models.camp import Camp, CampConfig
 from saccade.models.dcn import Dcn, DcnConfig
@@ -17,6 +18,7 @@ from saccade.models.gsmn import Gsmn, GsmnConfig
 from saccade.models.hierarchical import Hierarchical, HierarchicalConfig
 from saccade.models.imram import Imram, ImramConfig
 from saccade.models.nscl import Nscl, NsclConfig
+from saccade.models.plan import Plan, PlanConfig
 from saccade.models.program_parser import ProgramParser, ProgramParserConfig
 from saccade.models.scan import Scan, ScanConfig
 from saccade.models.sgae import Sgae, SgaeConfig
@@ -57,8 +59,12 @@ __all__ = [
     "Model",
     "Nscl",
     "NsclConfig",
+    "Plan",
+    "PlanConfig",
     "ProgramParser",
     "ProgramParserConfig",
+    "Referrer",
+    "ReferrerConfig",
     "Relater",
     "Scan",
     "ScanConfig",

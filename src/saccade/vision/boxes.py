@@ -141,3 +141,9 @@ def as_boxes(boxes: np.ndarray | Tensor, where: str) -> Float[Tensor, "region 4"
         numbers = ", ".join(f"{v:g}" for v in found[first].tolist())
         raise SaccadeError(f"{where}: box {first} is ({numbers}), expected x1 < x2 and y1 < y2, all in 0..1")
     return clip(found)
+
+
+def corner_geometry(boxes: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch 8"]:
+    """x1, y1, x2, y2, the middle, width and height, each scaled to −1..1, as papers on referring have them."""
+    middle, side = (boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]
+    return 2 * torch.cat([boxes, middle, side], dim=-1) - 1

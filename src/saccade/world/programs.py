@@ -1,4 +1,8 @@
-"""Programs executed on the true scene: a question's answer, or a refusal where "the cube" is one of several."""
+"""Programs executed on the true scene: a question's answer, or a refusal where "the cube" is one of several.
+
+Expressions that refer to a thing have two steps of their own: "nth" ("2 left": of some things the second from the left)
+and "side" (those in the left or right half of the picture).
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,9 @@ from saccade.world.scene import Scene, Thing
 RELATIONS: dict[str, tuple[str, bool]] = {name: (name, False) for name in PREDICATES} | {
     words[0]: (name, True) for name, words in PASSIVES.items()
 }
+
+SIDES = ("left", "right")
+STANDS_APART = 0.05  # in x, of the picture's width: from here on the order of two things is plain to see
 
 
 class Facts:
@@ -48,6 +55,29 @@ class Facts:
     def sharing(self, thing: int, attribute: str) -> int:
         """The other things that share an attribute with a thing."""
         return self.of_value[getattr(self.things[thing], attribute)] & ~(1 << thing)
+
+    def nth(self, found: int, argument: str) -> int:
+        """Of some things "2 left", the second from the left; none if there are fewer, or it is not plain to see.
+
+        Raises: SaccadeError if the argument is no number and side.
+        """
+        number, _, side = argument.partition(" ")
+        if not number.isdecimal() or side not in SIDES:
+            raise SaccadeError(f'"nth" wants a number and a side ("2 left"), not "{argument}"')
+        order = sorted((n for n in range(len(self.things)) if found >> n & 1), key=lambda n: self.things[n].x)
+        places = order if side == "left" else order[::-1]
+        at = int(number) - 1
+        if not 0 <= at < len(places):
+            return 0
+        own = self.things[places[at]].x
+        near = any(abs(self.things[n].x - own) < STANDS_APART for n in places if n != places[at])
+        return 0 if near else 1 << places[at]
+
+    def on_side(self, side: str) -> int:
+        """The things whose middle lies in a half of the picture."""
+        _known(side, SIDES, "side")
+        left = sum(1 << n for n, thing in enumerate(self.things) if thing.x < 0.5)
+        return left if side == "left" else self.all & ~left
 
     def run(self, program: Program) -> list[int | bool | str]:
         """The result of every step: a set of things, a number, a truth, or the name of a value.
@@ -85,6 +115,8 @@ class Facts:
             return sets[0] | sets[1] if op == "union" else sets[0] & sets[1]
         if op == "exist":
             return sets[0] != 0
+        if op in ("nth", "side"):
+            return self.nth(sets[0], argument) if op == "nth" else sets[0] & self.on_side(argument)
         counts = [each.bit_count() for each in sets]
         if op == "count":
             return counts[0]
@@ -94,7 +126,7 @@ class Facts:
 
 _INPUTS = {
     "scene": 0,
-    **dict.fromkeys(("filter", "relate", "same", "exist", "count", "query", "not"), 1),
+    **dict.fromkeys(("filter", "relate", "same", "exist", "count", "query", "not", "nth", "side"), 1),
     **dict.fromkeys(("union", "intersect", "equal", "more", "fewer", "as_many", "and", "or"), 2),
 }
 

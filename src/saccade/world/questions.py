@@ -61,13 +61,13 @@ def _prior() -> Iterator[tuple[str, float]]:
             yield from ((word, share / len(own)) for word in own)
 
 
-_PRIOR = dict(_prior())
-_KEYS = tuple(_PRIOR)
-_ATTRIBUTE = {key: CONCEPTS[key].attribute for key in _KEYS}
+PRIOR = dict(_prior())
+_KEYS = tuple(PRIOR)
+ATTRIBUTE_OF = {key: CONCEPTS[key].attribute for key in _KEYS}
 
 
 @cache
-def _true_of(kind: str, colour: str, size: str, material: str) -> Words:
+def true_of(kind: str, colour: str, size: str, material: str) -> Words:
     """All concepts that are true of a thing."""
     return tuple(k for k in _KEYS if CONCEPTS[k].values & {kind, colour, size, material})
 
@@ -86,7 +86,7 @@ class Foils:
         # In a scene of few things more of them can be named: each counts inversely (as whole numbers, summed exactly).
         self._weight = np.array([840 // len(scene.things) for scene in scenes for _ in scene.things])
         columns = {name: np.array([getattr(thing, name) for thing in things]) for name in ATTRIBUTES}
-        self._held = {k: np.isin(columns[_ATTRIBUTE[k]], sorted(CONCEPTS[k].values)) for k in _KEYS}
+        self._held = {k: np.isin(columns[ATTRIBUTE_OF[k]], sorted(CONCEPTS[k].values)) for k in _KEYS}
         self._chances: dict[tuple[str, Words], dict[str, float]] = {}
         countable = self._countable()
         self.countable = [[row for row in countable if len(row[0]) == groups] for groups in (1, 2)]
@@ -144,7 +144,7 @@ class Foils:
         found = []
         singles: list[tuple[Words, ...]] = [((key,),) for key in _KEYS]
         both: list[tuple[Words, ...]] = [
-            (in_order(pair),) for pair in combinations(_KEYS, 2) if _ATTRIBUTE[pair[0]] != _ATTRIBUTE[pair[1]]
+            (in_order(pair),) for pair in combinations(_KEYS, 2) if ATTRIBUTE_OF[pair[0]] != ATTRIBUTE_OF[pair[1]]
         ]
         either: list[tuple[Words, ...]] = [
             ((a,), (b,)) for a, b in combinations(_KEYS, 2) if CONCEPTS[a].level == "basic" and not _nested(a, b)
@@ -231,12 +231,12 @@ class _Asker:
 
     def _like(self, thing: Thing, count: int) -> Words:
         """Some concepts that are true of a thing, of different attributes."""
-        true = _true_of(*thing.identity)
+        true = true_of(*thing.identity)
         names = self.dice.shuffled(tuple(ATTRIBUTES))[:count]
         return in_order(
-            self.dice.weighted(own, [_PRIOR[key] for key in own])
+            self.dice.weighted(own, [PRIOR[key] for key in own])
             for name in names
-            for own in [[key for key in true if _ATTRIBUTE[key] == name]]
+            for own in [[key for key in true if ATTRIBUTE_OF[key] == name]]
         )
 
     def _count(self) -> Inquiry | None:
@@ -254,7 +254,7 @@ class _Asker:
         present = [key for key in _KEYS if self.facts.having((key,)) or foil.having((key,))]
         if not present:
             return None
-        weights = [_PRIOR[key] for key in present]
+        weights = [PRIOR[key] for key in present]
         a, b = self.dice.weighted(present, weights), self.dice.weighted(present, weights)
         return None if _nested(a, b) else (Mention((a,)), Mention((b,)))
 
@@ -274,12 +274,12 @@ class _Asker:
 
     def _unique(self, without: str) -> tuple[list[Words], list[float]]:
         """Words of one or two concepts that are true of one thing only, and how often (summed) to use them."""
-        sets = {key: held for key in _KEYS if _ATTRIBUTE[key] != without and (held := self.facts.having((key,)))}
+        sets = {key: held for key in _KEYS if ATTRIBUTE_OF[key] != without and (held := self.facts.having((key,)))}
         ones: list[tuple[Words, float]] = []
-        ones += (((key,), 0.5 * _PRIOR[key]) for key, held in sets.items() if held.bit_count() == 1)
+        ones += (((key,), 0.5 * PRIOR[key]) for key, held in sets.items() if held.bit_count() == 1)
         for (a, first), (b, second) in combinations(sets.items(), 2):
-            if (first & second).bit_count() == 1 and _ATTRIBUTE[a] != _ATTRIBUTE[b]:
-                ones.append((in_order((a, b)), _PRIOR[a] * _PRIOR[b]))
+            if (first & second).bit_count() == 1 and ATTRIBUTE_OF[a] != ATTRIBUTE_OF[b]:
+                ones.append((in_order((a, b)), PRIOR[a] * PRIOR[b]))
         return [words for words, _ in ones], list(accumulate(often for _, often in ones))
 
     def _the(self, without: str, rate: float) -> Iterator[Words]:
@@ -316,15 +316,15 @@ class _Asker:
         """One concept of another attribute, or none."""
         if not self.dice.chance(chance):
             return ()
-        keys = [key for key in _KEYS if _ATTRIBUTE[key] != without]
-        return (self.dice.weighted(keys, [_PRIOR[key] for key in keys]),)
+        keys = [key for key in _KEYS if ATTRIBUTE_OF[key] != without]
+        return (self.dice.weighted(keys, [PRIOR[key] for key in keys]),)
 
     def _more(self, words: Words, without: str) -> Words:
         """One more concept that is true of the only thing with these."""
         thing = self.facts.things[self.facts.having(words).bit_length() - 1]
-        said = {without, *(_ATTRIBUTE[key] for key in words)}
-        keys = [key for key in _true_of(*thing.identity) if _ATTRIBUTE[key] not in said]
-        return in_order((*words, self.dice.weighted(keys, [_PRIOR[key] for key in keys]))) if keys else words
+        said = {without, *(ATTRIBUTE_OF[key] for key in words)}
+        keys = [key for key in true_of(*thing.identity) if ATTRIBUTE_OF[key] not in said]
+        return in_order((*words, self.dice.weighted(keys, [PRIOR[key] for key in keys]))) if keys else words
 
     def _equal(self, attribute: str) -> Iterator[tuple[str, Inquiry]]:
         others = self._the(attribute, 6.0)

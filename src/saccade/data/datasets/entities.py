@@ -20,7 +20,16 @@ from jaxtyping import Float, Float32
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import read_text
 from saccade.data.datasets.photos import PhotoFolder, first_folder, has_words, read_split_lists
-from saccade.data.records import BoxedPicture, CaptionedPhotos, GroundedPhrase, Groundings, PhrasedBoxes, Triplet
+from saccade.data.records import (
+    BoxedPicture,
+    Candidates,
+    CaptionedPhotos,
+    GroundedPhrase,
+    Groundings,
+    PhrasedBoxes,
+    Referrals,
+    Triplet,
+)
 from saccade.data.registry import chosen_splits
 from saccade.data.text_files import JsonEntry, as_number, find_file, pixel_box, read_json_lines
 from saccade.language import shared_parser
@@ -178,6 +187,64 @@ def grounded_phrases(sentence: EntitySentence, boxes: Mapping[str, np.ndarray]) 
         for phrase in sentence.phrases
         if len(boxes.get(phrase.chain, ()))
     )
+
+
+def open_entity_referring(split: str, root: Path) -> Referrals[CaptionedPhotos]:
+    """Phrases that mean one box, of the two or more boxes of its type (people, clothing …) that the photo has.
+
+    A phrase that several sentences have counts once; the kind of a text, and the category of a box, is its type.
+    """
+    pictures = sorted(read_entities(root, split), key=lambda picture: picture.id)
+    folder = PhotoFolder(first_folder(root, PHOTO_FOLDERS))
+    rows = [(n, *row) for n, picture in enumerate(pictures) for row in _single_boxes(picture)]
+    if not rows:
+        raise SaccadeError(f'{root} has no two boxes of one type in a photo of the split "{split}"')
+    owners, texts, choices, targets, kinds = zip(*rows, strict=True)
+    photos = CaptionedPhotos(
+        name=root.name,
+        split=split,
+        ids=tuple(picture.id for picture in pictures),
+        paths=tuple(folder.path(picture.id, root) for picture in pictures),
+        texts=texts,
+        image_of_text=np.array(owners, dtype=np.int64),
+    )
+    typed = ([(box, kind) for kind, boxes in _typed_boxes(picture).items() for box in boxes] for picture in pictures)
+    candidates = tuple(
+        Candidates(np.array([box for box, _ in own], dtype=np.float32).reshape(-1, 4), tuple(kind for _, kind in own))
+        for own in typed
+    )
+    return Referrals(photos, texts, candidates, choices, targets, kinds)
+
+
+def _typed_boxes(picture: EntityPicture) -> dict[str, list[tuple[float, ...]]]:
+    """The different boxes of each type, in the order of the chains; a chain is of the type of its first phrase."""
+    found: dict[str, dict[tuple[float, ...], None]] = {}
+    for chain, boxes in picture.boxes.items():
+        phrase = next(picture.phrases(chain), None)
+        if phrase is not None:
+            found.setdefault(phrase.types[0], {}).update(dict.fromkeys(map(tuple, boxes.tolist())))
+    return {kind: list(boxes) for kind, boxes in found.items()}
+
+
+def _single_boxes(picture: EntityPicture) -> Iterator[tuple[str, tuple[int, ...], int, str]]:
+    """Text, the places of the boxes it chooses among, which of them it means, and its type."""
+    first, typed = 0, _typed_boxes(picture)
+    place: dict[str, tuple[int, list[tuple[float, ...]]]] = {}
+    for kind, boxes in typed.items():
+        place[kind] = first, boxes
+        first += len(boxes)
+    said: set[tuple[str, int]] = set()
+    for chain, found in picture.boxes.items():
+        phrases = [phrase for phrase in picture.phrases(chain) if has_words(" ".join(phrase.words))]
+        if len(found) != 1 or not phrases or len(place[phrases[0].types[0]][1]) < 2:
+            continue
+        kind = phrases[0].types[0]
+        start, boxes = place[kind]
+        target = boxes.index(tuple(found[0].tolist()))
+        for text in (" ".join(phrase.words).lower() for phrase in phrases):
+            if (text, start + target) not in said:
+                said.add((text, start + target))
+                yield text, tuple(range(start, start + len(boxes))), target, kind
 
 
 def phrased_boxes(picture: EntityPicture) -> PhrasedBoxes:

@@ -16,17 +16,23 @@ import numpy as np
 from saccade.core.errors import SaccadeError
 from saccade.core.progress import progress_bar
 from saccade.data.records import (
+    Candidates,
     CaptionedDrawings,
     GroundedPhrase,
     Groundings,
     PhrasedBoxes,
     Questions,
+    Referrals,
     RelatedThings,
     Relations,
+    Spoken,
+    joined,
 )
 from saccade.world import Split, WorldConfig, make_world
 from saccade.world.captions import region_phrases
 from saccade.world.questions import ask
+from saccade.world.referring import discuss, refer
+from saccade.world.scene import Scene
 from saccade.world.store import locate_split
 
 MIN_PHRASED_SIDE = 0.02  # of the picture: smaller things are left out
@@ -105,13 +111,43 @@ def open_world_relations(
     config, part = _open_part(split, root, seed, pictures)
     things = []
     for i in range(len(part)):
-        scene, boxes = part.scene(i), part.boxes(i)
-        seen = [n for n, box in enumerate(boxes) if min(box[2] - box[0], box[3] - box[1]) > MIN_PHRASED_SIDE]
-        place = {n: row for row, n in enumerate(seen)}
+        scene, place, boxes, kinds = _visible(part, i)
         related = [(r.subject, r.predicate, r.object) for r in scene.relations]
         triplets = tuple((place[s], p, place[o]) for s, p, o in related if s in place and o in place)
-        things.append(RelatedThings(boxes[seen], tuple(scene.things[n].kind for n in seen), triplets))
+        things.append(RelatedThings(boxes, kinds, triplets))
     return Relations(_drawings(split, config, part, [[] for _ in things]), tuple(things))
+
+
+def open_world_referring(
+    split: str, root: Path | None = None, seed: int = 0, pictures: int = 2000
+) -> Referrals[CaptionedDrawings]:
+    """Expressions and dialogs, each about one of the things of its picture that can be seen; categories are kinds."""
+    config, part = _open_part(split, root, seed, pictures)
+    candidates: list[Candidates] = []
+    rows: list[tuple[int, Spoken, tuple[int, ...], int, str]] = []
+    for i in range(len(part)):
+        scene, place, boxes, own = _visible(part, i)
+        candidates.append(Candidates(boxes, own))
+        said: list[tuple[Spoken, int, str]] = [(e.text, e.thing, e.kind) for e in refer(scene)]
+        said += [(tuple(turn.text for turn in d.turns), d.thing, _dialog_kind(len(d.turns))) for d in discuss(scene)]
+        rows += [(i, text, tuple(range(len(place))), place[n], kind) for text, n, kind in said if n in place]
+    owners, spoken, choices, targets, kinds = tuple(zip(*rows, strict=True)) or ((),) * 5
+    texts: list[list[str]] = [[] for _ in range(len(part))]
+    for owner, text in zip(owners, spoken, strict=True):
+        texts[owner].append(joined(text))
+    return Referrals(_drawings(split, config, part, texts), spoken, tuple(candidates), choices, targets, kinds)
+
+
+def _visible(part: Split, i: int) -> tuple[Scene, dict[int, int], np.ndarray, tuple[str, ...]]:
+    """A scene; and of its things that can be seen: the place of each among them, their boxes and kinds."""
+    scene, boxes = part.scene(i), part.boxes(i)
+    seen = [n for n, box in enumerate(boxes) if min(box[2] - box[0], box[3] - box[1]) > MIN_PHRASED_SIDE]
+    return scene, {n: row for row, n in enumerate(seen)}, boxes[seen], tuple(scene.things[n].kind for n in seen)
+
+
+def _dialog_kind(turns: int) -> str:
+    """By the number of turns: long ones are rare."""
+    return f"dialog_{turns}" if turns < 4 else "dialog_4+"
 
 
 def _open_part(split: str, root: Path | None, seed: int, pictures: int) -> tuple[WorldConfig, Split]:

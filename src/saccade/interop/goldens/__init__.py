@@ -14,6 +14,7 @@ from saccade.interop.goldens import (
     gsmn,
     matching,
     metrics,
+    referring,
     regions,
     show_attend_tell,
     task_metrics,
@@ -28,7 +29,7 @@ ALL = (
     *(show_attend_tell.SOFT, show_attend_tell.HARD, unsupervised.GOLDEN),
     *(answering.UPDOWN_GOLDEN, answering.DCN_GOLDEN, answering.HIERARCHICAL_GOLDEN),
     *(metrics.RECALL, metrics.CAPTIONS, answers.GOLDEN, regions.BOTTOMUP, regions.DENSECAP, vcml.GOLDEN),
-    *(analogy.GOLDEN, task_metrics.GOLDEN),
+    *(analogy.GOLDEN, task_metrics.GOLDEN, referring.GOLDEN),
 )
 GOLDENS: dict[str, Golden] = {golden.name: golden for golden in ALL}
 

@@ -9,6 +9,7 @@ from saccade.interop.importers.answering import DCN, UPDOWN_VQA
 from saccade.interop.importers.captioning import ADAPTIVE, SGAE, UPDOWN
 from saccade.interop.importers.concepts import NSCL, VCML
 from saccade.interop.importers.matching import CAMP, GSMN, IMRAM, SCAN, VSRN
+from saccade.interop.importers.referring import PLAN
 from saccade.interop.importers.relations import ANALOGY
 from saccade.interop.importers.show_attend_tell import SHOW_ATTEND_TELL
 from saccade.interop.importers.unsupervised import UNSUPERVISED
@@ -29,5 +30,6 @@ ALL = (
     VCML,
     NSCL,
     ANALOGY,
+    PLAN,
 )
 IMPORTERS: dict[str, Importer[Any]] = {importer.system: importer for importer in ALL}
