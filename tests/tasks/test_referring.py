@@ -18,6 +18,7 @@ from saccade.models import Plan, PlanConfig
 from saccade.tasks import find_task
 from saccade.tasks.referring.evaluate import ReferringAccuracy, choose_all, read_texts, rightness
 from saccade.tasks.referring.task import ReferringConfig, ReferringTask, build_referrer, prepare_texts
+from saccade.training.cuda_graphs import tensors_of
 from saccade.vision.augment import AugmentConfig
 
 COLOURS, KINDS = ("red", "green", "blue"), ("cube", "ball")
@@ -102,6 +103,20 @@ def test_a_referrer_learns_what_is_meant_by_expressions_and_dialogs(tmp_path: Pa
     kept = ReferringAccuracy().measure(model, dev, config, tmp_path, False)
     assert kept["part/accuracy"].sum() == pytest.approx(figures["accuracy"])
     assert int(kept["texts"]) == len(dev.texts)
+
+
+def test_what_can_be_captured_is_padded_and_has_the_same_loss() -> None:
+    train, config = referred(60, 1), ReferringConfig()
+    torch.manual_seed(0)
+    model = build_referrer(Plan, SMALL, prepare_texts(train, config)).eval()
+    task = ReferringTask(model, train, train, config, AugmentConfig())
+    shapes = set()
+    for first in range(12):
+        batch = task.batch(list(range(first, len(task), 12)))
+        still = task.graph_batch(model, batch, 0)
+        shapes.add(tuple(tensor.shape for tensor in tensors_of(still)))
+        torch.testing.assert_close(task.loss(model, still, 0)[0], task.loss(model, batch, 0)[0])
+    assert len(shapes) <= 2
 
 
 @pytest.mark.parametrize(("shown", "least", "most"), [("text", 36, 36.2), ("boxes", 45, 75), ("picture", 25, 60)])

@@ -18,6 +18,7 @@ from saccade.data import DataConfig
 from saccade.features import open_referrals
 from saccade.models import Referrer
 from saccade.tasks.base import TaskSpec
+from saccade.tasks.pairs import about_each
 from saccade.tasks.prepare import Prepared, build_model, prepare_words
 from saccade.tasks.referring import EvalOptions
 from saccade.tasks.referring.evaluate import (
@@ -105,10 +106,25 @@ class ReferringTask:
             self.target[rows],
         )
 
+    def before_loss(self, model: Referrer, batch: ReferringBatch, step: int) -> ReferringBatch:
+        return batch
+
+    def graph_batch(self, model: Referrer, batch: ReferringBatch, step: int) -> ReferringBatch:
+        """A picture for every text; regions, boxes, candidates and steps padded to a multiple of four."""
+        images, boxes = (about_each(side, batch.owner) for side in (batch.images, batch.boxes))
+        steps, words = batch.texts.mask.shape[1:]
+        padded = replace(
+            batch,
+            texts=batch.texts.resize(step=steps + -steps % 4, word=words + -words % 4),
+            images=images.pad(-images.mask.shape[1] % 4),
+            boxes=boxes.pad(-boxes.mask.shape[1] % 4),
+            owner=torch.arange(len(images), device=images.mask.device),
+        )
+        candidates = batch.mask.shape[1]
+        return padded.resize(candidate=candidates + -candidates % 4)
+
     def loss(self, model: Referrer, batch: ReferringBatch, step: int) -> tuple[Tensor, dict[str, float]]:
-        images, shown = batch.images, self.config.shown
-        # not by `select`: its ids would be read from the device
-        about = RegionBatch(images.features[batch.owner], images.mask[batch.owner], images.boxes[batch.owner])
+        about, shown = about_each(batch.images, batch.owner), self.config.shown
         boxes = candidates_of(batch.boxes, batch.owner, Choice(batch.place, batch.mask, batch.categories))
         given = shown_images(about, shown), shown_candidates(boxes, shown), shown_texts(batch.texts, shown)
         return model.loss(model.refer(*given), batch.target), {}
