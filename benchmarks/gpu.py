@@ -9,7 +9,20 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import answering, backbones, beam, cider, extraction, growth, matchers, programs, scan, search, training
+from benchmarks import (
+    answering,
+    backbones,
+    beam,
+    cider,
+    extraction,
+    grounding,
+    growth,
+    matchers,
+    programs,
+    scan,
+    search,
+    training,
+)
 from benchmarks.bench import Subject
 from benchmarks.command import main
 
@@ -22,6 +35,7 @@ SUBJECTS: dict[str, Subject] = {
     "beam": beam.gpu,
     "answering": answering.cases,
     "programs": programs.cases,
+    "grounding": grounding.cases,
     "backbones": backbones.gpu,
     "extraction": extraction.gpu,
     "growth": growth.gpu,

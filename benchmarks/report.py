@@ -16,7 +16,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 FOLDER = PAGE.with_suffix("")  # of the results and the plots
 MACHINES = {"gpu": "On a GPU", "cpu": "On a CPU"}
 GROUPS = {
-    "Every picture with every caption": ("scan", "matchers"),
+    "Every picture with every caption": ("scan", "matchers", "grounding"),
     "Search": ("search",),
     "Training": ("training",),
     "Captions and features": ("cider", "beam", "answering", "programs", "backbones", "extraction", "shipped"),

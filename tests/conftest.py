@@ -69,9 +69,11 @@ def toy_images() -> RegionBatch:
 
 @pytest.fixture
 def toy_texts(vocabulary: Vocabulary) -> TextBatch:
-    """Four sentences, and which of their words depend on each other for models that ask."""
+    """Four sentences, with dependencies and phrases for models that ask."""
     texts = ["a red cube", "the small blue ball is left of a cone", "green", "a cube on the large ball and a zebra"]
-    return replace(vocabulary.batch(texts), links=tuple(parse.links for parse in load_parser().parse(texts)))
+    parses = load_parser().parse(texts)
+    phrases = tuple(tuple((thing.start + 1, thing.end + 1) for thing in parse.objects) for parse in parses)
+    return replace(vocabulary.batch(texts), links=tuple(parse.links for parse in parses), phrases=phrases)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interaction_samples import hico, vrd
 from photo_samples import (
     ENTITY_LINE,
     coco_folder,
@@ -44,6 +45,8 @@ FOLDERS: dict[str, tuple[str, str, Callable[[Path], Path]]] = {  # data set, spl
     "refcoco": ("refcoco", "train", refcoco),
     "guesswhat": ("guesswhat", "val", guesswhat),
     "clevr": ("clevr", "train", clevr_folder),
+    "hico": ("hico", "train", lambda root: hico(root).root or root),
+    "vrd": ("vrd", "train", lambda root: vrd(root).root or root),
 }
 ODD: st.SearchStrategy[Any] = st.sampled_from(
     [

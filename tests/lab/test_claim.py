@@ -10,8 +10,8 @@ import pytest
 from toy_claims import caption_claim, claim_values, runs_for, toy_claim
 
 from saccade.core.errors import SaccadeError
-from saccade.lab.claims.claim import claim_names, load_claim, read_claim
-from saccade.lab.claims.plan import Request, data_defaults, plan
+from saccade.lab.claims.claim import ClaimData, claim_names, evaluator_for, load_claim, read_claim
+from saccade.lab.claims.plan import Request, data_defaults, plan, run_of
 from saccade.training.run import run_config
 
 
@@ -179,3 +179,15 @@ def test_every_side_has_the_same_search_and_the_same_rule() -> None:
             assert rates == pytest.approx([] if one.data.name == "world" else [0.5])  # recipes were tuned on the world
             assert all(replace(o.trainer, learning_rate=one.trainer.learning_rate) == one.trainer for o in others)
             assert (one.data.held_out, one.trainer.patience) == (10, 5)
+
+
+def test_a_claim_may_be_judged_by_another_tasks_figures() -> None:
+    claim = load_claim("multilevel-levels")
+    assert claim.metric_name == "pointing game"
+    run = run_of(claim, claim.variants[0], ClaimData("world", ("test",)), 0, Request())
+    assert "-grounding-" in run.name
+    assert run.evaluator is claim.evaluator
+    with pytest.raises(SaccadeError, match="cannot be measured as a grounder"):
+        evaluator_for("updown", "grounding")
+    with pytest.raises(SaccadeError, match='did you mean "grounding"'):
+        evaluator_for("scan", "grunding")

@@ -76,6 +76,25 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {"blocks": 5, "message_passing": False},
         {"blocks": 5, "structure": False, "bidirectional": False, "region_encoder": "weight_norm"},
     ],
+    "multilevel": [
+        {"hidden": (8,), "levels": (5, 7)},
+        {"hidden": (), "levels": (4, 4, 4), "word_encoder": "lstm", "attention": "softmax", "pool": "sum"},
+        {
+            "hidden": (6, 6),
+            "levels": (5, 7),
+            "attention": "nowhere",
+            "nowhere": 2,
+            "unit_sentence": False,
+            "budget_mb": 0,
+        },
+        {"hidden": (), "levels": (5, 7), "read": "last", "tables": "words", "standardise": True, "slope": 0.1},
+    ],
+    "align2ground": [
+        {"hidden_dim": 8, "state_dim": 9},
+        {"hidden_dim": 8, "state_dim": 9, "local": "topk", "top": 2, "sharpness": 10.0, "aggregate": "gru"},
+        {"hidden_dim": 8, "state_dim": 9, "local": "max", "phrase": "states", "text_pool": "mean", "budget_mb": 0},
+        {"state_dim": 9, "score": "pooled", "phrase": "states", "bidirectional": True},
+    ],
     "vse": [{}, {"text_pool": "mean", "bidirectional": True}],
     "vsrn": [
         {},

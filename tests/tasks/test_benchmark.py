@@ -38,7 +38,7 @@ def test_the_table_is_that_of_evaluation_and_the_code_what_the_score_reads(
     if model.operator is None:  # one vector of a picture
         assert floats == SIZES["dim"]
     else:
-        assert floats >= 3 * SIZES["dim"]  # three regions
+        assert floats >= 3 * min(SIZES["dim"], data.regions.dim)  # three regions, perhaps as they came
 
 
 def test_padding_is_no_part_of_a_code(tmp_path: Path) -> None:

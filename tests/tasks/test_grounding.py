@@ -15,29 +15,36 @@ from PIL import Image
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig, open_records
 from saccade.data.records import GroundedPhrase, Groundings
-from saccade.metrics.grounding import NOWHERE, first_right, grounding_report
+from saccade.metrics.grounding import box_hits, grounding_report
 from saccade.models import Hierarchical
 from saccade.tasks import find_task
 from saccade.tasks.grounding.evaluate import (
     GroundingAccuracy,
     ground_all,
-    phrase_words,
     right_regions,
     token_span,
     true_boxes,
 )
-from saccade.tasks.grounding.task import GroundingConfig, GroundingTask, PictureGrounder, prepare_sentences
+from saccade.tasks.grounding.locate import phrase_words
+from saccade.tasks.grounding.predict import PictureGrounder
+from saccade.tasks.grounding.task import GroundingConfig, GroundingTask, prepare_sentences
 from saccade.tasks.prepare import build_model
 from saccade.vision.augment import AugmentConfig
 from toy_scenes import BOXES, SMALL, grounded
 
 
-def test_the_first_right_region_counts_and_a_phrase_without_one_bounds_the_rest() -> None:
-    scores = np.array([[3.0, 2, 1], [1, 2, 3], [1, 1, 0], [0, 0, 0]])
-    right = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 0]], dtype=bool)
-    places = first_right(scores, right)
-    assert places.tolist() == [0, 1, 1, NOWHERE]
-    assert grounding_report(places) == {"accuracy": 25, "recall_5": 75, "recall_10": 75, "upper_bound": 75}
+def test_the_best_box_counts_and_one_of_the_best_few() -> None:
+    assert box_hits(np.array([True, False])) == {"accuracy": 1, "recall_5": 1, "recall_10": 1}
+    sixth = np.arange(12) == 5
+    assert box_hits(sixth) == {"accuracy": 0, "recall_5": 0, "recall_10": 1}
+    assert box_hits(np.zeros(0, dtype=bool)) == {"accuracy": 0, "recall_5": 0, "recall_10": 0}
+    hits = {"accuracy": np.array([1.0, 0, 0, 1]), "pointing": np.array([1.0, 1, 0, 1])}
+    assert grounding_report(hits, ("people", "people", "people", "animals")) == {
+        "accuracy": 50, "pointing": 75,
+        "accuracy_people": pytest.approx(100 / 3), "pointing_people": pytest.approx(200 / 3),
+        "accuracy_animals": 100, "pointing_animals": 100,
+    }  # fmt: skip
+    assert grounding_report(hits) == {"accuracy": 50, "pointing": 75}
 
 
 def test_phrases_are_found_among_tokens_that_blanks_do_not_divide() -> None:
@@ -53,6 +60,8 @@ def test_a_region_is_right_if_it_overlaps_a_true_box_by_half() -> None:
     boxes = torch.tensor([[[[0, 0, 1.0, 1], [0, 0, 0, 0]], [[0, 0, 0.25, 1], [0.6, 0, 0.7, 1]]]])
     real = torch.tensor([[[True, False], [True, True]]])
     assert right_regions(regions, boxes, real).tolist() == [[[True, True, False], [False, True, True]]]
+    halves = torch.tensor([[[0, 0, 0.5, 0.5], [0.5, 0, 1.0, 0.5]]])
+    assert right_regions(halves, boxes, real, cells=True).tolist() == [[[True, True], [True, False]]]
     several = GroundedPhrase(0, 1, np.array([[0, 0, 0.25, 1], [0.5, 0.5, 0.75, 1]], dtype=np.float32))
     assert true_boxes(several, "any").tolist() == [[0, 0, 0.25, 1], [0.5, 0.5, 0.75, 1]]
     assert true_boxes(several, "merged").tolist() == [[0, 0, 0.75, 1]]
@@ -91,7 +100,8 @@ def test_padding_is_no_region_to_choose() -> None:
         return source(indices).pad(5)
 
     train.images.batch = padded  # type: ignore[assignment,method-assign]
-    assert ground_all(model, train).place.tolist() == one.place.tolist()
+    more = ground_all(model, train)
+    assert all((more.hits["model"][name] == each).all() for name, each in one.hits["model"].items())
 
 
 def test_phrases_without_words_or_boxes_are_refused() -> None:

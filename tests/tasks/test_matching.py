@@ -15,7 +15,20 @@ from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
 from saccade.language import Vocabulary
 from saccade.metrics import chance, recall
-from saccade.models import Camp, Gsmn, Imram, Matcher, Scan, ScanConfig, Vse, VseConfig, Vsrn, load_model
+from saccade.models import (
+    Align2Ground,
+    Camp,
+    Gsmn,
+    Imram,
+    Matcher,
+    Multilevel,
+    Scan,
+    ScanConfig,
+    Vse,
+    VseConfig,
+    Vsrn,
+    load_model,
+)
 from saccade.tasks.matching.evaluate import similarity_table
 from saccade.tasks.matching.task import MatchingConfig, MatchingTask
 from saccade.training import Trainer, TrainerConfig, seed_everything
@@ -111,7 +124,7 @@ def test_a_batch_holds_true_pairs_without_needless_padding(data: tuple[Captioned
     assert batch.texts.mask.any(dim=0).all()
 
 
-@pytest.mark.parametrize("kind", [Scan, Vse, Vsrn, Imram, Camp, Gsmn])
+@pytest.mark.parametrize("kind", [Scan, Vse, Vsrn, Imram, Camp, Gsmn, Align2Ground, Multilevel])
 def test_what_can_be_captured_is_padded_and_has_the_same_loss(
     data: tuple[CaptionedImages, CaptionedImages], kind: type[Matcher]
 ) -> None:
@@ -126,7 +139,7 @@ def test_what_can_be_captured_is_padded_and_has_the_same_loss(
     assert isinstance(still.images, RegionBatch)
     assert (still.images.mask.shape[1] % 4, still.texts.mask.shape[1] % 4) == (0, 0)
     assert still.texts.mask.shape[1] > batch.texts.mask.shape[1]
-    assert not still.texts.links  # but as a table, which a GPU can read
+    assert still.texts.links == still.texts.phrases == ()  # but as tables, which a GPU can read
     torch.testing.assert_close(task.loss(model, still, 3)[0], task.loss(model, batch, 3)[0])
 
 

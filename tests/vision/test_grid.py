@@ -17,7 +17,7 @@ from saccade.batch import PictureBatch, RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.vision import load_extractor
 from saccade.vision.backbones.base import stretch
-from saccade.vision.grid import GridConfig, GridExtractor, GridNetwork, cell_boxes, grid_config
+from saccade.vision.grid import GridConfig, GridExtractor, GridNetwork, cell_boxes, grid_config, resized
 
 configs = st.builds(
     GridConfig,
@@ -27,7 +27,8 @@ configs = st.builds(
         st.text("0123456789#@/+-", min_size=1),
     ),
     size=st.none() | st.integers(16, 4096),
-    level=st.integers(-99, 99),
+    levels=st.lists(st.integers(-99, 99), max_size=3).map(tuple),
+    corners=st.booleans(),
     cells=st.lists(st.integers(0, 64), min_size=1, max_size=4).map(tuple),
 )
 
@@ -61,10 +62,12 @@ def test_names_read_as_they_are_documented() -> None:
     assert grid_config("efficientnet-lite2") == GridConfig("efficientnet-lite2")
     assert grid_config("efficientnet-lite0@288") == GridConfig(size=288)
     assert grid_config("efficientnet-lite0/7+3+1") == GridConfig(cells=(7, 3, 1))
-    assert grid_config("efficientnet-lite0#-2@288/0+1") == GridConfig(size=288, level=-2, cells=(0, 1))
+    assert grid_config("efficientnet-lite0#-2@288/0+1") == GridConfig(size=288, levels=(-2,), cells=(0, 1))
     assert grid_config("hf:microsoft/resnet-50@224") == GridConfig("hf:microsoft/resnet-50", 224)
     assert GridConfig(size=288, cells=(7, 3, 1)).name == "grid:efficientnet-lite0@288/7+3+1"
     assert GridConfig().name == "grid"
+    assert grid_config("dinov2-s:3+12#all@224/8") == GridConfig("dinov2-s:3+12", 224, (), (8,))
+    assert grid_config("world#0+-1~tf1") == GridConfig("world", levels=(0, -1), corners=True)
 
 
 @pytest.mark.parametrize(
@@ -191,3 +194,34 @@ def test_weights_in_bfloat16_change_features_little_and_the_digest(name: str, pi
 def test_an_extractor_without_bfloat16_says_so() -> None:
     with pytest.raises(SaccadeError, match='the extractor "world" knows float32 alone'):
         load_extractor("world", precision="bf16")
+
+
+def test_several_maps_come_to_the_finest_and_stand_side_by_side() -> None:
+    pictures = PictureBatch(torch.randint(0, 256, (1, 64, 64, 3), dtype=torch.uint8))
+    both, fine, coarse = (network(f"world{which}@64")(pictures) for which in ("#all", "#0", "#1"))
+    assert both.features.shape == (1, 32 * 32, 16 + 64)
+    torch.testing.assert_close(both.features[..., :16], fine.features)
+    torch.testing.assert_close(both.boxes, fine.boxes)
+    whole = network("world#all@64/1")(pictures).features[0, 0]
+    torch.testing.assert_close(
+        whole[16:], resized(coarse.features.mT.unflatten(2, (16, 16)), 32, 32)[0].mean(dim=(1, 2))
+    )
+    names = [GridExtractor(network(f"world{which}@64")).digest for which in ("", "#1", "#all", "#all~tf1")]
+    assert names[0] == names[1]
+    assert len(set(names)) == 3
+
+
+def test_a_map_grows_by_the_middles_of_its_cells_or_by_their_corners() -> None:
+    row = torch.tensor([[[[0.0, 4.0]]]])
+    assert resized(row, 1, 4)[0, 0, 0].tolist() == [0, 1, 3, 4]
+    assert resized(row, 1, 4, corners=True)[0, 0, 0].tolist() == [0, 2, 4, 4]
+    assert resized(row.mT, 4, 1, corners=True)[0, 0, :, 0].tolist() == [0, 2, 4, 4]
+    assert resized(row, 1, 2, corners=True) is row
+
+
+def test_the_worlds_layers_are_those_of_its_extractor() -> None:
+    layers = load_extractor("grid:world-layers#0/8")
+    joined = load_extractor("grid:world/8")
+    picture = np.random.default_rng(0).integers(0, 256, (128, 128, 3), dtype=np.uint8)
+    torch.testing.assert_close(layers.extract([picture]).features, joined.extract([picture]).features)
+    assert load_extractor("grid:world-layers#all/8").dim == 48 + 96 + 160 + 64

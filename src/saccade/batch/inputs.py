@@ -110,7 +110,9 @@ class TextBatch(Batch):
     words: tuple[tuple[str, ...], ...] = ()  # as written, one per unmasked token, for pictures and reports
     links: tuple[tuple[tuple[int, int], ...], ...] = ()  # of each sentence: which words depend on each other, by place
     graph: SceneGraphBatch | None = None  # what each sentence says of which things
-    linked: Bool[Tensor, "text word word"] | None = None  # `links` as a table, where it was made beforehand
+    phrases: tuple[tuple[tuple[int, int], ...], ...] = ()  # of each sentence: first word and the one after the last
+    linked: Bool[Tensor, "text word word"] | None = None  # `links` and `phrases` as tables: see `tables`
+    spans: Float[Tensor, "text phrase word"] | None = None
 
     @property
     def lengths(self) -> Int[Tensor, " text"]:
@@ -124,6 +126,11 @@ class TextBatch(Batch):
         """The same sentences without the padding that the longest of them does not need."""
         return self.resize(word=int(self.lengths.max()) if len(self) else 0)
 
+    def tables(self) -> TextBatch:
+        """The same sentences as tensors alone, which is what a captured training step can read."""
+        linked, spans = self.adjacency() if self.links else None, self.phrase_words() if self.phrases else None
+        return TextBatch(self.tokens, self.mask, linked=linked, spans=spans)
+
     def adjacency(self) -> Bool[Tensor, "text word word"]:
         """`links` as symmetric tables: True where two words of a sentence depend on each other."""
         if self.linked is not None:
@@ -135,6 +142,22 @@ class TextBatch(Batch):
             text, first, second = torch.tensor(places).T
             table[text, first, second] = table[text, second, first] = True
         return table.to(self.tokens.device)
+
+    def phrase_words(self) -> Float[Tensor, "text phrase word"]:
+        """1 at the words of each of `phrases`; a sentence of which none are known is one phrase."""
+        if self.spans is not None:
+            return self.spans
+        whole = self.mask.float()[:, None]
+        if not self.phrases:
+            return whole
+        table = torch.zeros(len(self), max(1, *map(len, self.phrases)), self.tokens.shape[1])
+        for row, spans in zip(table, self.phrases, strict=True):
+            for phrase, (first, end) in zip(row, spans, strict=False):
+                phrase[first:end] = 1
+        table = table.to(self.tokens.device)
+        none = ~table.flatten(1).any(dim=1)
+        table[:, :1] = torch.where(none[:, None, None], whole, table[:, :1])
+        return table
 
     @staticmethod
     def of(tokens: Sequence[Sequence[int]], words: Sequence[Sequence[str]] = ()) -> TextBatch:

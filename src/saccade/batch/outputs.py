@@ -33,6 +33,7 @@ class TextCode(Batch):
     mask: Bool[Tensor, "text word"]
     pooled: Float[Tensor, "text dim"] | None = None
     links: Bool[Tensor, "text word word"] | None = None  # for models that use how words depend on each other
+    phrases: Float[Tensor, "text phrase word"] | None = None  # for models of phrases: 1 at the words of each
 
     @property
     def reach(self) -> Int[Tensor, " text"]:
@@ -45,7 +46,8 @@ class TextCode(Batch):
         if longest is None:
             longest = int(self.reach.max()) if len(self) else 0
         links = None if self.links is None else self.links[:, :longest, :longest]
-        return replace(self, words=self.words[:, :longest], mask=self.mask[:, :longest], links=links)
+        phrases = None if self.phrases is None else self.phrases[:, :, :longest]
+        return replace(self, words=self.words[:, :longest], mask=self.mask[:, :longest], links=links, phrases=phrases)
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Alignment(Batch):
     steps: Float[Tensor, "pair step word region"] | None = None  # the weights of each step, where there are several
     word_gate: Float[Tensor, "pair word"] | None = None  # 0..1: how far each word lets in what it found
     region_gate: Float[Tensor, "pair region"] | None = None
+    word_level: Int[Tensor, "pair word"] | None = None  # which of a backbone's layers each word was found in
     word_links: Float[Tensor, "pair word word"] | None = None  # how much the first word takes from the second
     region_links: Float[Tensor, "pair region region"] | None = None
 

@@ -29,7 +29,7 @@ from saccade.cli.options import (
     sort_words,
     with_words,
 )
-from saccade.core.errors import SaccadeError
+from saccade.core.errors import SaccadeError, not_among
 from saccade.core.files import read_json
 from saccade.core.text import escaped
 from saccade.tasks import eval_options, find_task, task_names
@@ -228,7 +228,13 @@ def with_task_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @with_task_options
 def evaluate(
-    models: list[str], *, split: str | None = None, device: Device = "auto", json_file: Path | None = None, **given: Any
+    models: list[str],
+    *,
+    split: str | None = None,
+    task: str | None = None,
+    device: Device = "auto",
+    json_file: Path | None = None,
+    **given: Any,
 ) -> None:
     """How good trained models are, each by the measures of its task.
 
@@ -240,6 +246,8 @@ def evaluate(
     Example: saccade eval runs/scan runs/vse --split hard --ensemble
 
     Example: saccade eval runs/updown runs/adaptive --num-beams 5 --captions said.json
+
+    Example: saccade eval runs/scan --task grounding data=flickr8k split=dev root=data/flickr8k
     """
     from saccade.core.files import check_writable, write_json
     from saccade.tasks.evaluator import EvalRequest
@@ -248,7 +256,7 @@ def evaluate(
     folders, words, split = sort_words(models, split)
     if not folders:
         raise SaccadeError("name at least one run or model folder to evaluate")
-    spec = _task(folders)
+    spec = _task(folders, task)
     options = _options(spec, given, folders[0])
     config = with_words(run_data(folders[0]), words)
     settings = {folder: load_run_config(folder).task for folder in folders if (Path(folder) / CONFIG).exists()}
@@ -273,11 +281,24 @@ def evaluate(
         write_json(json_file, {**found.figures, **({"trained_on": seen} if seen else {})})
 
 
-def _task(folders: Sequence[str]) -> TaskSpec[Any, Any]:
-    """What all these models are for. Raises: SaccadeError, before the first is evaluated, if they differ in that."""
+def _task(folders: Sequence[str], task: str | None) -> TaskSpec[Any, Any]:
+    """What all these models are for, or the task by which they are to be measured.
+
+    Raises: SaccadeError, before the first is evaluated, if they differ in that, or cannot be measured so.
+    """
     from saccade.models import Model, find_model
 
     kinds: list[type[Model]] = [find_model(folder)[1] for folder in folders]
+    if task is not None:
+        if task not in task_names():
+            raise SaccadeError(f"--task takes no {not_among(task, task_names())}")
+        wanted = find_task(task)
+        for folder, kind in zip(folders, kinds, strict=True):
+            if not issubclass(kind, (wanted.protocol, *wanted.measures)):
+                raise SaccadeError(
+                    f"{folder} is a {find_task(kind.task).noun}: it cannot be measured as a {wanted.noun}"
+                )
+        return wanted
     specs = [find_task(kind.task) for kind in kinds]
     for folder, spec in zip(folders, specs, strict=True):
         if spec.evaluator is not specs[0].evaluator:

@@ -280,6 +280,57 @@ def refer(
         typer.echo(f"the picture is in {out}", err=as_json)
 
 
+def ground(
+    picture: Path,
+    text: str,
+    *,
+    model: str | None = None,
+    out: Path | None = Path("where.png"),
+    as_json: bool = False,
+    device: Device = "auto",
+) -> None:
+    """Find what the phrases of a sentence mean in a photo: a box and a heat map for each.
+
+    Any matcher or grounder will do. The score is how likely a grounder finds the box, or how well a matcher's words
+    found a place; a multi-level model says in which layer it found each word.
+
+    Example: saccade ground holiday.jpg "a man in a red shirt holding a guitar"
+
+    Example: saccade ground scene.png "a red cube left of a blue ball" --model runs/multilevel --json -o where.png
+    """
+    from saccade.core.files import check_writable
+    from saccade.explain.draw import check_format
+    from saccade.tasks.grounding.locate import load_grounder
+    from saccade.tasks.grounding.predict import PictureGrounder
+    from saccade.vision.pictures import as_array
+
+    check_writable(out)
+    if out is not None:
+        check_format(out, "a grounded sentence")
+    grounder = PictureGrounder(load_grounder(model or default_model(), check_device(device)))
+    report_unknown(grounder.model.vocabulary, [text])
+    image = as_array(picture)
+    found, drawn = grounder.grounded(image, text)
+    height, wide = image.shape[:2]
+    boxes = [[round(v * side, 1) for v, side in zip(one.box, (wide, height) * 2, strict=True)] for one in found]
+    if as_json:
+        rows = [{**asdict(phrase), "box": box} for phrase, box in zip(found, boxes, strict=True)]
+        typer.echo(json.dumps({"width": wide, "height": height, "phrases": rows}, ensure_ascii=False))
+    else:
+        table = Table()
+        levels = any(phrase.levels for phrase in found)
+        for heading in ("phrase", "score", "box: x1, y1, x2, y2", *(["level"] if levels else [])):
+            table.add_column(heading, justify="left" if heading in ("phrase", "level") else "right", overflow="fold")
+        for phrase, box in zip(found, boxes, strict=True):
+            chosen = [", ".join(f"{word} {level}" for word, level in phrase.levels.items())] if levels else []
+            sides = ", ".join(f"{side:.0f}" for side in box)
+            table.add_row(escape(phrase.text), f"{phrase.score:.2f}", sides, *map(escape, chosen))
+        Console().print(table)
+    if out is not None:
+        drawn.save(out)
+        say(f"the picture is in {out}", err=as_json)
+
+
 MAX_ROWS = 40  # pictures in the table where a file has them all
 
 

@@ -255,6 +255,7 @@ class GroundedPhrase:
     first: int
     end: int
     boxes: Float32[np.ndarray, "box 4"]  # x1, y1, x2, y2 in 0..1; at least one
+    kind: str = ""  # what they name: people, animals …
 
 
 @dataclass(frozen=True)

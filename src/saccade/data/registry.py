@@ -175,7 +175,10 @@ def open_records(config: DataConfig, split: str, annotation: Annotation = "capti
     parameters = inspect.signature(read).parameters.values()
     if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         options = {k: v for k, v in options.items() if k in {p.name for p in parameters}}
-    return read(split, config.root, **options)
+    root = config.root
+    if root is not None and row.signs and not row.is_at(root) and row.is_at(root / row.name):
+        root = root / row.name  # the folder of all data sets' folders was given
+    return read(split, root, **options)
 
 
 def need_root(root: Path | None, name: str, holds: str) -> Path:

@@ -29,16 +29,18 @@ from saccade.core.errors import SaccadeError
 from saccade.core.progress import Tell
 from saccade.data import CaptionedImages, DataConfig, open_records
 from saccade.data.datasets.entailment import FILE, EntailmentPair, read_entailment
-from saccade.data.datasets.entities import EntityPhrase, EntityPicture, EntitySentence, read_entities
+from saccade.data.datasets.entities import EntityPhrase, EntityPicture, grounded_phrases, read_entities
 from saccade.data.records import CaptionedPhotos
 from saccade.data.store.sources import first_images
 from saccade.data.text_files import find_file
 from saccade.lab.reports import markdown_table
 from saccade.language.foils import FOIL_KINDS, Foil, FoilKind, NounKinds, make_foils
-from saccade.metrics.pointing import inside, pointing_chance, points_at, with_neighbours
+from saccade.metrics.pointing import inside, pointed_at, pointing_chance, points_at
 from saccade.metrics.statistics import rate_interval, roc_auc
 from saccade.models import Matcher, load_model
 from saccade.tasks.evaluator import SplitForModels
+from saccade.tasks.grounding.evaluate import token_span
+from saccade.tasks.grounding.locate import read_phrases
 from saccade.tasks.matching.evaluate import encode_all_texts
 from saccade.tasks.matching.refined import pair_scores
 
@@ -231,38 +233,34 @@ def measure_binding(model: Matcher, images: ImageCode, foils: Sequence[tuple[int
 def measure_pointing(
     model: Matcher, images: ImageCode, regions: RegionBatch, pictures: Sequence[tuple[int, EntityPicture]]
 ) -> dict[str, Pointing]:
-    """Where the last word of each phrase that has a box points."""
-    sentences = [(place, picture, sentence) for place, picture in pictures for sentence in picture.sentences]
+    """Where the last word of each phrase that has a box points, as in the grounding task."""
+    said = [
+        (place, s.text, grounded_phrases(s, picture.boxes)) for place, picture in pictures for s in picture.sentences
+    ]
+    said = [one for one in said if one[2]]
     boxes, real = regions.boxes.cpu().numpy(), regions.mask.cpu().numpy()
     found: dict[str, list[tuple[float, ...]]] = defaultdict(list)
-    for start in range(0, len(sentences), BATCH_SIZE):
-        chunk = sentences[start : start + BATCH_SIZE]
-        texts = model.read([sentence.text for _, _, sentence in chunk]).to(images.regions.device)
-        pair = images.select([place for place, _, _ in chunk]), model.encode_texts(texts)
-        located, attended = (seen.weights.float().cpu().numpy() for seen in (model.locate(*pair), model.align(*pair)))
-        for n, (place, picture, sentence) in enumerate(chunk):
+    for start in range(0, len(said), BATCH_SIZE):
+        places, texts, phrases = zip(*said[start : start + BATCH_SIZE], strict=True)
+        ends = [[token_span(text, phrase)[1] for phrase in own] for text, own in zip(texts, phrases, strict=True)]
+        read, words = read_phrases(model, texts, [[(end - 1, end) for end in own] for own in ends])
+        words = words.to(images.regions.device)
+        pair = images.select(list(places)), model.encode_texts(read.to(images.regions.device))
+        located, attended = (
+            seen.float().cpu().numpy()
+            for seen in (model.heat(*pair, words), words @ model.align(*pair).weights.float())
+        )
+        for n, (place, own) in enumerate(zip(places, phrases, strict=True)):
             here, regions_here = boxes[place][real[place]], np.flatnonzero(real[place])
-            shown = with_neighbours(located[n][:, regions_here], here)
-            for phrase in sentence.phrases:
-                truth = np.asarray(picture.boxes.get(phrase.chain, ()))
-                word = last_word(sentence, phrase, texts.words[n])
-                if word is not None and len(truth):
-                    own = points_at(attended[n][word, regions_here], here, truth)
-                    chance = pointing_chance(here, truth), inside(MIDDLE, truth)
-                    for kind in ("all", phrase.types[0]):
-                        found[kind].append((points_at(shown[word], here, truth), own, *chance))
+            points = pointed_at(located[n][:, regions_here], here)
+            for row, phrase in enumerate(own):
+                chance = pointing_chance(here, phrase.boxes), inside(MIDDLE, phrase.boxes)
+                strongest = points_at(attended[n][row, regions_here], here, phrase.boxes)
+                for kind in ("all", phrase.kind):
+                    found[kind].append((inside(points[row], phrase.boxes), strongest, *chance))
     counts = Counter({kind: len(hits) for kind, hits in found.items()})
     means = {kind: 100 * np.mean(found[kind], axis=0) for kind in counts}
     return {kind: Pointing(count, *map(float, means[kind])) for kind, count in counts.most_common()}
-
-
-def last_word(sentence: EntitySentence, phrase: EntityPhrase, tokens: Sequence[str]) -> int | None:
-    """Where the last word of a phrase stands among the tokens; None where the tokeniser cut it otherwise."""
-    words = [word.lower() for word in sentence.text.split()]
-    last = phrase.first_word + len(phrase.words) - 1
-    before = words[:last].count(words[last])
-    found = [n for n, token in enumerate(tokens) if token == words[last]]
-    return found[before] if before < len(found) else None
 
 
 def measure_reasons(model: Matcher, regions: RegionBatch, captions: Sequence[str], seed: int = 0) -> Reasons | None:

@@ -1,23 +1,29 @@
-"""Phrase grounding: the place of the first right region among the regions of a picture, by score."""
+"""Phrase grounding: how often the box of a phrase is right, one of its best few, and whether it points at the thing."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from numpy import ndarray as Array
 
-NOWHERE = np.iinfo(np.int32).max  # the place of a phrase for which no region is right
 CUTOFFS = (5, 10)
+Hits = Mapping[str, Float[Array, " phrase"]]  # by figure, of every phrase: 1, 0, or how likely at random
 
 
-def first_right(scores: Float[Array, "phrase region"], right: Bool[Array, "phrase region"]) -> Int[Array, " phrase"]:
-    """0: the best region is right. Of regions with the same score, the first comes first."""
-    order = np.argsort(-scores, axis=1, kind="stable")
-    ranked = np.take_along_axis(right, order, axis=1)
-    return np.where(ranked.any(axis=1), ranked.argmax(axis=1) if ranked.shape[1] else 0, NOWHERE)
+def box_hits(right: Bool[Array, " ranked"]) -> dict[str, float]:
+    """Of one phrase: whether its best box is right, and one of its best 5 or 10."""
+    return {"accuracy": float(right[:1].any()), **{f"recall_{k}": float(right[:k].any()) for k in CUTOFFS}}
 
 
-def grounding_report(places: Int[Array, " phrase"]) -> dict[str, float]:
-    """In per cent: how often the best region is right, one of the best 5 or 10, and any at all."""
-    shares = {"accuracy": places < 1, **{f"recall_{k}": places < k for k in CUTOFFS}, "upper_bound": places < NOWHERE}
-    return {name: 100 * float(np.mean(hits)) if len(hits) else 0.0 for name, hits in shares.items()}
+def grounding_report(hits: Hits, kinds: Sequence[str] = ()) -> dict[str, float]:
+    """Every figure in per cent; accuracy and pointing of each kind of phrase too, the most frequent first."""
+    found = {name: 100 * float(np.mean(each)) if len(each) else 0.0 for name, each in hits.items()}
+    named = np.array(kinds)
+    counts = {kind: int((named == kind).sum()) for kind in dict.fromkeys(kinds) if kind}
+    for kind in sorted(counts, key=lambda kind: -counts[kind]) if len(counts) > 1 else ():
+        for name in ("accuracy", "pointing"):
+            if name in hits:
+                found[f"{name}_{kind}"] = 100 * float(np.mean(hits[name][named == kind]))
+    return found

@@ -32,6 +32,12 @@ def are_cells(regions: Float[Array, "region 4"]) -> bool:
     return bool(np.abs(steps - steps.round()).max() < 1e-2)
 
 
+def pointed_at(weights: Float[Array, "phrase region"], regions: Float[Array, "region 4"]) -> Float[Array, "phrase 2"]:
+    """The middle of the region at which each phrase points; cells are read with their neighbours."""
+    middles = (regions[:, :2] + regions[:, 2:]) / 2
+    return np.asarray(middles[with_neighbours(weights, regions).argmax(axis=1)])
+
+
 def points_at(
     weights: Float[Array, " region"], regions: Float[Array, "region 4"], truth: Float[Array, "box 4"]
 ) -> bool:
@@ -42,8 +48,9 @@ def points_at(
 
 def pointing_chance(regions: Float[Array, "region 4"], truth: Float[Array, "box 4"]) -> float:
     """How often a region drawn at random would do."""
-    points = (regions[:, :2] + regions[:, 2:]) / 2
-    return sum(inside(point, truth) for point in points) / max(1, len(points))
+    points = (regions[:, None, :2] + regions[:, None, 2:]) / 2
+    hits = ((truth[:, :2] <= points) & (truth[:, 2:] >= points)).all(axis=2).any(axis=1)
+    return float(hits.mean()) if len(hits) else 0.0
 
 
 def inside(point: Float[Array, " 2"], boxes: Float[Array, "box 4"]) -> bool:

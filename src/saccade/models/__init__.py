@@ -1,6 +1,7 @@
 """One file per paper, read beside the paper; the registry knows them all."""
 
 from saccade.models.adaptive import Adaptive, AdaptiveConfig
+from saccade.models.align2ground import Align2Ground, Align2GroundConfig
 from saccade.models.analogy import Analogy, AnalogyConfig
 from saccade.models.base.answerer import Answerer, AnswererConfig
 from saccade.models.base.captioner import Captioner
@@ -17,6 +18,7 @@ from saccade.models.detectors import BottomUp, Detector, WorldDetector
 from saccade.models.gsmn import Gsmn, GsmnConfig
 from saccade.models.hierarchical import Hierarchical, HierarchicalConfig
 from saccade.models.imram import Imram, ImramConfig
+from saccade.models.multilevel import Multilevel, MultilevelConfig
 from saccade.models.nscl import Nscl, NsclConfig
 from saccade.models.plan import Plan, PlanConfig
 from saccade.models.program_parser import ProgramParser, ProgramParserConfig
@@ -33,6 +35,8 @@ from saccade.models.vsrn import Vsrn, VsrnConfig
 __all__ = [
     "Adaptive",
     "AdaptiveConfig",
+    "Align2Ground",
+    "Align2GroundConfig",
     "Analogy",
     "AnalogyConfig",
     "Answerer",
@@ -57,6 +61,8 @@ __all__ = [
     "ImramConfig",
     "Matcher",
     "Model",
+    "Multilevel",
+    "MultilevelConfig",
     "Nscl",
     "NsclConfig",
     "Plan",

@@ -112,6 +112,10 @@ class Hierarchical(Answerer, Matcher, Grounder):  # type: ignore[misc]  # called
             else:
                 self.predict = nn.Sequential(nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, answers))
 
+    @property
+    def grounds(self) -> bool:
+        return "grounding" in self.config.parts
+
     def branch_layers(self, part: str) -> nn.ModuleList:
         """The layers below a branch. Raises: SaccadeError if the model has no such branch."""
         if part not in self.config.parts:

@@ -123,6 +123,7 @@ class TaskSpec(Generic[M, D]):
     options: type  # of `saccade eval`: EvalOptions, in the task's __init__.py
     next_steps: tuple[str, ...] = ("saccade eval {run}{split}",)  # after training; PHOTO stands for a user's own
     build: Callable[[type[M], Any, Prepared], M] = build_model  # (class, its settings, prepared) → a fresh model
+    measures: tuple[type[Model], ...] = ()  # further models that its evaluator takes, though not trained for the task
     benchmark: Benchmark[M, D] | None = None  # for the leaderboard; None: it has no table of such models
 
     @property

@@ -5,7 +5,9 @@ Nothing is proposed and nothing can be missed; a thing may lie across cells, and
 picture. Several grids in one set (`/7+3+1`) give things of several sizes one region that holds them.
 
 The name says all: `grid`, `grid:efficientnet-lite2`, `grid:efficientnet-lite0@288/7+3+1`,
-`grid:dinov2-s@224/7`, `grid:hf:microsoft/resnet-50`; `#-2` after the backbone takes its last map but one.
+`grid:dinov2-s@224/7`, `grid:hf:microsoft/resnet-50`; `#-2` after the backbone takes its last map but one, `#1+3` two of
+them and `#all` every one, brought to the finest of them by bilinear interpolation and laid side by side:
+`grid:dinov2-s:3+6+9+12#all@224/8`. `#all~tf1` places cells as TensorFlow 1 did, by their corners, not their middles.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,8 +47,9 @@ class GridConfig:
 
     backbone: str = "efficientnet-lite0"
     size: int | None = None  # pictures are stretched to this square; None: what the backbone was trained on
-    level: int = -1  # which of the backbone's maps, fine to coarse
+    levels: tuple[int, ...] = (-1,)  # which of the backbone's maps, fine to coarse; none named: all
     cells: tuple[int, ...] = (0,)  # n: a grid of n × n; 0: the map's own cells
+    corners: bool = False  # maps are brought to one size by the corners of cells, as in TensorFlow 1
 
     def __post_init__(self) -> None:
         if not self.backbone:
@@ -54,8 +58,8 @@ class GridConfig:
             raise SaccadeError(
                 f"the pictures of a grid must be {MIN_PICTURE_SIDE} to {MAX_PICTURE_SIDE} pixels wide, not {self.size}"
             )
-        if not -100 < self.level < 100:
-            raise SaccadeError(f"the level of a grid numbers the backbone's maps, -1 the last: {self.level} is none")
+        if not all(-100 < level < 100 for level in self.levels):
+            raise SaccadeError(f"the levels of a grid number the backbone's maps, -1 the last: {self.levels} do not")
         if not self.cells or not all(0 <= n <= 64 for n in self.cells):
             raise SaccadeError(f"the cells of a grid must be numbers from 0 to 64, not {list(self.cells)}")
 
@@ -63,29 +67,34 @@ class GridConfig:
     def name(self) -> str:
         """What `load_extractor` takes."""
         cells = "+".join(map(str, self.cells))
+        levels = ("+".join(map(str, self.levels)) or "all") + ("~tf1" if self.corners else "")
         brief = self.backbone
-        brief += f"#{self.level}" if self.level != -1 else ""
+        brief += f"#{levels}" if levels != "-1" else ""
         brief += f"@{self.size}" if self.size is not None else ""
         brief += f"/{cells}" if self.cells != (0,) else ""
         if self == GridConfig():
             return "grid"
-        if _parts(brief) != (self.backbone, self.size, self.level, self.cells):  # of a folder called net@224, say
-            return f"grid:{self.backbone}#{self.level}@{self.size or 0}/{cells}"
+        if GridConfig(*_parts(brief)) != self:  # of a folder called net@224, say
+            return f"grid:{self.backbone}#{levels}@{self.size or 0}/{cells}"
         return f"grid:{brief}"
 
 
 def grid_config(argument: str = "") -> GridConfig:
-    """Read `BACKBONE#LEVEL@SIZE/CELLS`, of which every part may be left out; `@0` is the backbone's own size."""
+    """Read `BACKBONE#LEVELS@SIZE/CELLS`, of which every part may be left out; `@0` is the backbone's own size."""
     return GridConfig(*_parts(argument))
 
 
-def _parts(argument: str) -> tuple[str, int | None, int, tuple[int, ...]]:
-    pattern = r"(.*?)(?:#(-?[0-9]{1,2}))?(?:@([0-9]{1,6}))?(?:/([0-9]{1,3}(?:\+[0-9]{1,3})*))?"
+def _parts(argument: str) -> tuple[str, int | None, tuple[int, ...], tuple[int, ...], bool]:
+    pattern = (
+        r"(.*?)(?:#(all|-?[0-9]{1,2}(?:\+-?[0-9]{1,2})*)(~tf1)?)?(?:@([0-9]{1,6}))?"
+        r"(?:/([0-9]{1,3}(?:\+[0-9]{1,3})*))?"
+    )
     found = re.fullmatch(pattern, argument, re.DOTALL)
     assert found is not None, "every part may be left out, and the first takes anything"
-    backbone, level, size, cells = found.groups()
+    backbone, levels, corners, size, cells = found.groups()
     numbers = tuple(int(n) for n in (cells or "0").split("+"))
-    return backbone or GridConfig.backbone, int(size or 0) or None, int(level or -1), numbers
+    named = () if levels == "all" else tuple(int(n) for n in (levels or "-1").split("+"))
+    return backbone or GridConfig.backbone, int(size or 0) or None, named, numbers, corners is not None
 
 
 class GridNetwork(TrainableBackbone):
@@ -98,13 +107,15 @@ class GridNetwork(TrainableBackbone):
         self.size = self.config.size or self.backbone.size
         self.backbone.check_sides(self.size)
         maps = len(self.backbone.channels)
-        if not -maps <= self.config.level < maps:
-            raise SaccadeError(
-                f'the backbone "{self.config.backbone}" has {maps} maps, #{-maps} to #{maps - 1}; '
-                f"there is no #{self.config.level}"
-            )
+        for level in self.config.levels:
+            if not -maps <= level < maps:
+                raise SaccadeError(
+                    f'the backbone "{self.config.backbone}" has {maps} maps, #{-maps} to #{maps - 1}; '
+                    f"there is no #{level}"
+                )
+        self.levels = tuple(level % maps for level in self.config.levels) or tuple(range(maps))
         self.name = self.config.name
-        self.dim = self.backbone.channels[self.config.level]
+        self.dim = sum(self.backbone.channels[level] for level in self.levels)
 
     def train(self, mode: bool = True) -> GridNetwork:
         """Batch normalisation that could not be folded keeps the figures it came with, in training too."""
@@ -125,10 +136,13 @@ class GridNetwork(TrainableBackbone):
         return RegionBatch(features, mask, boxes.expand(len(features), -1, -1), pictures.ids)
 
     def map(self, pixels: UInt8[Tensor, "image height width 3"]) -> Float[Tensor, "image dim row column"]:
-        """The chosen map of pictures of any size."""
+        """The chosen map of pictures of any size; several side by side, at the size of the finest."""
         maps = self.backbone(self.backbone.normalise(stretch(pixels, self.size)))
-        found: Tensor = maps[self.config.level]
-        return found
+        chosen: list[Tensor] = [maps[level] for level in self.levels]
+        if len(chosen) == 1:
+            return chosen[0]
+        rows, columns = max(one.shape[-2:] for one in chosen)
+        return torch.cat([resized(one, rows, columns, self.config.corners) for one in chosen], dim=1)
 
     def as_extractor(self) -> GridExtractor:
         return GridExtractor(self)
@@ -142,8 +156,9 @@ class GridExtractor(RegionExtractor):
 
     def __init__(self, network: GridNetwork) -> None:
         self.name = network.name
-        level = network.config.level % len(network.backbone.channels)
-        settings = [type(network.backbone).__name__, network.size, level, list(network.config.cells)]
+        levels: Any = list(network.levels) if len(network.levels) > 1 else network.levels[0]
+        settings = [type(network.backbone).__name__, network.size, levels, list(network.config.cells)]
+        settings += ["corners"] if network.config.corners else []
         self.digest = network_digest(network.backbone, json.dumps(settings))  # before folding, which rounds
         self.dim = network.dim
         self.picture_size = network.size
@@ -177,6 +192,25 @@ def trainable_backbone(argument: str = "", pretrained: bool = True) -> GridNetwo
 
 def open_extractor(argument: str = "") -> GridExtractor:
     return GridExtractor(GridNetwork(grid_config(argument)))
+
+
+def resized(
+    maps: Float[Tensor, "image dim row column"], rows: int, columns: int, corners: bool = False
+) -> Float[Tensor, "image dim rows columns"]:
+    """A map with more cells, or fewer, by bilinear interpolation. Cells stand for their middles; with `corners` for
+    their upper left corners, and the last is repeated beyond its own: source = target × old / new."""
+    if maps.shape[-2:] == (rows, columns):
+        return maps
+    if not corners:
+        return functional.interpolate(maps, (rows, columns), mode="bilinear", align_corners=False)
+    for axis, size in ((2, rows), (3, columns)):
+        old = maps.shape[axis]
+        place = torch.arange(size, device=maps.device, dtype=maps.dtype) * old / size
+        first = place.floor().long()
+        share = (place - first).view(-1, *[1] * (3 - axis))
+        below, above = (maps.index_select(axis, n.clamp(max=old - 1)) for n in (first, first + 1))
+        maps = below + (above - below) * share
+    return maps
 
 
 def cell_boxes(rows: int, columns: int, cells: int = 0) -> Float[Tensor, "cell 4"]:

@@ -183,7 +183,9 @@ def open_entity_grounding(split: str, root: Path) -> Groundings[CaptionedPhotos]
 
 def grounded_phrases(sentence: EntitySentence, boxes: Mapping[str, np.ndarray]) -> tuple[GroundedPhrase, ...]:
     return tuple(
-        GroundedPhrase(phrase.first_word, phrase.first_word + len(phrase.words), boxes[phrase.chain])
+        GroundedPhrase(
+            phrase.first_word, phrase.first_word + len(phrase.words), boxes[phrase.chain], next(iter(phrase.types), "")
+        )
         for phrase in sentence.phrases
         if len(boxes.get(phrase.chain, ()))
     )

@@ -97,7 +97,13 @@ def open_world_grounding(
         texts.append([caption.text.replace(",", " ,") for caption in captions])
         for caption in captions:
             named = ((phrase, [n for n in phrase.things if seen[n]]) for phrase in caption.phrases)
-            phrases.append(tuple(GroundedPhrase(p.start, p.end, boxes[things]) for p, things in named if things))
+            phrases.append(
+                tuple(
+                    GroundedPhrase(p.start, p.end, boxes[things], "one thing" if len(things) == 1 else "several")
+                    for p, things in named
+                    if things
+                )
+            )
     return Groundings(_drawings(split, config, part, texts), tuple(phrases))
 
 

@@ -11,6 +11,7 @@ from saccade.interop.goldens import (
     answering,
     answers,
     captioning,
+    grounding,
     gsmn,
     matching,
     metrics,
@@ -28,6 +29,7 @@ ALL = (
     *(captioning.UPDOWN_GOLDEN, captioning.ADAPTIVE_GOLDEN, captioning.SGAE_GOLDEN),
     *(show_attend_tell.SOFT, show_attend_tell.HARD, unsupervised.GOLDEN),
     *(answering.UPDOWN_GOLDEN, answering.DCN_GOLDEN, answering.HIERARCHICAL_GOLDEN),
+    *(grounding.MULTILEVEL_GOLDEN, grounding.ALIGN2GROUND_GOLDEN),
     *(metrics.RECALL, metrics.CAPTIONS, answers.GOLDEN, regions.BOTTOMUP, regions.DENSECAP, vcml.GOLDEN),
     *(analogy.GOLDEN, task_metrics.GOLDEN, referring.GOLDEN),
 )

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from saccade.core.config import load_yaml
-from saccade.core.errors import SaccadeError, did_you_mean
-from saccade.tasks import task_of
+from saccade.core.errors import SaccadeError, did_you_mean, not_among
+from saccade.tasks import find_task, task_names, task_of
 from saccade.tasks.evaluator import Evaluator
 
 FILES = Path(__file__).parent / "files"
@@ -77,10 +77,11 @@ class Claim:
     data: tuple[ClaimData, ...] | None  # None: every data set there is
     note: str
     published: tuple[Published, ...]
+    task: str | None = None  # by whose figures it is judged, if not those of what the runs are trained for
 
     @property
     def evaluator(self) -> Evaluator[Any, Any]:
-        return evaluator_for(self.system)
+        return evaluator_for(self.system, self.task)
 
     @property
     def compares_extractors(self) -> bool:
@@ -96,9 +97,20 @@ class Claim:
         return next(variant for variant in self.variants if variant.label == label)
 
 
-def evaluator_for(system: str) -> Evaluator[Any, Any]:
-    """How runs of a system are measured. Raises: SaccadeError if there is no such system."""
-    return task_of(system).evaluator
+def evaluator_for(system: str, task: str | None = None) -> Evaluator[Any, Any]:
+    """How runs of a system are measured, as those of another task or of their own.
+
+    Raises: SaccadeError if there is no such system, or the other task cannot measure it.
+    """
+    spec = task_of(system)
+    if task is None:
+        return spec.evaluator
+    if task not in task_names():
+        raise SaccadeError(f"there is no task {not_among(task, task_names())}")
+    other = find_task(task)
+    if not issubclass(spec.protocol, (other.protocol, *other.measures)):
+        raise SaccadeError(f"{system} is a {spec.noun}: it cannot be measured as a {other.noun}")
+    return other.evaluator
 
 
 def claim_names(folder: Path = FILES) -> tuple[str, ...]:
@@ -118,14 +130,16 @@ def load_claim(name: str, folder: Path = FILES) -> Claim:
 
 def read_claim(name: str, values: Mapping[str, Any], where: str) -> Claim:
     required = ("title", "system", "paper", "statement", "variants", "expect")
-    check_keys(values, (*required, "metric", "data", "note", "published"), where)
+    check_keys(values, (*required, "task", "metric", "data", "note", "published"), where)
     for key in required:
         if key not in values:
             raise SaccadeError(f"{where} has no {key}")
     system = text(values["system"], f"{where}: system")
     paper = mapping(values["paper"], f"{where}: paper")
     check_keys(paper, ("title", "venue"), f"{where}: paper")
-    evaluator = _evaluator(system, f"{where}: system")
+    task = text(values["task"], f"{where}: task") if "task" in values else None
+    _evaluator(system, None, f"{where}: system")
+    evaluator = _evaluator(system, task, f"{where}: task")
     variants = _variants(values["variants"], system, f"{where}: variants")
     labels = tuple(variant.label for variant in variants)
     metric = values.get("metric", evaluator.metric)
@@ -143,12 +157,13 @@ def read_claim(name: str, values: Mapping[str, Any], where: str) -> Claim:
         data=_data(values["data"], f"{where}: data") if "data" in values else None,
         note=text(values["note"], f"{where}: note") if "note" in values else "",
         published=_published(values.get("published", []), labels, evaluator, f"{where}: published"),
+        task=task,
     )
 
 
-def _evaluator(system: str, where: str) -> Evaluator[Any, Any]:
+def _evaluator(system: str, task: str | None, where: str) -> Evaluator[Any, Any]:
     try:
-        return evaluator_for(system)
+        return evaluator_for(system, task)
     except SaccadeError as error:
         raise SaccadeError(f"{where}: {error}") from error
 
@@ -174,7 +189,7 @@ def _variants(values: Any, system: str, where: str) -> tuple[Variant, ...]:
             raise SaccadeError(f"{here} has {what}, so it has neither settings nor a system of its own")
         if ensemble and not evaluator_for(system).ensembles:
             raise SaccadeError(f"{here}: an ensemble averages similarities, and {system} has none")
-        if _evaluator(own, f"{here}.system") is not evaluator_for(system):
+        if _evaluator(own, None, f"{here}.system") is not evaluator_for(system):
             raise SaccadeError(f"{here}.system: {own} is measured by other figures than {system}")
         found.append(Variant(label, own, settings, settings_on, ensemble, figure))
     single = [variant.label for variant in found if variant.trained]

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 
 from saccade.core.files import read_json, read_text, write_json, write_text
-from saccade.lab.claims.claim import Claim, claim_names
+from saccade.lab.claims.claim import Claim, claim_names, evaluator_for
 from saccade.lab.claims.findings import Findings, SplitFindings
 from saccade.lab.claims.plan import Request, data_defaults
 from saccade.lab.claims.statistics import Comparison, Verdict
@@ -207,7 +207,8 @@ def _training(findings: Findings) -> list[str]:
 
 def _selection(findings: Findings) -> str:
     """What the held-out part is measured by, as readers know it."""
-    return next(findings.claim.evaluator.metrics[run["selection"]] for side in findings.sides for run in side.runs)
+    names = evaluator_for(findings.claim.system).metrics
+    return next(names[run["selection"]] for side in findings.sides for run in side.runs)
 
 
 def _published(claim: Claim) -> list[str]:

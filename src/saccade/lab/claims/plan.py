@@ -98,10 +98,11 @@ class Run:
     config: RunConfig
     splits: tuple[str, ...]
     tables: bool = False  # an ensemble needs the similarities themselves
+    task: str | None = None  # by which it is measured, if not its own
 
     @property
     def evaluator(self) -> Evaluator[Any, Any]:
-        return evaluator_for(self.config.system)
+        return evaluator_for(self.config.system, self.task)
 
     @property
     def seed(self) -> int:
@@ -166,9 +167,10 @@ def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: 
     config = replace(config, trainer=trainer)
     settings = settings_that_matter(config)
     changes = _changes(settings, settings_that_matter(base))
-    name = f"{variant.system}-{'-'.join(changes) or 'base'}-{digest(settings)}-s{seed}"
+    measured = f"-{claim.task}" if claim.task else ""
+    name = f"{variant.system}-{'-'.join(changes) or 'base'}-{digest(settings)}{measured}-s{seed}"
     tables = any(variant.label in other.ensemble for other in claim.variants)
-    return Run(f"{data.name}/{name}", config, splits_of(data), tables)
+    return Run(f"{data.name}/{name}", config, splits_of(data), tables, claim.task)
 
 
 def side_of(claim: Claim, variant: Variant, data: ClaimData, request: Request) -> Side:

@@ -154,7 +154,7 @@ def train_and_measure(run: Run, runs: Path, lean: bool) -> None:
     model: Model = load_model(folder).to(run.config.trainer.accelerator)
     facts["parameters"] = model.parameter_count()
     for split in run.splits:
-        data = split_for_models(run.config.data, split).regions_for(model, folder)
+        data = split_for_models(run.config.data, split).regions_for(model, folder, run.task)
         kept[split] = evaluator.measure(model, data, run.config.task, folder, run.tables)
     save_measured(folder, evaluator, facts, kept)
     (folder / FAILURE).unlink(missing_ok=True)

@@ -17,6 +17,11 @@ class Grounder(Model):
 
     intended_use = "To find what the phrases of a sentence mean in a picture."
 
+    @property
+    def grounds(self) -> bool:
+        """Whether it has learned to; a model of several tasks may have been trained without this one."""
+        return True
+
     def read(self, texts: Sequence[str]) -> TextBatch:
         """Sentences as their words alone, without <start> and <end>."""
         return self.vocabulary.batch(texts, ends=False)

@@ -12,6 +12,7 @@ from torch import Tensor
 from saccade.batch import Alignment, Batch, ImageCode, PictureBatch, RegionBatch, TextBatch, TextCode
 from saccade.language import Vocabulary
 from saccade.models.base.model import Model
+from saccade.nn.attention import summed
 from saccade.nn.encode import RegionEncoder, WordEncoder, full_precision
 from saccade.nn.transformer import TransformerWords
 from saccade.nn.whole import cosine_weights
@@ -28,6 +29,7 @@ class Matcher(Model):
     intended_use = "To rank pictures by how well they fit a sentence, and sentences by a picture, and to show why."
     operator: ClassVar[Operator[Any, Tensor] | None] = None
     """What computes the table of all pairs, with its backends in `ops.dispatch`; None: one product of whole vectors."""
+    whole_phrases: ClassVar[bool] = False  # `heat` reads a phrase as one; else as the mean of its words
 
     @abstractmethod
     def encode_images(self, images: RegionBatch) -> ImageCode: ...
@@ -46,6 +48,18 @@ class Matcher(Model):
     def locate(self, images: ImageCode, texts: TextCode) -> Alignment:
         """`align`, with the weights by which words are shown in the picture and point at things in it."""
         return self.align(images, texts)
+
+    def heat(
+        self, images: ImageCode, texts: TextCode, phrases: Float[Tensor, "pair phrase word"]
+    ) -> Float[Tensor, "pair phrase region"]:
+        """Where phrases of text p are in picture p, `phrases` having 1 at the words of each: what makes every matcher
+        a grounder. The mean of its words' weights in `locate`."""
+        weights = self.locate(images, texts).weights
+        return summed(phrases / phrases.sum(dim=2, keepdim=True).clamp(min=1), weights)
+
+    def ranked(self, images: ImageCode, texts: TextCode) -> tuple[Float[Tensor, "image text"], ...]:
+        """The tables of scores that training ranks, each with a loss of its own; their sum is the similarity."""
+        return (self.similarity(images, texts),)
 
     @property
     def budget(self) -> int:

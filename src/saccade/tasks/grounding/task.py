@@ -1,4 +1,5 @@
-"""Phrase grounding with full supervision: the regions that overlap a phrase's true boxes are what it means."""
+"""Phrase grounding with full supervision: the regions that overlap a phrase's true boxes are what it means, or the
+cells that lie in them. Matchers learn from captions alone, and are measured here too."""
 
 from __future__ import annotations
 
@@ -12,29 +13,27 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from saccade.batch import Alignment, Batch, PictureBatch, RegionBatch, TextBatch
+from saccade.batch import Batch, PictureBatch, RegionBatch, TextBatch
 from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
-from saccade.explain import Explanation
 from saccade.features.splits import open_groundings
-from saccade.language import shared_parser
-from saccade.models import Grounder
+from saccade.metrics.pointing import are_cells
+from saccade.models import Grounder, Matcher
 from saccade.tasks.base import TaskSpec
 from saccade.tasks.grounding import EvalOptions
 from saccade.tasks.grounding.evaluate import (
     GroundingAccuracy,
     GroundingSplit,
-    phrase_words,
     right_regions,
     token_span,
     true_boxes,
 )
+from saccade.tasks.grounding.locate import phrase_words
+from saccade.tasks.grounding.predict import PictureGrounder
 from saccade.tasks.pairs import about_each, prepare_captioned, vary_images
-from saccade.tasks.predict import RegionPredictor
 from saccade.tasks.prepare import Prepared
 from saccade.vision.augment import AugmentConfig
-from saccade.vision.pictures import Picture, as_array
 
 
 @dataclass(frozen=True)
@@ -81,6 +80,8 @@ class GroundingTask:
             raise SaccadeError(f"{train.pictures.name}/{train.pictures.split} has no phrase with a box to learn from")
         self.texts = model.read([train.texts[n] for n in self.said])  # word ids are small: all sentences at once
         self.spans = [[token_span(train.texts[n], phrase) for phrase in train.phrases[n]] for n in self.said]
+        first = train.images.batch([0])
+        self.cells = isinstance(first, RegionBatch) and are_cells(first.boxes[0][first.mask[0]].numpy())
         self.truth = [[true_boxes(phrase, config.several) for phrase in train.phrases[n]] for n in self.said]
 
     def __len__(self) -> int:
@@ -126,7 +127,7 @@ class GroundingTask:
         """Binary cross-entropy, summed over the regions, averaged over the phrases."""
         about = about_each(model.extract(vary_images(model, batch.images, self.augmentation)), batch.owner)
         logits = model.ground(about, batch.texts, batch.phrases).float()
-        right = right_regions(about.boxes, batch.boxes, batch.real).float()
+        right = right_regions(about.boxes, batch.boxes, batch.real, self.cells).float()
         each = functional.binary_cross_entropy_with_logits(logits, right, reduction="none")
         said = batch.real.any(dim=2)
         return (each * about.mask[:, None] * said[:, :, None]).sum() / said.sum().clamp(min=1), {}
@@ -145,54 +146,6 @@ def prepare_sentences(train: GroundingSplit, settings: GroundingConfig) -> Prepa
     return prepare_captioned(train.pictures, settings)
 
 
-@dataclass(frozen=True)
-class FoundPhrase:
-    """A phrase and the region that it means."""
-
-    text: str
-    box: tuple[float, float, float, float]  # x1, y1, x2, y2 in 0..1
-    probability: float
-
-
-class PictureGrounder(RegionPredictor[Grounder]):
-    """A trained grounder: a picture and a sentence in, the region of each of its phrases out."""
-
-    @torch.no_grad()
-    def ground(self, image: Picture | RegionBatch, text: str) -> list[FoundPhrase]:
-        """The best region of every thing that a sentence names."""
-        regions = self.extract(image if isinstance(image, RegionBatch) else [image])
-        phrases, logits = self._logits(regions, text)
-        chance = logits.masked_fill(~regions.mask, -torch.inf).sigmoid()[0]
-        best = [(float(own.max()), int(own.argmax())) for own in chance]
-        boxes = [regions.boxes[0, place].tolist() for _, place in best]
-        return [FoundPhrase(p, tuple(box), c) for p, box, (c, _) in zip(phrases, boxes, best, strict=True)]
-
-    def _logits(self, regions: RegionBatch, text: str) -> tuple[list[str], Float[Tensor, "1 phrase region"]]:
-        """Raises: SaccadeError if the sentence names nothing, or the model knows none of its words."""
-        self.model.vocabulary.check(text)
-        texts = self.model.read([text]).to(self.device)
-        things = shared_parser().parse([text])[0].objects
-        if not things:
-            raise SaccadeError(f'"{text}" names nothing that could be found')
-        spans = [[(thing.start, thing.end) for thing in things]]
-        logits = self.model.ground(regions, texts, phrase_words(spans, texts.tokens.shape[1]).to(self.device))
-        return [" ".join(thing.words) for thing in things], logits
-
-    @torch.no_grad()
-    def explain(self, image: Picture, text: str | None = None, *, title: str = "") -> Explanation:
-        """Which regions each phrase of the sentence means: `.save("where.png")` draws it."""
-        if text is None:
-            raise SaccadeError("a grounder shows where the phrases of a sentence are: give one after the picture")
-        picture = as_array(image)
-        regions = self.extract([picture])
-        phrases, logits = self._logits(regions, text)
-        chance = logits.sigmoid() * regions.mask[:, None]
-        known = chance.new_ones(1, len(phrases), dtype=torch.bool)
-        alignment = Alignment(chance, chance.amax(dim=2).mean(dim=1), known, regions.mask)
-        found = Explanation.from_alignment(alignment, 0, phrases, regions.boxes[0].cpu(), picture, title or text)
-        return replace(found, unknown=frozenset(self.model.vocabulary.unknown(text)))
-
-
 SPEC: TaskSpec[Grounder, GroundingSplit] = TaskSpec(
     name="grounding",
     noun="grounder",
@@ -204,6 +157,7 @@ SPEC: TaskSpec[Grounder, GroundingSplit] = TaskSpec(
     task=GroundingTask,
     evaluator=GroundingAccuracy(),
     predictor=PictureGrounder,
-    verbs=("explain",),
+    verbs=("ground", "explain"),
     options=EvalOptions,
+    measures=(Matcher,),
 )

@@ -29,7 +29,8 @@ from saccade.tasks import find_task
 from saccade.tasks.answering.task import AnsweringConfig, PictureAnswerer, build_answerer
 from saccade.tasks.base import Sampler, StagedTask, Task, TaskSpec
 from saccade.tasks.evaluator import PART, Arrays, EvalRequest, Evaluation, Evaluator, SplitForModels, check_split
-from saccade.tasks.grounding.task import GroundingConfig, PictureGrounder
+from saccade.tasks.grounding.predict import PictureGrounder
+from saccade.tasks.grounding.task import GroundingConfig
 from saccade.tasks.joint import EvalOptions
 from saccade.tasks.matching.task import MatchingConfig, PictureMatcher
 from saccade.tasks.prepare import Prepared

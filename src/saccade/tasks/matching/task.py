@@ -138,27 +138,25 @@ class MatchingTask(PairTask):
         return batch
 
     def graph_batch(self, model: Matcher, batch: PairBatch, step: int) -> PairBatch | None:
-        """Regions and words padded to a multiple of four; None while the loss still changes."""
+        """Regions, words and phrases padded to a multiple of four; None while the loss still changes."""
         images, texts, config = batch.images, batch.texts, self.config
         changing = step < max(config.all_negatives_steps, config.hard_negative_ramp_steps)
         if changing or self.teacher is not None or not isinstance(images, RegionBatch):
             return None
         images = replace(images, ids=()).pad(-images.mask.shape[1] % 4)
-        linked = texts.adjacency() if texts.links else None
-        texts = TextBatch(texts.tokens, texts.mask, linked=linked).pad(-texts.mask.shape[1] % 4)
+        texts = texts.tables()
+        texts = texts.pad(-texts.mask.shape[1] % 4)
+        if texts.spans is not None:
+            texts = texts.resize(phrase=texts.spans.shape[1] + -texts.spans.shape[1] % 4)
         return replace(batch, images=images, texts=texts)
 
     def loss(self, model: Matcher, batch: PairBatch, step: int) -> Loss:
         pictures = vary_images(model, batch.images, self.augmentation)
         images = model.encode_images(model.extract(pictures))
-        similarity = model.similarity(images, model.encode_texts(self._vary_texts(batch.texts)))
-        config = self.config
-        loss = self._ranking(similarity, batch, "all" if step < config.all_negatives_steps else config.negatives)
-        if step < config.hard_negative_ramp_steps and config.loss != "contrastive":
-            ramp = step / config.hard_negative_ramp_steps
-            pairs = len(batch.owner)  # to the size of the hardest: their hinges are a sum over n², their entropy a mean
-            size = 2 * pairs if config.loss == "bce" else 1 / pairs
-            loss = ramp * loss + (1 - ramp) * size * self._ranking(similarity, batch, "all")
+        tables = model.ranked(images, model.encode_texts(self._vary_texts(batch.texts)))
+        config, similarity = self.config, tables[0] if len(tables) == 1 else torch.stack(tables).sum(dim=0)
+        losses = [self._ranked(table, batch, step) for table in tables]
+        loss = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
         own = model.own_losses(images, batch.texts, batch.owner)
         if self.teacher is not None:
             target = self._taught(self.teacher.to(similarity.device), pictures, batch.texts)
@@ -167,6 +165,17 @@ class MatchingTask(PairTask):
         if own:
             return loss + sum(own.values()), {"ranking_loss": loss, **own}
         return loss, {}
+
+    def _ranked(self, table: Float[Tensor, "image text"], batch: PairBatch, step: int) -> Tensor:
+        """From all negatives at first, where the settings say so, to the hardest."""
+        config = self.config
+        loss = self._ranking(table, batch, "all" if step < config.all_negatives_steps else config.negatives)
+        if step < config.hard_negative_ramp_steps and config.loss != "contrastive":
+            ramp = step / config.hard_negative_ramp_steps
+            pairs = len(batch.owner)  # to the size of the hardest: their hinges are a sum over n², their entropy a mean
+            size = 2 * pairs if config.loss == "bce" else 1 / pairs
+            loss = ramp * loss + (1 - ramp) * size * self._ranking(table, batch, "all")
+        return loss
 
     def _ranking(self, similarity: Float[Tensor, "image text"], batch: PairBatch, negatives: Negatives) -> Tensor:
         same = (

@@ -30,6 +30,7 @@ MODULES = {  # imported when first asked for
     "dinov2": "saccade.vision.backbones.dinov2",
     "tuned": "saccade.vision.backbones.tuned",
     "world": "saccade.vision.detectors.world",
+    "world-layers": "saccade.vision.detectors.world",
     "hf": "saccade.vision.backbones.hf",
 }
 

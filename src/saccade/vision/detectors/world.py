@@ -132,7 +132,8 @@ class WorldBackbone(Backbone):
         floats = pixels.permute(0, 3, 1, 2).to(torch.float32)  # a view: the memory stays channels-last
         return (floats - 127.5) * (1 / 64)
 
-    def maps(self, pictures: Float[Tensor, "image 3 height width"]) -> WorldMaps:
+    def layers(self, pictures: Float[Tensor, "image 3 height width"]) -> tuple[Tensor, ...]:
+        """Maps of strides 2, 4, 8 and 16, and all but the first joined at stride 4."""
         detail = self.stem(pictures)
         fine = self.fine(detail)
         middle = self.middle(fine)
@@ -140,7 +141,11 @@ class WorldBackbone(Backbone):
         joined = self.join[2](coarse)
         for lateral, level in ((self.join[1], middle), (self.join[0], fine)):
             joined = lateral(level) + functional.interpolate(joined, size=level.shape[-2:], mode="nearest")
-        return WorldMaps(self.smooth(functional.relu(joined)), detail, coarse.mean(dim=(2, 3)))
+        return detail, fine, middle, coarse, self.smooth(functional.relu(joined))
+
+    def maps(self, pictures: Float[Tensor, "image 3 height width"]) -> WorldMaps:
+        detail, _, _, coarse, joined = self.layers(pictures)
+        return WorldMaps(joined, detail, coarse.mean(dim=(2, 3)))
 
     def forward(
         self, pictures: Float[Tensor, "image 3 height width"]
@@ -151,6 +156,20 @@ class WorldBackbone(Backbone):
     @property
     def parts(self) -> tuple[nn.Module, ...]:
         return self.stem, self.fine, self.middle, self.coarse, self.join, self.smooth
+
+
+class WorldLayers(WorldBackbone):
+    """The same network, layer by layer: the joined map, and those of strides 4, 8 and 16."""
+
+    def __init__(self) -> None:
+        super().__init__(name="world-layers")
+        self.strides, self.channels = (4, 4, 8, 16), (64, 48, 96, 160)
+
+    def forward(
+        self, pictures: Float[Tensor, "image 3 height width"]
+    ) -> tuple[Float[Tensor, "image channel row column"], ...]:
+        _, *layers, joined = self.layers(pictures)
+        return joined, *layers
 
 
 @dataclass(frozen=True)
@@ -453,9 +472,14 @@ def load_world_extractor(folder: Path | str = SHIPPED, name: str = "world") -> W
 
 
 def open_backbone(name: str = "world", pretrained: bool = True) -> WorldBackbone:
-    """`world`, or `world:FOLDER` with the weights of a trained detector. Trained weights come folded."""
+    """`world`, `world-layers`, or `world:FOLDER` with a trained detector's weights. Trained weights come folded."""
+    layers = WorldLayers() if name == "world-layers" else None
     if not pretrained:
-        return WorldBackbone()
+        return layers or WorldBackbone()
     network = load_world_extractor(name.partition(":")[2] or SHIPPED).network.requires_grad_(True)
+    if layers is not None:
+        layers.fold_normalisation()
+        layers.load_state_dict(network.backbone.state_dict())
+        return layers
     network.backbone.name = name
     return network.backbone

@@ -1,0 +1,101 @@
+"""A sentence about a photo, grounded: every thing that it names is found, by a grounder or by any matcher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from saccade.batch import Alignment, RegionBatch
+from saccade.core.errors import SaccadeError
+from saccade.explain import Explanation
+from saccade.explain.panels.grounded import GroundedPicture, PhrasePicture
+from saccade.language import shared_parser
+from saccade.metrics.heat_maps import HeatBoxes
+from saccade.metrics.pointing import with_neighbours
+from saccade.models import Grounder, Matcher
+from saccade.tasks.grounding.locate import grounds, locate, phrase_heat, read_phrases
+from saccade.tasks.predict import RegionPredictor
+from saccade.vision.pictures import Picture, as_array
+
+
+@dataclass(frozen=True)
+class FoundPhrase:
+    """A phrase and the box that it means."""
+
+    text: str
+    box: tuple[float, float, float, float]  # x1, y1, x2, y2 in 0..1
+    score: float  # of a grounder how likely the box is meant; of a matcher how well the phrase's words found a place
+    levels: dict[str, int] = field(default_factory=dict)  # of a multi-level model: the layer each word chose, from 1
+
+
+class PictureGrounder(RegionPredictor[Any]):
+    """A trained grounder or matcher: a picture and a sentence in, a box for each of its phrases out."""
+
+    model: Matcher | Grounder
+
+    def ground(self, image: Picture | RegionBatch, text: str, boxes: HeatBoxes = "windows") -> list[FoundPhrase]:
+        """The box of every thing that a sentence names. Raises: SaccadeError if it names nothing that is known."""
+        return self._ground(self.extract(image if isinstance(image, RegionBatch) else [image]), text, boxes)[0]
+
+    @torch.no_grad()
+    def _ground(
+        self, regions: RegionBatch, text: str, boxes: HeatBoxes = "windows"
+    ) -> tuple[list[FoundPhrase], Float[np.ndarray, "phrase region"], Float[np.ndarray, "region 4"]]:
+        """The phrases, their heat, and the regions."""
+        self.model.vocabulary.check(text)
+        things = shared_parser().parse([text])[0].objects
+        if not things:
+            raise SaccadeError(f'"{text}" names nothing that could be found')
+        texts, words = read_phrases(self.model, [text], [[(thing.start, thing.end) for thing in things]])
+        texts, words = texts.to(self.device), words.to(self.device)
+        places, real = regions.boxes[0].double().cpu().numpy(), regions.mask[0].cpu().numpy()
+        heat = phrase_heat(self.model, regions, texts, words)[0].double().cpu().numpy()[:, real]
+        found = locate(heat, places[real], boxes)
+        scores, levels = heat.max(axis=1), [dict[str, int]() for _ in things]
+        if not grounds(self.model):
+            assert isinstance(self.model, Matcher)
+            seen = self.model.align(self.model.encode_images(regions), self.model.encode_texts(texts))
+            table = words[0].cpu().numpy()
+            if seen.word_score is not None:
+                scores = table @ seen.word_score[0].double().cpu().numpy() / table.sum(axis=1)
+            if seen.word_level is not None:
+                chosen, said = seen.word_level[0].tolist(), texts.words[0]
+                levels = [{said[n]: chosen[n] + 1 for n in np.flatnonzero(row)} for row in table]
+        phrases = [
+            FoundPhrase(" ".join(thing.words), tuple(map(float, one.box)), float(score), level)  # type: ignore[arg-type]
+            for thing, one, score, level in zip(things, found, scores, levels, strict=True)
+        ]
+        return phrases, np.stack([one.heat for one in found]), places[real]
+
+    def explain(self, image: Picture, text: str | None = None, *, title: str = "") -> Explanation:
+        """Which regions each phrase of the sentence means: `.save("where.png")` draws it."""
+        if text is None:
+            raise SaccadeError("a grounder shows where the phrases of a sentence are: give one after the picture")
+        picture = as_array(image)
+        found, heat, regions = self._ground(self.extract([picture]), text)
+        weights = torch.from_numpy(heat)[None]
+        known, real = torch.ones(1, len(found), dtype=torch.bool), torch.ones(1, len(regions), dtype=torch.bool)
+        alignment = Alignment(weights, weights.amax(dim=2).mean(dim=1), known, real)
+        phrases = [phrase.text for phrase in found]
+        drawn = Explanation.from_alignment(alignment, 0, phrases, regions, picture, title or text)
+        return replace(drawn, unknown=frozenset(self.model.vocabulary.unknown(text)))
+
+    def grounded(self, image: Picture, text: str) -> tuple[list[FoundPhrase], GroundedPicture]:
+        """As `ground`, and a drawing: `.save("where.png")`."""
+        picture = as_array(image)
+        found, heat, regions = self._ground(self.extract([picture]), text)
+        drawn = (
+            PhrasePicture(phrase.text, np.array(phrase.box), note_of(phrase), row)
+            for phrase, row in zip(found, with_neighbours(heat, regions), strict=True)
+        )
+        return found, GroundedPicture(picture, text, regions, tuple(drawn))
+
+
+def note_of(phrase: FoundPhrase) -> str:
+    """Its score, and the level of each word."""
+    levels = ", ".join(f"{word} {level}" for word, level in phrase.levels.items())
+    return f"{phrase.score:.2f}" + (f" · level: {levels}" if levels else "")

@@ -1,0 +1,96 @@
+"""`saccade ground`, and `saccade eval --task grounding` of a matcher."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from saccade.language import Vocabulary
+from saccade.models import Multilevel, MultilevelConfig, Scan, ScanConfig, UpDown, UpDownConfig
+
+Saccade = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    Image.effect_noise((60, 40), 90).convert("RGB").save(tmp_path / "noise.png")
+    return tmp_path / "noise.png"
+
+
+@pytest.fixture
+def model(tmp_path: Path, vocabulary: Vocabulary) -> Path:
+    torch.manual_seed(0)
+    config = MultilevelConfig(region_dim=368, levels=(64, 48, 96, 160), hidden=(), dim=8, word_dim=4)
+    Multilevel(config, vocabulary, "grid:world-layers#all/4").save_pretrained(tmp_path / "multilevel")
+    return tmp_path / "multilevel"
+
+
+def test_a_sentence_becomes_boxes_a_drawing_and_levels(
+    saccade: Saccade, model: Path, photo: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "where.png"
+    words = ("ground", photo, "a red cube left of the ball", "-m", model, "-o", out)
+    code, said, _ = saccade(*words)
+    assert code == 0
+    assert "a red cube" in said
+    assert "level" in said
+    assert Image.open(out).width > 500
+    out.unlink()
+    code, said, _ = saccade(*words, "--json")
+    facts = json.loads(said.splitlines()[0])
+    assert (facts["width"], facts["height"]) == (60, 40)
+    assert [phrase["text"] for phrase in facts["phrases"]] == ["a red cube", "the ball"]
+    for phrase in facts["phrases"]:
+        x1, y1, x2, y2 = phrase["box"]
+        assert 0 <= x1 < x2 <= 60
+        assert 0 <= y1 < y2 <= 40
+        assert set(phrase["levels"].values()) <= {1, 2, 3, 4}
+    assert set(facts["phrases"][0]["levels"]) == {"red", "cube"}
+    assert out.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("zebra", "knows none of the words"), ("left of", "names nothing that could be found")]
+)
+def test_a_sentence_of_nothing_gets_one_sentence(
+    saccade: Saccade, model: Path, photo: Path, tmp_path: Path, text: str, told: str
+) -> None:
+    code, _, error = saccade("ground", photo, text, "-m", model, "-o", tmp_path / "where.png")
+    assert code == 2
+    assert told in error
+    assert not (tmp_path / "where.png").exists()
+
+
+def test_a_model_that_finds_no_phrases_is_refused(
+    saccade: Saccade, photo: Path, tmp_path: Path, vocabulary: Vocabulary
+) -> None:
+    UpDown(UpDownConfig(region_dim=8, word_dim=4, dim=8, attention_dim=4), vocabulary).save_pretrained(tmp_path / "up")
+    code, _, error = saccade("ground", photo, "a red cube", "-m", tmp_path / "up", "-o", tmp_path / "where.png")
+    assert code == 2
+    assert "cannot say where phrases are" in error
+    code, _, error = saccade("eval", tmp_path / "up", "--task", "grounding", "data=world", "pictures=20")
+    assert code == 2
+    assert "is a captioner: it cannot be measured as a grounder" in error
+    code, _, error = saccade("eval", tmp_path / "up", "--task", "grunding")
+    assert 'did you mean "grounding"?' in error
+
+
+def test_a_matcher_is_measured_as_a_grounder(saccade: Saccade, tmp_path: Path, vocabulary: Vocabulary) -> None:
+    torch.manual_seed(0)
+    Scan(ScanConfig(region_dim=64, word_dim=4, dim=8), vocabulary, "grid:world/4").save_pretrained(tmp_path / "scan")
+    words = ("eval", tmp_path / "scan", "--task", "grounding", "data=world", "pictures=20", "split=dev")
+    code, said, error = saccade(*words, "--heat-boxes", "peaks", "--json", tmp_path / "out.json")
+    assert code == 0, error
+    assert "pointing" in said
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert set(found["results"]) == {"at random", "centre box", "largest box", str(tmp_path / "scan")}
+    assert found["boxes"] == "peaks"
+    assert sum(found["phrases"].values()) > 8
+    own = found["results"][str(tmp_path / "scan")]
+    assert own["upper_bound"] >= own["recall_10"] >= own["recall_5"] >= own["accuracy"]
+    assert {"accuracy_merged", "pointing"} <= set(own)
