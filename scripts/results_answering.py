@@ -20,7 +20,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -245,20 +245,29 @@ def published(data: DataSet) -> str:
     return f"\n{data.published_note}\n\n{markdown_table(['published', *columns], rows)}\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", choices=DATA)
+def table_parser(
+    about: str | None, subject: str, data: Iterable[str], rows: Iterable[str] | None
+) -> argparse.ArgumentParser:
+    """The options of every script that trains the rows of a table with several seeds."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", choices=list(data))
     parser.add_argument("--root", type=Path, default=None, help="the folder of the data set")
     parser.add_argument("--split", default=None, help="what is measured; the data set's own if not given")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--only", nargs="*", choices=SYSTEMS, help="train just these")
+    choices = None if rows is None else list(rows)
+    parser.add_argument("--only", nargs="*", choices=choices, help="train and measure just these rows")
     parser.add_argument("--report", action="store_true", help="train nothing")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
-    parser.add_argument("--runs", type=Path, default=Path("runs/results-answering"))
-    parser.add_argument("--parser", type=Path, default=None, help="a trained program_parser, for vcml_parsed")
+    parser.add_argument("--runs", type=Path, default=Path(f"runs/results-{subject}"))
     parser.add_argument("--settings", nargs="*", default=[], help="KEY=VALUE words for every run")
+    return parser
+
+
+def main() -> None:
+    parser = table_parser(__doc__, "answering", DATA, SYSTEMS)
+    parser.add_argument("--parser", type=Path, default=None, help="a trained program_parser, for vcml_parsed")
     arguments = parser.parse_args()
     arguments.split = arguments.split or DATA[arguments.data].split
     (arguments.runs / arguments.data).mkdir(parents=True, exist_ok=True)

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import torch
-from results_answering import saccade
+from results_answering import saccade, table_parser
 from rich.console import Console
 
 from saccade.core.files import read_json, write_json, write_text
@@ -119,19 +118,7 @@ Made by `{command}` on {where}.
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", choices=DATA)
-    parser.add_argument("--root", type=Path, default=None, help="the folder of the data set")
-    parser.add_argument("--split", default=None, help="what is measured; the data set's own if not given")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--only", nargs="*", choices=RUNS, help="train just these")
-    parser.add_argument("--report", action="store_true", help="train nothing")
-    parser.add_argument("--out", type=Path, default=Path("docs/results"))
-    parser.add_argument("--runs", type=Path, default=Path("runs/results-referring"))
-    parser.add_argument("--settings", nargs="*", default=[], help="KEY=VALUE words for every run")
-    arguments = parser.parse_args()
+    arguments = table_parser(__doc__, "referring", DATA, RUNS).parse_args()
     arguments.split = arguments.split or DATA[arguments.data][2]
     (arguments.runs / arguments.data).mkdir(parents=True, exist_ok=True)
     wanted = [name for name in DATA[arguments.data][3] if not arguments.only or name in arguments.only]
