@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from saccade.batch import phrase_words
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig, open_records
 from saccade.data.records import GroundedPhrase, Groundings
@@ -25,7 +26,6 @@ from saccade.tasks.grounding.evaluate import (
     token_span,
     true_boxes,
 )
-from saccade.tasks.grounding.locate import phrase_words
 from saccade.tasks.grounding.predict import PictureGrounder
 from saccade.tasks.grounding.task import GroundingConfig, GroundingTask, prepare_sentences
 from saccade.tasks.prepare import build_model

@@ -20,7 +20,7 @@ from saccade.tasks.grounding.evaluate import (
     RANDOM,
     GroundingAccuracy,
     ground_all,
-    judge,
+    phrase_hits,
 )
 from saccade.tasks.grounding.locate import locate, read_phrases
 from saccade.tasks.grounding.predict import PictureGrounder
@@ -94,7 +94,7 @@ def test_what_needs_no_model_stands_beside_it() -> None:
     proposals = np.array([[0, 0, 0.5, 1], [0, 0, 1, 1], [0.9, 0.9, 1, 1]])
     (found,) = locate(np.array([[0.2, 0.1, 0.7]]), proposals)
     assert found.box.tolist() == [0.9, 0.9, 1, 1]
-    judged = judge(truth, found)
+    judged = phrase_hits(truth, found)
     assert judged[MODEL] == {
         "accuracy": 0, "recall_5": 1, "recall_10": 1, "accuracy_merged": 0, "pointing": 1, "upper_bound": 1,
     }  # fmt: skip

@@ -15,9 +15,11 @@ from saccade.batch.inputs import (
     PictureBatch,
     RegionBatch,
     SceneGraphBatch,
+    Spans,
     StepBatch,
     TextBatch,
     padded_ids,
+    phrase_words,
 )
 from saccade.batch.outputs import (
     Alignment,
@@ -48,6 +50,7 @@ __all__ = [
     "Referred",
     "RegionBatch",
     "SceneGraphBatch",
+    "Spans",
     "Step",
     "StepBatch",
     "StepOutput",
@@ -55,5 +58,6 @@ __all__ = [
     "TextBatch",
     "TextCode",
     "padded_ids",
+    "phrase_words",
     "stack",
 ]

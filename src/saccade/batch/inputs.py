@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -87,6 +88,8 @@ class PictureBatch(Batch):
     ids: tuple[str, ...] = ()
 
 
+Spans: TypeAlias = Sequence[Sequence[tuple[int, int]]]  # of each sentence's phrases: first token, one after the last
+
 PAD, START, END, UNKNOWN = range(4)  # the ids of <pad>, <start>, <end> and <unk> in every vocabulary
 
 
@@ -99,6 +102,15 @@ def padded_ids(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "row id"], Bo
         padded[i, : len(row)] = torch.as_tensor(row, dtype=torch.long)
         mask[i, : len(row)] = True
     return padded, mask
+
+
+def phrase_words(spans: Spans, words: int) -> Float[Tensor, "text phrase word"]:
+    """1 at the words of each phrase, padded to as many phrases as any sentence has."""
+    table = torch.zeros(len(spans), max(map(len, spans), default=0), words)
+    for own, row in zip(spans, table, strict=True):
+        for (first, end), phrase in zip(own, row, strict=False):
+            phrase[first:end] = 1
+    return table
 
 
 @dataclass(frozen=True)
@@ -150,11 +162,9 @@ class TextBatch(Batch):
         whole = self.mask.float()[:, None]
         if not self.phrases:
             return whole
-        table = torch.zeros(len(self), max(1, *map(len, self.phrases)), self.tokens.shape[1])
-        for row, spans in zip(table, self.phrases, strict=True):
-            for phrase, (first, end) in zip(row, spans, strict=False):
-                phrase[first:end] = 1
-        table = table.to(self.tokens.device)
+        table = phrase_words(self.phrases, self.tokens.shape[1]).to(self.tokens.device)
+        if not table.shape[1]:
+            return whole
         none = ~table.flatten(1).any(dim=1)
         table[:, :1] = torch.where(none[:, None, None], whole, table[:, :1])
         return table

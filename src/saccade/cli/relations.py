@@ -56,7 +56,7 @@ def relations(
     model = model or DEFAULT_RUN
     finder = load(model, device, kind=RelationFinder)
     words, sources = finder.model.named(finder.triplet(text)), finder.sources(text)
-    looked, broken = without_broken(finder.look(files, text, model), "looking", len(files))
+    looked, broken = without_broken(finder.find_in_files(files, text, model), "looking", len(files))
     found = sorted((photo for photo in looked if photo is not None), key=lambda photo: -photo.pair.probability)
     found = found[:top] if top else found
     if as_json:

@@ -68,7 +68,7 @@ class Dialog(NamedTuple):
 
 def refer(scene: Scene) -> tuple[Expression, ...]:
     """Expressions for every thing of a scene, the same for the same scene; none where one thing stands alone."""
-    speaker = _Speaker(scene, "expressions")
+    speaker = _ExpressionMaker(scene, "expressions")
     things = range(len(scene.things)) if len(scene.things) > 1 else ()
     drawn = (speaker.expression(thing) for thing in things for _ in range(EXPRESSIONS))
     return tuple(expression for expression in drawn if expression is not None)
@@ -76,7 +76,7 @@ def refer(scene: Scene) -> tuple[Expression, ...]:
 
 def discuss(scene: Scene) -> tuple[Dialog, ...]:
     """Dialogs for every thing of a scene."""
-    speaker = _Speaker(scene, "dialogs")
+    speaker = _ExpressionMaker(scene, "dialogs")
     things = range(len(scene.things)) if len(scene.things) > 1 else ()
     drawn = (speaker.dialog(thing) for thing in things for _ in range(DIALOGS))
     return tuple(dialog for dialog in drawn if dialog is not None)
@@ -91,7 +91,7 @@ def then(program: Program, op: str, argument: str) -> Program:
     return (*program, Step(op, (len(program) - 1,), argument))
 
 
-class _Speaker:
+class _ExpressionMaker:
     def __init__(self, scene: Scene, what: str) -> None:
         self.facts, self.dice = Facts(scene), Dice("referring", what, scene.id, scene.seed)
 

@@ -83,7 +83,7 @@ class Found:
         return grounding_report(self.hits[row], self.kind)
 
 
-def judge(phrase: GroundedPhrase, found: Located) -> dict[str, dict[str, float]]:
+def phrase_hits(phrase: GroundedPhrase, found: Located) -> dict[str, dict[str, float]]:
     """What is right for one phrase, by row and figure."""
     truth, merged = (true_boxes(phrase, several).double() for several in ("any", "merged"))
 
@@ -147,7 +147,7 @@ def ground_all(
                 own = None if given is None else given[row]
                 seen = heat[row, : len(data.phrases[n])][:, mask[row]]
                 for phrase, found in zip(data.phrases[n], locate(seen, boxes[row][mask[row]], how, own), strict=True):
-                    for name, hits in judge(phrase, found).items():
+                    for name, hits in phrase_hits(phrase, found).items():
                         rows[name].append(hits)
                     places.append(int(owners[n]))
                     kinds.append(phrase.kind)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.batch import START, RegionBatch, TextBatch
+from saccade.batch import START, RegionBatch, Spans, TextBatch, phrase_words
 from saccade.core.errors import SaccadeError
 from saccade.explain.explanation import is_content
 from saccade.metrics.heat_maps import (
@@ -30,8 +29,6 @@ from saccade.metrics.heat_maps import (
 )
 from saccade.metrics.pointing import pointed_at
 from saccade.models import Grounder, Matcher, Model, load_model
-
-Spans: TypeAlias = Sequence[Sequence[tuple[int, int]]]  # of each sentence's phrases: first token, one after the last
 
 
 def grounds(model: Model) -> bool:
@@ -60,15 +57,6 @@ class Located:
     @property
     def box(self) -> Float[np.ndarray, " 4"]:
         return np.asarray(self.boxes[0])
-
-
-def phrase_words(spans: Spans, words: int) -> Float[Tensor, "text phrase word"]:
-    """1 at the words of each phrase, padded to as many phrases as any sentence has."""
-    table = torch.zeros(len(spans), max(map(len, spans), default=0), words)
-    for own, row in zip(spans, table, strict=True):
-        for (first, end), phrase in zip(own, row, strict=False):
-            phrase[first:end] = 1
-    return table
 
 
 def read_phrases(

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from saccade.batch import Batch, PictureBatch, RegionBatch, TextBatch
+from saccade.batch import Batch, PictureBatch, RegionBatch, TextBatch, phrase_words
 from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
@@ -29,7 +29,6 @@ from saccade.tasks.grounding.evaluate import (
     token_span,
     true_boxes,
 )
-from saccade.tasks.grounding.locate import phrase_words
 from saccade.tasks.grounding.predict import PictureGrounder
 from saccade.tasks.pairs import about_each, prepare_captioned, vary_images
 from saccade.tasks.prepare import Prepared

@@ -120,7 +120,7 @@ class RelationFinder(RegionPredictor[Relater]):
             found.append((self.model.named(triplets[n].tolist()), FoundPair(float(best.values[n]), *boxes)))
         return found
 
-    def look(self, photos: Sequence[Path], text: str, name: object) -> Iterator[FoundPhoto | Broken | None]:
+    def find_in_files(self, photos: Sequence[Path], text: str, name: object) -> Iterator[FoundPhoto | Broken | None]:
         """The best pair of each photo file, in the order of the photos; None for one without two regions."""
         triplet = self.triplet(text)
         listed = [(path.name, path) for path in photos]
