@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.batch import Alignment, Batch, ImageCode, RegionBatch, TextBatch, TextCode, stack
+from saccade.batch import Alignment, Batch, FrameBatch, ImageCode, RegionBatch, TextBatch, TextCode, stack
 
 COUNTS = (3, 1, 0, 2)  # a picture without regions is a picture too
 
@@ -227,3 +227,18 @@ def test_which_axes_are_ragged_is_read_from_the_annotations() -> None:
     assert (cut.frames.shape, cut.speeds.shape, cut.whole.shape) == ((3, 1, 5), (3, 1, 1), (3, 6))
     with pytest.raises(RuntimeError):  # `whole` is of fixed size
         stack([clips(1, 2), replace(clips(1, 2), whole=torch.ones(1, 7))])
+
+
+def test_frames_are_the_pieces_of_a_film_strip() -> None:
+    times = [np.array([[0.0, 1.0], [1.0, 2.5]]), np.array([[0.0, 4.0]])]
+    frames = FrameBatch.of_times([np.ones((2, 3)), np.ones((1, 3))], times, [2.5, 8.0], ["a", "b"])
+    assert isinstance(frames, RegionBatch)
+    assert frames.boxes[0, 1].tolist() == pytest.approx([0.4, 0, 1, 1])
+    assert frames.times[0].tolist() == [[0, 1], [1, 2.5]]
+    assert frames.select([1]).times[0, 0].tolist() == [0, 4]
+    joined = stack([frames.select([1]), frames.select([0])])
+    assert isinstance(joined, FrameBatch)
+    assert joined.seconds is not None
+    assert joined.seconds.tolist() == [8, 2.5]
+    assert isinstance(frames.pad(2), FrameBatch)
+    assert frames.pad(2).times.shape == (2, 4, 2)

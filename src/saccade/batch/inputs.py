@@ -1,5 +1,5 @@
-"""What models read: pictures as sets of regions or as pixels, scene graphs, sentences as word ids, and pairs; of
-referring, candidates to choose from and texts that are read step by step."""
+"""What models read: pictures as sets of regions or as pixels, videos as sequences of frames, scene graphs, sentences as
+word ids, and pairs; of referring, candidates to choose from and texts that are read step by step."""
 
 from __future__ import annotations
 
@@ -66,6 +66,40 @@ class RegionBatch(Batch):
         mask = torch.arange(padded.shape[1]) < counts[:, None]
         padded_scores = None if scores is None else _padded_rows(scores)
         return RegionBatch(padded, mask, _padded_rows(boxes, 4), tuple(ids), padded_scores)
+
+
+@dataclass(frozen=True)
+class FrameBatch(RegionBatch):
+    """Videos as sequences of frames or clips, in the order of time, read as film strips: from left to right goes time.
+
+    The box of a frame is its piece of the strip (x1 and x2 where it begins and ends as shares of the video, y 0 to 1),
+    so whatever reads regions reads frames.
+    """
+
+    seconds: Float[Tensor, " image"] | None = None  # how long each video is
+
+    @property
+    def times(self) -> Float[Tensor, "image region 2"]:
+        """When each frame begins and ends, in seconds; in shares of the video where its length is not known."""
+        shares = self.boxes[..., [0, 2]]
+        return shares if self.seconds is None else shares * self.seconds[:, None, None]
+
+    @staticmethod
+    def of_times(
+        features: Sequence[np.ndarray | Tensor],
+        times: Sequence[np.ndarray],
+        seconds: Sequence[float],
+        ids: Sequence[str] = (),
+    ) -> FrameBatch:
+        """Pad ragged videos ([frame, dim], and [frame, 2] in seconds) into one batch."""
+        boxes = [
+            np.stack([span[:, 0] / length, np.zeros(len(span)), span[:, 1] / length, np.ones(len(span))], axis=1)
+            for span, length in zip(times, seconds, strict=True)
+        ]
+        regions = RegionBatch.of(features, boxes, ids)
+        return FrameBatch(
+            regions.features, regions.mask, regions.boxes, regions.ids, seconds=torch.tensor(list(seconds))
+        )
 
 
 def _padded_rows(items: Sequence[np.ndarray | Tensor], *shape: int) -> Float[Tensor, "item row *shape"]:
