@@ -130,9 +130,13 @@ def train(runs: Sequence[Run], arguments: argparse.Namespace) -> None:
     run_jobs(todo, job, min(arguments.jobs, len(todo)), ended=ended)
 
 
+def captions_of(run: Run, arguments: argparse.Namespace) -> Path:
+    return Path(arguments.runs) / run.name / f"captions-{DATA[arguments.data].split}.json"
+
+
 def measure(run: Run, arguments: argparse.Namespace, tables: MeteorTables, references: Any) -> dict[str, Any]:
     """The figures of a finished run's captions."""
-    captions = read_json(arguments.runs / run.name / f"captions-{DATA[arguments.data].split}.json")
+    captions = read_json(captions_of(run, arguments))
     scores = caption_scores([one["caption"] for one in captions], references, meteor_tables=tables, only=list(METRICS))
     return {name: 100 * scores[name].corpus for name in METRICS}
 
@@ -152,7 +156,7 @@ def report(plain: dict[str, list[Run]], critical: dict[str, list[Run]], argument
     for name, (title, _, _) in CAPTIONERS[arguments.data].items():
         ways = {"rewards without pairs" if name in ALONE else "cross-entropy": plain.get(name, [])}
         for how, runs in {**ways, "self-critical": critical.get(name, [])}.items():
-            finished = [run for run in runs if is_finished(run, arguments.runs)]
+            finished = [run for run in runs if captions_of(run, arguments).exists()]
             if finished and some is None:
                 some = finished[0]
                 references = references_of(open_split(some.config.data, data.split))
