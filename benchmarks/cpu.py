@@ -18,12 +18,15 @@ from benchmarks import (
     extraction,
     grounding,
     growth,
+    hgr,
     matchers,
+    moments,
     programs,
     scan,
     search,
     shipped,
     training,
+    videos,
 )
 from benchmarks.bench import Subject
 from benchmarks.command import main
@@ -38,8 +41,11 @@ SUBJECTS: dict[str, Subject] = {
     "answering": answering.cases,
     "programs": programs.cases,
     "grounding": grounding.cases,
+    "hgr": hgr.cases,
+    "moments": moments.cases,
     "backbones": backbones.cpu,
     "extraction": extraction.cpu,
+    "videos": videos.cases,
     "shipped": shipped.cpu,
     "growth": growth.cpu,
 }

@@ -16,10 +16,10 @@ PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 FOLDER = PAGE.with_suffix("")  # of the results and the plots
 MACHINES = {"gpu": "On a GPU", "cpu": "On a CPU"}
 GROUPS = {
-    "Every picture with every caption": ("scan", "matchers", "grounding"),
+    "Every picture with every caption": ("scan", "matchers", "grounding", "hgr", "moments"),
     "Search": ("search",),
     "Training": ("training",),
-    "Captions and features": ("cider", "beam", "answering", "programs", "backbones", "extraction", "shipped"),
+    "Captions and features": ("cider", "beam", "answering", "programs", "backbones", "extraction", "videos", "shipped"),
 }
 WRITTEN = {"python": "Python", "torch": "PyTorch", "triton": "Triton"}
 ABOUT = """\

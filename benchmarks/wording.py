@@ -17,6 +17,8 @@ NAMES = {
     "percent_again": "{} % of the pairs scored again",
     "answers_that_differ": "{} answers differ",
     "pictures_a_second": "{} pictures a second",
+    "frames_a_second": "{} frames a second",
+    "clips_a_minute": "{} clips a minute",
     "decoded_alone_a_second": "{} decoded alone",
     "seen_alone_a_second": "{} seen alone",
     "of_decoding": "{} of the decoding rate",

@@ -24,8 +24,10 @@ from saccade.core.arrays import read_npz
 from saccade.core.config import load_yaml, save_yaml
 from saccade.core.files import write_json
 from saccade.core.weights import read_paddle, read_state_dict, read_weights, write_weights
-from saccade.data import Caption, FeatureStore, PictureRegions, StoreWriter, write_captions
+from saccade.data import Caption, DataConfig, FeatureStore, PictureRegions, StoreWriter, open_records, write_captions
 from saccade.data.datasets.karpathy import read_karpathy
+from saccade.data.datasets.msvd import msvd_splits
+from saccade.data.datasets.videos import strip
 from saccade.data.formats.arrays import ArrayPictures, NpzFolder
 from saccade.data.formats.captions import captions_of, read_caption_results
 from saccade.data.formats.hdf5 import open_hdf5
@@ -51,6 +53,7 @@ from saccade.training.logs import MetricsFile
 from saccade.training.run import load_run_config, run_config
 from saccade.vision.detectors.world import load_world_extractor
 from saccade.vision.pictures import as_array
+from saccade.vision.videos import Sampling, read_frames, write_video
 from saccade.world.store import WorldConfig, make_world, open_world
 
 DIM = 3
@@ -360,8 +363,58 @@ def read_array_files(folder: Path) -> None:
     load_table(folder / "table.npy")
 
 
+def make_video_store(folder: Path) -> None:
+    with StoreWriter(folder, DIM, shard_rows=2, extractor="frames:grid") as writer:
+        for one in pictures():
+            writer.append(one.id, one.features, strip(len(one.features)), 20, 10, seconds=2.5)
+
+
+def read_video_store(folder: Path) -> None:
+    store = FeatureStore.open(folder)
+    read_regions(store)
+    store.verify()
+
+
+def make_moments(folder: Path) -> None:
+    (folder / "charades_sta_train.txt").write_text("AAAAA 0.5 2.5##a person opens a door.\n" * 3)
+    write_json(folder / "charades_durations.json", {"AAAAA": 20.5})
+    timed = {"duration": 20.5, "timestamps": [[0, 2.5], [3, 20]], "sentences": ["one.", "two."]}
+    write_json(folder / "activitynet_train.json", {"v_1": timed})
+    write_json(folder / "tacos_train.json", {"s1.avi": {**timed, "fps": 25, "num_frames": 500}})
+    line = {"qid": 1, "query": "a cat", "vid": "x", "duration": 150, "relevant_windows": [[0, 10], [40, 60]]}
+    (folder / "qvhighlights_train.jsonl").write_text(json.dumps(line) + "\n")
+    (folder / "captions.tsv").write_text("split\tclip\tstart_s\tend_s\tn\tcaption\ntrain\ta_0_4\t0\t4\t0\ta cat\n")
+    video = {"video_id": "video0", "split": "train", "start time": 0.5, "end time": 9.5}
+    sentence = {"video_id": "video0", "caption": "a cat"}
+    write_json(folder / "MSRVTT_data.json", {"videos": [video], "sentences": [sentence]})
+
+
+def read_moments(folder: Path) -> None:
+    for name in ("charades_sta", "activitynet", "tacos", "qvhighlights"):
+        open_records(DataConfig(name, folder), "train", "moments")
+    open_records(DataConfig("msvd", folder), "train+dev" if "dev" in msvd_splits(folder)["captions"] else "train")
+    open_records(DataConfig("msrvtt", folder), "train")
+
+
+def make_video(ending: str, codec: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        frames = np.random.default_rng(0).integers(0, 255, (6, 16, 16, 3), np.uint8)
+        write_video(folder / f"video.{ending}", frames, 4, codec)
+
+    return make
+
+
+def read_video(folder: Path) -> None:
+    for path in folder.iterdir():
+        read_frames(path, Sampling(rate=4))
+
+
 READERS = [
     Reader("feature store", make_store, read_store),
+    Reader("feature store of videos", make_video_store, read_video_store),
+    Reader("annotations of videos (JSON, text)", make_moments, read_moments),
+    Reader("MP4", make_video("mp4", "libx264"), read_video),
+    Reader("MKV", make_video("mkv", "mpeg4"), read_video),
     Reader("code store, half precision", make_codes("float16"), read_codes),
     Reader("code store, bytes", make_codes("int8"), read_codes),
     Reader("world", make_small_world, read_world),

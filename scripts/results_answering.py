@@ -20,7 +20,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -265,6 +265,15 @@ def table_parser(
     return parser
 
 
+def of_each_seed(
+    names: Sequence[str], arguments: argparse.Namespace, do: Callable[[str, int, argparse.Namespace], None]
+) -> None:
+    """`do(name, seed, arguments)` for the runs of a table, some at once, the first seed of all rows first."""
+    todo = [(name, seed) for seed in range(arguments.seeds) for name in names]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        list(pool.map(lambda one: do(*one, arguments), todo))
+
+
 def main() -> None:
     parser = table_parser(__doc__, "answering", DATA, SYSTEMS)
     parser.add_argument("--parser", type=Path, default=None, help="a trained program_parser, for vcml_parsed")
@@ -275,10 +284,8 @@ def main() -> None:
     if not arguments.report:
         trained = [name for name in wanted if name != "vcml_parsed"]
         parsed = ["vcml_parsed"] if arguments.parser and "vcml_parsed" in wanted else []  # the same runs, afterwards
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            for names in (trained, parsed):
-                todo = [(name, seed) for seed in range(arguments.seeds) for name in names]
-                list(pool.map(lambda one: train_and_measure(*one, arguments), todo))
+        for names in (trained, parsed):
+            of_each_seed(names, arguments, train_and_measure)
     report(arguments)
 
 

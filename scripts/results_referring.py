@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from results_answering import saccade, table_parser
+from results_answering import of_each_seed, saccade, table_parser
 from rich.console import Console
 
 from saccade.core.files import read_json, write_json, write_text
@@ -123,9 +122,7 @@ def main() -> None:
     (arguments.runs / arguments.data).mkdir(parents=True, exist_ok=True)
     wanted = [name for name in DATA[arguments.data][3] if not arguments.only or name in arguments.only]
     if not arguments.report:
-        todo = [(name, seed) for seed in range(arguments.seeds) for name in wanted]
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            list(pool.map(lambda one: train_and_measure(*one, arguments), todo))
+        of_each_seed(wanted, arguments, train_and_measure)
     report(arguments)
 
 

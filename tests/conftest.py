@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -14,6 +17,7 @@ import torch
 from covered import pytest_terminal_summary  # noqa: F401
 from saccade.batch import RegionBatch, TextBatch
 from saccade.language import Vocabulary, load_parser
+from saccade.language.roles import role_tables, shared_roles
 
 WORDS = (
     "a",
@@ -69,11 +73,31 @@ def toy_images() -> RegionBatch:
 
 @pytest.fixture
 def toy_texts(vocabulary: Vocabulary) -> TextBatch:
-    """Four sentences, with dependencies and phrases for models that ask."""
+    """Four sentences, with dependencies, phrases and role graphs for models that ask."""
     texts = ["a red cube", "the small blue ball is left of a cone", "green", "a cube on the large ball and a zebra"]
     parses = load_parser().parse(texts)
     phrases = tuple(tuple((thing.start + 1, thing.end + 1) for thing in parse.objects) for parse in parses)
-    return replace(vocabulary.batch(texts), links=tuple(parse.links for parse in parses), phrases=phrases)
+    batch = replace(vocabulary.batch(texts), links=tuple(parse.links for parse in parses), phrases=phrases)
+    roles = role_tables(shared_roles().read(texts), 2, 3, batch.tokens.shape[1], longest=30)
+    return replace(batch, **roles._asdict())
+
+
+@pytest.fixture
+def load_script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """A script by its name, as a module; scripts import each other."""
+    folder = Path(__file__).parents[1] / "scripts"
+
+    def load(name: str) -> ModuleType:
+        monkeypatch.syspath_prepend(str(folder))
+        spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -13,15 +12,8 @@ import pytest
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    path = Path(__file__).parents[1] / "scripts" / "results_answering.py"
-    spec = importlib.util.spec_from_file_location("results_answering", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
-    return module
+def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("results_answering")
 
 
 def test_a_kind_that_one_seed_leaves_near_a_floor_is_named(script: ModuleType) -> None:

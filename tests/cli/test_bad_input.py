@@ -324,9 +324,9 @@ def checkpoint_without_a_vocabulary(place: Place) -> list[str]:
     return ["import", "scan", place.path("bigru.pth.tar"), "-o", place.path("imported")]
 
 
-@case('no importer for "hgr"')
+@case('no importer for "vse"')
 def importer_that_is_not_there(place: Place) -> list[str]:
-    return ["import", "hgr", "x.pth.tar", "-o", "y"]
+    return ["import", "vse", "x.pth.tar", "-o", "y"]
 
 
 @case("holds no runs of camp-gate with these settings")

@@ -46,6 +46,18 @@ def test_a_scene_graph_is_drawn(tmp_path: Path) -> None:
         assert len(picture.getcolors(1 << 20) or ()) > 10
 
 
+def test_semantic_roles_are_printed_written_and_drawn(tmp_path: Path) -> None:
+    graphs, drawn = tmp_path / "graphs.json", tmp_path / "roles.png"
+    printed = run("--roles", "a man throws a red ball to his dog", "-o", str(graphs), "--picture", str(drawn))
+    for line in ("throws", "ARG0  a man", "ARG1  a red ball", "ARG2  to his dog"):
+        assert line in printed
+    assert "ARG0  a man" in run("--roles", "a man throws a red ball to his dog", "-p", f"roles:{graphs}")
+    assert "NOUN  two cars" in run("--roles", "two cars")
+    assert "no actions and no things" in run("--roles", "...")
+    with Image.open(drawn) as picture:
+        assert len(picture.getcolors(1 << 20) or ()) > 10
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -54,6 +66,9 @@ def test_a_scene_graph_is_drawn(tmp_path: Path) -> None:
         (("a dog", "-o", "parses.txt"), "parses.txt"),
         (("a dog", "--picture", "graph.gif"), "graph.gif"),
         (("a dog", "--parser", "rulez"), 'did you mean "rules"'),
+        (("a dog", "--roles", "-o", "parses.conllu"), "role graphs"),
+        (("a dog", "--roles", "-p", "roles:nowhere.json"), "nowhere.json does not exist"),
+        (("a dog", "--roles", "-p", "roles:"), "names a file of role graphs"),
         (("--file", "nowhere.txt"), "nowhere.txt does not exist"),
     ],
 )

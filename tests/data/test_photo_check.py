@@ -102,7 +102,9 @@ def test_every_function_that_the_registry_names_is_there() -> None:
     for row in DATA_SETS.values():
         for name in (*row.readers.values(), row.splits, row.recognise):
             assert not isinstance(name, str) or not name or callable(imported(name))
-        assert not row.layouts or (row.readers and row.splits and row.signs and row.home and row.licence)
+        assert not row.layouts or (
+            row.readers and row.splits and (row.signs or row.recognise) and row.home and row.licence
+        )
 
 
 def test_the_reader_of_the_page_works_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,14 @@ from photo_samples import (
 )
 from question_samples import clevr_folder, daquar_table, gqa_folder, rad_published, vqa_folder
 from referring_samples import guesswhat, refcoco
+from video_samples import (
+    activitynet_folder,
+    charades_folder,
+    highlights_folder,
+    msrvtt_folder,
+    msvd_folder,
+    tacos_folder,
+)
 
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.visual_genome import read_regions, read_relations
@@ -47,6 +55,12 @@ FOLDERS: dict[str, tuple[str, str, Callable[[Path], Path]]] = {  # data set, spl
     "clevr": ("clevr", "train", clevr_folder),
     "hico": ("hico", "train", lambda root: hico(root).root or root),
     "vrd": ("vrd", "train", lambda root: vrd(root).root or root),
+    "msvd": ("msvd", "train+test", msvd_folder),
+    "msrvtt": ("msrvtt", "test_1k_a", msrvtt_folder),
+    "charades_sta": ("charades_sta", "train", charades_folder),
+    "activitynet": ("activitynet", "val", activitynet_folder),
+    "tacos": ("tacos", "test", tacos_folder),
+    "qvhighlights": ("qvhighlights", "val", highlights_folder),
 }
 ODD: st.SearchStrategy[Any] = st.sampled_from(
     [
@@ -127,7 +141,7 @@ def readings(name: str, split: str, root: Path) -> Iterator[Callable[[], object]
         yield lambda: list(read_relations(root))
 
 
-def test_every_data_set_of_photos_is_spoiled() -> None:
+def test_every_data_set_is_spoiled() -> None:
     assert {name for name, _, _ in FOLDERS.values()} == {row.name for row in DATA_SETS.values() if row.layouts}
 
 

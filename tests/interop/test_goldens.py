@@ -19,6 +19,7 @@ STAGES = {
     "sgae": 55, "show_attend_tell_soft": 39, "show_attend_tell_hard": 109, "unsupervised": 31, "densecap": 9,
     "bottomup": 29, "caption_metrics": 40, "vqa_accuracy": 72, "updown_vqa": 81, "dcn": 66, "hierarchical": 29,
     "vcml": 160, "analogy": 151, "task_metrics": 37, "plan": 46, "multilevel": 28, "align2ground": 13,
+    "hgr": 70, "drn": 52,
 }  # fmt: skip
 AMONG_THEM = {
     "scan": {"grad_max__img_enc.fc.weight", "gradnorm_sum__total", "step1_max__txt_enc.rnn.weight_hh_l0"},
@@ -41,6 +42,7 @@ AMONG_THEM = {
         "out_eval_prog9",
         "out_train_qa_loss",
     },
+    "drn": {"out_train_loss_iou", "out_eval_nms045_0", "out_eval_stage1_det_0", "full:fcos.head.bbox_pred.weight"},
     "unsupervised": {"gen_logits", "gen_baseline", "dis_feat_real", "obj_rewards", "gen_loss", "sentence_ae_loss"},
 }
 EXCUSED = {"updown": 2}  # cases that the reference cannot compute without masks

@@ -29,6 +29,8 @@ FILES = {
     "nscl": "vcml/nscl_reasoning.pth",
     "analogy": "analogy/model_epoch15.pth.tar",
     "plan": "plan/model_ref.pt",
+    "hgr": "hgr/model.th",
+    "drn": "drn/model_best.pth.tar",
 }
 ARCTIC = "show_attend_tell_hard/arctic_params.npz"
 

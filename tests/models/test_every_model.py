@@ -26,6 +26,7 @@ from saccade.models import (
     DenseCap,
     Detector,
     Matcher,
+    MomentFinder,
     ProgramParser,
     Referrer,
     Relater,
@@ -95,6 +96,23 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {"hidden_dim": 8, "state_dim": 9, "local": "max", "phrase": "states", "text_pool": "mean", "budget_mb": 0},
         {"state_dim": 9, "score": "pooled", "phrase": "states", "bidirectional": True},
     ],
+    "hgr": [
+        {"actions": 2, "entities": 3},
+        {"actions": 2, "entities": 3, "word_encoder": "lstm", "roles": "all", "fusion": "scores", "phrase_pool": "sum"},
+        {"actions": 2, "entities": 3, "levels": ("event",), "budget_mb": 0},
+        {"actions": 2, "entities": 3, "levels": ("action", "entity"), "graph_attention": False, "share_levels": True},
+        {"actions": 2, "entities": 3, "levels": ("entity", "event"), "graph_layers": 0, "roles": "none", "layers": 2},
+        {
+            "actions": 2,
+            "entities": 3,
+            "graph_layers": 2,
+            "attention_dim": 10,
+            "layer_norm": False,
+            "bidirectional": False,
+            "standardise": True,
+            "max_frames": 3,
+        },
+    ],
     "vse": [{}, {"text_pool": "mean", "bidirectional": True}],
     "vsrn": [
         {},
@@ -131,7 +149,8 @@ def _move_every_weight(model: Matcher) -> None:
 
 def test_every_registered_model_is_swept() -> None:
     assert {e.name for e in entries() if e.task == "matching"} >= set(SWITCHES)
-    kinds = (Answerer, Matcher, Captioner, ConceptLearner, DenseCap, Detector, ProgramParser, Referrer, Relater)
+    pictures = (Answerer, Matcher, Captioner, ConceptLearner, DenseCap, Detector, ProgramParser, Referrer, Relater)
+    kinds = (*pictures, MomentFinder)
     assert all(issubclass(e.model, kinds) for e in entries()), "a new kind needs its sweep"
 
 

@@ -39,11 +39,13 @@ def test_states_and_gradients_are_those_of_pytorch(layers: int, bidirectional: b
         torch.testing.assert_close(parameter.grad, wanted.grad, msg=lambda m, name=name: f"{name}: {m}")
 
 
+@pytest.mark.parametrize(("bidirectional", "learned"), [(True, True), (True, False), (False, False), (False, True)])
 @pytest.mark.parametrize("layers", [1, 2])
-def test_an_lstm_reads_padded_sentences_as_packed_ones(layers: int) -> None:
+def test_an_lstm_reads_padded_sentences_as_packed_ones(layers: int, bidirectional: bool, learned: bool) -> None:
     torch.manual_seed(0)
-    lstm = SentenceLstm(7, 5, layers).double()
-    inputs, first = torch.randn(5, 11, 7, dtype=torch.double), lstm.initial[:, None].expand(-1, 5, -1).chunk(2)
+    lstm = SentenceLstm(7, 5, layers, bidirectional, learned).double()
+    start = lstm.initial if lstm.initial is not None else lstm.zeros
+    inputs, first = torch.randn(5, 11, 7, dtype=torch.double), start[:, None].expand(-1, 5, -1).chunk(2)
     nothing = inputs.masked_fill(torch.arange(11)[None, :, None] >= LENGTHS[:, None, None], float("nan"))
     gradients = []
     for states, final in (lstm(inputs, LENGTHS), lstm._padded(nothing, LENGTHS, first)):

@@ -19,6 +19,8 @@ from saccade.models import (
     Align2Ground,
     Camp,
     Gsmn,
+    Hgr,
+    HgrConfig,
     Imram,
     Matcher,
     Multilevel,
@@ -29,6 +31,7 @@ from saccade.models import (
     Vsrn,
     load_model,
 )
+from saccade.nn import triplet_loss
 from saccade.tasks.matching.evaluate import similarity_table
 from saccade.tasks.matching.task import MatchingConfig, MatchingTask
 from saccade.training import Trainer, TrainerConfig, seed_everything
@@ -124,7 +127,7 @@ def test_a_batch_holds_true_pairs_without_needless_padding(data: tuple[Captioned
     assert batch.texts.mask.any(dim=0).all()
 
 
-@pytest.mark.parametrize("kind", [Scan, Vse, Vsrn, Imram, Camp, Gsmn, Align2Ground, Multilevel])
+@pytest.mark.parametrize("kind", [Scan, Vse, Vsrn, Imram, Camp, Gsmn, Align2Ground, Multilevel, Hgr])
 def test_what_can_be_captured_is_padded_and_has_the_same_loss(
     data: tuple[CaptionedImages, CaptionedImages], kind: type[Matcher]
 ) -> None:
@@ -141,6 +144,35 @@ def test_what_can_be_captured_is_padded_and_has_the_same_loss(
     assert still.texts.mask.shape[1] > batch.texts.mask.shape[1]
     assert still.texts.links == still.texts.phrases == ()  # but as tables, which a GPU can read
     torch.testing.assert_close(task.loss(model, still, 3)[0], task.loss(model, batch, 3)[0])
+
+
+def test_the_losses_of_levels_count_as_the_model_says(data: tuple[CaptionedImages, CaptionedImages]) -> None:
+    model = Hgr(HgrConfig(8, 8, 8, loss_weights=(1.0, 0.5, 0.0, 2.0)), Vocabulary.build(data[0].texts, 1)).eval()
+    task = MatchingTask(*data, model.read, MatchingConfig(min_count=1))
+    batch = task.batch(range(6))
+    codes = model.encode_images(batch.images), model.encode_texts(batch.texts)
+    parts = [triplet_loss(table, owner=batch.owner) for table in model.ranked(*codes)]
+    torch.testing.assert_close(task.loss(model, batch, 0)[0], parts[0] + 0.5 * parts[1] + 2 * parts[3])
+
+
+def test_settings_of_the_hinge_are_for_the_hinge() -> None:
+    with pytest.raises(SaccadeError, match="hardest and ways are of loss=triplet"):
+        MatchingConfig(loss="contrastive", hardest=2)
+    with pytest.raises(SaccadeError, match="hardest must be at least 1"):
+        MatchingConfig(hardest=0)
+
+
+def test_hgr_learns_more_from_its_phrases_than_from_the_event_alone(
+    data: tuple[CaptionedImages, CaptionedImages], tmp_path: Path
+) -> None:
+    """Twins have the same mean: phrases that look for their own regions tell them apart better than the event alone."""
+    vocabulary, found = Vocabulary.build(data[0].texts, 1), []
+    settings = {"phrase_pool": "sum", "sharpness": 9.0, "dropout": 0.0, "graph_dropout": 0.0}
+    for levels in (("event", "action", "entity"), ("event",)):
+        seed_everything(0)
+        model = Hgr(HgrConfig(8, 16, 32, levels=levels, **settings), vocabulary)  # type: ignore[arg-type]
+        found.append(train(model, data, tmp_path / str(len(levels)))["t2i_r1"])
+    assert found[0] > found[1] + 5
 
 
 def test_a_student_comes_nearer_to_its_teacher_and_a_teacher_of_other_regions_is_refused(

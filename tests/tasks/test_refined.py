@@ -141,7 +141,16 @@ def test_scores_of_pairs_are_those_of_the_table(
 ) -> None:
     """One by one where nothing fits the budget, and in any order; sentences fall into groups of two lengths."""
     kind = entry.model  # type: ignore[attr-defined]
-    sizes = {"region_dim": 12, "word_dim": 7, "dim": 64, "budget_mb": budget_mb, "text_length": 30, "heads": 0}
+    sizes = {
+        "region_dim": 12,
+        "word_dim": 7,
+        "dim": 64,
+        "budget_mb": budget_mb,
+        "text_length": 30,
+        "heads": 0,
+        "actions": 2,
+        "entities": 3,
+    }
     settings = {name: value for name, value in sizes.items() if name in {f.name for f in fields(kind.Config)}}
     torch.manual_seed(1)
     model = kind(replace(kind.Config(), **settings), vocabulary).eval()

@@ -96,10 +96,12 @@ class FrameBatch(RegionBatch):
             np.stack([span[:, 0] / length, np.zeros(len(span)), span[:, 1] / length, np.ones(len(span))], axis=1)
             for span, length in zip(times, seconds, strict=True)
         ]
-        regions = RegionBatch.of(features, boxes, ids)
-        return FrameBatch(
-            regions.features, regions.mask, regions.boxes, regions.ids, seconds=torch.tensor(list(seconds))
-        )
+        return FrameBatch.of_strips(RegionBatch.of(features, boxes, ids), seconds)
+
+    @staticmethod
+    def of_strips(strips: RegionBatch, seconds: Sequence[float]) -> FrameBatch:
+        """The same regions as pieces of film strips, of videos that are so long."""
+        return FrameBatch(**vars(strips), seconds=torch.tensor(list(seconds), dtype=torch.float32))
 
 
 def _padded_rows(items: Sequence[np.ndarray | Tensor], *shape: int) -> Float[Tensor, "item row *shape"]:
@@ -159,6 +161,9 @@ class TextBatch(Batch):
     phrases: tuple[tuple[tuple[int, int], ...], ...] = ()  # of each sentence: first word and the one after the last
     linked: Bool[Tensor, "text word word"] | None = None  # `links` and `phrases` as tables: see `tables`
     spans: Float[Tensor, "text phrase word"] | None = None
+    roles: Int[Tensor, "text slot"] | None = None  # of a role graph: the semantic role of each of its phrases, …
+    role_words: Float[Tensor, "text slot word"] | None = None  # … 1 at their words, …
+    edges: Float[Tensor, "text node node"] | None = None  # … and who hears whom: the sentence first, then the phrases
 
     @property
     def lengths(self) -> Int[Tensor, " text"]:
@@ -174,8 +179,9 @@ class TextBatch(Batch):
 
     def tables(self) -> TextBatch:
         """The same sentences as tensors alone, which is what a captured training step can read."""
-        linked, spans = self.adjacency() if self.links else None, self.phrase_words() if self.phrases else None
-        return TextBatch(self.tokens, self.mask, linked=linked, spans=spans)
+        linked = self.adjacency() if self.links else self.linked
+        spans = self.phrase_words() if self.phrases else self.spans
+        return replace(self, words=(), links=(), graph=None, phrases=(), linked=linked, spans=spans)
 
     def adjacency(self) -> Bool[Tensor, "text word word"]:
         """`links` as symmetric tables: True where two words of a sentence depend on each other."""

@@ -34,6 +34,7 @@ class TextCode(Batch):
     pooled: Float[Tensor, "text dim"] | None = None
     links: Bool[Tensor, "text word word"] | None = None  # for models that use how words depend on each other
     phrases: Float[Tensor, "text phrase word"] | None = None  # for models of phrases: 1 at the words of each
+    nodes: Float[Tensor, "text phrase dim"] | None = None  # … and their vectors, where they are encoded as such
 
     @property
     def reach(self) -> Int[Tensor, " text"]:
@@ -66,6 +67,7 @@ class Alignment(Batch):
     word_level: Int[Tensor, "pair word"] | None = None  # which of a backbone's layers each word was found in
     word_links: Float[Tensor, "pair word word"] | None = None  # how much the first word takes from the second
     region_links: Float[Tensor, "pair region region"] | None = None
+    level_score: Float[Tensor, "pair level"] | None = None  # what each level of matching adds to the score
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,21 @@ class Referred(Batch):
     steps: Float[Tensor, "text step candidate"]
     candidates: Float[Tensor, "text step candidate"] | None  # how much each was attended to
     regions: Float[Tensor, "text step region"] | None  # … and each region of the picture
+
+
+@dataclass(frozen=True)
+class RankedMoments(Batch):
+    """When in its video each text is true: moments with a score, the best first."""
+
+    spans: Float[Tensor, "text moment 2"]  # begin and end
+    scores: Float[Tensor, "text moment"]
+    mask: Bool[Tensor, "text moment"]
+    curve: Float[Tensor, "text place"] | None = None  # how well each piece of the video fits, for pictures
+    weights: Float[Tensor, "text level word"] | None = None  # what each level of a model read, for the same
+
+    def scaled(self, seconds: Float[Tensor, " text"]) -> RankedMoments:
+        """From shares of the videos to seconds."""
+        return replace(self, spans=self.spans * seconds[:, None, None].to(self.spans))
 
 
 Memory = TypeVar("Memory", bound=Batch, default=Any)  # what changes with every word; the model's own dataclass

@@ -63,6 +63,8 @@ VERBS, OPTIONS = _read_table()
 WRITTEN = ("out", "json_file", "attention", "plot", "each")  # parameters that name a file to write
 WRITTEN_BY = {
     "parse.parse": ("picture",),
+    "moment.moment": ("cut",),
+    "world.videos": ("films",),
     "models.evaluate": ("captions", "answers"),
 }  # and some that do so in one verb
 

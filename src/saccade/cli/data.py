@@ -142,7 +142,9 @@ def _show_photos(path: Path, data_set: DataSet, most: int = 20, photos: bool = F
 
 
 def _split_table(counts: list[SplitCounts]) -> Table:
-    table = Table("split", "photos", "captions", "boxes", "questions", "")
+    table = Table(
+        "split", "videos" if any(split.videos for split in counts) else "photos", "captions", "boxes", "questions", ""
+    )
     for split in counts:
         boxes, questions = ("–" if n is None else f"{n:,}" for n in (split.boxes, split.questions))
         captions = f"{split.captions:,}" if split.questions is None else "–"

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from saccade.cli.options import escape
 
-PACKAGES = ("torch", "triton", "numpy", "pyarrow", "safetensors", "tokenizers", "lightning-fabric", "pillow")
+PACKAGES = ("torch", "triton", "numpy", "pyarrow", "safetensors", "tokenizers", "lightning-fabric", "pillow", "av")
 OPERATOR_MODULES = ("saccade.ops", "saccade.models", "saccade.search")  # where operators are defined
 SWITCHES = (
     "SACCADE_KERNELS",

@@ -327,7 +327,7 @@ def explain(
     out: Path = Path("why.png"),
     device: Device = "auto",
 ) -> None:
-    """Draw which part of the picture each word found, or came from.
+    """Draw which part of the picture each word found, or came from; of a video, which frames each phrase found.
 
     Without --model, the run in runs/scan is used, or else the matcher for photographs that comes with the package. A
     captioner draws where it attended for each word of its own caption, or would attend if it had to say TEXT;
@@ -338,6 +338,8 @@ def explain(
     Example: saccade explain scene.png "a red cube left of a blue ball" --model runs/scan -o why.png
 
     Example: saccade explain holiday.jpg --model runs/updown
+
+    Example: saccade explain clip.mp4 "a man plays the guitar" --model runs/hgr
     """
     from saccade.tasks.predict import load
 

@@ -192,25 +192,25 @@ SIDE_ALONE, SIDE_ON_SHEET = 2400, 800  # the longer side of a photo kept for its
 BROKEN_SHOWN = 10
 
 
-def listed_photos(places: Sequence[Path]) -> list[Path]:
-    """Photos, those in folders and in lists (.txt), each once; says which other files of the folders are left out.
+def listed_photos(places: Sequence[Path], videos: bool = False) -> list[Path]:
+    """Photos (or videos), those in folders and in lists (.txt), each once; says which other files are left out.
 
     Raises: SaccadeError if a place is missing, before a network is loaded.
     """
     from saccade.features.extraction import pictures_at
 
     passed_over = Counter[str]()
-    files = list(dict.fromkeys(path for place in places for _, path in pictures_at(place, passed_over)))
+    files = list(dict.fromkeys(path for place in places for _, path in pictures_at(place, passed_over, videos)))
     report_passed_over(passed_over)
     return files
 
 
-def report_passed_over(passed_over: Counter[str]) -> None:
-    """Say on standard error how many files of which endings are no pictures."""
+def report_passed_over(passed_over: Counter[str], what: str = "picture") -> None:
+    """Say on standard error how many files of which endings are no pictures, or no videos."""
     from saccade.vision.pictures import others_told
 
     if passed_over:
-        say(f"note: {others_told(passed_over)}", err=True)
+        say(f"note: {others_told(passed_over, what)}", err=True)
 
 
 def without_broken(found: Iterable[Result | Broken], title: str, total: int) -> tuple[list[Result], list[Broken]]:
@@ -250,7 +250,7 @@ def print_where(out: Path, count: int, err: bool = False) -> None:
     say(f"the picture is in {out}{some}", err)
 
 
-def report_broken(broken: Sequence[Broken], total: int) -> None:
+def report_broken(broken: Sequence[Broken], total: int, what: str = "picture") -> None:
     """What could not be read, one line each, and the exit code that says so."""
     for one in broken[:BROKEN_SHOWN]:
         say(f"error: {one.reason}", err=True)
@@ -258,5 +258,5 @@ def report_broken(broken: Sequence[Broken], total: int) -> None:
         typer.echo(f"error: and {len(broken) - BROKEN_SHOWN:,} more", err=True)
     if broken:
         if total > 1:
-            typer.echo(f"{len(broken):,} of {total:,} pictures could not be read", err=True)
+            typer.echo(f"{len(broken):,} of {total:,} {what}s could not be read", err=True)
         raise typer.Exit(2)

@@ -16,6 +16,7 @@ from saccade.core.errors import SaccadeError
 if TYPE_CHECKING:
     from saccade.data.store.manifest import Broken
     from saccade.language import Parse, Parser, SceneGraph
+    from saccade.language.parsing.roles import RoleGraph
 
 MAX_PRINTED_SENTENCES = 20
 BATCH = 1024
@@ -26,23 +27,30 @@ def parse(
     *,
     file: Path | None = None,
     parser: str = "rules",
+    roles: bool = False,
     out: Path | None = None,
     picture: Path | None = None,
 ) -> None:
     """Which things does a sentence name, what are they like, and how do they stand to each other?
+
+    With --roles: what happens, and who does what to whom, where, when and how.
 
     Example: saccade parse "a brown dog in front of a wooden fence chases two cats" --picture graph.png
     """
     from saccade.explain.draw import check_format
     from saccade.language import load_parser
 
-    if out is not None and out.suffix.lower() not in (".conllu", ".json"):
-        raise SaccadeError(f"{out}: parses are written as .conllu (trees) or .json (scene graphs)")
+    if out is not None and out.suffix.lower() not in ((".json",) if roles else (".conllu", ".json")):
+        kinds = ".json (role graphs)" if roles else ".conllu (trees) or .json (scene graphs)"
+        raise SaccadeError(f"{out}: parses are written as {kinds}")
     if picture is not None:
-        check_format(picture, "a scene graph")
+        check_format(picture, "a role graph" if roles else "a scene graph")
     sentences = [*(text or []), *(_lines(file) if file is not None else [])]
     if not any(sentence.strip() for sentence in sentences):
         raise SaccadeError('give at least one sentence, as in `saccade parse "a dog chases a cat"`, or --file')
+    if roles:
+        _parse_roles(sentences, parser, out, picture)
+        return
     reader = load_parser(parser)
     parses = _parse_all(reader, sentences)
     console = Console()
@@ -58,6 +66,43 @@ def parse(
 
         save_scene_graph(parses[0].graph, picture, sentences[0])
         say(f"the picture is in {picture}")
+
+
+def _parse_roles(sentences: Sequence[str], parser: str, out: Path | None, picture: Path | None) -> None:
+    from saccade.core.files import write_json
+    from saccade.language.roles import shared_roles
+
+    graphs, console = shared_roles(parser).read(sentences), Console()
+    for sentence, graph in list(zip(sentences, graphs, strict=True))[:MAX_PRINTED_SENTENCES]:
+        console.print(role_tree(sentence, graph))
+    if len(sentences) > MAX_PRINTED_SENTENCES:
+        console.print(f"and {len(sentences) - MAX_PRINTED_SENTENCES:,} more")
+    if out is not None:
+        write_json(out, {" ".join(graph.tokens): graph.to_json() for graph in graphs})
+        say(f"{len(graphs):,} role {'graph is' if len(graphs) == 1 else 'graphs are'} in {out}")
+    if picture is not None:
+        from saccade.explain.panels.role_graph import save_role_graph
+
+        save_role_graph(graphs[0], picture)
+        say(f"the picture is in {picture}")
+
+
+def role_tree(title: str, graph: RoleGraph) -> Tree:
+    """Actions as branches, with the entities that play a role for each; at last those that play none."""
+    tree = Tree(f"[bold]{escape(title)}[/]")
+    for number, node in enumerate(graph.nodes):
+        if node.is_action:
+            branch = tree.add(f"[yellow]{escape(graph.words(node))}[/]")
+            for action, entity, role in graph.edges:
+                if action == number:
+                    branch.add(f"{role}  [cyan]{escape(graph.words(graph.nodes[entity]))}[/]")
+    joined = {entity for _, entity, _ in graph.edges}
+    for number, node in enumerate(graph.nodes):
+        if not node.is_action and number not in joined:
+            tree.add(f"{node.role}  [cyan]{escape(graph.words(node))}[/]")
+    if not graph.nodes:
+        tree.add("[dim]no actions and no things[/]")
+    return tree
 
 
 def graph(

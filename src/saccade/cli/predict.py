@@ -54,7 +54,7 @@ def score(
     as_json: bool = False,
     device: Device = "auto",
 ) -> None:
-    """How well each picture fits each sentence.
+    """How well each picture, or each video, fits each sentence.
 
     Beside the score stands how likely they fit, if the model was calibrated (`saccade calibrate`). Any number of photos
     is read in little memory. One that cannot be read is reported on standard error; the others are scored, and the exit
@@ -62,26 +62,36 @@ def score(
 
     Example: saccade score photos/ -t "a red cube left of a blue ball" --model runs/scan
 
+    Videos are read by a model that learned from videos; one that learned from photos looks at their frames.
+
     Example: saccade score features -t "two dogs run"
+
+    Example: saccade score videos/ -t "a man plays the guitar" --model runs/hgr
     """
     import numpy as np
 
     from saccade.data.store.manifest import printable
-    from saccade.features.extraction import stores_among
+    from saccade.features.extraction import hold_videos, stores_among
     from saccade.tasks.matching.task import PictureMatcher
     from saccade.tasks.predict import load
 
     if not text:
         raise SaccadeError('give at least one sentence with --text "…"')
     places, stores = stores_among(pictures)
-    photos = [(printable(file), file) for file in listed_photos(places)]
+    videos = hold_videos(places)
+    photos = [(printable(file), file) for file in listed_photos(places, videos)]
     total = len(photos) + sum(map(len, stores))
     if not total:
         raise SaccadeError(f"{pictures[0]} holds no pictures to score")
     model = model or default_model()
     matcher = load(model, device, kind=PictureMatcher)
     report_unknown(matcher.model.vocabulary, text)
-    found, broken = without_broken(matcher.score_places(photos, stores, text, model), "scoring", total)
+    if videos and stores:
+        raise SaccadeError("score videos and feature stores apart: extract the videos, or leave the stores out")
+    if not videos and photos and matcher.sees_videos:
+        raise SaccadeError(f"{model} learned from videos, and {pictures[0]} holds photos")
+    scored = matcher.score_videos(photos, text, model) if videos else matcher.score_places(photos, stores, text, model)
+    found, broken = without_broken(scored, "scoring", total)
     if found:
         names, _, scores = zip(*found, strict=True)
         _print_scores(names, np.stack(scores), matcher, text, top, as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from rich.table import Column, Table
 from saccade.cli import described
 from saccade.core.config import override
 from saccade.core.errors import SaccadeError, not_among
-from saccade.core.files import atomic_file
+from saccade.core.files import atomic_file, write_text
 from saccade.core.text import escaped
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from saccade.world import World, WorldConfig  # imported when a command runs, so that `--help` is quick
     from saccade.world.balance import KindBalance
+    from saccade.world.videos.films import Clip
 
 app = typer.Typer(help="Make and look at the built-in world of toys.", no_args_is_help=True)
 
@@ -136,6 +138,68 @@ def questions(
         if found is not None:
             table.add_row(part.ids[i], found.kind, f"{found.text}\n{escape(spelled(found.program))}", found.answer)
     console.print(table)
+
+
+@app.command()
+@described
+def videos(
+    settings: list[str] | None = None,
+    *,
+    split: str = "test",
+    count: int = 5,
+    start: int = 0,
+    out: Path = Path("films.png"),
+    films: Path | None = None,
+    rate: float = 12.0,
+) -> None:
+    """Draw videos of the world as film strips, with sentences at the times in which they happen; or write them as MP4.
+
+    With --films FOLDER every clip is written there, with captions.jsonl (what `saccade extract --captions` takes) and
+    moments.jsonl (every sentence with its spans in seconds, and its roles).
+
+    Example: saccade world videos --split hard --count 4 --out twins.png
+
+    Example: saccade world videos --count 20 --films films/
+    """
+    from saccade.world.videos.films import FilmConfig, make_clips
+    from saccade.world.videos.sheet import film_sheet
+
+    config = override(FilmConfig(), settings or [])
+    clips = make_clips(config, split)
+    chosen = clips[start : start + (count or len(clips))]
+    if not chosen:
+        raise SaccadeError(f"{split} has {len(clips)} videos: none from {start} on")
+    console = Console()
+    if films is not None:
+        _write_films(chosen, split, films, config.size, rate)
+        console.print(f"{len(chosen)} videos of {split} in {escaped(films)}", soft_wrap=True, markup=False)
+        return
+    sheet = film_sheet(chosen, f"Videos of the world, split “{split}”")
+    with atomic_file(out) as temporary:
+        sheet.save(temporary, format="JPEG" if out.suffix.lower() in (".jpg", ".jpeg") else "PNG", quality=88)
+    console.print(f"{len(chosen)} videos of {split} on {escaped(out)}", soft_wrap=True, markup=False)
+
+
+def _write_films(clips: Sequence[Clip], split: str, folder: Path, size: int, rate: float) -> None:
+    """The clips as MP4, and what is said of them."""
+    from saccade.core.progress import one_by_one, progress_bar
+    from saccade.vision.videos import write_video
+    from saccade.world.videos.films import draw_frames
+
+    folder.mkdir(parents=True, exist_ok=True)
+    captions, moments = [], []
+    with progress_bar("filming") as show_progress:
+        done = one_by_one(show_progress, len(clips))
+        for clip in clips:
+            name = f"{clip.story.id}.mp4"
+            write_video(folder / name, draw_frames(clip.story, size, rate), rate)
+            captions += [{"image": name, "text": caption.text, "split": split} for caption in clip.described]
+            moments += [
+                {"video": name, "seconds": clip.story.seconds, **caption.to_json()} for caption in clip.captions
+            ]
+            done()
+    for file, rows in (("captions.jsonl", captions), ("moments.jsonl", moments)):
+        write_text(folder / file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
 @app.command()

@@ -18,17 +18,18 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from saccade.batch import PictureBatch, Program, RegionBatch
+from saccade.batch import FrameBatch, PictureBatch, Program, RegionBatch
 from saccade.core.errors import SaccadeError
 
 Triplet: TypeAlias = tuple[int, str, int]  # subject, predicate, object, the things by their places
 Spoken: TypeAlias = "str | tuple[str, ...]"  # an expression, or the turns of a dialog: "is it red? no"
+Span: TypeAlias = tuple[float, float]  # when something begins and ends in a video, in seconds
 PictureFile: TypeAlias = "Path | Callable[[], np.ndarray]"  # a picture file, or what gives its pixels
 
 
 @dataclass(frozen=True)
 class PictureRegions:
-    """The regions of one picture, as a feature file keeps them."""
+    """The regions of one picture, as a feature file keeps them; or the frames of a video, as pieces of a film strip."""
 
     id: str
     features: Float[np.ndarray, "region dim"]
@@ -36,6 +37,12 @@ class PictureRegions:
     width: int = 0  # original pixels, 0 if unknown
     height: int = 0
     scores: Float32[np.ndarray, " region"] | None = None
+    seconds: float | None = None  # how long a video is; None: this is a picture
+
+    @property
+    def times(self) -> Float[np.ndarray, "region 2"]:
+        """When each frame of a video begins and ends, in seconds."""
+        return np.asarray(self.boxes[:, [0, 2]], np.float64) * (self.seconds or 1.0)
 
 
 P = TypeVar("P", bound="CaptionedImages | CaptionedPhotos | CaptionedDrawings")
@@ -71,7 +78,9 @@ class RegionSource(Protocol):
     def batch(self, indices: Sequence[int]) -> RegionBatch:
         found = [self.get(i) for i in indices]
         ids = [picture.id for picture in found]
-        return RegionBatch.of([p.features for p in found], [p.boxes for p in found], ids, dim=self.dim)
+        regions = RegionBatch.of([p.features for p in found], [p.boxes for p in found], ids, dim=self.dim)
+        seconds = [picture.seconds for picture in found if picture.seconds is not None]
+        return FrameBatch.of_strips(regions, seconds) if found and len(seconds) == len(found) else regions
 
 
 class RegionSubset(RegionSource):
@@ -182,8 +191,18 @@ class CaptionedPhotos:
 
 
 @dataclass(frozen=True)
+class CaptionedVideos(CaptionedPhotos):
+    """The same of video files: `saccade.features.open_split` gives frames of theirs as an extractor sees them."""
+
+    seconds: tuple[float | None, ...] = ()  # how long each is, where annotations say it
+
+
+@dataclass(frozen=True)
 class CaptionedDrawings:
-    """One split whose pictures are drawn on demand, as the world's are; only extractors made for them are applied."""
+    """One split whose pictures are drawn on demand, as the world's are; only extractors made for them are applied.
+
+    With `seconds` they are videos of that length: what draws one gives its frames, which are equally far apart.
+    """
 
     name: str
     split: str
@@ -193,6 +212,7 @@ class CaptionedDrawings:
     image_of_text: np.ndarray  # int64 [text]: position in `pictures`
     digest: str  # of all that the pictures depend on
     boxes: tuple[Callable[[], np.ndarray], ...] = ()  # the true ones of each picture, where they are known
+    seconds: tuple[float, ...] = ()
 
 
 class AnnotatedTexts(ABC, Generic[P]):
@@ -356,6 +376,28 @@ class Referrals(AnnotatedTexts[P]):
 def joined(text: Spoken) -> str:
     """A text as one line."""
     return text if isinstance(text, str) else " ".join(text)
+
+
+@dataclass(frozen=True)
+class Moments(AnnotatedTexts[P]):
+    """One split for finding moments. The `texts` of `pictures`, which are videos, happen in one span or several."""
+
+    pictures: P
+    spans: tuple[tuple[Span, ...], ...]  # of each text
+    kinds: tuple[str, ...] = ()  # the data set's own kinds of text, where it has any
+
+    def __post_init__(self) -> None:
+        name = f"{self.pictures.name}/{self.pictures.split}"
+        if len(self.pictures.texts) != len(self.spans) or (self.kinds and len(self.kinds) != len(self.spans)):
+            raise SaccadeError(f"{name}: every text needs its spans, and where there are kinds its kind")
+        for text, spans in zip(self.pictures.texts, self.spans, strict=True):
+            if not spans or not all(0 <= start < end for start, end in spans):
+                raise SaccadeError(f'{name}: "{text[:80]}" happens at no time: {spans}')
+
+    def of(self, pictures: Q, kept: Sequence[int]) -> Moments[Q]:
+        """The spans of the texts at `kept`, which are those of `pictures`."""
+        kinds = tuple(self.kinds[n] for n in kept) if self.kinds else ()
+        return Moments(pictures, tuple(self.spans[n] for n in kept), kinds)
 
 
 @dataclass(frozen=True)

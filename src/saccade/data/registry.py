@@ -11,8 +11,10 @@ settings of `DataConfig` named in `OPTIONS`. What it returns is a record of `sac
     grounding  Groundings: sentences of the same, with boxes of their phrases
     relations  Relations: pictures and how their things stand to each other; or boxes, where these have relations
     referring  Referrals: expressions and dialogs about the same, each of which means one of several boxes
+    moments    Moments: sentences about videos, with the spans in which they happen
 
-A task that learns from something else (moments, clicks) adds its own word here and its own record there.
+Of a data set of videos, captions are CaptionedImages (frame features) or CaptionedVideos (files).
+A task that learns from something else (clicks) adds its own word here and its own record there.
 Readers are named as "module:function" below `saccade.data` and imported when first asked for, so that one format never
 needs another's code.
 """
@@ -31,7 +33,7 @@ from typing import Any, Literal, TypeVar
 from saccade.core.config import load_table
 from saccade.core.errors import SaccadeError, not_among
 
-Annotation = Literal["captions", "boxes", "phrases", "questions", "grounding", "relations", "referring"]
+Annotation = Literal["captions", "boxes", "phrases", "questions", "grounding", "relations", "referring", "moments"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 OPTIONS = ("seed", "pictures", "language", "extractor")  # settings that a reader may ask for
@@ -176,7 +178,7 @@ def open_records(config: DataConfig, split: str, annotation: Annotation = "capti
     if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         options = {k: v for k, v in options.items() if k in {p.name for p in parameters}}
     root = config.root
-    if root is not None and row.signs and not row.is_at(root) and row.is_at(root / row.name):
+    if root is not None and (row.signs or row.recognise) and not row.is_at(root) and row.is_at(root / row.name):
         root = root / row.name  # the folder of all data sets' folders was given
     return read(split, root, **options)
 
@@ -258,7 +260,7 @@ def same_data(one: DataConfig, other: DataConfig) -> bool:
 
     def facts(config: DataConfig) -> set[tuple[str, Path | None, int]]:
         return {
-            (part.name, part.root and part.root.resolve(), part.seed if part.name == "world" else 0)
+            (part.name, part.root and part.root.resolve(), part.seed if part.name in ("world", "world_videos") else 0)
             for part in parts_of(config)
         }
 

@@ -20,7 +20,7 @@ from saccade.data.formats.arrays import UnknownSize
 from saccade.data.formats.collection import ARRAYS, open_arrays, what_lies_at
 from saccade.data.formats.precomp import PrecompImages, open_precomp, precomp_splits
 from saccade.data.formats.tsv import BottomUpTsv, parse_line
-from saccade.data.records import RegionSource
+from saccade.data.records import CaptionedImages, CaptionedPhotos, CaptionedVideos, RegionSource
 from saccade.data.registry import Annotation, DataSet, NoSplit, imported
 from saccade.data.store.arrow import FeatureStore
 from saccade.data.store.manifest import CAPTIONS
@@ -67,6 +67,7 @@ class SplitCounts:
     captions: int = 0
     boxes: int | None = None
     questions: int | None = None
+    videos: bool = False  # they are no photos
     note: str = ""
     paths: tuple[Path, ...] = ()
 
@@ -108,7 +109,9 @@ def split_counts(data_set: DataSet, folder: Path, faults: list[str]) -> Iterator
             asked = read("questions", optional=boxed is not None)
             if asked is None and "captions" not in splits:
                 asked = read("referring", optional=True)
-            photos = asked.pictures if asked else read("captions", optional=boxed is not None)
+            moments = read("moments", optional=False)
+            known = asked or moments
+            photos = known.pictures if known else read("captions", optional=boxed is not None)
         except NoCaptions as error:
             yield SplitCounts(split, note=str(error))
         except SaccadeError as error:
@@ -116,12 +119,21 @@ def split_counts(data_set: DataSet, folder: Path, faults: list[str]) -> Iterator
         else:
             yield SplitCounts(
                 split,
-                photos=len(photos.paths) if photos else len(boxed or ()),
+                photos=_count(photos) if photos else len(boxed or ()),
                 captions=len(photos.texts) if photos and not asked else 0,
                 boxes=None if boxed is None else sum(len(picture.names) for picture in boxed),
                 questions=len(asked.texts) if asked else None,
-                paths=photos.paths if photos else tuple(picture.path for picture in boxed or ()),
+                videos=isinstance(photos, CaptionedImages | CaptionedVideos),
+                paths=_photo_files(photos) if photos else tuple(picture.path for picture in boxed or ()),
             )
+
+
+def _count(pictures: CaptionedPhotos | CaptionedImages) -> int:
+    return len(pictures.images) if isinstance(pictures, CaptionedImages) else len(pictures.paths)
+
+
+def _photo_files(pictures: CaptionedPhotos | CaptionedImages) -> tuple[Path, ...]:
+    return () if isinstance(pictures, CaptionedImages | CaptionedVideos) else pictures.paths
 
 
 def _store_summary(path: Path) -> list[tuple[str, str]]:
@@ -129,13 +141,16 @@ def _store_summary(path: Path) -> list[tuple[str, str]]:
     captions = store.captions()
     splits = Counter(c.split or "(none)" for c in captions)
     files = [path / s.file for s in store.manifest.shards]
+    videos = store.manifest.videos
+    what, parts = ("video", "frames") if videos else ("picture", "regions")
     rows = [
-        ("pictures", f"{len(store):,}"),
-        ("regions a picture", _spread(store.region_counts())),
+        (f"{what}s", f"{len(store):,}"),
+        (f"{parts} a {what}", _spread(store.region_counts())),
+        *([("seconds in all", f"{sum(video.seconds or 0 for video in store):,.1f}")] if videos else []),
         ("feature width", f"{store.dim:,}"),
         ("number type", store.dtype),
         ("extractor", store.extractor or "not said"),
-        ("captions a picture", _spread(Counter(c.image for c in captions).values())),
+        (f"captions a {what}", _spread(Counter(c.image for c in captions).values())),
         ("splits", _splits(splits, "captions")),
         ("shards", f"{len(files):,}"),
         ("size", _bytes(sum(f.stat().st_size for f in files if f.exists()))),

@@ -4,6 +4,6 @@ This is the one room that knows both `vision` (extractors) and `data` (readers a
 """
 
 from saccade.features.extraction import Extraction, extract
-from saccade.features.splits import open_in_memory, open_questions, open_referrals, open_split
+from saccade.features.splits import open_in_memory, open_moments, open_questions, open_referrals, open_split
 
-__all__ = ["Extraction", "extract", "open_in_memory", "open_questions", "open_referrals", "open_split"]
+__all__ = ["Extraction", "extract", "open_in_memory", "open_moments", "open_questions", "open_referrals", "open_split"]

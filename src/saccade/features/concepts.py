@@ -15,7 +15,8 @@ import torch
 from saccade.batch import UNKNOWN, RegionBatch, SceneGraphBatch, stack
 from saccade.core.errors import SaccadeError
 from saccade.core.progress import progress_bar
-from saccade.data.records import CaptionedImages, PictureRegions, RegionSource
+from saccade.data.records import CaptionedImages, RegionSource
+from saccade.data.store.sources import WrappedRegions
 from saccade.data.text_files import read_json_lines
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import content_word
@@ -66,22 +67,12 @@ def _batches(data: CaptionedImages, pictures: Sequence[int], extractor: RegionEx
             progress(start + len(part), len(pictures))
 
 
-class GraphedRegions(RegionSource):
+class GraphedRegions(WrappedRegions):
     """A region source whose batches carry scene graphs, of which there is one for each picture."""
 
     def __init__(self, source: RegionSource, graphs: SceneGraphBatch) -> None:
-        self.source, self.graphs = source, graphs
-
-    @property
-    def ids(self) -> Sequence[str]:
-        return self.source.ids
-
-    @property
-    def dim(self) -> int:
-        return self.source.dim
-
-    def get(self, index: int) -> PictureRegions:
-        return self.source.get(index)
+        super().__init__(source)
+        self.graphs = graphs
 
     def batch(self, indices: Sequence[int]) -> RegionBatch:
         regions = self.source.batch(indices)

@@ -15,11 +15,11 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -36,6 +36,8 @@ from saccade.data.text_files import BOX_SLACK
 from saccade.vision import RegionExtractor
 from saccade.vision.boxes import as_boxes
 from saccade.vision.pictures import open_sized
+from saccade.vision.videos.extractor import VideoExtractor
+from saccade.vision.videos.footage import Footage
 
 MIN_FILES_FOR_PROCESSES = 128  # fewer are decoded sooner than processes are started
 CHUNK = 8  # pictures of one request to a process …
@@ -63,10 +65,19 @@ class Opened:
     """A picture ready for the extractor."""
 
     id: str
-    pixels: UInt8[np.ndarray, "row column 3"]
+    pixels: UInt8[np.ndarray, "*frame row column 3"]
     width: int  # of the original
     height: int
     boxes: Float32[np.ndarray, "region 4"] | None  # in 0..1
+    seconds: float | None = None  # of a video, whose pixels are [frame, row, column, 3] and boxes its film strip
+    note: str = ""  # what is wrong with a file that could be read all the same
+
+    @property
+    def seen(self) -> Any:
+        """What an extractor takes: pixels, or the frames of a video with their times (Footage)."""
+        if self.seconds is None or self.boxes is None:
+            return self.pixels
+        return Footage(self.pixels, self.boxes[:, [0, 2]] * self.seconds, self.seconds, self.width, self.height)
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,7 @@ class Opener:
     boxes: Mapping[str, np.ndarray] | None
     unit: Unit
     sizes: Mapping[str, tuple[int, int]]
+    seconds: Mapping[str, float] = field(default_factory=dict)  # of videos that are drawn
 
     def __call__(self, picture: Listed) -> Opened | Broken:
         id, source = picture
@@ -84,6 +96,8 @@ class Opener:
         return or_broken(lambda: self._open(id, source, path or id), id, path)
 
     def _open(self, id: str, source: PictureFile, name: str) -> Opened:
+        if isinstance(self.extractor, VideoExtractor):
+            return self._open_video(self.extractor, id, source, name)
         if isinstance(source, Path):
             image, (width, height) = open_sized(source)
             pixels = self.extractor.prepare(image, name)
@@ -99,6 +113,15 @@ class Opener:
             boxes = _in_fractions(given, width, height, name) if self.unit == "pixel" else np.asarray(given)
             boxes = as_boxes(boxes, name).numpy()
         return Opened(id, pixels, width, height, boxes)
+
+    def _open_video(self, extractor: VideoExtractor, id: str, source: PictureFile, name: str) -> Opened:
+        if isinstance(source, Path):
+            footage = extractor.footage(source)
+        else:
+            drawn = Footage.evenly(source(), self.seconds[id])
+            footage = replace(drawn, frames=np.stack([extractor.prepare(frame, name) for frame in drawn.frames]))
+        size = footage.width, footage.height
+        return Opened(id, footage.frames, *size, footage.strip, footage.seconds, footage.note)
 
 
 @dataclass(frozen=True)
@@ -146,8 +169,9 @@ def open_ahead(
     leaving early: what works ahead ends with it.
     """
     count = (len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1) if workers is None else workers
+    videos = opener.extractor.videos  # take long enough each, and to draw one takes Python's lock
     files = len(pictures) >= MIN_FILES_FOR_PROCESSES and all(isinstance(source, Path) for _, source in pictures)
-    if files and count > 1 and sys.platform == "linux":
+    if (files or (videos and len(pictures) > 1)) and count > 1 and sys.platform == "linux":
         return ProcessesAhead(opener, pictures, count)
     return ahead(opener, pictures, openers() if workers is None else workers, most)
 
@@ -159,7 +183,8 @@ class ProcessesAhead:
     """
 
     def __init__(self, opener: Opener, pictures: Sequence[Listed], workers: int) -> None:
-        self.chunks = [range(i, min(i + CHUNK, len(pictures))) for i in range(0, len(pictures), CHUNK)]
+        size = 1 if opener.extractor.videos else CHUNK
+        self.chunks = [range(i, min(i + size, len(pictures))) for i in range(0, len(pictures), size)]
         self.workers = min(workers, len(self.chunks))
         self.decoders: list[_Decoder] = []
         try:
@@ -262,10 +287,12 @@ class _InSlot(NamedTuple):
     width: int
     height: int
     boxes: np.ndarray | None
+    seconds: float | None
+    note: str
 
     def opened(self, block: UInt8[np.ndarray, " byte"]) -> Opened:
         pixels = block[self.start : self.start + math.prod(self.shape)].reshape(self.shape)
-        return Opened(self.id, pixels, self.width, self.height, self.boxes)
+        return Opened(self.id, pixels, self.width, self.height, self.boxes, self.seconds, self.note)
 
 
 def _serve(opener: Opener, pictures: Sequence[Listed], memory: mmap.mmap, slot_bytes: int, pipe: Connection) -> None:
@@ -282,7 +309,8 @@ def _serve(opener: Opener, pictures: Sequence[Listed], memory: mmap.mmap, slot_b
                     one = opener(picture)
                     if isinstance(one, Opened) and used + one.pixels.size <= slot_bytes:
                         slot[used : used + one.pixels.size].reshape(one.pixels.shape)[:] = one.pixels
-                        found.append(_InSlot(one.id, used, one.pixels.shape, one.width, one.height, one.boxes))
+                        facts = one.width, one.height, one.boxes, one.seconds, one.note
+                        found.append(_InSlot(one.id, used, one.pixels.shape, *facts))
                         used += one.pixels.size
                     else:
                         found.append(one)

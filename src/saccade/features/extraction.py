@@ -25,6 +25,7 @@ from torch import Tensor
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import only_one, sweep_lock
+from saccade.core.progress import note_once
 from saccade.core.threads import ahead, behind
 from saccade.data.formats.captions import captions_of
 from saccade.data.formats.regions import GivenBoxes, Unit, read_boxes, read_sizes
@@ -44,8 +45,9 @@ from saccade.data.store.manifest import (
 from saccade.data.text_files import read_lines
 from saccade.features.decoding import Listed, Opened, Opener, open_ahead
 from saccade.vision import RegionExtractor
-from saccade.vision.extractors import KINDS, Precision, load_extractor
-from saccade.vision.pictures import find_pictures, open_picture
+from saccade.vision.extractors import KINDS, VIDEO_EXTRACTORS, Precision, load_extractor
+from saccade.vision.pictures import VIDEO_SUFFIXES, find_pictures, find_videos, open_picture
+from saccade.vision.videos.files import import_av
 
 SHARD_ROWS = 512  # pictures a shard: what is held in memory before it is written
 FLUSH_SECONDS = 10.0  # between two writings of an unfinished shard: what a kill may cost …
@@ -72,6 +74,7 @@ def extract(
     boxes: Mapping[str, np.ndarray] | None = None,
     unit: Unit = "fraction",
     sizes: Mapping[str, tuple[int, int]] | None = None,
+    seconds: Mapping[str, float] | None = None,
     batch_size: int = 32,
     workers: int | None = None,
     dtype: str = "float16",
@@ -81,10 +84,11 @@ def extract(
 ) -> Extraction:
     """Extract the regions of `pictures` (id, file) into the store `folder`, or go on with it.
 
-    `boxes`: regions to describe, by id, x1 y1 x2 y2; without them the extractor finds its own. `sizes`: (width, height)
-    of the originals where the files were made smaller. `workers`: processes that decode pictures, or threads where
-    there are few (None: by the number of cores). `retry`: try again what was broken before. `progress` gets how many
-    pictures are done, and of how many; `waiting` is called if another process is at work on the folder.
+    `boxes`: regions to describe, by id, x1 y1 x2 y2; without them the extractor finds its own. `sizes`: (width,
+    height) of the originals where the files were made smaller. `seconds`: of videos that are drawn, not decoded.
+    `workers`: processes that decode pictures, or threads where there are few (None: by the number of cores).
+    `retry`: try again what was broken before. `progress` gets how many pictures are done, and of how many;
+    `waiting` is called if another process is at work on the folder.
     """
     started, folder = time.perf_counter(), Path(folder)
     if batch_size < 1 or (workers is not None and workers < 1):
@@ -99,7 +103,7 @@ def extract(
     if not retry and (finished := _finished(folder, ids)) is not None:  # needs no lock, and no right to write
         sweep_lock(folder)  # of a process killed after its last file was written
         return finished
-    opener = Opener(extractor, boxes, unit, sizes or {})
+    opener = Opener(extractor, boxes, unit, sizes or {}, seconds or {})
     with only_one(folder, waiting):
         _refuse_other_settings(folder, extractor, dtype, facts)  # again: another process may have begun meanwhile
         with StoreWriter(folder, extractor.dim, dtype, extractor.name, facts, SHARD_ROWS) as writer:
@@ -147,6 +151,9 @@ def _extract(
         nonlocal flushed, rest
         results, parts = batch
         new = sum(one.id not in writer.done for one in results)
+        for one in results:
+            if isinstance(one, Opened) and one.note:
+                note_once(one.note)
         good = (one for one in results if isinstance(one, Opened))
         for part in parts:
             _append(list(islice(good, len(part.counts))), part, writer)
@@ -188,9 +195,9 @@ class PackedRegions(NamedTuple):
 
 def _regions(good: Sequence[Opened], extractor: RegionExtractor, batch_size: int, dtype: str) -> list[PackedRegions]:
     """The regions of a whole batch, in the parts in which it went through the network."""
-    given = [one.boxes for one in good if one.boxes is not None]
+    given = [one.boxes for one in good if one.boxes is not None and one.seconds is None]
     try:
-        parts = extractor.each_batch([one.pixels for one in good], given or None, batch_size)
+        parts = extractor.each_batch([one.seen for one in good], given or None, batch_size)
         return [_pack(regions, dtype) for regions in parts]
     except torch.OutOfMemoryError as error:
         raise SaccadeError(
@@ -226,7 +233,7 @@ def _append(good: Sequence[Opened], regions: PackedRegions, writer: StoreWriter)
         scores = None if scores is None else scores[kept]
         good = list(compress(good, new))
     sizes = [(one.width, one.height) for one in good]
-    writer.append_batch([one.id for one in good], counts, features, boxes, sizes, scores)
+    writer.append_batch([one.id for one in good], counts, features, boxes, sizes, scores, [one.seconds for one in good])
 
 
 def _check_ids(pictures: Sequence[Listed]) -> KeysView[str]:
@@ -316,7 +323,10 @@ def extract_photos_at(
     `regions` is the name of an extractor, or a file of boxes for `extractor` (grid, if not given) to describe; files
     that do not fit the photos are refused before the first photo is opened. `options` are those of `extract`.
     """
-    pictures = list_pictures(places, limit, passed_over)
+    videos = regions.startswith(VIDEO_EXTRACTORS)
+    if videos:
+        import_av("reading videos")
+    pictures = list_pictures(places, limit, passed_over, videos)
     ids = [id for id, _ in pictures]
     from_file = regions.lower().endswith((".json", ".json.gz")) and regions.partition(":")[0] not in KINDS
     if extractor is not None and not from_file:
@@ -342,9 +352,10 @@ def extract_photos_at(
 
 
 def list_pictures(
-    places: Sequence[Path], limit: int | None = None, passed_over: Counter[str] | None = None
+    places: Sequence[Path], limit: int | None = None, passed_over: Counter[str] | None = None, videos: bool = False
 ) -> list[tuple[str, Path]]:
-    """(id, path) of the pictures in folders (and the folders in them), of single files, and of lists (.txt), by id.
+    """(id, path) of the pictures or videos in folders (and the folders in them), of single files, and of lists (.txt),
+    by id.
 
     The id is the path inside the folder, or as the list has it, with its ending: `1000268201_693b08cb0e.jpg`,
     `holiday/beach.jpg`. A single file, or an absolute path in a list, is known by its file name. `passed_over` counts
@@ -352,7 +363,7 @@ def list_pictures(
     """
     found: dict[str, Path] = {}
     for place in places:
-        for id, path in pictures_at(place, passed_over):
+        for id, path in pictures_at(place, passed_over, videos):
             if id in found and found[id].resolve() != path.resolve():
                 raise SaccadeError(
                     f'two pictures have the name "{id}", {printable(found[id])} and {printable(path)}: '
@@ -362,16 +373,42 @@ def list_pictures(
     return sorted(found.items())[:limit]
 
 
+def hold_videos(places: Sequence[Path]) -> bool:
+    """Whether videos lie there and no pictures, judged by their endings; in lists, by the first name."""
+
+    def is_video(place: Path) -> bool:
+        if place.is_dir():
+            try:
+                return bool(find_videos(place)) and not _any_picture(place)
+            except SaccadeError:
+                return False
+        if place.suffix.lower() == ".txt" and place.is_file():
+            first = next((line.strip() for _, line in read_lines(place) if line.strip()), "")
+            return Path(first).suffix.lower() in VIDEO_SUFFIXES
+        return place.suffix.lower() in VIDEO_SUFFIXES
+
+    return bool(places) and all(map(is_video, places))
+
+
+def _any_picture(folder: Path) -> bool:
+    try:
+        return bool(find_pictures(folder))
+    except SaccadeError:
+        return False
+
+
 def stores_among(places: Sequence[Path]) -> tuple[list[Path], list[FeatureStore]]:
     """The other places, and the feature stores among them, which are folders with a manifest."""
     stored = [place for place in places if (place / MANIFEST).is_file()]
     return [place for place in places if place not in stored], [FeatureStore.open(place) for place in stored]
 
 
-def pictures_at(place: Path, passed_over: Counter[str] | None = None) -> Iterator[tuple[str, Path]]:
-    """(id, path) of the pictures of a folder, of a list (.txt), or of one file."""
+def pictures_at(
+    place: Path, passed_over: Counter[str] | None = None, videos: bool = False
+) -> Iterator[tuple[str, Path]]:
+    """(id, path) of the pictures, or videos, of a folder, of a list (.txt), or of one file."""
     if place.is_dir():
-        for path in find_pictures(place, passed_over):
+        for path in (find_videos if videos else find_pictures)(place, passed_over):
             yield printable(path.relative_to(place).as_posix()), path
         return
     with explain_os_errors(place, "read"):

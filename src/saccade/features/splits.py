@@ -27,8 +27,10 @@ from saccade.data.records import (
     CaptionedDrawings,
     CaptionedImages,
     CaptionedPhotos,
+    CaptionedVideos,
     Groundings,
     ImageSource,
+    Moments,
     PhrasedBoxes,
     PictureFile,
     Questions,
@@ -43,11 +45,12 @@ from saccade.data.store.sources import ChainedRegions, RegionsInMemory, first_im
 from saccade.features.extraction import boxes_digest, extract
 from saccade.vision import RegionExtractor, load_extractor
 from saccade.vision.boxes import WHOLE
-from saccade.vision.extractors import TRUE_BOXES
+from saccade.vision.extractors import TRUE_BOXES, VIDEO_EXTRACTORS
 from saccade.vision.pictures import as_array, open_picture
 
 STORE_FORMAT = 2  # what another version wrote to the cache is left alone
 BATCH_SIZE = 64  # pictures that go through the network together
+WORLD_FRAMES = "frames:world,rate=4,places=4"  # what the world's videos are seen by
 MAX_KEPT_SIDE = 384  # pixels, of a photo whose boxes have phrases
 DECODING_THREADS = 8  # for pixels: Pillow decodes without holding the interpreter
 
@@ -112,6 +115,16 @@ def open_groundings(
     """The sentences of one split with their phrases, and the pictures as for `open_questions`."""
     found: Groundings[CaptionedPhotos | CaptionedDrawings | CaptionedImages]
     found = open_records(config, split, "grounding")
+    return found.of(*_annotated(found.pictures, config, pixels, device))
+
+
+@lru_cache(maxsize=4)
+def open_moments(
+    config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu"
+) -> Moments[CaptionedImages]:
+    """The sentences of one split with their spans, and the frames of the videos."""
+    found: Moments[CaptionedPhotos | CaptionedDrawings | CaptionedImages]
+    found = open_records(config, split, "moments")
     return found.of(*_annotated(found.pictures, config, pixels, device))
 
 
@@ -242,15 +255,18 @@ def extract_split(
     """
     pictures: Sequence[PictureFile]
     retry = isinstance(data, CaptionedPhotos)
-    boxes, name = given, None
+    boxes, name, seconds = given, None, None
     own = "" if given is None else boxes_digest(given, "fraction")
     if isinstance(data, CaptionedDrawings):
-        extractor = load_extractor(extractor_name if extractor_name.startswith("grid:world") else "world")
+        extractor = load_extractor(_drawing_extractor(extractor_name, bool(data.seconds)))
+        seconds = dict(zip(data.ids, data.seconds, strict=True)) if data.seconds else None
         inside: tuple[str, ...] = (data.split,)
         if extractor_name == TRUE_BOXES and given is None:
             name, inside, boxes = TRUE_BOXES, (data.split, TRUE_BOXES), true_boxes(data)
         folder, pictures, sizes = _features_folder(data.digest + own, extractor, *inside), data.pictures, None
     else:
+        if isinstance(data, CaptionedVideos) and not extractor_name.startswith(VIDEO_EXTRACTORS):
+            extractor_name = f"frames:{extractor_name}"
         extractor = load_extractor(extractor_name, "cuda" if torch.cuda.is_available() else "cpu")
         inside = ()
         if extractor_name.partition(":")[0] == TRUE_BOXES:
@@ -263,6 +279,7 @@ def extract_split(
             *(listed, extractor, folder),
             boxes=boxes,
             sizes=sizes,
+            seconds=seconds,
             batch_size=BATCH_SIZE,
             retry=retry,
             progress=progress,
@@ -271,6 +288,13 @@ def extract_split(
     if found.broken:
         raise SaccadeError(f"{data.name}/{data.split}: {found.broken[0].reason}")
     return CaptionedImages(data.name, data.split, found.images, data.texts, data.image_of_text, name or extractor.name)
+
+
+def _drawing_extractor(name: str, videos: bool) -> str:
+    """The world's own, or a grid over its map; of videos, whichever way of looking at its frames is named."""
+    if videos:
+        return name if name.startswith("frames:world") else WORLD_FRAMES
+    return name if name.startswith("grid:world") else "world"
 
 
 def true_boxes(data: CaptionedDrawings) -> dict[str, np.ndarray]:

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.batch import RegionBatch
+from saccade.core.arrays import read_npz
 from saccade.core.errors import SaccadeError
 
 # Allowed differences, absolute. The official outputs are float32, whose rounding grows with the sums behind a value.
@@ -65,6 +66,14 @@ class Case:
     def check(self, stage: str, difference: float, tolerance: float, excuse: str = "") -> None:
         """A comparison that has no stored array of its own (two containers of one checkpoint, say)."""
         self.stages.append(Stage(self.name, stage, float(difference), float(tolerance), excuse))
+
+
+def case_folders(folder: Path) -> Iterator[tuple[Path, dict[str, np.ndarray], dict[str, np.ndarray]]]:
+    """The folder and those in it that hold a case: where it is, its io.npz, and its grads.npz if there is one."""
+    for place in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
+        if (place / "io.npz").is_file():
+            gradients = place / "grads.npz"
+            yield place, read_npz(place / "io.npz"), read_npz(gradients) if gradients.is_file() else {}
 
 
 def difference(found: Any, expected: Any) -> float:

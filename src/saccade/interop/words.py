@@ -95,8 +95,8 @@ def read_vocabulary(path: Path | str) -> Vocabulary:
 
 
 def _read_table(table: Any, path: Path) -> Vocabulary:
-    """{word: id} of Show, Attend and Tell in either code's order, [{word: id}, words] of Up-Down VQA; any other table
-    knows its own order."""
+    """{word: id} of Show, Attend and Tell in either code's order or of DRN, whose first id is 1; [{word: id}, words] of
+    Up-Down VQA; any other table knows its own order."""
     if isinstance(table, list) and len(table) == 2 and isinstance(table[1], list):
         return Vocabulary((*SPECIAL, *map(str, table[1])))
     if not isinstance(table, Mapping) or not table or not all(type(number) is int for number in table.values()):
@@ -105,7 +105,8 @@ def _read_table(table: Any, path: Path) -> Vocabulary:
     words = [word for word in ordered if word not in (*SPECIAL, "<eos>", "UNK")]
     tutorial = ["<pad>", *words, "<unk>", "<start>", "<end>"], 0  # the order, and the first id
     authors = (["<eos>", "UNK", *words], 0), (words, 2)
-    if (ordered, min(table.values())) not in (tutorial, *authors) or len(set(table.values())) != len(table):
+    moments = words, 1
+    if (ordered, min(table.values())) not in (tutorial, *authors, moments) or len(set(table.values())) != len(table):
         raise SaccadeError(f"{path}: the ids of its words are not in the order of a WORDMAP.json or dictionary.pkl")
     return Vocabulary((*SPECIAL, *words))
 

@@ -36,6 +36,22 @@ def temporal_nms(spans: Float[Array, "span 2"], threshold: float) -> Bool[Array,
     return kept
 
 
+def moment_hits(
+    spans: Float[Array, "span 2"],
+    truth: Float[Array, "true 2"],
+    counts: Sequence[int] = (1, 5),
+    overlaps: Sequence[float] = (0.3, 0.5, 0.7),
+    nms: bool = False,
+) -> dict[str, bool]:
+    """R@n,IoU=m of one query: whether one of the best n spans, best first, overlaps a true one so much."""
+    right = temporal_iou(spans[:, None], truth[None]).max(axis=1, initial=0.0)
+    found: dict[str, bool] = {}
+    for m in overlaps:
+        hits = right[temporal_nms(spans, m - NMS_SLACK)] >= m if nms else right >= m
+        found |= {f"R@{n},IoU={m:g}": bool(hits[:n].any()) for n in counts}
+    return found
+
+
 def moment_recall(
     predicted: Sequence[Float[Array, "span 2"]],
     truth: Float[Array, "query 2"],
@@ -44,11 +60,6 @@ def moment_recall(
     nms: bool = False,
 ) -> dict[str, float]:
     """R@n,IoU=m: queries with one of the best n spans at that overlap. `predicted`: of each query, best first."""
-    found: dict[str, list[bool]] = {f"R@{n},IoU={m:g}": [] for n in counts for m in overlaps}
-    for spans, own in zip(predicted, truth, strict=True):
-        right = temporal_iou(spans, own)
-        for m in overlaps:
-            hits = right[temporal_nms(spans, m - NMS_SLACK)] >= m if nms else right >= m
-            for n in counts:
-                found[f"R@{n},IoU={m:g}"].append(bool(hits[:n].any()))
-    return {name: float(np.mean(hits)) if hits else 0.0 for name, hits in found.items()}
+    each = [moment_hits(*pair, counts, overlaps, nms) for pair in zip(predicted, truth[:, None], strict=True)]
+    names = [f"R@{n},IoU={m:g}" for n in counts for m in overlaps]
+    return {name: float(np.mean([hits[name] for hits in each])) if each else 0.0 for name in names}

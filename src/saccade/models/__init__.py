@@ -9,13 +9,16 @@ from saccade.models.base.concepts import ConceptLearner
 from saccade.models.base.grounder import Grounder
 from saccade.models.base.matcher import Matcher
 from saccade.models.base.model import Entry, Model, entries, entry, find_model, load_model, register, shipped_models
+from saccade.models.base.moment_finder import MomentFinder, MomentFinderConfig
 from saccade.models.base.referrer import Referrer, ReferrerConfig
 from saccade.models.base.relater import Relater
 from saccade.models.camp import Camp, CampConfig
 from saccade.models.dcn import Dcn, DcnConfig
 from saccade.models.densecap import DenseCap, DenseCapConfig
 from saccade.models.detectors import BottomUp, Detector, WorldDetector
+from saccade.models.drn import Drn, DrnConfig
 from saccade.models.gsmn import Gsmn, GsmnConfig
+from saccade.models.hgr import Hgr, HgrConfig
 from saccade.models.hierarchical import Hierarchical, HierarchicalConfig
 from saccade.models.imram import Imram, ImramConfig
 from saccade.models.multilevel import Multilevel, MultilevelConfig
@@ -51,16 +54,22 @@ __all__ = [
     "DenseCap",
     "DenseCapConfig",
     "Detector",
+    "Drn",
+    "DrnConfig",
     "Entry",
     "Grounder",
     "Gsmn",
     "GsmnConfig",
+    "Hgr",
+    "HgrConfig",
     "Hierarchical",
     "HierarchicalConfig",
     "Imram",
     "ImramConfig",
     "Matcher",
     "Model",
+    "MomentFinder",
+    "MomentFinderConfig",
     "Multilevel",
     "MultilevelConfig",
     "Nscl",

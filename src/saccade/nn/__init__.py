@@ -2,7 +2,15 @@
 
 from saccade.nn.captioners import LstmMemory
 from saccade.nn.encode import WordEncoder, full_precision, unit
-from saccade.nn.losses import Negatives, RankingLoss, binary_loss, contrastive_loss, distillation_loss, triplet_loss
+from saccade.nn.losses import (
+    Negatives,
+    RankingLoss,
+    Ways,
+    binary_loss,
+    contrastive_loss,
+    distillation_loss,
+    triplet_loss,
+)
 from saccade.nn.recurrent import SentenceGru
 
 __all__ = [
@@ -10,6 +18,7 @@ __all__ = [
     "Negatives",
     "RankingLoss",
     "SentenceGru",
+    "Ways",
     "WordEncoder",
     "binary_loss",
     "contrastive_loss",

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from saccade.batch import RegionBatch, TextBatch
 from saccade.core.errors import SaccadeError
-from saccade.nn.recurrent import SentenceGru
+from saccade.nn.recurrent import SentenceGru, SentenceLstm
 
 StatePool = Literal["last", "mean"]
 
@@ -182,7 +182,8 @@ class RegionEncoder(nn.Module):
 
 
 class WordEncoder(nn.Module):
-    """Embedding, then a GRU whose directions are averaged: e_t = (→h_t + ←h_t) / 2, of unit length by default."""
+    """Embedding, then a GRU (or LSTM) whose directions are averaged: e_t = (→h_t + ←h_t) / 2, of unit length by
+    default."""
 
     def __init__(
         self,
@@ -193,16 +194,22 @@ class WordEncoder(nn.Module):
         bidirectional: bool = True,
         normalise: bool = True,
         dropout: float = 0.0,
+        cell: Literal["gru", "lstm"] = "gru",
     ) -> None:
         super().__init__()
         self.normalise = normalise
         self.dropout = dropout_layer(dropout)
         self.embed = nn.Embedding(vocabulary, word_dim)
         nn.init.uniform_(self.embed.weight, -0.1, 0.1)
-        self.rnn = SentenceGru(word_dim, dim, layers, bidirectional)
+        self.rnn: SentenceGru | SentenceLstm
+        if cell == "gru":
+            self.rnn = SentenceGru(word_dim, dim, layers, bidirectional)
+        else:
+            self.rnn = SentenceLstm(word_dim, dim, layers, bidirectional, learned_start=False)
 
     def forward(self, texts: TextBatch) -> Float[Tensor, "text word dim"]:
-        states: Tensor = at_least_float32(self.rnn(self.dropout(self.embed(texts.tokens)), texts.lengths))
+        read = self.rnn(self.dropout(self.embed(texts.tokens)), texts.lengths)
+        states: Tensor = at_least_float32(read[0] if isinstance(self.rnn, SentenceLstm) else read)
         if self.rnn.bidirectional:
             forward, backward = states.chunk(2, dim=-1)
             states = (forward + backward) / 2

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 Negatives = Literal["hardest", "all"]
 RankingLoss = Literal["triplet", "bce", "contrastive"]
+Ways = Literal["both", "texts", "images"]  # which negatives count
 
 
 def triplet_loss(
@@ -19,6 +20,8 @@ def triplet_loss(
     negatives: Negatives = "hardest",
     positive: Bool[Tensor, "image text"] | None = None,
     owner: Int[Tensor, " text"] | None = None,
+    hardest: int = 1,
+    ways: Ways = "both",
 ) -> Float[Tensor, ""]:
     """Hinge loss over matched pairs, both ways, summed over the batch as the official code does.
 
@@ -26,16 +29,25 @@ def triplet_loss(
         hardest: Σ_i max_{j≠i} [m + S_ij − S_ii]₊ + Σ_j max_{i≠j} [m + S_ij − S_jj]₊
 
     The pairs are the diagonal; or, with `owner`, text t and picture `owner[t]`, any number of texts a picture.
-    `positive` marks further pairs that match (two captions of one picture) and so are no negatives.
+    `positive` marks further pairs that match (two captions of one picture) and so are no negatives. With `hardest`
+    k the mean of the k largest takes the place of the largest; of `ways`, only wrong texts or images may count.
     """
     own, match, owner = _pairs(similarity, positive, owner)
     if negatives == "hardest":
         wrong = similarity.masked_fill(match, -torch.inf)
-        hinges = (margin + wrong.amax(dim=1)[owner] - own, margin + wrong.amax(dim=0) - own)
-        return torch.stack(hinges).clamp(min=0).sum()
-    caption_cost = (margin + similarity[owner] - own[:, None]).clamp(min=0).masked_fill(match[owner], 0)
-    image_cost = (margin + similarity - own).clamp(min=0).masked_fill(match, 0)
-    return caption_cost.sum() + image_cost.sum()
+        if hardest == 1:
+            found = wrong.amax(dim=1)[owner] - own, wrong.amax(dim=0) - own
+        else:
+            texts = wrong.topk(min(hardest, wrong.shape[1]), dim=1).values[owner].T
+            found = texts - own, wrong.topk(min(hardest, wrong.shape[0]), dim=0).values - own
+        if hardest == 1 and ways == "both":
+            return (margin + torch.stack(found)).clamp(min=0).sum()
+        costs = [(margin + cost).clamp(min=0).sum() / max(1, cost.numel() // len(own)) for cost in found]
+    else:
+        caption_cost = (margin + similarity[owner] - own[:, None]).clamp(min=0).masked_fill(match[owner], 0)
+        image_cost = (margin + similarity - own).clamp(min=0).masked_fill(match, 0)
+        costs = [caption_cost.sum(), image_cost.sum()]
+    return costs[0] + costs[1] if ways == "both" else costs[ways == "images"]
 
 
 def binary_loss(
@@ -75,6 +87,15 @@ def contrastive_loss(
     texts = torch.logaddexp(wrong.logsumexp(dim=1)[owner], own)
     images = torch.logaddexp(wrong.logsumexp(dim=0), own)
     return (texts + images - 2 * own).sum()
+
+
+def focal_loss(
+    logits: Float[Tensor, "*item"], right: Bool[Tensor, "*item"], alpha: float = 0.25, gamma: float = 2.0
+) -> Float[Tensor, "*item"]:
+    """−α (1 − p)^γ log p where it is right, −(1 − α) p^γ log(1 − p) elsewhere (Lin et al., 2017)."""
+    chance = logits.sigmoid()
+    yes, no = functional.logsigmoid(logits), functional.logsigmoid(-logits)
+    return -torch.where(right, alpha * (1 - chance) ** gamma * yes, (1 - alpha) * chance**gamma * no)
 
 
 def distillation_loss(

@@ -78,13 +78,23 @@ class SentenceGru(nn.GRU):
 
 
 class SentenceLstm(nn.Module):
-    """A bidirectional LSTM with learned first states; places after a sentence's end hold zeros."""
+    """An LSTM, of two directions and with learned first states if not told otherwise; places after a sentence's end
+    hold zeros."""
 
-    def __init__(self, word_dim: int, dim: int, layers: int) -> None:
+    zeros: Tensor
+
+    def __init__(
+        self, word_dim: int, dim: int, layers: int, bidirectional: bool = True, learned_start: bool = True
+    ) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(word_dim, dim, layers, batch_first=True, bidirectional=True)
-        self.initial = nn.Parameter(torch.empty(4 * layers, dim))  # h of all layers and directions, then c
-        nn.init.xavier_uniform_(self.initial)
+        self.bidirectional = bidirectional
+        self.lstm = nn.LSTM(word_dim, dim, layers, batch_first=True, bidirectional=bidirectional)
+        states = (4 if bidirectional else 2) * layers  # h of all layers and directions, then c
+        self.initial = nn.Parameter(torch.empty(states, dim)) if learned_start else None
+        if self.initial is None:
+            self.register_buffer("zeros", torch.zeros(states, dim), persistent=False)
+        else:
+            nn.init.xavier_uniform_(self.initial)
         for name, weight in self.lstm.named_parameters():
             if name.startswith("bias"):
                 with torch.no_grad():
@@ -98,7 +108,8 @@ class SentenceLstm(nn.Module):
     ) -> tuple[Float[Tensor, "text word state_dim"], Float[Tensor, "text final_dim"]]:
         """The states of all words, and the last of every layer and direction."""
         count = len(vectors)
-        start = self.initial[:, None].expand(-1, count, -1).contiguous().chunk(2)
+        initial = self.zeros if self.initial is None else self.initial
+        start = initial[:, None].expand(-1, count, -1).contiguous().chunk(2)
         if vectors.device.type != "cpu":
             return self._padded(vectors, lengths, start)
         packed = pack_padded_sequence(vectors, lengths.cpu(), batch_first=True, enforce_sorted=False)
@@ -125,6 +136,9 @@ class SentenceLstm(nn.Module):
             return states
 
         for layer in range(self.lstm.num_layers):
+            if not self.bidirectional:
+                data = read(data, layer, f"_l{layer}")
+                continue
             onward = read(data, 2 * layer, f"_l{layer}")
             back = turned(read(turned(data), 2 * layer + 1, f"_l{layer}_reverse"))
             data = torch.cat([onward, back], dim=-1)

@@ -123,8 +123,8 @@ class RegionPredictor(Predictor[M]):
                 for start in range(0, len(photos), size):
                     part = photos[start : start + size]
                     batch = list(islice(opened, len(part)))
-                    pixels = [one.pixels for one in batch if isinstance(one, Opened)]
-                    found = iter(work(self.extract(pixels)) if pixels else ())
+                    seen = [one.seen for one in batch if isinstance(one, Opened)]
+                    found = iter(work(self.extract(seen)) if seen else ())
                     for (id, path), one in zip(part, batch, strict=True):
                         yield one if isinstance(one, Broken) else (id, path, next(found))
         for store in stores:

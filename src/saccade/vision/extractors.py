@@ -55,7 +55,11 @@ KINDS = {  # imported when first asked for
     "grid": "saccade.vision.grid",
     "bottomup": "saccade.vision.detectors.bottomup",
     "detr": "saccade.vision.detectors.detr",
+    "frames": "saccade.vision.videos.frames",
+    "clips": "saccade.vision.videos.clips",
 }
+
+VIDEO_EXTRACTORS = ("frames", "clips")  # those whose pictures are videos
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,7 @@ class RegionExtractor(ABC):
     dim: int  # of a region's vector
     network: nn.Module
     precision: Precision = "fp32"
+    videos: ClassVar[bool] = False  # whether it sees videos, and not pictures
     has_bfloat16: ClassVar[bool] = False  # whether its backbone can be read so
     picture_size: int | None = None  # the side of the square pictures are stretched to; None: they keep their shape
     max_cpu_batch: int | None = None  # pictures at once where more would be slower

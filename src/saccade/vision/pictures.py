@@ -36,6 +36,9 @@ _pillow = threading.Lock()  # its limit of pixels and Python's filters of warnin
 NO_PICTURES = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "MPEG", "WMF"})
 HEIC_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"})
 HEIC_SUFFIXES = frozenset({".heic", ".heif", ".hif"})
+VIDEO_SUFFIXES = frozenset(
+    {".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".ts", ".flv", ".wmv", ".3gp", ".ogv"}
+)
 
 
 @lru_cache(maxsize=1)
@@ -159,10 +162,17 @@ def find_pictures(folder: Path | str, passed_over: Counter[str] | None = None) -
 
     Linked folders are searched too, each folder once. `passed_over` counts the other files by their endings.
     """
-    folder = Path(folder)
+    return _found(Path(folder), HEIC_SUFFIXES.union(*picture_formats().values()), "picture", passed_over)
+
+
+def find_videos(folder: Path | str, passed_over: Counter[str] | None = None) -> list[Path]:
+    """As `find_pictures`, of video files."""
+    return _found(Path(folder), VIDEO_SUFFIXES, "video", passed_over)
+
+
+def _found(folder: Path, endings: frozenset[str], what: str, passed_over: Counter[str] | None) -> list[Path]:
     if not folder.is_dir():
-        raise SaccadeError(f"{folder} is not a folder of pictures")
-    endings = HEIC_SUFFIXES.union(*picture_formats().values())
+        raise SaccadeError(f"{folder} is not a folder of {what}s")
     others = Counter[str]()
     found = []
     for path in _files_below(folder, others):
@@ -171,18 +181,18 @@ def find_pictures(folder: Path | str, passed_over: Counter[str] | None = None) -
         else:
             others[path.suffix.lower() or "no ending"] += 1
     if not found:
-        told = f" ({others_told(others)})" if others else ""
-        raise SaccadeError(f"{folder} holds no picture{told}")
+        told = f" ({others_told(others, what)})" if others else ""
+        raise SaccadeError(f"{folder} holds no {what}{told}")
     if passed_over is not None:
         passed_over.update(others)
     return sorted(found)
 
 
-def others_told(passed_over: Counter[str]) -> str:
+def others_told(passed_over: Counter[str], what: str = "picture") -> str:
     """`passed over 3 files that are no pictures: .txt 2, .mov 1`."""
     count = passed_over.total()
     each = ", ".join(f"{ending} {number:,}" for ending, number in passed_over.most_common())
-    return f"passed over {count:,} {'file that is no picture' if count == 1 else 'files that are no pictures'}: {each}"
+    return f"passed over {count:,} {f'file that is no {what}' if count == 1 else f'files that are no {what}s'}: {each}"
 
 
 def _files_below(folder: Path, passed_over: Counter[str]) -> Iterator[Path]:

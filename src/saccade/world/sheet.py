@@ -22,7 +22,7 @@ LINES = 8  # room for captions under a picture
 
 
 @cache
-def _font(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
+def font(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
     """DejaVu Sans, which comes with matplotlib."""
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
     return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name), size * SCALE)
@@ -40,10 +40,10 @@ def contact_sheet(
     head = MARGIN + 46
     sheet = Image.new("RGB", ((columns * cell + GAP) * SCALE, (head + rows * tall + MARGIN) * SCALE), PAPER)
     pen = ImageDraw.Draw(sheet)
-    pen.text((GAP * SCALE, MARGIN * SCALE), title, fill=INK, font=_font(19, bold=True))
+    pen.text((GAP * SCALE, MARGIN * SCALE), title, fill=INK, font=font(19, bold=True))
     note = "same words, other binding: each caption is true of its own picture only" if unit == 2 else ""
     note = note or "each phrase wears the colour of the box it names"
-    pen.text((GAP * SCALE, (MARGIN + 27) * SCALE), note, fill=FAINT, font=_font(12))
+    pen.text((GAP * SCALE, (MARGIN + 27) * SCALE), note, fill=FAINT, font=font(12))
     for n in range(0, len(indices), unit):
         left, top = GAP + n % columns * cell, head + n // columns * tall + GAP // 2
         members = indices[n : n + unit]
@@ -61,8 +61,8 @@ def contact_sheet(
                 break
             for k, (words, _) in enumerate(laid):
                 for dx, dy, word, colour in words:
-                    font = _font(TEXT, bold=colour != INK)
-                    pen.text(((left + k * cell) * SCALE + dx, (y + dy) * SCALE), word, fill=colour, font=font)
+                    face = font(TEXT, bold=colour != INK)
+                    pen.text(((left + k * cell) * SCALE + dx, (y + dy) * SCALE), word, fill=colour, font=face)
             y += lines + 5
     return sheet.resize((sheet.width // SCALE, sheet.height // SCALE), Image.Resampling.LANCZOS)
 
@@ -96,7 +96,7 @@ def _lay_out(caption: SceneCaption) -> tuple[list[tuple[float, float, str, str]]
     for phrase in caption.phrases:
         for at in range(phrase.start, phrase.end):
             tone[at] = TONES[phrase.things[0] % len(TONES)]
-    plain, bold = _font(TEXT), _font(TEXT, bold=True)
+    plain, bold = font(TEXT), font(TEXT, bold=True)
     space, line = plain.getlength(" "), TEXT * 1.42
     placed: list[tuple[float, float, str, str]] = []
     x = y = 0.0

@@ -32,7 +32,7 @@ from saccade.data.records import PictureRegions, RegionSource
 
 Arrays = Mapping[str, np.ndarray]
 
-FEATURES = ("features", "feat", "x", "z", "image_features", "image_feat", "arr_0")
+FEATURES = ("features", "feat", "x", "z", "image_features", "image_feat", "arr_0", "c3d_features")
 PIXEL_BOXES = ("bbox", "boxes", "image_bb", "image_bboxes")
 UNIT_BOXES = ("norm_bb", "spatial_features")  # x1, y1, x2, y2 in 0..1, with width and height (and area) after them
 WIDTHS, HEIGHTS = ("image_width", "image_w", "img_w", "width"), ("image_height", "image_h", "img_h", "height")
@@ -164,6 +164,8 @@ def _features(arrays: Arrays, where: str) -> np.ndarray:
         raise SaccadeError(f"{where}: there are no features ({', '.join(FEATURES[:4])} were looked for)")
     if found.ndim == 4 and len(found) == 1:  # MMF's grids, a batch of one
         found = found[0]
+    if found.ndim > 3 and found.size == len(found) * found.shape[-1]:  # I3D's maps of one cell
+        found = found.reshape(len(found), -1)
     if found.ndim not in (2, 3) or not found.shape[-1]:
         raise SaccadeError(f"{where}: features have shape {list(found.shape)}, [regions, dim] was expected")
     if found.ndim == 3 and found.shape[2] < max(found.shape[:2]):

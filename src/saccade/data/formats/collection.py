@@ -172,7 +172,7 @@ def _to_store(source: Collection, path: Path, dtype: str, extractor: str | None,
         for n, id in enumerate(source.pictures.ids):
             if id not in writer.done:
                 own = source.pictures.get(n)
-                writer.append(own.id, own.features, own.boxes, own.width, own.height, own.scores)
+                writer.append(own.id, own.features, own.boxes, own.width, own.height, own.scores, own.seconds)
                 progress()
         added = len(writer.done) - before
     if source.captions:

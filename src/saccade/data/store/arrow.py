@@ -1,5 +1,6 @@
 # mypy: disable-error-code="attr-defined"
-"""The feature store: region features of any number of pictures in memory-mapped Arrow files, read row by row.
+"""The feature store: region features of any number of pictures, or frame features of videos, in memory-mapped Arrow
+files, read row by row.
 
 A store is a folder of `manifest.json` and `shard-00000.arrow`, `shard-00001.arrow` …, with `captions.jsonl` beside them
 if the pictures have sentences. Nothing is loaded when a store is opened; a row is a view into the mapped file.
@@ -13,6 +14,7 @@ and every file it names.
 from __future__ import annotations
 
 import json
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -123,6 +125,8 @@ class FeatureStore(RegionSource):
                     seen.add(picture.id)
                     if not np.isfinite(picture.features).all():
                         yield f'{path}: the features of "{picture.id}" hold NaN or infinity'
+                    if picture.seconds is not None and not 0 < picture.seconds < math.inf:
+                        yield f'{path}: the video "{picture.id}" of {picture.seconds} seconds has no length'
                     check_boxes(picture.boxes, f'{path}: picture "{picture.id}"')
             except SaccadeError as error:
                 yield str(error)
@@ -139,7 +143,8 @@ class _MappedShard:
     def __init__(self, folder: Path, shard: Shard, manifest: Manifest) -> None:
         self.path = folder / shard.file
         self.dim = manifest.dim
-        self.batches = map_batches(self.path, schema(manifest.dtype), f"a {manifest.dtype} feature store")
+        columns = schema(manifest.dtype, manifest.videos)
+        self.batches = map_batches(self.path, columns, f"a {manifest.dtype} feature store")
         self.starts = [0, *accumulate(b.num_rows for b in self.batches)]
         if self.starts[-1] != shard.rows:
             raise SaccadeError(f"{self.path} holds {self.starts[-1]} rows, the manifest says {shard.rows}")
@@ -165,6 +170,7 @@ class _MappedShard:
             width=int(views["width"][row]),
             height=int(views["height"][row]),
             scores=_item(views["scores"], row) if views["scored"][row].is_valid else None,
+            seconds=float(views["seconds"][row]) if "seconds" in views else None,
         )
 
     def _view(self, number: int) -> dict[str, Any]:
@@ -178,6 +184,8 @@ class _MappedShard:
             views["scored"] = lists["scores"]
             views["id"] = batch.column("id")
             views["width"], views["height"] = batch.column("width").to_numpy(), batch.column("height").to_numpy()
+            if "seconds" in batch.schema.names:
+                views["seconds"] = batch.column("seconds").to_numpy()
             self._views[number] = views
         return self._views[number]
 
@@ -234,8 +242,10 @@ class StoreWriter:
         width: int = 0,
         height: int = 0,
         scores: np.ndarray | None = None,
+        seconds: float | None = None,
     ) -> None:
-        """Add one picture: features [region, dim], boxes [region, 4] as xyxy in 0..1, original size in pixels."""
+        """Add one picture: features [region, dim], boxes [region, 4] as xyxy in 0..1, original size in pixels; or a
+        video: its frames, as pieces of a film strip, and its length in `seconds`."""
         where = f'picture "{id}"'
         if not isinstance(id, str) or not id:
             raise SaccadeError(f"the id of a picture must be text, not {id!r}")
@@ -250,7 +260,12 @@ class StoreWriter:
         score = None if scores is None else np.array(scores, dtype=np.float32)
         if score is not None and score.shape != (len(box),):
             raise SaccadeError(f"{where}: scores have shape {list(score.shape)}, [{len(box)}] was expected")
-        self._add(PictureRegions(id, kept, box, int(width), int(height), score))
+        if seconds is not None and not 0 < seconds < math.inf:
+            raise SaccadeError(f"{where}: a video of {seconds} seconds has no length")
+        if self.done and self.manifest.videos != (seconds is not None):
+            kinds = ("videos", "a picture") if self.manifest.videos else ("pictures", "a video")
+            raise SaccadeError(f"{where}: {self.folder} holds {kinds[0]}, and this is {kinds[1]}")
+        self._add(PictureRegions(id, kept, box, int(width), int(height), score, seconds))
 
     def append_batch(
         self,
@@ -260,6 +275,7 @@ class StoreWriter:
         boxes: np.ndarray,
         sizes: Sequence[tuple[int, int]],
         scores: np.ndarray | None = None,
+        seconds: Sequence[float | None] = (),
     ) -> None:
         """`append` for many pictures at once: the regions of all, one after the other, `counts` of them for each."""
         ends = list(accumulate(counts))
@@ -268,19 +284,28 @@ class StoreWriter:
             kept = check_features(features, self.manifest.dim, self.manifest.dtype, "a batch")
             box = check_boxes(boxes, "a batch")
             score = None if scores is None else np.array(scores, dtype=np.float32)
-            sound = all(ids) and self.done.isdisjoint(ids) and len(set(ids)) == len(ids)
+            sound = (
+                all(ids)
+                and not self.manifest.videos
+                and not any(seconds)
+                and self.done.isdisjoint(ids)
+                and len(set(ids)) == len(ids)
+            )
             sound = sound and min(map(min, sizes), default=0) >= 0 and {len(kept), len(box)} == {sum(counts)}
         except SaccadeError:
             sound = False
         if not sound:  # one by one: those before the one at fault are kept, and its own error is raised
-            for id, part, size in zip(ids, parts, sizes, strict=True):
-                self.append(id, features[part], boxes[part], *size, None if scores is None else scores[part])
+            for n, (id, part, size) in enumerate(zip(ids, parts, sizes, strict=True)):
+                own = None if scores is None else scores[part]
+                self.append(id, features[part], boxes[part], *size, own, seconds[n] if seconds else None)
             return
         for id, part, (width, height) in zip(ids, parts, sizes, strict=True):
             own = None if score is None else score[part]
             self._add(PictureRegions(id, kept[part], box[part], int(width), int(height), own))
 
     def _add(self, row: PictureRegions) -> None:
+        if not self.done:
+            self.manifest = replace(self.manifest, videos=row.seconds is not None)
         self._rows.append(row)
         self.done.add(row.id)
         if len(self._rows) == self.manifest.shard_rows:
@@ -310,9 +335,10 @@ class StoreWriter:
             full = len(self._rows) == self.manifest.shard_rows
             name = f"shard-{len(finished):05d}" + ("" if full else f"-{len(self._rows):06d}") + ".arrow"
             with atomic_file(self.folder / name) as temporary:
-                with temporary.open("wb") as file, pa.ipc.new_file(file, schema(self.manifest.dtype)) as sink:
+                columns = schema(self.manifest.dtype, self.manifest.videos)
+                with temporary.open("wb") as file, pa.ipc.new_file(file, columns) as sink:
                     for start in range(0, len(self._rows), BATCH_ROWS):
-                        sink.write_batch(_record_batch(self._rows[start : start + BATCH_ROWS], self.manifest.dtype))
+                        sink.write_batch(_record_batch(self._rows[start : start + BATCH_ROWS], columns))
                 digest = sha256(temporary)
             shards.append(Shard(name, len(self._rows), digest))
         self.manifest = replace(self.manifest, shards=tuple(shards))
@@ -353,9 +379,7 @@ class StoreWriter:
             path.unlink()
 
 
-def _record_batch(rows: list[PictureRegions], dtype: str) -> pa.RecordBatch:
-    columns = schema(dtype)
-
+def _record_batch(rows: list[PictureRegions], columns: pa.Schema) -> pa.RecordBatch:
     def ragged(name: str, values: list[np.ndarray], wide: bool = False) -> pa.Array:
         lengths = [v.size for v in values]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64 if wide else np.int32)
@@ -373,6 +397,7 @@ def _record_batch(rows: list[PictureRegions], dtype: str) -> pa.RecordBatch:
             ragged("boxes", [r.boxes for r in rows]),
             ragged("features", [r.features for r in rows], wide=True),
             scores,
+            *([pa.array([r.seconds for r in rows], pa.float64())] if "seconds" in columns.names else []),
         ],
         schema=columns,
     )

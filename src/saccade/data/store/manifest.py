@@ -45,6 +45,7 @@ class Manifest:
     metadata: dict[str, Any] = field(default_factory=dict)
     shard_rows: int = 1024
     shards: tuple[Shard, ...] = ()
+    videos: bool = False  # whether the rows are videos, each with its length
 
     @property
     def count(self) -> int:
@@ -52,7 +53,10 @@ class Manifest:
 
     def save(self, folder: Path) -> None:
         head = {"format": FORMAT, "version": VERSION, "count": self.count}
-        write_json(folder / MANIFEST, {**head, **to_dict(self)})
+        values = to_dict(self)
+        if not self.videos:  # pictures are kept as they were before there were videos
+            del values["videos"]
+        write_json(folder / MANIFEST, {**head, **values})
 
     @staticmethod
     def load(folder: Path) -> Manifest:
@@ -78,13 +82,14 @@ class Manifest:
             metadata=metadata,
             shard_rows=entry.whole("shard_rows", 1),
             shards=tuple(_shard(shard, path) for shard in shards or ()),
+            videos=values.get("videos") is True,
         )
         if values.get("count") != manifest.count:
             raise SaccadeError(f"{path}: count is {values.get('count')!r}, but the shards hold {manifest.count} rows")
         return manifest
 
 
-def schema(dtype: str) -> pa.Schema:
+def schema(dtype: str, videos: bool = False) -> pa.Schema:
     """The columns of a shard. Features are a large_list: 64-bit offsets, so no picture count can overflow them."""
     number = pa.float16() if dtype == "float16" else pa.float32()
     return pa.schema(
@@ -95,6 +100,7 @@ def schema(dtype: str) -> pa.Schema:
             pa.field("boxes", pa.list_(pa.float32()), nullable=False),
             pa.field("features", pa.large_list(number), nullable=False),
             pa.field("scores", pa.list_(pa.float32())),
+            *([pa.field("seconds", pa.float64(), nullable=False)] if videos else []),
         ]
     )
 

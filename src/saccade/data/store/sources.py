@@ -18,10 +18,18 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from saccade.batch import RegionBatch, stack
+from saccade.batch import FrameBatch, RegionBatch, stack
 from saccade.core.errors import SaccadeError
 from saccade.core.progress import note_once
-from saccade.data.records import Caption, CaptionedImages, CaptionedPhotos, PictureRegions, RegionSource, RegionSubset
+from saccade.data.records import (
+    Caption,
+    CaptionedImages,
+    CaptionedPhotos,
+    CaptionedVideos,
+    PictureRegions,
+    RegionSource,
+    RegionSubset,
+)
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.store.arrow import FeatureStore
 from saccade.data.store.manifest import CAPTIONS, MANIFEST
@@ -30,6 +38,24 @@ Split = TypeVar("Split", CaptionedImages, CaptionedPhotos)
 
 FEWEST_TO_SPLIT = 10  # pictures whose captions name no splits
 READ_AT_ONCE = 256  # pictures, when a whole source is read into memory
+
+
+class WrappedRegions(RegionSource):
+    """The same pictures, of which a class that inherits from it changes something."""
+
+    def __init__(self, source: RegionSource) -> None:
+        self.source = source
+
+    @property
+    def ids(self) -> Sequence[str]:
+        return self.source.ids
+
+    @property
+    def dim(self) -> int:
+        return self.source.dim
+
+    def get(self, index: int) -> PictureRegions:
+        return self.source.get(index)
 
 
 class ChainedRegions(RegionSource):
@@ -71,7 +97,8 @@ class RegionsInMemory:
     def get(self, index: int) -> PictureRegions:
         """One picture; its size is unknown, since batches do not carry it."""
         one = self.batch([index]).to("cpu")
-        return PictureRegions(self.ids[index], one.features[0].numpy(), one.boxes[0].numpy())
+        seconds = float(one.seconds[0]) if isinstance(one, FrameBatch) and one.seconds is not None else None
+        return PictureRegions(self.ids[index], one.features[0].numpy(), one.boxes[0].numpy(), seconds=seconds)
 
     def batch(self, indices: Sequence[int]) -> RegionBatch:
         """The pictures at `indices`, without the padding that the longest of them does not need."""
@@ -94,6 +121,8 @@ def first_images(data: Split, count: int) -> Split:
     fewer: dict[str, Any] = {"texts": tuple(data.texts[i] for i in kept), "image_of_text": data.image_of_text[kept]}
     if isinstance(data, CaptionedPhotos):
         fewer |= {"ids": data.ids[:count], "paths": data.paths[:count], "sizes": data.sizes[:count]}
+        if isinstance(data, CaptionedVideos):
+            fewer["seconds"] = data.seconds[:count]
     elif count < len(data.images):
         fewer["images"] = RegionSubset(data.regions, range(count))
     return replace(data, **fewer)

@@ -13,8 +13,10 @@ from saccade.interop.goldens import (
     captioning,
     grounding,
     gsmn,
+    hgr,
     matching,
     metrics,
+    moments,
     referring,
     regions,
     show_attend_tell,
@@ -31,7 +33,7 @@ ALL = (
     *(answering.UPDOWN_GOLDEN, answering.DCN_GOLDEN, answering.HIERARCHICAL_GOLDEN),
     *(grounding.MULTILEVEL_GOLDEN, grounding.ALIGN2GROUND_GOLDEN),
     *(metrics.RECALL, metrics.CAPTIONS, answers.GOLDEN, regions.BOTTOMUP, regions.DENSECAP, vcml.GOLDEN),
-    *(analogy.GOLDEN, task_metrics.GOLDEN, referring.GOLDEN),
+    *(analogy.GOLDEN, task_metrics.GOLDEN, referring.GOLDEN, hgr.GOLDEN, moments.GOLDEN),
 )
 GOLDENS: dict[str, Golden] = {golden.name: golden for golden in ALL}
 

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.core.arrays import read_npz
 from saccade.core.errors import SaccadeError
 from saccade.interop.goldens.vcml import relative
-from saccade.interop.harness import Case, Difference, Golden, memo
+from saccade.interop.harness import Case, Difference, Golden, case_folders, memo
 from saccade.interop.importer import Imported
 from saccade.interop.importers.relations import ANALOGY, branch_numbers, by_branch, counted_triplets, texts
 from saccade.models import Analogy
@@ -184,13 +183,11 @@ class AnalogyCase:
 
 
 def opens(folder: Path) -> Iterator[AnalogyCase]:
-    for place in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
+    for place, stored, gradients in case_folders(folder):
         files = sorted(place.glob("*.pth.tar"))
-        if not files or not (place / "io.npz").is_file():
+        if not files:
             continue
-        stored = read_npz(place / "io.npz")
-        stored |= read_npz(place / "grads.npz") if (place / "grads.npz").is_file() else {}
-        case = Case(place.name if place != folder else "analogy", stored)
+        case = Case(place.name if place != folder else "analogy", stored | gradients)
         source = ANALOGY.reads(files[0], None, ANALOGY.title)
         counts, first = counted_triplets(source.options), len(texts(source.options, "classes"))
         rows = case.take("in_idx_to_vocab_sro").astype(np.int64) - np.array([0, first, 0])

@@ -8,7 +8,9 @@ from saccade.interop.importer import Importer
 from saccade.interop.importers.answering import DCN, UPDOWN_VQA
 from saccade.interop.importers.captioning import ADAPTIVE, SGAE, UPDOWN
 from saccade.interop.importers.concepts import NSCL, VCML
+from saccade.interop.importers.hgr import HGR
 from saccade.interop.importers.matching import CAMP, GSMN, IMRAM, SCAN, VSRN
+from saccade.interop.importers.moments import DRN
 from saccade.interop.importers.referring import PLAN
 from saccade.interop.importers.relations import ANALOGY
 from saccade.interop.importers.show_attend_tell import SHOW_ATTEND_TELL
@@ -31,5 +33,7 @@ ALL = (
     NSCL,
     ANALOGY,
     PLAN,
+    HGR,
+    DRN,
 )
 IMPORTERS: dict[str, Importer[Any]] = {importer.system: importer for importer in ALL}

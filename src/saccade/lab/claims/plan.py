@@ -28,6 +28,7 @@ NO_MATTER = {  # settings that say where and how a run is carried out, not what 
         *("checkpoint_every", "log_every", "prefetch", "cuda_graphs"),
     },
 }
+CAME_LATER = {"task": {"hardest": 1, "ways": "both"}}  # settings that say what was so before there were such settings
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class DataDefaults:
     tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # further settings, and a note, of some tasks
     systems: Mapping[str, Sequence[str]] = field(default_factory=dict)  # further settings of some systems
     extractors: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)  # further settings by task
+    named_only: bool = False  # only for claims that name it
     rates: Sequence[float] = (1.0,)  # learning rates that every variant is tried at, times that of its settings
     note: str = ""
 
@@ -128,7 +130,8 @@ class Side:
 
 def data_of(claim: Claim, names: Sequence[str], extractors: Sequence[str] = ()) -> list[ClaimData]:
     """The data sets among `names` that a claim is measured on, photos with each extractor (if none, the first)."""
-    parts = tuple(map(ClaimData, names)) if claim.data is None else claim.data
+    every = [ClaimData(name) for name in names if not data_defaults()[name].named_only]
+    parts = tuple(every) if claim.data is None else claim.data
     check_data([part.name for part in parts], f"claim {claim.name}: data names")
     found = []
     for part in (part for part in parts if part.name in names):
@@ -149,7 +152,7 @@ def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: 
     """The training behind a variant that has one, at `rate` times the learning rate of its settings."""
     defaults = data_defaults()[data.name]
     shared = defaults.of(variant.system, data.extractor or next(iter(defaults.extractors), None))
-    if request.root is not None and data.name != "world":
+    if request.root is not None and not data.name.startswith("world"):
         shared.append(f"root={request.root}")
     try:
         config = _config(variant.system, (*shared, *data.settings, *variant.words(data.name), *request.words))
@@ -210,6 +213,9 @@ def settings_that_matter(config: RunConfig) -> dict[str, Any]:
     settings = to_dict(config)
     for section, keys in NO_MATTER.items():
         settings[section] = {key: value for key, value in settings[section].items() if key not in keys}
+    for section, later in CAME_LATER.items():
+        plain = [key for key, value in later.items() if settings[section].get(key) == value]
+        settings[section] = {key: value for key, value in settings[section].items() if key not in plain}
     if config.trainer.patience and config.trainer.schedule in ("constant", "step"):  # else the length shapes the rate
         for key in ("epochs", "steps"):  # a run that ends when flat is the same under any cap
             del settings["trainer"][key]

@@ -58,8 +58,14 @@ class Matcher(Model):
         return summed(phrases / phrases.sum(dim=2, keepdim=True).clamp(min=1), weights)
 
     def ranked(self, images: ImageCode, texts: TextCode) -> tuple[Float[Tensor, "image text"], ...]:
-        """The tables of scores that training ranks, each with a loss of its own; their sum is the similarity."""
+        """The tables of scores that training ranks, each with a loss of its own; their sum is the similarity, or where
+        they have `ranking_weights` the first is."""
         return (self.similarity(images, texts),)
+
+    @property
+    def ranking_weights(self) -> tuple[float, ...]:
+        """How much the loss of each of the `ranked` tables counts; none: all alike."""
+        return ()
 
     @property
     def budget(self) -> int:

@@ -2,7 +2,8 @@
 
 - `tile.py` what happens to one tile of scores, `attention_kernels.py` the kernels made of it, for all forms, precisions
   and for gradients; `attention.py` how they are called;
-- `block_cosines.py` GSMN's matching of nodes; `memory_steps.py` IMRAM's steps and memory.
+- `block_cosines.py` GSMN's matching of nodes; `memory_steps.py` IMRAM's steps and memory; `phrase_matching.py` HGR's
+  phrases that look for frames.
 """
 
 from __future__ import annotations

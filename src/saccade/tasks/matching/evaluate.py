@@ -166,11 +166,12 @@ class Recalls(Evaluator[Matcher, CaptionedImages]):
         if ensemble:
             together = ensemble_of(tables, shares, options.raw)
             rows["ensemble"] = recall(together, data.image_of_text, options.folds)
+        title, facts = protocol(data)
         return Evaluation(
-            f"{data.name}/{data.split}: {len(data.images)} pictures, {len(data.texts)} texts",
+            f"{data.name}/{data.split}: {title}",
             RECALL_HEADINGS,
             tuple((name, *(f"{figures[key]:.1f}" for key in ("rsum", *RECALLS))) for name, figures in rows.items()),
-            {"data": data.name, "split": data.split, "folds": options.folds, "results": rows},
+            {"data": data.name, "split": data.split, "folds": options.folds, "protocol": facts, "results": rows},
         )
 
     def measure(self, model: Matcher, data: CaptionedImages, settings: Any, folder: Path, tables: bool) -> Arrays:
@@ -189,6 +190,33 @@ class Recalls(Evaluator[Matcher, CaptionedImages]):
     def ensemble(self, folders: Sequence[Path], split: str, kept: Arrays) -> Scores:
         tables = [load_table(self.tables(folder, split)) for folder in folders]
         return query_ranks(ensemble_of(tables), kept["image_of_text"]).scores()
+
+
+def protocol(data: CaptionedImages) -> tuple[str, dict[str, Any]]:
+    """What figures of a split depend on beside the model, in words and as numbers: how many captions compete, how long
+    videos are and how often they were looked at, and what becomes of ties."""
+    captions = [len(own) for own in data.texts_of_image]
+    facts: dict[str, Any] = {
+        "queries": {"i2t": len(data.images), "t2i": len(data.texts)},
+        "captions_each": [min(captions), max(captions)],
+        "ties": "count against the model",
+    }
+    counted = f"{len(data.images)} pictures, {len(data.texts)} texts"
+    videos = [data.regions.get(i) for i in range(len(data.images))] if hasattr(data.images, "dim") else []
+    seconds = [video.seconds for video in videos if video.seconds is not None]
+    if not seconds:
+        return counted, facts
+    frames = [len(video.features) for video in videos]
+    facts |= {"seconds": [min(seconds), float(np.mean(seconds)), max(seconds)], "frames": [min(frames), max(frames)]}
+    return (
+        f"{len(videos)} videos of {_range(seconds)} s (mean {np.mean(seconds):.1f}) as {_range(frames)} frames, "
+        f"{len(data.texts)} texts ({_range(captions)} a video); ties count against the model"
+    ), facts
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):g}", f"{max(values):g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def read_weights(text: str, models: int) -> list[float]:

@@ -18,18 +18,24 @@ from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages, FeatureStore
 from saccade.data.store.manifest import Broken
 from saccade.explain import Explanation
+from saccade.explain.panels.frames import FrameExplanation
 from saccade.models import Matcher, load_model
-from saccade.nn import Negatives, RankingLoss, binary_loss, contrastive_loss, distillation_loss, triplet_loss
+from saccade.nn import Negatives, RankingLoss, Ways, binary_loss, contrastive_loss, distillation_loss, triplet_loss
 from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.matching import EvalOptions
 from saccade.tasks.matching.benchmark import MatchingBenchmark
 from saccade.tasks.matching.evaluate import Recalls
 from saccade.tasks.pairs import PairTask, Read, open_captioned, prepare_captioned, vary_images
-from saccade.tasks.predict import Images, Photo, RegionPredictor
+from saccade.tasks.predict import Images, Photo, RegionPredictor, in_batches
 from saccade.vision.augment import AugmentConfig
-from saccade.vision.pictures import Picture, as_array
+from saccade.vision.extractors import VIDEO_EXTRACTORS
+from saccade.vision.pictures import VIDEO_SUFFIXES, Picture, as_array
+from saccade.vision.videos import Footage, Sampling, read_frames
+from saccade.vision.videos.extractor import VideoExtractor
+from saccade.vision.videos.frames import FrameConfig, FrameExtractor
 
 BATCH_SIZE = 16  # pictures whose regions and codes are held at a time
+PHOTO_SAMPLING = Sampling(count=32)  # how often a model of photos looks at a video
 
 
 class PictureMatcher(RegionPredictor[Matcher]):
@@ -73,10 +79,59 @@ class PictureMatcher(RegionPredictor[Matcher]):
         return [(int(i), float(scores[i])) for i in order]
 
     @torch.no_grad()
+    def score_videos(
+        self, videos: Sequence[Photo], texts: Sequence[str], name: object = "the model"
+    ) -> Iterator[tuple[str, Path | None, Float[np.ndarray, " text"]] | Broken]:
+        """The scores of video files. A model that learned from photos looks at each frame as at a photo: a video's
+        score is the mean over its frames."""
+        if self.sees_videos:
+            yield from self.score_places(videos, [], texts, name)
+            return
+        codes = self.model.encode_texts(self.read(texts))
+        for id, path in videos:
+            try:
+                frames = list(read_frames(path, PHOTO_SAMPLING, self.extractor.prepare).frames)
+            except SaccadeError as error:
+                yield Broken(id, str(path), str(error))
+                continue
+            parts = [self._score(self.extract(part), codes) for part in in_batches(frames, BATCH_SIZE)]
+            yield id, path, np.concatenate(parts).mean(axis=0)
+
+    @property
+    def sees_videos(self) -> bool:
+        """Whether the model learned from videos."""
+        return bool(self.model.extractor) and str(self.model.extractor).startswith(VIDEO_EXTRACTORS)
+
+    @torch.no_grad()
+    def explain_video(self, video: Path | str | Footage, text: str) -> FrameExplanation:
+        """Which frames each phrase found: `.save("why.png")` draws it. A model of photos sees a frame as the mean of
+        its regions."""
+        extractor = self.extractor
+        if not isinstance(extractor, VideoExtractor):
+            extractor = FrameExtractor(FrameConfig(extractor.name), extractor)
+        footage = video if isinstance(video, Footage) else extractor.footage(video)
+        (frames,) = extractor.each_batch([footage], None, BATCH_SIZE)
+        frames, words = frames.to(self.device), self.read(text)
+        alignment = self.model.locate(self.model.encode_images(frames), self.model.encode_texts(words))
+        found = FrameExplanation.from_alignment(
+            alignment,
+            words.words[0],
+            frames.boxes[0].cpu().numpy(),
+            list(footage.frames),
+            footage.seconds,
+            getattr(self.model.config, "levels", ()) if alignment.level_score is not None else (),
+            None if words.role_words is None else words.role_words[0].cpu().numpy(),
+        )
+        chance = self.probabilities(np.array(found.score))
+        return replace(found, probability=None if chance is None else float(chance))
+
+    @torch.no_grad()
     def explain(self, image: Picture, text: str | None = None, *, title: str = "") -> Explanation:
-        """Which regions each word found: `.save("why.png")` draws it."""
+        """Which regions each word found, or in a video file which frames: `.save("why.png")` draws it."""
         if text is None:
             raise SaccadeError("a matcher explains why a picture fits a sentence: give one after the picture")
+        if isinstance(image, str | Path) and Path(image).suffix.lower() in VIDEO_SUFFIXES:
+            return self.explain_video(image, text)  # type: ignore[return-value]  # it is drawn and told alike
         picture = as_array(image)
         regions, words = self.extract([picture]), self.read(text)
         alignment = self.model.locate(self.model.encode_images(regions), self.model.encode_texts(words))
@@ -94,6 +149,8 @@ class MatchingConfig:
     loss: RankingLoss = "triplet"  # bce: binary cross-entropy, for scores between 0 and 1; contrastive: softmax
     temperature: float = 0.05  # of the contrastive loss
     negatives: Negatives = "hardest"
+    hardest: int = 1  # how many of them count, as their mean
+    ways: Ways = "both"  # what is to be told from its negatives: the text of a picture, the picture of a text, or both
     all_negatives_steps: int = 0  # first steps that learn from all negatives: the hardest alone can stall a fresh model
     hard_negative_ramp_steps: int = 0  # … over which the loss moves from all negatives, averaged, to the hardest
     same_image_negatives: bool = True  # another caption of the same picture is a negative, as in the official code
@@ -109,7 +166,10 @@ class MatchingConfig:
     def __post_init__(self) -> None:
         check_ranges(self, "temperature", "more than zero")
         check_ranges(self, "word_dropout", "at least 0 and less than 1")
-        check_ranges(self, "eval_batch", "at least 1")
+        for name in ("eval_batch", "hardest"):
+            check_ranges(self, name, "at least 1")
+        if self.loss != "triplet" and (self.hardest > 1 or self.ways != "both"):
+            raise SaccadeError(f"hardest and ways are of loss=triplet, not of loss={self.loss}")
         check_ranges(self, "teacher_weight", "zero or more")
         check_ranges(self, "teacher_temperature", "more than zero")
 
@@ -154,8 +214,11 @@ class MatchingTask(PairTask):
         pictures = vary_images(model, batch.images, self.augmentation)
         images = model.encode_images(model.extract(pictures))
         tables = model.ranked(images, model.encode_texts(self._vary_texts(batch.texts)))
-        config, similarity = self.config, tables[0] if len(tables) == 1 else torch.stack(tables).sum(dim=0)
+        weights = model.ranking_weights
+        first = len(tables) == 1 or weights
+        config, similarity = self.config, tables[0] if first else torch.stack(tables).sum(dim=0)
         losses = [self._ranked(table, batch, step) for table in tables]
+        losses = [weight * part for weight, part in zip(weights, losses, strict=True)] if weights else losses
         loss = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
         own = model.own_losses(images, batch.texts, batch.owner)
         if self.teacher is not None:
@@ -185,7 +248,8 @@ class MatchingTask(PairTask):
             return binary_loss(similarity, negatives, same, batch.owner)
         if self.config.loss == "contrastive":
             return contrastive_loss(similarity, self.config.temperature, same, batch.owner)
-        return triplet_loss(similarity, self.config.margin, negatives, same, batch.owner)
+        config = self.config
+        return triplet_loss(similarity, config.margin, negatives, same, batch.owner, config.hardest, config.ways)
 
     @torch.no_grad()
     def _taught(self, teacher: Matcher, pictures: RegionBatch | PictureBatch, texts: TextBatch) -> Tensor:

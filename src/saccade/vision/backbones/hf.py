@@ -154,7 +154,7 @@ def open_backbone(name: str, pretrained: bool = True) -> HubBackbone:
         raise SaccadeError("hf: needs the name of a model, such as hf:microsoft/resnet-50, or a folder")
     transformers = import_transformers(f'the backbone "hf:{source}"')
     place = model_folder(source)
-    with _readable_errors(source), quietly(transformers):
+    with readable_errors(source), quietly(transformers):
         config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False)
         vision = getattr(config, "vision_config", config)
         if not hasattr(vision, "num_channels"):
@@ -199,7 +199,7 @@ def _size(processor: dict[str, Any], vision: Any) -> int:
 
 
 @contextmanager
-def _readable_errors(source: str) -> Iterator[None]:
+def readable_errors(source: str) -> Iterator[None]:
     """Raises: SaccadeError, one line that names the model, for what transformers and the hub raise."""
     try:
         yield

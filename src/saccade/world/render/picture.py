@@ -28,24 +28,39 @@ class Picture:
     boxes: Float32[np.ndarray, "thing 4"]  # xyxy in 0..1, of the visible part; zeros if nothing is
 
 
-def render(scene: Scene, size: int = 128) -> Picture:
-    """Draw the scene `size` pixels wide. The same scene gives the same bytes on every machine."""
+def render(scene: Scene, size: int = 128, ground: Field | None = None) -> Picture:
+    """Draw the scene `size` pixels wide. The same scene gives the same bytes on every machine.
+
+    `ground` is the place without its things, where it has been painted before. What stands outside is not drawn.
+    """
     light = light_of(scene)
-    canvas = backdrop(scene, light, size)
+    canvas = empty_place(scene, size) if ground is None else ground.copy()
     owners = np.zeros((size, size), np.uint8)
     lifted = {r.subject for r in scene.relations if r.predicate in ("on", "inside")}
     lifted |= {r.object for r in scene.relations if r.predicate == "holding"}
     for i, thing in enumerate(scene.things):
-        if i not in lifted:
+        if i not in lifted and _in_view(thing):
             _cast_shadow(canvas, thing, light, size)
     steps = [(thing.depth, i, False) for i, thing in enumerate(scene.things)]
     # A basket's inner wall comes before what is inside it, its outer wall after.
     steps += [(thing.depth + 0.002, i, True) for i, thing in enumerate(scene.things) if thing.kind == "basket"]
     for _, i, inner in sorted(steps, key=lambda step: (-step[0], step[1])):
         thing = scene.things[i]
-        _paint(canvas, owners, scene, thing, i, light, size, inner=inner)
+        if _in_view(thing):
+            _paint(canvas, owners, scene, thing, i, light, size, inner=inner)
     masks = owners[None] == np.arange(1, len(scene.things) + 1, dtype=np.uint8)[:, None, None]
     return Picture(_expose(canvas, scene.seed, size), masks, _tight_boxes(masks, size))
+
+
+def empty_place(scene: Scene, size: int) -> Field:
+    """The place of a scene under its light, without things."""
+    return backdrop(scene, light_of(scene), size)
+
+
+def _in_view(thing: Thing) -> bool:
+    """Whether any of it, its shadow too, can be in the picture."""
+    reach = thing.height * (KINDS[thing.kind].width / 2 + 0.55)
+    return -reach < thing.x < 1 + reach
 
 
 def _paint(
