@@ -164,7 +164,7 @@ def test_segments_hold_the_frames_that_lie_in_them(vocabulary: Vocabulary) -> No
 def test_positive_cells_lie_inside_and_in_their_levels_range(vocabulary: Vocabulary, videos: FrameBatch) -> None:
     """A moment from 1 to 5 of 8 segments, cells of strides 1, 2 and 4."""
     model = drn(vocabulary)
-    cells, _ = model.look(videos.to(dtype=torch.float64), model.read(TEXTS))
+    cells, _ = model.predict_cells(videos.to(dtype=torch.float64), model.read(TEXTS))
     assert cells.places.tolist() == [*(n + 0.5 for n in range(8)), 1, 3, 5, 7, 2, 6]
     span = torch.tensor([[1 / 8, 5 / 8]]).double()
     positive, distances = model.targets(span, cells)
@@ -174,13 +174,13 @@ def test_positive_cells_lie_inside_and_in_their_levels_range(vocabulary: Vocabul
     assert distances[0, 2].tolist() == [1.5, 2.5]
     wide = replace(model.config, least_distance=(-1.0,), most_distance=(), levels=1, positives="boundary")
     sparse = Drn(wide, vocabulary).double()
-    positive, _ = sparse.targets(span, sparse.look(videos.to(dtype=torch.float64), model.read(TEXTS))[0])
+    positive, _ = sparse.targets(span, sparse.predict_cells(videos.to(dtype=torch.float64), model.read(TEXTS))[0])
     assert cells.places[:8][positive[0]].tolist() == [1.5, 4.5]
 
 
 def test_a_cell_that_is_right_costs_nothing(vocabulary: Vocabulary, videos: FrameBatch) -> None:
     model = drn(vocabulary)
-    cells, _ = model.look(videos.to(dtype=torch.float64), model.read(TEXTS))
+    cells, _ = model.predict_cells(videos.to(dtype=torch.float64), model.read(TEXTS))
     positive, wanted = model.targets(SPANS.double(), cells)
     right = cells._replace(
         distances=wanted.clamp(min=1e-3),

@@ -16,7 +16,15 @@ from saccade.explain.panels.film import FilmStrip, clock
 from saccade.metrics.moments import moment_hits
 from saccade.models import Drn, DrnConfig, Vse, VseConfig
 from saccade.tasks.base import JointlyTrained, StagedTask
-from saccade.tasks.moments.evaluate import Judged, MomentRecall, find_all, judge, judge_random, lengths, truth_of
+from saccade.tasks.moments.evaluate import (
+    MomentRecall,
+    Recalls,
+    find_all,
+    lengths,
+    recalls_at_random,
+    recalls_of,
+    truth_of,
+)
 from saccade.tasks.moments.task import FirstStage, MomentsConfig, MomentsTask, ThirdStage
 from saccade.tasks.moments.windows import contrast, frames_inside, sliding_windows, window_scores
 from saccade.tasks.pairs import prepare_captioned
@@ -107,8 +115,8 @@ def test_a_model_learns_to_find_them_and_beats_what_needs_none() -> None:
     assert {*stages} == {1, 2, 3}
     found = task.evaluate(model.eval())
     truth = truth_of(task.dev, lengths(task.dev))
-    whole = judge([np.array([[0.0, 1.0]])] * len(truth), truth).figures()
-    chance = judge_random(truth).figures()
+    whole = recalls_of([np.array([[0.0, 1.0]])] * len(truth), truth).figures()
+    chance = recalls_at_random(truth).figures()
     assert found["r1_iou0.5"] > 60 > max(whole["r1_iou0.5"], chance["r1_iou0.5"]) + 20
     assert found["r1_iou0.5_temporal"] == found["r1_iou0.5_second"]
     assert found["r1_iou0.5"] == pytest.approx((found["r1_iou0.5_first"] + found["r1_iou0.5_second"]) / 2)
@@ -130,7 +138,7 @@ def test_a_matcher_finds_moments_through_windows() -> None:
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     alike, apart = (
-        MomentRecall().judged(matcher, data, None, windows=by).figures() for by in ("similarity", "contrast")
+        MomentRecall().recalls(matcher, data, None, windows=by).figures() for by in ("similarity", "contrast")
     )
     assert alike["r1_iou0.3"] > 40
     assert apart["r1_iou0.5"] > 45  # a moment's own part fits as well as the moment; what lies around it does not
@@ -174,8 +182,8 @@ def test_frames_that_fit_unlike_the_rest_are_a_moment() -> None:
 def test_figures_are_those_of_the_metric_and_any_true_span_counts() -> None:
     truth = [np.array([[0.0, 0.2], [0.6, 0.8]]), np.array([[0.5, 1.0]])]
     found = [np.array([[0.62, 0.8], [0.0, 0.1]]), np.array([[0.0, 0.1], [0.5, 0.9]])]
-    judged = judge(found, truth)
-    figures = Judged(judged.each, ("a", "b")).figures()
+    recalls = recalls_of(found, truth)
+    figures = Recalls(recalls.each, ("a", "b")).figures()
     assert figures["r1_iou0.7"] == figures["r1_iou0.5_a"] / 2 == 50
     assert figures["r5_iou0.7"] == 100
     assert figures["miou"] == pytest.approx(45)

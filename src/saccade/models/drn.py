@@ -296,7 +296,7 @@ class Drn(MomentFinder):
             torch.cat(match, dim=1), torch.cat(distances, dim=1), of_all, torch.cat(places), torch.cat(numbers)
         )
 
-    def look(self, videos: RegionBatch, texts: TextBatch) -> tuple[Cells, Read]:
+    def predict_cells(self, videos: RegionBatch, texts: TextBatch) -> tuple[Cells, Read]:
         read = self.encode_query(texts)
         return self.cells(self.pyramid(self.interact(*self.segments(videos), read))), read
 
@@ -397,7 +397,7 @@ class Drn(MomentFinder):
         return proposing
 
     def propose(self, videos: RegionBatch, texts: TextBatch) -> RankedMoments:
-        cells, read = self.look(videos, texts)
+        cells, read = self.predict_cells(videos, texts)
         return replace(self.ranked(cells), weights=read.weights)
 
     def ranked(self, cells: Cells) -> RankedMoments:

@@ -97,16 +97,16 @@ def _by_windows(model: Matcher, data: MomentSplit, device: torch.device, by: Win
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class Recalls:
     """Every figure of every text."""
 
     each: dict[str, Float[np.ndarray, " text"]]  # 0..1; nan where a text does not count
     kinds: tuple[str, ...] = ()
 
-    def of(self, data: MomentSplit) -> Judged:
+    def of(self, data: MomentSplit) -> Recalls:
         """With the kinds of a split, and the figure of its temporal sentences."""
         timed = np.array([bool(TEMPORAL & {*tokenise(text)}) for text in data.texts])
-        return Judged({**self.each, TIMED: np.where(timed, self.each[MAIN], np.nan)}, data.kinds)
+        return Recalls({**self.each, TIMED: np.where(timed, self.each[MAIN], np.nan)}, data.kinds)
 
     def figures(self) -> dict[str, float]:
         known = {name: values[np.isfinite(values)] for name, values in self.each.items()}
@@ -118,22 +118,22 @@ class Judged:
         return found
 
 
-def judge(found: Sequence[Spans], truth: Sequence[Spans], nms: bool = True) -> Judged:
+def recalls_of(found: Sequence[Spans], truth: Sequence[Spans], nms: bool = True) -> Recalls:
     rows = []
     for spans, own in zip(found, truth, strict=True):
         hits = moment_hits(spans, own, COUNTS, OVERLAPS, nms)
         best = float(temporal_iou(spans[:1], own).max(initial=0.0))
         rows.append([*(hits[name] for name in FIGURES.values()), best])
     table = np.array(rows, dtype=float).reshape(len(rows), len(FIGURES) + 1)
-    return Judged(dict(zip((*FIGURES, MEAN), table.T, strict=True)))
+    return Recalls(dict(zip((*FIGURES, MEAN), table.T, strict=True)))
 
 
-def judge_random(truth: Sequence[Spans]) -> Judged:
+def recalls_at_random(truth: Sequence[Spans]) -> Recalls:
     """What moments drawn at random reach on average, begin and end being any two places."""
     spans = np.sort(np.random.default_rng(0).random((RANDOM_SPANS, 2)), axis=1)
     overlaps = np.array([temporal_iou(spans[:, None], own[None]).max(axis=1) for own in truth])
     each = {f"r{n}_iou{m:g}": 1 - (1 - (overlaps >= m).mean(axis=1)) ** n for n in COUNTS for m in OVERLAPS}
-    return Judged({**each, MEAN: overlaps.mean(axis=1)})
+    return Recalls({**each, MEAN: overlaps.mean(axis=1)})
 
 
 class MomentRecall(Evaluator[MomentFinder, MomentSplit]):
@@ -149,26 +149,26 @@ class MomentRecall(Evaluator[MomentFinder, MomentSplit]):
     unit = "Sentences in per cent"
 
     def evaluate(self, model: MomentFinder, data: MomentSplit, settings: Any) -> dict[str, float]:
-        return self.judged(model, data, settings).figures()
+        return self.recalls(model, data, settings).figures()
 
-    def judged(
+    def recalls(
         self,
         model: MomentFinder | Matcher,
         data: MomentSplit,
         settings: Any,
         nms: bool = True,
         windows: WindowScore = "contrast",
-    ) -> Judged:
+    ) -> Recalls:
         found = find_all(model, data, getattr(settings, "eval_batch", 64), windows)
-        return judge(found, truth_of(data, lengths(data)), nms).of(data)
+        return recalls_of(found, truth_of(data, lengths(data)), nms).of(data)
 
     def measure(self, model: MomentFinder, data: MomentSplit, settings: Any, folder: Path, tables: bool) -> Arrays:
         """Sentences about one video are not independent: a video's part is that of all its sentences."""
-        judged = self.judged(model, data, settings)
-        kept = {name: np.asarray(value) for name, value in {**judged.figures(), **self.counts(data, settings)}.items()}
+        recalls = self.recalls(model, data, settings)
+        kept = {name: np.asarray(value) for name, value in {**recalls.figures(), **self.counts(data, settings)}.items()}
         for name in (*FIGURES, MEAN, TIMED):
             parts = np.zeros(len(data.images))
-            np.add.at(parts, data.pictures.image_of_text, mean_parts(judged.each[name]))
+            np.add.at(parts, data.pictures.image_of_text, mean_parts(recalls.each[name]))
             kept[PART + name] = parts
         return kept
 
@@ -185,14 +185,14 @@ class MomentRecall(Evaluator[MomentFinder, MomentSplit]):
             assert isinstance(model, MomentFinder | Matcher)
             data = splits.regions_for(model, folder, "moments")
             truth = truth_of(data, lengths(data))
-            rows.setdefault(RANDOM, judge_random(truth).of(data).figures())
-            rows.setdefault(WHOLE, judge([np.array([[0.0, 1.0]])] * len(truth), truth).of(data).figures())
+            rows.setdefault(RANDOM, recalls_at_random(truth).of(data).figures())
+            rows.setdefault(WHOLE, recalls_of([np.array([[0.0, 1.0]])] * len(truth), truth).of(data).figures())
             settings, nms = request.settings.get(folder), not request.options.no_nms
             if isinstance(model, Matcher):
                 for by, name in WINDOWS.items():
-                    rows[f"{folder} ({name})"] = self.judged(model, data, settings, nms, by).figures()
+                    rows[f"{folder} ({name})"] = self.recalls(model, data, settings, nms, by).figures()
             else:
-                rows[folder] = self.judged(model, data, settings, nms).figures()
+                rows[folder] = self.recalls(model, data, settings, nms).figures()
         assert data is not None
         seconds, frames = lengths(data), [len(data.pictures.regions.get(n).features) for n in range(len(data.images))]
         clip = float(seconds.sum() / max(sum(frames), 1))

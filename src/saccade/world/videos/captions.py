@@ -16,8 +16,8 @@ from typing import Any
 
 from saccade.world.dice import Dice
 from saccade.world.grammar import COLOUR_WORDS, PLACES, article, attribute_word, word_for
+from saccade.world.videos.sample import can_exchange, exchanged
 from saccade.world.videos.story import Event, Story
-from saccade.world.videos.tell import can_exchange, exchanged
 
 # (role, words) one after the other; <agent>, <patient>, <goal> are things, <value> is a side or a colour.
 WORDINGS: dict[str, tuple[tuple[tuple[str, str], ...], ...]] = {
@@ -117,16 +117,16 @@ def caption_story(story: Story, dice: Dice) -> tuple[VideoCaption, ...]:
     seen: dict[tuple[object, ...], int] = {}
     for n, event in enumerate(story.events):
         seen.setdefault(event.meaning, n)
-    captions = [_speak(story, "event", (n,), dice) for n in seen.values()]
+    captions = [_caption(story, "event", (n,), dice) for n in seen.values()]
     for second in range(1, len(story.events)):
         first = second - 1
         a, b = story.events[first], story.events[second]
         if a.meaning == b.meaning:
             continue
         if a.end <= b.start:
-            captions += [_speak(story, kind, (first, second), dice) for kind in _orders(story, first, second, dice)]
+            captions += [_caption(story, kind, (first, second), dice) for kind in _orders(story, first, second, dice)]
         elif a.start == b.start:
-            captions.append(_speak(story, "while", (first, second), dice))
+            captions.append(_caption(story, "while", (first, second), dice))
     return tuple({caption.text: caption for caption in captions}.values())
 
 
@@ -156,7 +156,7 @@ def _orders(story: Story, first: int, second: int, dice: Dice) -> list[str]:
     return ["then", *([dice.pick(options)] if options else [])]
 
 
-def _speak(story: Story, kind: str, places: tuple[int, ...], dice: Dice) -> VideoCaption:
+def _caption(story: Story, kind: str, places: tuple[int, ...], dice: Dice) -> VideoCaption:
     """A sentence on the events at `places`, in the order in which they happen."""
     plan = _Plan(kind, dice.below(1 << 20))
     told = tuple(story.events[n] for n in places)

@@ -21,8 +21,8 @@ from saccade.world.dice import Dice
 from saccade.world.render import empty_place, render
 from saccade.world.scene import Scene
 from saccade.world.videos.captions import VideoCaption, caption_story, is_true, said_first
+from saccade.world.videos.sample import sample_story, sample_twins
 from saccade.world.videos.story import Story
-from saccade.world.videos.tell import tell, tell_twins
 
 GENERATOR = 1  # raised whenever the same settings would give another frame or sentence
 SPLITS = ("train", "dev", "test", "hard")
@@ -77,7 +77,7 @@ def make_clips(config: FilmConfig, split: str) -> tuple[Clip, ...]:
         if group < pairs:
             clips += _twins(dice, split, group, config.captions)
         else:
-            story = tell(dice, f"{split}-{group + pairs:05d}")
+            story = sample_story(dice, f"{split}-{group + pairs:05d}")
             clips.append(_clip(caption_story(story, dice), story, group, config.captions))
     return tuple(clips)
 
@@ -89,7 +89,7 @@ def _clip(captions: Sequence[VideoCaption], story: Story, group: int, count: int
 
 def _twins(dice: Dice, split: str, group: int, count: int) -> list[Clip]:
     """Both of a pair; for matching they have the captions that are not true of the other."""
-    pair = tell_twins(dice, (f"{split}-{2 * group:05d}", f"{split}-{2 * group + 1:05d}"))
+    pair = sample_twins(dice, (f"{split}-{2 * group:05d}", f"{split}-{2 * group + 1:05d}"))
     seed = dice.below(1 << 30)
     found = []
     for own, other in (pair, pair[::-1]):

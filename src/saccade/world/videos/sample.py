@@ -38,7 +38,7 @@ REPEATED, TOGETHER = 0.3, 0.2  # how often something happens twice, or two thing
 ALIKE = 0.4  # how often two movers are of one kind and differ in colour
 
 
-def tell(dice: Dice, id: str) -> Story:
+def sample_story(dice: Dice, id: str) -> Story:
     """A story of two to four events."""
     for _ in range(ATTEMPTS):
         story = _happen(dice, _opening(dice, id), dice.weighted((2, 3, 4), (3, 4, 2)))
@@ -47,7 +47,7 @@ def tell(dice: Dice, id: str) -> Story:
     raise AssertionError("no story came about")
 
 
-def tell_twins(dice: Dice, ids: tuple[str, str]) -> tuple[Story, Story]:
+def sample_twins(dice: Dice, ids: tuple[str, str]) -> tuple[Story, Story]:
     """Two stories with the same words: the order of two events, or two roles in one, tell them apart."""
     order = dice.chance(0.5)
     for _ in range(ATTEMPTS * 5):
