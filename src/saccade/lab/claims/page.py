@@ -41,7 +41,7 @@ def command_of(findings: Findings, request: Request) -> str:
     names = dict.fromkeys(split.data.name for split in findings.splits)
     extractors = dict.fromkeys(split.data.extractor for split in findings.splits if split.data.extractor)
     words = ["saccade claims", findings.claim.name, f"--seeds {request.seeds}", *(f"--data {name}" for name in names)]
-    words += [f"--root data/{name}" for name in names if name != "world"]
+    words += [f"--root data/{name}" for name in names if not name.startswith("world")]
     words += [f"--extractor {name}" for name in extractors]
     words += [f"--rate {rate:g}" for rate in request.rates]
     kinds = {str(facts.get("device", "cpu")).split()[0] for facts in findings.facts.values()}
