@@ -18,7 +18,7 @@ MACHINES = {"gpu": "On a GPU", "cpu": "On a CPU"}
 GROUPS = {
     "Every picture with every caption": ("scan", "matchers", "grounding", "hgr", "moments"),
     "Search": ("search",),
-    "Training": ("training",),
+    "Training": ("training", "pretraining", "clicks"),
     "Captions and features": ("cider", "beam", "answering", "programs", "backbones", "extraction", "videos", "shipped"),
 }
 WRITTEN = {"python": "Python", "torch": "PyTorch", "triton": "Triton"}

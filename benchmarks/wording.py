@@ -17,13 +17,18 @@ NAMES = {
     "percent_again": "{} % of the pairs scored again",
     "answers_that_differ": "{} answers differ",
     "pictures_a_second": "{} pictures a second",
+    "examples_a_second": "{} examples a second",
     "frames_a_second": "{} frames a second",
     "clips_a_minute": "{} clips a minute",
     "decoded_alone_a_second": "{} decoded alone",
     "seen_alone_a_second": "{} seen alone",
     "of_decoding": "{} of the decoding rate",
+    "of_peak": "{} of the peak rate",
+    "of_peak_eager": "{} without compiling",
+    "padding": "padding {}",
+    "pairs_a_second": "{} pairs a second",
 }
-SHARES = ("gemm_share", "idle", "of_budget", "of_decoding")
+SHARES = ("gemm_share", "idle", "of_budget", "of_decoding", "of_peak", "of_peak_eager", "padding")
 
 
 def duration(seconds: float | None) -> str:

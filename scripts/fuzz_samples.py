@@ -17,6 +17,8 @@ from typing import Any
 import h5py
 import lmdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from PIL import Image
 
@@ -409,7 +411,28 @@ def read_video(folder: Path) -> None:
         read_frames(path, Sampling(rate=4))
 
 
+def make_behaviours(folder: Path) -> None:
+    items = {"item": ["a", "b"], "title": ["red mug", None], "image": [[1.0, 2.0], None], "price": [1.5, 2.5]}
+    pq.write_table(pa.table(items), folder / "items.parquet")
+    history: dict[str, list[object]] = {
+        "history": [["b"], []],
+        "history_kinds": [["view"], []],
+        "history_times": [[1], []],
+    }
+    log = {"user": ["u", "v"], "item": ["a", "b"], "clicked": [1, 0], "time": [5, 6], **history}
+    pq.write_table(pa.table(log), folder / "train.parquet", row_group_size=1)
+    (folder / "dev.csv").write_text("user,item,clicked,time,history\nu,a,1,5,b a\nv,b,0,6,\n")
+
+
+def read_behaviours(folder: Path) -> None:
+    for split in ("train", "dev"):
+        data = open_records(DataConfig("clicks", folder), split, "clicks")
+        data.impressions.rows(np.arange(len(data)), 3)
+        list(data.catalogue.titles)
+
+
 READERS = [
+    Reader("behaviour log (Parquet, CSV)", make_behaviours, read_behaviours),
     Reader("feature store", make_store, read_store),
     Reader("feature store of videos", make_video_store, read_video_store),
     Reader("annotations of videos (JSON, text)", make_moments, read_moments),

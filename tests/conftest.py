@@ -14,6 +14,9 @@ from types import ModuleType
 import pytest
 import torch
 
+import interbert_golden
+import marn_golden
+import pixelbert_golden
 from covered import pytest_terminal_summary  # noqa: F401
 from saccade.batch import RegionBatch, TextBatch
 from saccade.language import Vocabulary, load_parser
@@ -46,9 +49,16 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def golden() -> Path:
-    return Path(__file__).parent / "golden"
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folders of tests/golden, and those that are made here."""
+    folder = tmp_path_factory.mktemp("golden")
+    for kept in (Path(__file__).parent / "golden").iterdir():
+        (folder / kept.name).symlink_to(kept)
+    interbert_golden.make_golden(folder / "interbert")
+    pixelbert_golden.make_golden(folder / "pixelbert")
+    marn_golden.write_marn(folder / "marn")
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from saccade.cli import main
 from saccade.core.config import save_yaml
 from saccade.language import Vocabulary
-from saccade.models import entry
+from saccade.models import Fusion, entry
 from saccade.training.run import run_config
 from saccade.training.seeds import seed_everything
 
@@ -23,7 +24,47 @@ SENTENCES = [
         ("red", "blue", "green"), ("cube", "ball"), ("here", "there", "left", "up", "on")
     )
 ]
+TRANSFORMER = {
+    "heads": 2,
+    "image_heads": 2,
+    "hidden": 16,
+    "image_hidden": 16,
+    "pooled_dim": 16,
+    "max_words": 64,
+    "layers": 1,
+    "text_layers": 1,
+    "image_layers": 1,
+    "initial_spread": 0.2,
+}  # of models that read a picture and a text together, beside their `dim`
+TINY = {
+    **TRANSFORMER,
+    "image_heads": 5,
+    "image_hidden": 12,
+    "pooled_dim": 32,
+    "max_words": 30,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}  # for sweeps, whose `dim` is 10
+IMAGE_LAYERS = ("image_heads", "image_hidden", "text_layers", "image_layers")  # of one with two streams
+SMALL_TRANSFORMER = {
+    "region_dim": 12,
+    "dim": 8,
+    "heads": 2,
+    "image_heads": 4,
+    "hidden": 12,
+    "image_hidden": 10,
+    "pooled_dim": 6,
+    "layers": 1,
+    "text_layers": 1,
+    "image_layers": 1,
+    "max_words": 20,
+}
 SIZES = {"dim": 16, "word_dim": 6, "region_dim": DIM, "attention_dim": 8, "entries": 9}
+
+
+def transformer_sizes(config: object) -> dict[str, Any]:
+    """Those of TRANSFORMER that a model's settings, or their class, have."""
+    return {name: size for name, size in TRANSFORMER.items() if hasattr(config, name)}
 
 
 def make_features(root: Path, splits: tuple[str, ...] = ("dev", "test"), dim: int = DIM) -> Path:
@@ -40,6 +81,8 @@ def make_run(folder: Path, features: Path, system: str = "scan", words: tuple[st
     """config.yaml, best/ and last/ of a finished run."""
     config = run_config(system, [f"root={features}", f"trainer.seed={seed}", *words, "data=precomp"])
     sizes = {name: size for name, size in SIZES.items() if name in {field.name for field in fields(config.model)}}
+    if issubclass(entry(system).model, Fusion):
+        sizes |= transformer_sizes(config.model)
     config = replace(config, model=replace(config.model, **sizes))
     seed_everything(seed)
     model = entry(system).model(config.model, Vocabulary.build(SENTENCES, 1), None)

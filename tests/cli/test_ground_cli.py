@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -94,3 +95,41 @@ def test_a_matcher_is_measured_as_a_grounder(saccade: Saccade, tmp_path: Path, v
     own = found["results"][str(tmp_path / "scan")]
     assert own["upper_bound"] >= own["recall_10"] >= own["recall_5"] >= own["accuracy"]
     assert {"accuracy_merged", "pointing"} <= set(own)
+
+
+def test_entities_of_another_folder_are_grounded_in_its_photos(
+    saccade: Saccade, photo: Path, tmp_path: Path, vocabulary: Vocabulary
+) -> None:
+    """A folder that holds nothing but the test split: its photos and their Entities."""
+    root = tmp_path / "kept aside"
+    (root / "images").mkdir(parents=True)
+    Image.open(photo).save(root / "images" / "a.jpg")
+    phrases = [
+        {"first_word": 0, "n_words": 3, "phrase": "A red cube", "chain": "1", "types": ["other"]},
+        {"first_word": 4, "n_words": 2, "phrase": "the ball", "chain": "2", "types": ["other"]},
+        {"first_word": 7, "n_words": 2, "phrase": "the dark", "chain": "3", "types": ["scene"]},  # has no box
+    ]
+    line = {
+        "image": "a.jpg",
+        "width": 60,
+        "height": 40,
+        "split": "test",
+        "scene": ["3"],
+        "nobox": [],
+        "boxes": {"1": [[1, 1, 60, 40]], "2": [[1, 1, 30, 40], [31, 1, 60, 40]]},
+        "sentences": [{"text": "A red cube on the ball in the dark .", "phrases": phrases}],
+    }
+    (root / "entities.jsonl.gz").write_bytes(gzip.compress(json.dumps(line).encode() + b"\n"))
+    torch.manual_seed(0)
+    Scan(ScanConfig(region_dim=64, word_dim=4, dim=8), vocabulary, "grid:world/4").save_pretrained(tmp_path / "scan")
+    words = ("eval", tmp_path / "scan", "--task", "grounding", "data=flickr8k", f"root={root}")
+    code, said, error = saccade(*words, "split=test", "--json", tmp_path / "out.json")
+    assert code == 0, error
+    assert "test: 1 pictures, 2 phrases" in said
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["phrases"] == {"other": 2}
+    own = found["results"][str(tmp_path / "scan")]
+    assert (own["pointing"], own["upper_bound"]) == (100.0, 100.0)  # the boxes leave no place out
+    code, _, error = saccade(*words, "split=dev")
+    assert code == 2
+    assert "test" in error

@@ -58,6 +58,13 @@ def flickr8k_tables(root: Path, captions_of_test: bool = False) -> Path:
     return root
 
 
+def entailment_line(root: Path) -> Path:
+    """One sentence about the first photo."""
+    line = {"image": "a.jpg", "split": "train", "hypothesis": "a dog runs", "label": "neutral"}
+    (root / "entailment.jsonl.gz").write_bytes(gzip.compress(json.dumps(line).encode()))
+    return root
+
+
 ENTITY_LINE: dict[str, Any] = {
     "image": "a.jpg",
     "width": 40,

@@ -131,7 +131,9 @@ def test_a_new_source_is_one_function(tmp_path: Path) -> None:
     def open_mine_with_all(split: str, root: Path | None, **options: int) -> CaptionedImages:
         return CaptionedImages("mine", split, store, (str(sorted(options)),), np.array([1]))
 
-    assert open_split(DataConfig("mine"), "dev").texts == ("['extractor', 'language', 'pictures', 'seed']",)
+    assert open_split(DataConfig("mine"), "dev").texts == (
+        "['extractor', 'language', 'pictures', 'redundancy', 'seed']",
+    )
 
 
 def test_the_configuration_travels_through_yaml_values() -> None:

@@ -17,6 +17,7 @@ from photo_samples import (
     ENTITY_LINE,
     coco_folder,
     coco_line_folder,
+    entailment_line,
     entities_published,
     entity_lines,
     flickr8k_tables,
@@ -41,6 +42,7 @@ from saccade.data.registry import DATA_SETS
 FOLDERS: dict[str, tuple[str, str, Callable[[Path], Path]]] = {  # data set, split, what makes a sound folder of it
     "flickr8k tables": ("flickr8k", "train+dev", flickr8k_tables),
     "entities, a line a photo": ("flickr8k", "train", lambda root: entity_lines(root, ENTITY_LINE)),
+    "entailment": ("flickr8k", "train", lambda root: entailment_line(flickr8k_tables(root))),
     "entities as published": ("flickr30k", "train", entities_published),
     "flickr30k": ("flickr30k", "train+val", karpathy_folder),
     "coco": ("coco", "train", coco_folder),

@@ -12,7 +12,8 @@ from saccade.batch import Alignment, RegionBatch
 from saccade.explain import Explanation, draw_explanation
 from saccade.explain.panels.compose import AFFINITY, GATES, GRAPHS, STEPS, Panel, find_panels
 from saccade.language import Vocabulary
-from saccade.models import Matcher, entries
+from saccade.models import Fusion, Matcher, entries
+from toy_runs import transformer_sizes
 
 SENTENCES = ["a red cube", "the small blue ball is left of a cone", "green", "a cube on the large ball"]
 PANEL: dict[str, tuple[Panel, ...]] = {
@@ -29,6 +30,8 @@ def build(name: str, vocabulary: Vocabulary) -> Matcher:
     torch.manual_seed(1)
     model = next(entry.model for entry in entries() if entry.name == name)
     sizes = {k: v for k, v in SMALL.items() if k in {f.name for f in fields(model.Config)}}
+    if issubclass(model, Fusion):
+        sizes |= transformer_sizes(model.Config)
     matcher = model(replace(model.Config(), **sizes), vocabulary, "world").double().eval()
     assert isinstance(matcher, Matcher)
     return matcher.requires_grad_(False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ import torch
 from photo_samples import make_photo
 from PIL import Image
 
+from saccade.batch import PictureBatch
 from saccade.core.errors import SaccadeError
+from saccade.data import DataConfig
 from saccade.data.records import CaptionedPhotos
 from saccade.features import splits
 from saccade.vision.pictures import as_array
@@ -131,3 +134,20 @@ def test_a_damaged_file_is_named_with_what_to_do(cache: Path, photos: CaptionedP
         open_pixels(photos, 16)
     file.unlink()
     assert len(open_pixels(photos, 16)) == 4
+
+
+def test_the_worlds_pictures_come_as_pixels_too(cache: Path) -> None:
+    """Drawn once, stretched to the size that is asked for, with their captions; a limit takes the first."""
+    config = DataConfig("world", pictures=50)
+    drawn = splits.open_split(config, "dev", 32)
+    pictures = drawn.images.batch([1, 0])
+    assert isinstance(pictures, PictureBatch)
+    assert pictures.pixels.shape == (2, 32, 32, 3)
+    files = [path for path in kept(cache) if path.suffix == ".npy"]
+    assert len(files) == 1
+    again = splits.open_split(replace(config, limit=1), "dev", 32)
+    assert (len(again.images), set(again.image_of_text.tolist())) == (1, {0})
+    assert torch.equal(again.images.batch([0]).pixels[0], pictures.pixels[1])  # type: ignore[union-attr]
+    assert [path for path in kept(cache) if path.suffix == ".npy"] == files
+    regions = splits.open_split(config, "dev")
+    assert regions.texts == drawn.texts

@@ -19,7 +19,7 @@ STAGES = {
     "sgae": 55, "show_attend_tell_soft": 39, "show_attend_tell_hard": 109, "unsupervised": 31, "densecap": 9,
     "bottomup": 29, "caption_metrics": 40, "vqa_accuracy": 72, "updown_vqa": 81, "dcn": 66, "hierarchical": 29,
     "vcml": 160, "analogy": 151, "task_metrics": 37, "plan": 46, "multilevel": 28, "align2ground": 13,
-    "hgr": 70, "drn": 52,
+    "hgr": 70, "drn": 52, "interbert": 619, "pixelbert": 28, "marn": 29,
 }  # fmt: skip
 AMONG_THEM = {
     "scan": {"grad_max__img_enc.fc.weight", "gradnorm_sum__total", "step1_max__txt_enc.rnn.weight_hh_l0"},

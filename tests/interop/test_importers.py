@@ -31,6 +31,9 @@ FILES = {
     "plan": "plan/model_ref.pt",
     "hgr": "hgr/model.th",
     "drn": "drn/model_best.pth.tar",
+    "interbert": "interbert/pytorch_model.bin",
+    "pixelbert": "pixelbert/model.pt",
+    "pixelbert_answering": "pixelbert/model.pt",
 }
 ARCTIC = "show_attend_tell_hard/arctic_params.npz"
 

@@ -29,8 +29,8 @@ from saccade.lab.probe import (
 )
 from saccade.language import Vocabulary
 from saccade.language.foils import Foil
-from saccade.models import Matcher, entries, entry
-from toy_runs import DIM, SIZES, saccade_command
+from saccade.models import Fusion, Matcher, entries, entry
+from toy_runs import DIM, SIZES, saccade_command, transformer_sizes
 
 CAPTIONS = [f"a {one} dog chases a {other} cat" for one in ("black", "brown", "tan") for other in ("white", "gray")]
 VOCABULARY = Vocabulary.build([*CAPTIONS, "a camel sits in the snow"], 1)
@@ -206,6 +206,8 @@ def test_every_matcher_can_be_asked(name: str) -> None:
     kind = entry(name).model
     settings = {**SIZES, "parts": ("matching",)}
     sizes = {k: v for k, v in settings.items() if k in {field.name for field in fields(kind.Config)}}
+    if issubclass(kind, Fusion):
+        sizes |= transformer_sizes(kind.Config)
     model = kind(replace(kind.Config(), **sizes), VOCABULARY).eval()
     assert isinstance(model, Matcher)
     plain = pictures(len(CAPTIONS), 5)

@@ -16,6 +16,7 @@ from saccade.batch import RegionBatch, TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models import Answerer, Hierarchical, entries, load_model
+from toy_runs import IMAGE_LAYERS, TINY
 
 ANSWERS = ("yes", "no", "red", "a red cube")
 SMALL = {"region_dim": 12, "word_dim": 7, "dim": 10, "image_dim": 8, "lstm_dim": 5, "heads": 2, "layers": 2}
@@ -26,6 +27,7 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {"form": "reference", "attention": "product", "places": 4},
         {"form": "reference", "attention": "concat", "places": 14, "dropout": 0.5, "attention_dropout": 0.2},
         {"attention": "product", "standardise": True, "output": "softmax", "fusion": "sum"},
+        {"form": "reference", "attention": "product", "maps": 2, "question": "words"},
     ],
     "dcn": [
         {},
@@ -36,6 +38,13 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {"image_dim": 10, "predict": "sum"},
         {"image_dim": 10, "predict": "answer", "output": "softmax"},
     ],
+    "interbert_answering": [
+        {**TINY, "framework": framework, "cross_layers": cross}
+        for framework, cross in (("interbert", 0), ("vilbert", 1))
+    ],
+    "pixelbert_answering": [{k: v for k, v in TINY.items() if k not in IMAGE_LAYERS}],
+    "pixelbert_entailment": [{k: v for k, v in TINY.items() if k not in IMAGE_LAYERS}],
+    "interbert_entailment": [TINY],
     "hierarchical": [BRANCHES, {**BRANCHES, "predict": "open"}, {**BRANCHES, "answering_layer": 1, "nowhere": 0}],
 }
 CASES = [

@@ -22,9 +22,11 @@ from saccade.language import Vocabulary
 from saccade.models import (
     Answerer,
     Captioner,
+    ClickPredictor,
     ConceptLearner,
     DenseCap,
     Detector,
+    Fusion,
     Matcher,
     MomentFinder,
     ProgramParser,
@@ -38,6 +40,7 @@ from saccade.models import (
     load_model,
 )
 from saccade.models.base.matcher import FragmentMatcher
+from toy_runs import IMAGE_LAYERS, TINY
 
 SMALL = {"region_dim": 12, "word_dim": 7, "dim": 10}
 SWITCHES: dict[str, list[dict[str, Any]]] = {
@@ -113,6 +116,22 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
             "max_frames": 3,
         },
     ],
+    "interbert_matching": [
+        TINY,
+        {**TINY, "outputs": ("match",), "positions": "mlp", "fusion": "sum", "standardise": True},
+        {**TINY, "framework": "unicoder_vl", "packed": False, "image_layers": 0},
+        {**TINY, "framework": "vilbert", "cross_layers": 2, "checkpoint_activations": True},
+    ],
+    "pixelbert_matching": [
+        {k: v for k, v in TINY.items() if k not in IMAGE_LAYERS},
+        {
+            **{k: v for k, v in TINY.items() if k not in IMAGE_LAYERS},
+            "segments": 2,
+            "image_norm": True,
+            "rows": 3,
+            "columns": 4,
+        },
+    ],
     "vse": [{}, {"text_pool": "mean", "bidirectional": True}],
     "vsrn": [
         {},
@@ -150,7 +169,7 @@ def _move_every_weight(model: Matcher) -> None:
 def test_every_registered_model_is_swept() -> None:
     assert {e.name for e in entries() if e.task == "matching"} >= set(SWITCHES)
     pictures = (Answerer, Matcher, Captioner, ConceptLearner, DenseCap, Detector, ProgramParser, Referrer, Relater)
-    kinds = (*pictures, MomentFinder)
+    kinds = (*pictures, MomentFinder, ClickPredictor, Fusion)
     assert all(issubclass(e.model, kinds) for e in entries()), "a new kind needs its sweep"
 
 

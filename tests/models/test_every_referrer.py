@@ -30,7 +30,22 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {"geometry": False, "category": False, "step": "text"},
         {"standardise": True, "step": "words"},
         {"ranks": True, "end": 3},
-    ]
+    ],
+    "interbert_referring": [
+        {
+            "heads": 2,
+            "image_heads": 5,
+            "hidden": 16,
+            "image_hidden": 12,
+            "max_words": 30,
+            "initial_spread": 0.2,
+            "layers": 2,
+            "text_layers": 0,
+            "image_layers": 1,
+            "dropout": 0.0,
+            "attention_dropout": 0.0,
+        }
+    ],
 }
 CASES = [
     pytest.param(entry.name, switches, id=f"{entry.name}-{'-'.join(map(str, switches.values())) or 'paper'}")

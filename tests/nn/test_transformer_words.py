@@ -19,7 +19,7 @@ from saccade.core.pretrained import PRETRAINED
 from saccade.language import Vocabulary
 from saccade.language.vectors import load_vectors
 from saccade.models import entry, load_model
-from saccade.nn.transformer import HEADS, LAYERS, MAX_WORDS, MLP_RATIO, WIDTH, TransformerWords
+from saccade.nn.transformer.words import HEADS, LAYERS, MAX_WORDS, MLP_RATIO, WIDTH, TransformerWords
 
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "two", "dogs", "run", "surf", "##board", "-")
 SENTENCES = ["two dogs run", "dogs"]

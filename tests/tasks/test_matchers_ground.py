@@ -12,7 +12,8 @@ from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages, GroundedPhrase, Groundings
 from saccade.language import Vocabulary
-from saccade.models import Align2Ground, Align2GroundConfig, Matcher, Scan, ScanConfig, entries
+from saccade.metrics.heat_maps import AREA_POWER, LEARNED_POWER
+from saccade.models import Align2Ground, Align2GroundConfig, Fusion, Hierarchical, Matcher, Scan, ScanConfig, entries
 from saccade.tasks.grounding.evaluate import (
     CENTRE_BOX,
     LARGEST_BOX,
@@ -22,13 +23,15 @@ from saccade.tasks.grounding.evaluate import (
     ground_all,
     phrase_hits,
 )
-from saccade.tasks.grounding.locate import locate, read_phrases
+from saccade.tasks.grounding.locate import area_power, locate, read_phrases
 from saccade.tasks.grounding.predict import PictureGrounder
 from saccade.tasks.grounding.task import GroundingConfig, prepare_sentences
 from saccade.tasks.matching.task import MatchingConfig, MatchingTask
 from saccade.tasks.prepare import build_model
 from saccade.vision.grid import cell_boxes
+from toy_runs import TRANSFORMER
 from toy_scenes import BOXES, COLOURS, KINDS, captioned, grounded
+from toy_scenes import SMALL as TOY_SMALL
 
 SMALL = ScanConfig(region_dim=12, word_dim=7, dim=10)
 
@@ -46,13 +49,34 @@ def test_phrases_shift_with_start_and_words_that_show_nothing_are_left_out(vocab
     assert texts.phrases == (((1, 4),),)
 
 
+def test_maps_that_were_learned_from_boxes_have_tighter_boxes(vocabulary: Vocabulary) -> None:
+    """A warm rim around hot cells belongs to what a matcher found, and not to what a grounder did."""
+    grounder = Hierarchical(replace(TOY_SMALL, parts=("grounding",)), vocabulary)
+    matcher = Scan(SMALL, vocabulary)
+    assert (area_power(grounder), area_power(matcher)) == (LEARNED_POWER, AREA_POWER)
+    heat = np.zeros((8, 8))
+    heat[2:6, 2:6], heat[3:5, 3:5] = 0.35, 1.0
+    wide, tight = (
+        locate(heat.reshape(1, 64), cell_boxes(8, 8).numpy(), power=area_power(model))[0].box
+        for model in (matcher, grounder)
+    )
+    assert wide.tolist() == [0.25, 0.25, 0.75, 0.75]
+    assert tight.tolist() == [0.375, 0.375, 0.625, 0.625]
+
+
 @pytest.mark.parametrize("name", [e.name for e in entries() if issubclass(e.model, Matcher) and e.task == "matching"])
 def test_every_matcher_says_where_phrases_are_and_padding_changes_nothing(
     name: str, vocabulary: Vocabulary, toy_images: RegionBatch
 ) -> None:
     torch.manual_seed(0)
     kind = next(e.model for e in entries() if e.name == name)
-    sizes = {"region_dim": 12, "word_dim": 6, "dim": 16, "state_dim": 9}
+    sizes = {
+        "region_dim": 12,
+        "word_dim": 6,
+        "dim": 16,
+        "state_dim": 9,
+        **(TRANSFORMER if issubclass(kind, Fusion) else {}),
+    }
     model = kind(replace(kind.Config(), **{k: v for k, v in sizes.items() if hasattr(kind.Config, k)}), vocabulary)
     assert isinstance(model, Matcher)
     images = model.double().eval().encode_images(toy_images.to(dtype=torch.float64))

@@ -14,9 +14,9 @@ from saccade.batch import RegionBatch, TextBatch
 from saccade.core.files import read_json
 from saccade.language import Vocabulary
 from saccade.metrics import ranks, recall
-from saccade.models import Imram, ImramConfig, Matcher, Scan, ScanConfig, entries
+from saccade.models import Fusion, Imram, ImramConfig, Matcher, Scan, ScanConfig, entries
 from saccade.tasks.matching.refined import SAFETY, Refined, pair_scores, refine, refined_similarity
-from toy_runs import make_features, make_run, saccade_command
+from toy_runs import make_features, make_run, saccade_command, transformer_sizes
 
 IMAGES, EACH = 60, 5
 ROUNDING = 1e-5  # of scores of about 1 that are sums of some hundred float32 products, in another order
@@ -152,6 +152,8 @@ def test_scores_of_pairs_are_those_of_the_table(
         "entities": 3,
     }
     settings = {name: value for name, value in sizes.items() if name in {f.name for f in fields(kind.Config)}}
+    if issubclass(kind, Fusion):
+        settings |= transformer_sizes(kind.Config)
     torch.manual_seed(1)
     model = kind(replace(kind.Config(), **settings), vocabulary).eval()
     image, text = torch.randint(4, (2, 40))

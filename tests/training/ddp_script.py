@@ -13,6 +13,7 @@ from rich.console import Console
 from toy_training import ToyTask, toy_config
 
 from saccade.core.errors import SaccadeError
+from saccade.nn.transformer import Layer, run_layers
 from saccade.training import FitResult, Trainer
 
 
@@ -33,6 +34,20 @@ class Plain(torch.nn.Module):
         torch.save(self.state_dict(), Path(folder) / "model.pt")
 
 
+class Layered(Plain):
+    """With a transformer layer, whose weights are shared out by themselves."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.layer = Layer(16, 4, 24)
+
+    def classify(self, values: torch.Tensor) -> torch.Tensor:
+        tokens = self.inner(values).relu()[:, None]
+        states = run_layers([self.layer], tokens, torch.ones(tokens.shape[:2], dtype=torch.bool))
+        logits: torch.Tensor = self.outer(states[:, 0])
+        return logits
+
+
 class Quiet(ToyTask):
     """No noise, so that the ranks together do what one process does."""
 
@@ -42,7 +57,7 @@ class Quiet(ToyTask):
 
 
 def fit(folder: Path, task: ToyTask, seed: int, resume: bool = False, dropout: float = 0.0, **settings: Any) -> Any:
-    model = Plain(seed)
+    model = Layered(seed) if settings.get("strategy") == "fsdp" else Plain(seed)
     model.dropout.p = dropout
     config = toy_config(**{"devices": 2, "strategy": "ddp", **settings})
     result: FitResult = Trainer(config, folder, Console(file=StringIO())).fit(model, task, resume)
@@ -57,6 +72,10 @@ def main(folder: Path) -> None:
     weights["straight"], _ = fit(folder / "straight", ToyTask(), seed=1, dropout=0.3)
     fit(folder / "resumed", ToyTask(), seed=1, dropout=0.3, steps=8)
     weights["resumed"], _ = fit(folder / "resumed", ToyTask(), seed=5, dropout=0.3, resume=True)
+    fit(folder / "sharded", Quiet(), seed=1 + rank, strategy="fsdp")
+    fit(folder / "sharded-resumed", Quiet(), seed=1, strategy="fsdp", steps=8)
+    fit(folder / "sharded-resumed", Quiet(), seed=5, strategy="fsdp", resume=True)
+    fit(folder / "accumulated", Quiet(), seed=1, accumulate=2)
     sentence = ""
     try:
         fit(folder / "whole", Quiet(), seed=1)

@@ -26,3 +26,12 @@ def test_schedules_start_full_and_pass_their_middle(schedule: str, half: float) 
     rates = [learning_rate(config, step, 0, 110) for step in range(10, 110)]
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] > 0
+
+
+def test_berts_schedule_rises_over_its_share_and_falls_to_zero() -> None:
+    config = TrainerConfig(learning_rate=1.0, schedule="warmup_linear", warmup_share=0.2)
+    rates = [learning_rate(config, step, 0, 100) for step in range(100)]
+    assert rates[:3] == pytest.approx([0.05, 0.1, 0.15])
+    assert max(rates) == pytest.approx(1.0, abs=0.02)
+    assert rates[60] == pytest.approx(0.5)  # (1 − 0.6) / (1 − 0.2)
+    assert rates[-1] == pytest.approx(0.0125)

@@ -5,6 +5,7 @@ changes a result: every model masks exactly.
 """
 
 from saccade.batch.base import Batch, stack
+from saccade.batch.clicks import ClickBatch, ItemBatch
 from saccade.batch.inputs import (
     END,
     PAD,
@@ -45,8 +46,10 @@ __all__ = [
     "Batch",
     "CandidateBatch",
     "CaptionState",
+    "ClickBatch",
     "FrameBatch",
     "ImageCode",
+    "ItemBatch",
     "RankedMoments",
     "PairBatch",
     "PictureBatch",

@@ -64,6 +64,7 @@ WRITTEN = ("out", "json_file", "attention", "plot", "each")  # parameters that n
 WRITTEN_BY = {
     "parse.parse": ("picture",),
     "moment.moment": ("cut",),
+    "clicks.ctr": ("picture",),
     "world.videos": ("films",),
     "models.evaluate": ("captions", "answers"),
 }  # and some that do so in one verb

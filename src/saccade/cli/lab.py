@@ -19,6 +19,7 @@ from saccade.cli.options import (
     figure_table,
     is_data_word,
     run_data,
+    say,
     sort_words,
     with_words,
 )
@@ -157,6 +158,19 @@ def _command(given: Sequence[str], below: Sequence[Path], split: str | None, ens
     words += ["--ensembles"] if ensembles else []
     words += ["--device", device] if device != "cpu" else []
     return shlex.join(["saccade", "leaderboard", *words])
+
+
+def curves(runs: list[Path], *, out: Path = Path("curves.png")) -> None:
+    """Draw how runs went: every loss they learned from, by objective, and every figure of the dev split.
+
+    Example: saccade curves runs/interbert runs/interbert_matching -o curves.png
+    """
+    from saccade.core.files import check_writable
+    from saccade.lab.curves import draw_run_curves
+
+    check_writable(out)
+    drawn = draw_run_curves(runs, out)
+    say(f"{', '.join(drawn)}; the picture is in {out}")
 
 
 def claims(

@@ -177,7 +177,7 @@ def train(
         raise SaccadeError("name a model to train, e.g. `saccade train scan data=world`; `saccade models` lists them")
     else:
         run = run_config(system, settings or [], config)
-        out = out or Path("runs") / system
+        out = out or Path("runs") / run.system
     if show:
         import yaml
 
@@ -193,11 +193,38 @@ def train(
     result = train_run(run, out, resume is not None, console)
     best = ", ".join(f"{name} {value:.1f}" for name, value in result.headline().items())
     console.print(f"best at step {result.best_step}: {best} ({result.seconds:.0f} s in all)", highlight=False)
-    for command in next_steps(task_of(run.system), run.data, out):
+    for command in next_steps(task_of(run.system), run.data, out, run.system):
         console.print(f"next: {escaped(command)}", markup=False, highlight=False, soft_wrap=True)
 
 
-def next_steps(spec: TaskSpec[Any, Any], data: DataConfig, out: Path) -> Iterator[str]:
+def pretrain(
+    system: str,
+    settings: list[str] | None = None,
+    *,
+    out: Path | None = None,
+    config: Path | None = None,
+    show: bool = False,
+) -> None:
+    """Pre-train a model on captioned pictures into a run folder, to be fine-tuned for a task afterwards.
+
+    Masked words, masked regions, and whether a caption belongs to a picture: `saccade curves` draws how losses fell.
+    `saccade train SYSTEM task=TASK init=RUN` fine-tunes; `saccade train --resume RUN` goes on with a killed run.
+
+    Example: saccade pretrain interbert data=world --out runs/pre
+
+    Example: saccade pretrain interbert data=flickr8k root=data/flickr8k bert=minilm
+    """
+    from saccade.models import entries, entry
+
+    ready = [one.name for one in entries() if one.task == "pretraining"]
+    if entry(system).task != "pretraining":
+        raise SaccadeError(
+            f"{system} is trained at once, by `saccade train {system}`; pre-trained are: {', '.join(ready)}"
+        )
+    train(system, settings, out=out, config=config, show=show)
+
+
+def next_steps(spec: TaskSpec[Any, Any], data: DataConfig, out: Path, system: str = "") -> Iterator[str]:
     """What can be done with a trained run: commands that work with it, on data that are there."""
     from saccade.data.registry import DATA_SETS, open_records
     from saccade.models import find_model
@@ -211,9 +238,10 @@ def next_steps(spec: TaskSpec[Any, Any], data: DataConfig, out: Path) -> Iterato
             open_records(data, data.test_split)
         except SaccadeError:
             split = f" --split {data.dev_split}"
+    same = f"data={data.name}" + (f" root={shlex.quote(str(data.root))}" if data.root is not None else "")
     for command in spec.next_steps:
         if not (blind and "PHOTO" in command):
-            yield command.format(run=shlex.quote(str(out)), split=split)
+            yield command.format(run=shlex.quote(str(out)), split=split, system=system, data=same)
 
 
 def with_task_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -245,6 +273,8 @@ def evaluate(
 
     Example: saccade eval runs/scan runs/vse --split hard --ensemble
 
+    Example: saccade eval runs/interbert --first scan-flickr8k --rerank 8,32 split=dev
+
     Example: saccade eval runs/updown runs/adaptive --num-beams 5 --captions said.json
 
     Example: saccade eval runs/scan --task grounding data=flickr8k split=dev root=data/flickr8k
@@ -260,11 +290,13 @@ def evaluate(
     options = _options(spec, given, folders[0])
     config = with_words(run_data(folders[0]), words)
     settings = {folder: load_run_config(folder).task for folder in folders if (Path(folder) / CONFIG).exists()}
+    first = getattr(options, "first", None)
+    listed = folders if first is None else [*folders, first]
     if split is None:
         split = config.test_split
-        check_unseen(folders, config, split, f"give another split, or --split {split} to see what it knows by heart")
+        check_unseen(listed, config, split, f"give another split, or --split {split} to see what it knows by heart")
     check_writable(json_file)
-    seen = [folder for folder in folders if learned_from(folder, config, split)]
+    seen = [folder for folder in listed if learned_from(folder, config, split)]
     found = spec.evaluator.compare(EvalRequest(tuple(folders), config, split, device, options, settings))
     table = figure_table(found.title + (" (TRAINED ON)" if seen else ""), found.headings)
     for row in found.rows:

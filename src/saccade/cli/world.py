@@ -19,7 +19,7 @@ from saccade.core.files import atomic_file, write_text
 from saccade.core.text import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from saccade.world import World, WorldConfig  # imported when a command runs, so that `--help` is quick
     from saccade.world.balance import KindBalance
@@ -115,7 +115,7 @@ def questions(
     Example: saccade world questions --split test --kind relate
     """
     from saccade.world import WorldConfig, open_world
-    from saccade.world.balance import drawn_questions, question_balance
+    from saccade.world.balance import drawn_questions, picture_balance, question_balance
     from saccade.world.programs import spelled
     from saccade.world.questions import KINDS, ask
     from saccade.world.store import locate_split
@@ -126,7 +126,7 @@ def questions(
     config = WorldConfig(**settings) if folder is None else open_world(folder).config
     if balance:
         learned, asked = (drawn_questions(config, name, scenes) for name in ("train", own))
-        console.print(_balance(question_balance(learned, asked), kinds))
+        console.print(_balance(question_balance(learned, asked), kinds, picture_balance(config, own, scenes)))
         return
     part = _open(folder, console, config).split(own)
     table = Table("picture", "kind", Column("question, and what it asks", overflow="fold"), "answer", box=None)
@@ -230,13 +230,36 @@ def _chosen(kind: str | None, kinds: tuple[str, ...]) -> tuple[str, ...]:
     return kinds if kind is None else (kind,)
 
 
-def _balance(rows: Sequence[KindBalance], kinds: tuple[str, ...]) -> Table:
-    table = Table("kind", "questions", "answers", "uniform", "majority", "question only", box=None, pad_edge=False)
+def _balance(rows: Sequence[KindBalance], kinds: tuple[str, ...], pictures: Mapping[str, float] | None = None) -> Table:
+    columns = ["questions", "answers", "uniform", "majority", "question only"]
+    table = Table(
+        Column("kind", no_wrap=True), *columns, *(["picture only"] if pictures else []), box=None, pad_edge=False
+    )
     for name in kinds:
         for row in (row for row in rows if row.kind == name):
-            accuracies = (f"{each:.1f}" for each in (row.uniform, row.majority, row.question_only))
+            alone = [] if pictures is None else [pictures[name]]
+            accuracies = (f"{each:.1f}" for each in (row.uniform, row.majority, row.question_only, *alone))
             table.add_row(name, f"{row.questions:,}", str(row.answers), *accuracies)
     return table
+
+
+@app.command()
+@described
+def clicks(settings: list[str] | None = None, *, out: Path) -> None:
+    """Write the world's shoppers as a behaviour log: items.parquet with pictures, and impressions of each split.
+
+    `data=world_clicks` needs no such folder. This one shows the layout that `data=clicks root=FOLDER` reads.
+
+    Example: saccade world clicks items=500 users=1000 redundancy=1 --out shop
+    """
+    from saccade.core.files import check_writable
+    from saccade.data.datasets.world_clicks import export_world_clicks
+    from saccade.world.shoppers import ShopConfig
+
+    check_writable(out)
+    config = override(ShopConfig(), settings or [])
+    export_world_clicks(config, out)
+    typer.echo(f"{config.items:,} items and {config.users:,} users are in {escaped(out)}")
 
 
 @app.command()

@@ -12,9 +12,11 @@ settings of `DataConfig` named in `OPTIONS`. What it returns is a record of `sac
     relations  Relations: pictures and how their things stand to each other; or boxes, where these have relations
     referring  Referrals: expressions and dialogs about the same, each of which means one of several boxes
     moments    Moments: sentences about videos, with the spans in which they happen
+    entailment Questions, whose texts are sentences and whose answers are what these are to the picture
+    clicks     Clicks: items with pictures and titles, and impressions with what users did before
 
 Of a data set of videos, captions are CaptionedImages (frame features) or CaptionedVideos (files).
-A task that learns from something else (clicks) adds its own word here and its own record there.
+A task that learns from something else adds its own word here and its own record there.
 Readers are named as "module:function" below `saccade.data` and imported when first asked for, so that one format never
 needs another's code.
 """
@@ -33,10 +35,21 @@ from typing import Any, Literal, TypeVar
 from saccade.core.config import load_table
 from saccade.core.errors import SaccadeError, not_among
 
-Annotation = Literal["captions", "boxes", "phrases", "questions", "grounding", "relations", "referring", "moments"]
+Annotation = Literal[
+    "captions",
+    "boxes",
+    "phrases",
+    "questions",
+    "grounding",
+    "relations",
+    "referring",
+    "moments",
+    "entailment",
+    "clicks",
+]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-OPTIONS = ("seed", "pictures", "language", "extractor")  # settings that a reader may ask for
+OPTIONS = ("seed", "pictures", "language", "extractor", "redundancy")  # settings that a reader may ask for
 VALIDATION = ("dev", "val", "validation")  # three names of one split: whichever a data set has is meant
 
 
@@ -51,13 +64,17 @@ class DataConfig:
     test_split: str = "test"
     held_out: int = 0  # every so many-th picture of train_split is not learned from: it judges in dev_split's place
     limit: int | None = None  # at most so many pictures of each split
+    train_limit: int | None = None  # at most so many pictures to learn from
     in_memory: bool = False  # read all regions once and keep them on the training device: quicker, where they fit
     extractor: str = "grid"  # of photos: grid, bottomup …; the world has its own, or grid:world/7
     language: str = "en"  # of the captions, where a data set has several
     seed: int = 0  # the world's
     pictures: int = 2000  # the world's size
+    redundancy: float = 0.5  # of the world's shoppers: how often a title says what another modality shows
 
     def __post_init__(self) -> None:
+        if self.train_limit is not None and self.train_limit < 1:
+            raise SaccadeError(f"data.train_limit must be at least 1, not {self.train_limit}")
         if self.held_out < 0 or self.held_out == 1:
             raise SaccadeError(f"data.held_out must be 0 (nothing is held out) or at least 2, not {self.held_out}")
 
@@ -81,7 +98,7 @@ class DataSet:
 
     name: str
     title: str
-    kind: Literal["photos", "features", "captions", "made"] = "photos"
+    kind: Literal["photos", "features", "captions", "made", "logs"] = "photos"
     readers: Mapping[Annotation, str | Callable[..., Any]] = field(default_factory=dict)
     splits: str = ""  # "module:function" that gives the names of the splits in a folder of photos
     signs: tuple[str, ...] = ()  # a folder with one of these is taken for this data set …
@@ -260,7 +277,11 @@ def same_data(one: DataConfig, other: DataConfig) -> bool:
 
     def facts(config: DataConfig) -> set[tuple[str, Path | None, int]]:
         return {
-            (part.name, part.root and part.root.resolve(), part.seed if part.name in ("world", "world_videos") else 0)
+            (
+                part.name,
+                part.root and part.root.resolve(),
+                part.seed if part.name.startswith("world") else 0,
+            )
             for part in parts_of(config)
         }
 

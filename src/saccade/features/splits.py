@@ -40,7 +40,7 @@ from saccade.data.records import (
     RelatedThings,
     Relations,
 )
-from saccade.data.registry import DataConfig, names_with, open_records, own_split, parts_of
+from saccade.data.registry import Annotation, DataConfig, names_with, open_records, own_split, parts_of
 from saccade.data.store.sources import ChainedRegions, RegionsInMemory, first_images, held_in_memory
 from saccade.features.extraction import boxes_digest, extract
 from saccade.vision import RegionExtractor, load_extractor
@@ -68,7 +68,11 @@ def open_split(config: DataConfig, split: str, pixels: int | None = None) -> Cap
 
 @lru_cache(maxsize=4)
 def open_questions(
-    config: DataConfig, split: str, pixels: int | None = None, device: str = "cpu"
+    config: DataConfig,
+    split: str,
+    pixels: int | None = None,
+    device: str = "cpu",
+    annotation: Annotation = "questions",
 ) -> Questions[CaptionedImages]:
     """The questions of one split, and their pictures as `open_split` has them; in memory if the settings say so.
 
@@ -78,11 +82,14 @@ def open_questions(
     if len(parts) > 1:
         if pixels is not None:
             raise SaccadeError(f"data={config.name}: a model that trains its own backbone learns from one data set")
-        opened = [open_questions(replace(part, in_memory=False), own_split(part, split, "questions")) for part in parts]
+        opened = [
+            open_questions(replace(part, in_memory=False), own_split(part, split, annotation), annotation=annotation)
+            for part in parts
+        ]
         joined = join_questions(config.name, split, dict(zip((part.name for part in parts), opened, strict=True)))
         return replace(joined, pictures=held_in_memory(joined.pictures, device)) if config.in_memory else joined
     found: Questions[CaptionedPhotos | CaptionedDrawings | CaptionedImages]
-    found = open_records(config, split, "questions")
+    found = open_records(config, split, annotation)
     return found.of(*_annotated(found.pictures, config, pixels, device))
 
 
@@ -228,6 +235,11 @@ def as_images(
         with progress_bar(f"decoding {photos.name}/{photos.split}") as progress:
             source = open_pixels(photos.ids, photos.paths, pixels, progress)
         return CaptionedImages(photos.name, photos.split, source, photos.texts, photos.image_of_text)
+    if pixels is not None and isinstance(data, CaptionedDrawings) and not data.seconds:
+        with progress_bar(f"drawing {data.name}/{data.split}") as progress:
+            source = open_pixels(data.ids, data.pictures, pixels, progress, f"{data.digest}-{data.split}")
+        drawn = CaptionedImages(data.name, data.split, source, data.texts, data.image_of_text)
+        return drawn if config.limit is None else drawn.select(range(min(config.limit, len(drawn.images))))
     if pixels is not None:
         raise SaccadeError(
             f"data={config.name} holds features, and a model that sees for itself needs photos: give a data set of "
@@ -331,19 +343,30 @@ class PixelSource:
 
 
 def open_pixels(
-    ids: Sequence[str], paths: Sequence[Path], size: int, progress: Callable[[int, int], None] | None = None
+    ids: Sequence[str],
+    pictures: Sequence[PictureFile],
+    size: int,
+    progress: Callable[[int, int], None] | None = None,
+    digest: str | None = None,
 ) -> PixelSource:
-    """Photos at `size` × `size`, in one file of the cache that is mapped: decoded into it now, if it is not there."""
-    file = cached("pixels", f"{files_digest(paths)}-{size}.npy")
-    shape = (len(paths), size, size, 3)
+    """Photos at `size` × `size`, in one file of the cache that is mapped: decoded into it now, if it is not there.
+
+    Drawings have a `digest` of all that they depend on.
+    """
+    file = cached("pixels", f"{digest or files_digest(cast(Sequence[Path], pictures))}-{size}.npy")
+    shape = (len(pictures), size, size, 3)
+
+    def squared(picture: PictureFile) -> np.ndarray:
+        return as_array(picture() if callable(picture) else picture, str(picture), size)
+
     with only_one(file):
         if not file.exists():
             with atomic_file(file) as temporary, ThreadPoolExecutor(DECODING_THREADS) as pool:
                 pixels = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
-                for n, picture in enumerate(pool.map(lambda path: as_array(path, str(path), size), paths)):
+                for n, picture in enumerate(pool.map(squared, pictures)):
                     pixels[n] = picture
                     if progress:
-                        progress(n + 1, len(paths))
+                        progress(n + 1, len(pictures))
                 pixels.flush()
             close_to_others(file)
     damaged = SaccadeError(f"{file} is damaged: remove it, and it is made again")

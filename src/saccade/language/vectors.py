@@ -28,6 +28,7 @@ from saccade.core.arrays import map_npy
 from saccade.core.errors import SaccadeError, did_you_mean, explain_os_errors
 from saccade.core.files import Bounded
 from saccade.core.pretrained import find_pretrained
+from saccade.language.wordpieces import greedy_pieces
 
 TABLES = ["glove-6b-50d", "minilm"]  # by name, as PyPI packages carry them
 ENDINGS = (".txt", ".vec", ".gz", ".zip")
@@ -88,20 +89,11 @@ def _from_pieces(name: str, words: Iterable[str]) -> tuple[dict[str, np.ndarray]
 
 
 def _pieces(word: str, known: Container[str]) -> list[str]:
-    """WordPiece: from the left, always the longest piece there is; those inside a word begin with ##."""
+    """The whole word, or the pieces of its parts between punctuation marks; none if a part has none."""
     if word in known:
         return [word]
-    found: list[str] = []
-    for run in re.findall(r"\w+|[^\w\s]", word):
-        start = 0
-        while start < len(run):
-            ends = range(len(run), start, -1)
-            piece = next((p for end in ends if (p := "##" * (start > 0) + run[start:end]) in known), None)
-            if piece is None:
-                return []
-            found.append(piece)
-            start += len(piece) - 2 * (start > 0)
-    return found
+    parts = [greedy_pieces(run, known) for run in re.findall(r"\w+|[^\w\s]", word)]
+    return [piece for part in parts for piece in part] if all(parts) else []
 
 
 def _from_table(name: str, words: Iterable[str]) -> tuple[dict[str, np.ndarray], int]:

@@ -47,6 +47,11 @@ class Vocabulary:
         kept = sorted((w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w))
         return Vocabulary((*SPECIAL, *kept))
 
+    @property
+    def mask_id(self) -> int:
+        """What stands for a hidden word."""
+        return UNKNOWN
+
     def id_of(self, word: str) -> int:
         """The id of a word, or that of <unk>."""
         return self._ids.get(word, UNKNOWN)
@@ -86,7 +91,7 @@ class Vocabulary:
 
     @staticmethod
     def from_json(value: Any, source: str = "the vocabulary") -> Vocabulary:
-        """Our own layout, or the official matching code's {word2idx, idx2word, idx}."""
+        """Our own layout, of words or of pieces, or the official matching code's {word2idx, idx2word, idx}."""
         if isinstance(value, dict) and isinstance(value.get("words"), list):
             words = tuple(map(str, value["words"]))
         elif isinstance(value, dict) and isinstance(value.get("word2idx"), dict):
@@ -97,6 +102,10 @@ class Vocabulary:
         else:
             raise SaccadeError(f'{source} is no vocabulary: expected a "words" list or an official "word2idx" table')
         try:
+            if isinstance(value.get("pieces"), dict):
+                from saccade.language.wordpieces import WordPieces  # late: it builds on this file
+
+                return WordPieces(words, bool(value["pieces"].get("lower", True)))
             return Vocabulary(words)
         except SaccadeError as error:
             raise SaccadeError(f"{source}: {error}") from error

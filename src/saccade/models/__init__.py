@@ -5,7 +5,10 @@ from saccade.models.align2ground import Align2Ground, Align2GroundConfig
 from saccade.models.analogy import Analogy, AnalogyConfig
 from saccade.models.base.answerer import Answerer, AnswererConfig
 from saccade.models.base.captioner import Captioner
+from saccade.models.base.click_predictor import ClickPredictor, ClickPredictorConfig
 from saccade.models.base.concepts import ConceptLearner
+from saccade.models.base.cross_encoder import CrossEncoder
+from saccade.models.base.fusion import Fusion
 from saccade.models.base.grounder import Grounder
 from saccade.models.base.matcher import Matcher
 from saccade.models.base.model import Entry, Model, entries, entry, find_model, load_model, register, shipped_models
@@ -21,8 +24,31 @@ from saccade.models.gsmn import Gsmn, GsmnConfig
 from saccade.models.hgr import Hgr, HgrConfig
 from saccade.models.hierarchical import Hierarchical, HierarchicalConfig
 from saccade.models.imram import Imram, ImramConfig
+from saccade.models.interbert import (
+    InterBert,
+    InterBertAnswering,
+    InterBertAnsweringConfig,
+    InterBertConfig,
+    InterBertEntailment,
+    InterBertEntailmentConfig,
+    InterBertMatching,
+    InterBertMatchingConfig,
+    InterBertReferring,
+    InterBertReferringConfig,
+)
+from saccade.models.marn import Marn, MarnConfig
 from saccade.models.multilevel import Multilevel, MultilevelConfig
 from saccade.models.nscl import Nscl, NsclConfig
+from saccade.models.pixelbert import (
+    PixelBert,
+    PixelBertAnswering,
+    PixelBertAnsweringConfig,
+    PixelBertConfig,
+    PixelBertEntailment,
+    PixelBertEntailmentConfig,
+    PixelBertMatching,
+    PixelBertMatchingConfig,
+)
 from saccade.models.plan import Plan, PlanConfig
 from saccade.models.program_parser import ProgramParser, ProgramParserConfig
 from saccade.models.scan import Scan, ScanConfig
@@ -48,7 +74,10 @@ __all__ = [
     "Camp",
     "CampConfig",
     "Captioner",
+    "ClickPredictor",
+    "ClickPredictorConfig",
     "ConceptLearner",
+    "CrossEncoder",
     "Dcn",
     "DcnConfig",
     "DenseCap",
@@ -57,6 +86,7 @@ __all__ = [
     "Drn",
     "DrnConfig",
     "Entry",
+    "Fusion",
     "Grounder",
     "Gsmn",
     "GsmnConfig",
@@ -66,6 +96,18 @@ __all__ = [
     "HierarchicalConfig",
     "Imram",
     "ImramConfig",
+    "InterBert",
+    "InterBertAnswering",
+    "InterBertAnsweringConfig",
+    "InterBertConfig",
+    "InterBertEntailment",
+    "InterBertEntailmentConfig",
+    "InterBertMatching",
+    "InterBertMatchingConfig",
+    "InterBertReferring",
+    "InterBertReferringConfig",
+    "Marn",
+    "MarnConfig",
     "Matcher",
     "Model",
     "MomentFinder",
@@ -74,6 +116,14 @@ __all__ = [
     "MultilevelConfig",
     "Nscl",
     "NsclConfig",
+    "PixelBert",
+    "PixelBertAnswering",
+    "PixelBertAnsweringConfig",
+    "PixelBertConfig",
+    "PixelBertEntailment",
+    "PixelBertEntailmentConfig",
+    "PixelBertMatching",
+    "PixelBertMatchingConfig",
     "Plan",
     "PlanConfig",
     "ProgramParser",

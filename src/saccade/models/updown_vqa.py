@@ -24,10 +24,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.batch import Answered, RegionBatch, TextBatch
+from saccade.core.config import check_ranges
 from saccade.language import Vocabulary
 from saccade.models.base.answerer import Answerer, AnswererConfig
 from saccade.models.base.model import register
-from saccade.nn.attention import attended, masked_softmax
+from saccade.nn.attention import masked_softmax, summed
 from saccade.nn.encode import ScalarWeightNorm, Standardise, at_least_float32, dropout_layer, last_state
 from saccade.nn.recurrent import SentenceGru
 
@@ -40,10 +41,15 @@ class UpDownVqaConfig(AnswererConfig):
     form: Literal["paper", "reference"] = "paper"
     attention: Literal["concat", "product"] = "concat"  # a_i from [v_i ; q], or from a product of both
     fusion: Literal["product", "sum"] = "product"  # h; sum is ours
+    question: Literal["state", "words"] = "state"  # q: the GRU's last state; words, ours: plus W_b Σ_t e_t
+    maps: int = 1  # of attention, each with its own w_a; what several find stands side by side in v̂, which is ours
     gain: float = 5 / 3  # of Xavier's start of the paper's layers, which does not say how weights begin; 5/3 suits tanh
     places: int = 0  # zeros are read before a shorter question, and a longer one is cut; 0: the words alone
     attention_dropout: float = 0.0  # 0.2 in the reference
     dropout: float = 0.0  # before the last layer; 0.5 in the reference
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "maps", "at least 1")
 
 
 class GatedTanh(nn.Module):
@@ -87,13 +93,15 @@ class UpDownVqa(Answerer):
         self.standardise = Standardise(region_dim) if config.standardise else None
         self.words = nn.Embedding(len(vocabulary), config.word_dim)
         self.gru = SentenceGru(config.word_dim, dim)
+        self.bag = nn.Linear(config.word_dim, dim) if config.question == "words" else None  # W_b
         if config.attention == "concat":
             self.joined = layer(region_dim + dim, dim)  # f_a
         else:
             self.region_key, self.question_key = layer(region_dim, dim), layer(dim, dim)
         self.attention_dropout = dropout_layer(config.attention_dropout)
-        self.weigh = ScalarWeightNorm(dim, 1) if reference else nn.Linear(dim, 1, bias=False)  # w_a
-        self.question, self.picture = layer(dim, dim), layer(region_dim, dim)  # f_q, f_v
+        maps = config.maps
+        self.weigh = ScalarWeightNorm(dim, maps) if reference else nn.Linear(dim, maps, bias=False)  # w_a
+        self.question, self.picture = layer(dim, dim), layer(maps * region_dim, dim)  # f_q, f_v
         wide = 2 * dim if reference else dim
         self.joint = layer(dim, wide)  # f_o
         self.dropout = dropout_layer(config.dropout)
@@ -114,24 +122,28 @@ class UpDownVqa(Answerer):
 
     def encode_questions(self, questions: TextBatch) -> Float[Tensor, "question dim"]:
         states = self.question_states(questions)
-        return at_least_float32(states[:, -1]) if self.config.places else last_state(states, questions.lengths)
+        last = at_least_float32(states[:, -1]) if self.config.places else last_state(states, questions.lengths)
+        if self.bag is None:
+            return last
+        words = self.words(questions.tokens) * questions.mask[..., None]
+        return last + at_least_float32(self.bag(words.sum(dim=1)))
 
     def attention_scores(
         self, regions: Float[Tensor, "question region in"], question: Float[Tensor, "question dim"]
-    ) -> Float[Tensor, "question region"]:
+    ) -> Float[Tensor, "question map region"]:
         if self.config.attention == "concat":
             beside = question[:, None].expand(-1, regions.shape[1], -1)
             keys = self.joined(torch.cat([regions, beside], dim=2))
         else:
             keys = self.region_key(regions) * self.question_key(question)[:, None]
-        scores: Tensor = self.weigh(self.attention_dropout(keys))[..., 0]
+        scores: Tensor = self.weigh(self.attention_dropout(keys)).mT
         return scores
 
     def answer(self, images: RegionBatch, questions: TextBatch) -> Answered:
         regions = images.features if self.standardise is None else self.standardise(images.features, images.mask)
         question = self.encode_questions(questions)  # q
-        weights = masked_softmax(self.attention_scores(regions, question), images.mask)  # α
-        found = attended(weights, regions)  # v̂
-        read, seen = self.question(question), self.picture(found)
+        weights = masked_softmax(self.attention_scores(regions, question), images.mask[:, None])  # α
+        found = summed(weights, regions)  # v̂
+        read, seen = self.question(question), self.picture(found.flatten(1))
         joint = read * seen if self.config.fusion == "product" else read + seen  # h
-        return Answered(at_least_float32(self.out(self.dropout(self.joint(joint)))), weights)
+        return Answered(at_least_float32(self.out(self.dropout(self.joint(joint)))), weights.mean(dim=1))

@@ -30,6 +30,7 @@ class Prepared:
     extractor: str | None = None  # what made the region features
     notes: tuple[str, ...] = ()  # to be printed when a run begins
     facts: Mapping[str, Any] = field(default_factory=dict)  # to be kept with the run
+    texts: Sequence[str] = ()  # what `vocabulary` was made of, for models that make their own; none: it is to be taken
 
 
 def prepare_words(texts: Sequence[str], min_count: int, vectors: str | None = None) -> Prepared:
@@ -44,7 +45,7 @@ def prepare_words(texts: Sequence[str], min_count: int, vectors: str | None = No
     if found is not None and not found.words:
         raise SaccadeError(f"{vectors} has a vector for none of the {len(found.missing):,} words of the captions")
     notes = (found.describe(),) if found is not None else ()
-    return Prepared(vocabulary, found, notes=notes, facts={"words": len(vocabulary)})
+    return Prepared(vocabulary, found, notes=notes, facts={"words": len(vocabulary)}, texts=texts)
 
 
 def build_model(kind: type[M], config: Any, prepared: Prepared) -> M:
@@ -52,7 +53,8 @@ def build_model(kind: type[M], config: Any, prepared: Prepared) -> M:
     assert prepared.vocabulary is not None
     own = {setting.name for setting in fields(config)}
     config = replace(config, **{name: width for name, width in prepared.widths.items() if name in own})
-    model = kind(config, prepared.vocabulary, prepared.extractor)
+    vocabulary = kind.own_vocabulary(config, prepared.texts) if prepared.texts else None
+    model = kind(config, vocabulary or prepared.vocabulary, prepared.extractor)
     model.begin()
     if prepared.vectors is not None:
         fill_words(model, prepared.vectors)

@@ -10,7 +10,7 @@ from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 
 Optimiser = Literal["adam", "adamax", "adamw", "sgd"]
-Schedule = Literal["constant", "step", "cosine", "linear", "one_cycle"]
+Schedule = Literal["constant", "step", "cosine", "linear", "warmup_linear", "one_cycle"]
 Precision = Literal["fp32", "bf16"]
 
 MAY_CHANGE = frozenset(
@@ -31,6 +31,7 @@ class TrainerConfig:
     epochs: int = 30
     steps: int | None = None  # train for this many steps instead of `epochs`
     batch_size: int = 128  # over all devices together
+    accumulate: int = 1  # parts in which a step's batch passes through the model, their gradients added up
     drop_last: bool = True  # leave out an epoch's last batch when it is smaller than the others
     optimiser: Optimiser = "adam"
     learning_rate: float = 2e-4
@@ -39,14 +40,14 @@ class TrainerConfig:
     decay_every: int = 15  # epochs between two decays, for the step schedule
     decay: float = 0.1  # the factor of each
     warmup_steps: int = 0  # steps over which the learning rate rises from zero
-    warmup_share: float = 0.1  # of all steps, over which it rises in the one_cycle schedule
+    warmup_share: float = 0.1  # of all steps, over which it rises in the one_cycle and warmup_linear schedules
     average: float = 0.0  # decay of a running average of the weights, which is what is evaluated and saved; 0: none
     clip_norm: float = 2.0  # the largest norm of all gradients together; 0 does not clip
     precision: Precision = "fp32"
     accelerator: str = "auto"  # auto, cpu, cuda, mps
     devices: int = 1  # on each machine
     nodes: int = 1  # machines
-    strategy: str = "auto"  # auto, ddp, ddp_find_unused_parameters_true
+    strategy: str = "auto"  # auto, ddp, ddp_find_unused_parameters_true, fsdp
     evaluate_every: int = 0  # steps; 0 evaluates once an epoch
     checkpoint_every: int = 0  # steps; 0 saves once an epoch
     patience: int = 0  # evaluations without a new best before stopping; 0 never stops early
@@ -57,14 +58,18 @@ class TrainerConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_ranges(self, "epochs steps batch_size decay_every devices nodes log_every", "at least 1")
+        check_ranges(self, "epochs steps batch_size accumulate decay_every devices nodes log_every", "at least 1")
         check_ranges(self, "weight_decay warmup_steps clip_norm evaluate_every checkpoint_every", "zero or more")
         check_ranges(self, "patience patience_from prefetch seed", "zero or more")
         check_ranges(self, "learning_rate", "more than zero")
         check_ranges(self, "average warmup_share", "at least 0 and less than 1")
         check_ranges(self, "decay", "more than 0 and at most 1")
-        if self.strategy != "auto" and not self.strategy.startswith("ddp"):
-            raise SaccadeError(f"strategy must be auto, ddp or ddp_find_unused_parameters_true, not {self.strategy}")
+        if self.strategy not in ("auto", "fsdp") and not self.strategy.startswith("ddp"):
+            raise SaccadeError(
+                f"strategy must be auto, ddp, ddp_find_unused_parameters_true or fsdp, not {self.strategy}"
+            )
+        if self.strategy == "fsdp" and self.average:
+            raise SaccadeError("average keeps a second model, whole: strategy=fsdp needs average=0")
 
 
 def differing_key(

@@ -34,6 +34,7 @@ def learning_rate(config: TrainerConfig, step: int, epoch: int, total_steps: int
 
     Warm-up, if any, rises in a straight line to the full rate; then the schedule takes over. `step` is the schedule of
     the 2018–2020 matching papers, `rate · decay^(epoch // decay_every)`; cosine and linear fall to zero at the end;
+    warmup_linear is BERT's, which rises over its own share of the steps and then falls to zero, both in straight lines;
     one_cycle (Smith, Topin 2017) rises from 1/25 of the rate over its own share of the steps, then falls to 4e-6 of it,
     both in half a cosine.
     """
@@ -41,6 +42,9 @@ def learning_rate(config: TrainerConfig, step: int, epoch: int, total_steps: int
         top = max(config.warmup_share * total_steps - 1, 0.0)
         low, along = (1 / 25, 1 - step / top) if step < top else (4e-6, (step - top) / max(total_steps - 1 - top, 1))
         return config.learning_rate * (low + (1 - low) * (1 + math.cos(math.pi * min(along, 1.0))) / 2)
+    if config.schedule == "warmup_linear":
+        along, share = (step + 1) / total_steps, config.warmup_share
+        return config.learning_rate * (along / share if along < share else (1 - step / total_steps) / (1 - share))
     if step < config.warmup_steps:
         return config.learning_rate * (step + 1) / config.warmup_steps
     progress = (step - config.warmup_steps) / max(1, total_steps - config.warmup_steps)

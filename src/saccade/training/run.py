@@ -14,12 +14,14 @@ from rich.console import Console
 from torch import nn
 
 from saccade.core.config import as_word, dotted, load_yaml, override, save_yaml, to_dict, update
-from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.errors import SaccadeError, did_you_mean, not_among
+from saccade.core.files import read_json
 from saccade.data import DataConfig
 from saccade.data.registry import DATA_SETS, same_data, share_pictures
 from saccade.language import Vocabulary
-from saccade.models import Model, entry, find_model
+from saccade.models import Model, entries, entry, find_model
 from saccade.models.base.card import Trained
+from saccade.models.base.model import CONFIG as MODEL_CONFIG
 from saccade.models.base.model import VOCABULARY, folder_weights
 from saccade.tasks import task_of
 from saccade.tasks.base import Task
@@ -94,7 +96,12 @@ def fresh_config(system: str) -> RunConfig:
 
 
 def run_config(system: str, words: Sequence[str] = (), file: Path | None = None) -> RunConfig:
-    """The paper's defaults, then the recipe for this data set, then a YAML file, then `key=value` words."""
+    """The paper's defaults, then the recipe for this data set, then a YAML file, then `key=value` words.
+
+    `task=NAME` is the system fine-tuned for a task, `init=FOLDER` another word for start=FOLDER. A model that is
+    fine-tuned (`keeps_words`) has the sizes of what it starts from, unless words say otherwise.
+    """
+    system, words = _with_task(system, words)
     paper = update(fresh_config(system), recipe(system), f"the recipe {system}")
     given = load_yaml(file) if file else {}
     if given.pop("system", system) != system:
@@ -107,7 +114,30 @@ def run_config(system: str, words: Sequence[str] = (), file: Path | None = None)
     data = {key: given[key] for key in given.keys() & {"data"}}  # alone: the rest may only go with the recipe
     named = [word for word in words if word.partition("=")[0] in ("data", "data.name")]
     name = f"{system}-{override(update(paper, data, str(file)), named).data.name}"
-    return override(update(update(paper, recipe(name), f"the recipe {name}"), given, str(file)), words)
+    found = update(update(paper, recipe(name), f"the recipe {name}"), given, str(file))
+    start = override(found, [word for word in words if word.startswith("start=")]).start
+    if start is not None and entry(system).model.keeps_words:
+        found = replace(found, model=_sizes_of(start, found.model))
+    return override(found, words)
+
+
+def _with_task(system: str, words: Sequence[str]) -> tuple[str, list[str]]:
+    """The system that a `task=NAME` word means, and the other words. Raises: SaccadeError if it has no such task."""
+    words = [f"start={word[5:]}" if word.startswith("init=") else word for word in words]
+    named = [word[5:] for word in words if word.startswith("task=")]
+    if not named or named[-1] == entry(system).task:
+        return system, [word for word in words if not word.startswith("task=")]
+    tasks = {one.task: one.name for one in entries() if one.fine_tunes and one.name == f"{system}_{one.task}"}
+    if named[-1] not in tasks:
+        raise SaccadeError(f"{system} has no task {not_among(named[-1], [entry(system).task, *tasks])}")
+    return tasks[named[-1]], [word for word in words if not word.startswith("task=")]
+
+
+def _sizes_of(folder: Path, config: Any) -> Any:
+    """The settings with those of the model in a folder that shape what it knows, but for what it gives out."""
+    given = read_json(find_model(folder)[0] / MODEL_CONFIG).get("config") or {}
+    own = set(type(config).SIZES) & given.keys()
+    return update(config, {name: given[name] for name in own}, str(folder))
 
 
 def load_run_config(folder: Path | str) -> RunConfig:
@@ -146,11 +176,13 @@ def run_parts(
 ) -> tuple[Model, Task[Any], Prepared]:
     """A fresh model, its task, and what it was built from. The same seed gives the same weights."""
     spec, console = task_of(config.system), console or Console(quiet=True)
-    prepared = spec.prepare(train, config.task)
+    prepared, kind = spec.prepare(train, config.task), entry(config.system).model
+    if kind.keeps_words and config.start is not None:
+        prepared = replace(prepared, vocabulary=Vocabulary.load(find_model(config.start)[0] / VOCABULARY), texts=())
     if backbone is not None:
         prepared = replace(prepared, widths={**prepared.widths, "region_dim": backbone.dim})
     seed_everything(config.trainer.seed)
-    model: Model = spec.build(entry(config.system).model, config.model, prepared)
+    model: Model = spec.build(kind, config.model, prepared)
     if backbone is not None:
         prepare_backbone(backbone, config.backbone)
         model.backbone, model.backbone_lr_scale = backbone, config.backbone.lr_scale
@@ -240,13 +272,16 @@ def open_for_training(config: RunConfig, pixels: int | None = None, device: str 
             f"train_split={data.train_split}; give another, or held_out=10 to hold every tenth picture out"
         )
     train = open(replace(data, held_out=0), data.train_split, pixels, device)  # the whole: memory keeps it once
+    if not hasattr(train, "select") and (data.held_out or data.train_limit):
+        raise SaccadeError(f"data.held_out and data.train_limit choose among pictures, which {data.name} is no set of")
     if not data.held_out:
-        return train, open(data, data.dev_split, pixels, device)
+        few = train.select(range(len(train.images))[: data.train_limit]) if data.train_limit else train
+        return few, open(data, data.dev_split, pixels, device)
     count = len(train.images)
     if count <= data.held_out:
         raise SaccadeError(f"data.held_out={data.held_out} is too many: the training split has {count} pictures")
     held_out = range(0, count, data.held_out)
-    return train.select([i for i in range(count) if i not in held_out]), train.select(held_out)
+    return train.select([i for i in range(count) if i not in held_out][: data.train_limit]), train.select(held_out)
 
 
 @torch.no_grad()

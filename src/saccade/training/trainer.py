@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from rich.console import Console
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import ahead
@@ -33,6 +34,7 @@ from saccade.training.folder import (
 from saccade.training.logs import Display, RunLog
 from saccade.training.optimiser import RunningAverage, learning_rate, make_optimiser
 from saccade.training.seeds import BatchSampler, kept_random_state, random_state, restore_random_state, seed_everything
+from saccade.training.sharding import FSDP, Whole, full_optimiser, full_weights, load_optimiser, strategy_of
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -85,7 +87,7 @@ class Trainer:
             accelerator=config.accelerator,
             devices=config.devices,
             num_nodes=config.nodes,
-            strategy=config.strategy,
+            strategy=strategy_of(config),
             precision="bf16-mixed" if config.precision == "bf16" else "32-true",
         )
         fabric.launch()
@@ -108,7 +110,7 @@ class Trainer:
         seed_everything(config.seed, fabric.global_rank)
         if checkpoint is not None:
             progress = Progress(**checkpoint["progress"])
-            loop.optimiser.load_state_dict(checkpoint["optimiser"])
+            loop.restore_optimiser(checkpoint["optimiser"])
             if loop.average is not None:
                 load_weights(loop.average.model, checkpoint["average"], folder.checkpoint)
             restore_random_state(checkpoint["random"][fabric.global_rank])
@@ -137,7 +139,8 @@ class Trainer:
         finally:
             if log is not None:
                 log.close()
-        on_rank_zero(fabric, lambda: save_model(loop.result, folder.last, progress.last))
+        result = loop.result
+        on_rank_zero(fabric, lambda: save_model(result, folder.last, progress.last))
         return FitResult(
             progress.best,
             progress.best_step,
@@ -202,21 +205,47 @@ class Loop:
         self.config, self.fabric, self.model, self.task = config, fabric, model, task
         self.sampler, self.folder = sampler, folder
         self.total_steps = config.steps or config.epochs * sampler.steps_per_epoch
-        self.optimiser = make_optimiser(config, model)
-        self._module, self._optimiser = fabric.setup(LossModule(model), self.optimiser)
+        if config.accumulate > 1 and isinstance(task, JointlyTrained):
+            raise SaccadeError("accumulate is for one task: of several that take turns, each has its own batch size")
+        self.whole = Whole(model, fabric.device) if config.strategy == FSDP else None
+        if self.whole is None:
+            self.optimiser = make_optimiser(config, model)
+            self._module, self._optimiser = fabric.setup(LossModule(model), self.optimiser)
+        else:  # the weights that an optimiser is to move are there once they are shared out
+            self._module = fabric.setup_module(LossModule(model))
+            self.optimiser = make_optimiser(config, model)
+            self._optimiser = fabric.setup_optimizers(self.optimiser)
         self.average = RunningAverage(model, config.average) if config.average else None
         self.graphed = self._graphed()
 
     def _graphed(self) -> GraphedSteps | None:
-        """On one GPU; several exchange gradients while they are computed, which is not captured."""
-        if not self.config.cuda_graphs or self.fabric.device.type != "cuda" or self.fabric.world_size > 1:
+        """On one GPU; several exchange gradients while they are computed, which is not captured, nor are sums."""
+        alone = self.fabric.world_size == 1 and self.config.accumulate == 1
+        if not self.config.cuda_graphs or self.fabric.device.type != "cuda" or not alone:
             return None
         return GraphedSteps(self._gradient, list(self.model.parameters()))
 
     @property
     def result(self) -> nn.Module:
-        """What is evaluated and saved: the model, or the running average of its weights."""
+        """What is evaluated and saved: the model, or the running average of its weights. Every rank must ask."""
+        if self.whole is not None:
+            return self.whole.gather(self.model)
         return self.average.model if self.average is not None else self.model
+
+    def restore_optimiser(self, state: dict[str, Any]) -> None:
+        if self.whole is None:
+            self.optimiser.load_state_dict(state)
+        else:
+            load_optimiser(self.model, self.optimiser, state)
+
+    def _batches(self, step: int) -> list[tuple[Any, float]]:
+        """The parts of a step's batch, and the share of each."""
+        indices, parts = self.sampler.indices(step), self.config.accumulate
+        if parts == 1:
+            return [(self.task.batch(indices), 1.0)]
+        size = -(-len(indices) // parts)
+        chosen = [indices[first : first + size] for first in range(0, len(indices), size)]
+        return [(self.task.batch(part), len(part) / len(indices)) for part in chosen]
 
     def run(self, progress: Progress, log: RunLog | None, display: Display, clock: Callable[[], float]) -> bool:
         """Train from `progress` to the end, keeping it up to date; True if patience ran out."""
@@ -224,11 +253,10 @@ class Loop:
         self.model.train()
         if self._out_of_patience(progress):
             return True
-        make = lambda step: self.task.batch(self.sampler.indices(step))  # noqa: E731
         steps = range(progress.step, self.total_steps)
-        with closing(ahead(make, steps, min(config.prefetch, 1), config.prefetch)) as upcoming:
-            for batch in upcoming:
-                figures = self._update(batch, progress.step)
+        with closing(ahead(self._batches, steps, min(config.prefetch, 1), config.prefetch)) as upcoming:
+            for batches in upcoming:
+                figures = self._update(batches, progress.step)
                 progress.step += 1
                 progress.seconds = clock()
                 step, epoch = progress.step, (progress.step - 1) // every_epoch + 1
@@ -250,25 +278,30 @@ class Loop:
                     break
         return self._out_of_patience(progress)
 
-    def _update(self, batch: Any, step: int) -> dict[str, float]:
+    def _update(self, batches: list[tuple[Any, float]], step: int) -> dict[str, float]:
         """One step of the optimiser; what comes back is averaged over the ranks."""
         rate = learning_rate(self.config, step, step // self.sampler.steps_per_epoch, self.total_steps)
         if isinstance(self.task, JointlyTrained):
             rate *= self.task.rate(step)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("factor", 1.0)
-        loss, own = self._learn(self.fabric.to_device(batch), step)
+        found: dict[str, float | Tensor] = {}
+        for number, (batch, share) in enumerate(batches, start=1):
+            with self.fabric.no_backward_sync(self._module, enabled=number < len(batches) and self.whole is None):
+                loss, own = self._learn(self.fabric.to_device(batch), step, share)
+            for name, value in {"loss": loss, **own}.items():
+                found[name] = found[name] + share * value if name in found else share * value
         limit = self.config.clip_norm or math.inf
         norm = self.fabric.clip_gradients(self._module, self._optimiser, max_norm=limit, error_if_nonfinite=False)
         assert norm is not None
-        figures = {name: float(value) for name, value in {"loss": loss, **own}.items()}  # waits for the GPU
+        figures = {name: float(value) for name, value in found.items()}  # waits for the GPU
         figures = mean_over_ranks(self.fabric, figures)
         if not math.isfinite(figures["loss"]):
             raise SaccadeError(
                 f"the loss is {figures['loss']} at step {step + 1} (learning rate {rate:g}): training stopped, "
                 f"{self.folder.path} keeps what it held before"
             )
-        figures["gradient_norm"] = norm.item()
+        figures["gradient_norm"] = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         if not math.isfinite(figures["gradient_norm"]):
             raise SaccadeError(
                 f"the gradient is not finite at step {step + 1} (loss {figures['loss']:g}): training stopped, "
@@ -280,20 +313,20 @@ class Loop:
             self.average.update(step)
         return {"learning_rate": rate, **figures}
 
-    def _learn(self, batch: Any, step: int) -> Loss:
-        """The loss, whose gradient is left with the weights."""
+    def _learn(self, batch: Any, step: int, share: float = 1.0) -> Loss:
+        """The loss, of whose gradient a share is left with the weights."""
         if not isinstance(self.task, StagedTask):
-            return self._gradient(batch, step)
+            return self._gradient(batch, step, share)
         with torch.no_grad(), self.fabric.autocast():
             batch = self.task.before_loss(self.model, batch, step)
         padded = self.task.graph_batch(self.model, batch, step) if self.graphed is not None else None
         if self.graphed is None or padded is None:
-            return self._gradient(batch, step)
+            return self._gradient(batch, step, share)
         return self.graphed.take(padded, step)
 
-    def _gradient(self, batch: Any, step: int) -> Loss:
+    def _gradient(self, batch: Any, step: int, share: float = 1.0) -> Loss:
         loss, own = self._module(lambda model: self.task.loss(model, batch, step))
-        self.fabric.backward(loss)
+        self.fabric.backward(loss if share == 1 else share * loss)
         return loss.detach(), {
             name: value.detach() if isinstance(value, Tensor) else value for name, value in own.items()
         }
@@ -307,10 +340,10 @@ class Loop:
 
     def _evaluate(self, progress: Progress, epoch: int, log: RunLog | None, display: Display) -> bool:
         """Measure the model on every rank; rank zero's figures count. How often this happens never changes training."""
-        self.result.eval()
+        result = self.result.eval()
         with kept_random_state(), torch.no_grad(), self.fabric.autocast():
-            metrics = {name: float(value) for name, value in self.task.evaluate(self.result).items()}
-        self.result.train()
+            metrics = {name: float(value) for name, value in self.task.evaluate(result).items()}
+        result.train()
         if self.fabric.world_size > 1:
             metrics = self.fabric.broadcast(metrics)
         selection = self.task.selection
@@ -332,16 +365,20 @@ class Loop:
 
     def _save(self, progress: Progress, improved: bool) -> None:
         """The best model first, then the checkpoint that counts it as best."""
+        result = self.result
         if improved:
-            on_rank_zero(self.fabric, lambda: save_model(self.result, self.folder.best, progress.best))
+            on_rank_zero(self.fabric, lambda: save_model(result, self.folder.best, progress.best))
         contents = {
             "config": dataclasses.asdict(self.config),
             "items": len(self.task),
             "world_size": self.fabric.world_size,
-            "model": self.model.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
+            "model": self.model.state_dict() if self.whole is None else full_weights(self.model),
             "random": from_every_rank(self.fabric, random_state()),
         }
+        if self.whole is None:
+            contents["optimiser"] = self.optimiser.state_dict()
+        else:
+            contents["optimiser"] = full_optimiser(self.model, self.optimiser)
         if self.average is not None:
             contents["average"] = self.average.model.state_dict()
         on_rank_zero(self.fabric, lambda: save_checkpoint(self.folder.checkpoint, contents, progress))

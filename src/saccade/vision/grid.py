@@ -8,6 +8,7 @@ The name says all: `grid`, `grid:efficientnet-lite2`, `grid:efficientnet-lite0@2
 `grid:dinov2-s@224/7`, `grid:hf:microsoft/resnet-50`; `#-2` after the backbone takes its last map but one, `#1+3` two of
 them and `#all` every one, brought to the finest of them by bilinear interpolation and laid side by side:
 `grid:dinov2-s:3+6+9+12#all@224/8`. `#all~tf1` places cells as TensorFlow 1 did, by their corners, not their middles.
+`~max2` takes the largest of 2 × 2 cells of the map in each channel, before cells are averaged: `grid:world~max2/8`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class GridConfig:
     levels: tuple[int, ...] = (-1,)  # which of the backbone's maps, fine to coarse; none named: all
     cells: tuple[int, ...] = (0,)  # n: a grid of n × n; 0: the map's own cells
     corners: bool = False  # maps are brought to one size by the corners of cells, as in TensorFlow 1
+    pool: int = 1  # the largest of so many cells a side stands for all of them
 
     def __post_init__(self) -> None:
         if not self.backbone:
@@ -68,33 +70,35 @@ class GridConfig:
         """What `load_extractor` takes."""
         cells = "+".join(map(str, self.cells))
         levels = ("+".join(map(str, self.levels)) or "all") + ("~tf1" if self.corners else "")
+        pooled = f"~max{self.pool}" if self.pool > 1 else ""
         brief = self.backbone
         brief += f"#{levels}" if levels != "-1" else ""
         brief += f"@{self.size}" if self.size is not None else ""
+        brief += pooled
         brief += f"/{cells}" if self.cells != (0,) else ""
         if self == GridConfig():
             return "grid"
         if GridConfig(*_parts(brief)) != self:  # of a folder called net@224, say
-            return f"grid:{self.backbone}#{levels}@{self.size or 0}/{cells}"
+            return f"grid:{self.backbone}#{levels}@{self.size or 0}{pooled}/{cells}"
         return f"grid:{brief}"
 
 
 def grid_config(argument: str = "") -> GridConfig:
-    """Read `BACKBONE#LEVELS@SIZE/CELLS`, of which every part may be left out; `@0` is the backbone's own size."""
+    """Read `BACKBONE#LEVELS@SIZE~maxN/CELLS`, of which every part may be left out; `@0` is the backbone's own size."""
     return GridConfig(*_parts(argument))
 
 
-def _parts(argument: str) -> tuple[str, int | None, tuple[int, ...], tuple[int, ...], bool]:
+def _parts(argument: str) -> tuple[str, int | None, tuple[int, ...], tuple[int, ...], bool, int]:
     pattern = (
         r"(.*?)(?:#(all|-?[0-9]{1,2}(?:\+-?[0-9]{1,2})*)(~tf1)?)?(?:@([0-9]{1,6}))?"
-        r"(?:/([0-9]{1,3}(?:\+[0-9]{1,3})*))?"
+        r"(?:~max([1-9]))?(?:/([0-9]{1,3}(?:\+[0-9]{1,3})*))?"
     )
     found = re.fullmatch(pattern, argument, re.DOTALL)
     assert found is not None, "every part may be left out, and the first takes anything"
-    backbone, levels, corners, size, cells = found.groups()
+    backbone, levels, corners, size, pool, cells = found.groups()
     numbers = tuple(int(n) for n in (cells or "0").split("+"))
     named = () if levels == "all" else tuple(int(n) for n in (levels or "-1").split("+"))
-    return backbone or GridConfig.backbone, int(size or 0) or None, named, numbers, corners is not None
+    return backbone or GridConfig.backbone, int(size or 0) or None, named, numbers, corners is not None, int(pool or 1)
 
 
 class GridNetwork(TrainableBackbone):
@@ -127,11 +131,17 @@ class GridNetwork(TrainableBackbone):
 
     def forward(self, pictures: PictureBatch) -> RegionBatch:
         """Every cell of every grid, row by row, one grid after the other."""
-        found = self.map(pictures.pixels)
+        whole, pool = self.map(pictures.pixels), self.config.pool
+        found = functional.max_pool2d(whole, pool, ceil_mode=True) if pool > 1 else whole
         grids = [functional.adaptive_avg_pool2d(found, n) if n else found for n in self.config.cells]
         features = torch.cat([grid.flatten(2) for grid in grids], dim=2).transpose(1, 2)
         rows, columns = found.shape[-2:]
-        boxes = torch.cat([cell_boxes(rows, columns, n) for n in self.config.cells]).to(found.device)
+        boxes = torch.cat([cell_boxes(rows, columns, n) for n in self.config.cells])
+        if pool > 1:  # the last cells hold less where the map has an odd number of them
+            boxes = (
+                boxes * boxes.new_tensor([columns, rows] * 2) * pool / boxes.new_tensor(whole.shape[:1:-1] * 2)
+            ).clamp(max=1)
+        boxes = boxes.to(found.device)
         mask = torch.ones(features.shape[:2], dtype=torch.bool, device=found.device)
         return RegionBatch(features, mask, boxes.expand(len(features), -1, -1), pictures.ids)
 
@@ -159,6 +169,7 @@ class GridExtractor(RegionExtractor):
         levels: Any = list(network.levels) if len(network.levels) > 1 else network.levels[0]
         settings = [type(network.backbone).__name__, network.size, levels, list(network.config.cells)]
         settings += ["corners"] if network.config.corners else []
+        settings += [f"max{network.config.pool}"] if network.config.pool > 1 else []
         self.digest = network_digest(network.backbone, json.dumps(settings))  # before folding, which rounds
         self.dim = network.dim
         self.picture_size = network.size

@@ -1,13 +1,15 @@
-"""What the words of a question alone say of its answer: a question-only model, to hold the world's questions to chance.
+"""What a question's words alone, or its picture alone, say of the answer: to hold the world's questions to chance.
 
-Logistic regression on all runs of one to three words, for each kind of question, and before it a memory of whole texts
-that had one answer only.
+*Question only*: logistic regression on all runs of one to three words, for each kind of question, and before it a
+memory of whole texts that had one answer only. *Picture only*: for each kind, least squares on what a scene has how
+often.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from math import comb
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -15,9 +17,13 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from saccade.world.catalogue import PREDICATES
 from saccade.world.dice import Dice
+from saccade.world.grammar import ATTRIBUTES
+from saccade.world.metaconcepts import WORDS
 from saccade.world.questions import Question, ask
 from saccade.world.sample import sample_scene
+from saccade.world.scene import Scene
 from saccade.world.store import WorldConfig
 
 LONGEST = 3  # words in a run
@@ -48,14 +54,53 @@ class KindBalance(NamedTuple):
     question_only: float
 
 
+def drawn_scenes(config: WorldConfig, split: str, scenes: int) -> list[Scene]:
+    """Scenes of a split that are drawn for this, and not painted."""
+    wish = config.wish(split)
+    return [sample_scene(Dice(config.seed, split, n), f"{split}-{n:06d}", wish) for n in range(scenes)]
+
+
 def drawn_questions(config: WorldConfig, split: str, scenes: int) -> list[Question]:
     """Questions on scenes of a split that are drawn for this, and not painted."""
     wish = config.wish(split)
-    return [
-        question
-        for n in range(scenes)
-        for question in ask(sample_scene(Dice(config.seed, split, n), f"{split}-{n:06d}", wish), wish)
+    return [question for scene in drawn_scenes(config, split, scenes) for question in ask(scene, wish)]
+
+
+def picture_balance(config: WorldConfig, split: str, scenes: int) -> dict[str, float]:
+    """Of each kind of question: accuracy, in per cent, of a picture-only model learned on as many scenes of train."""
+    asked: list[list[tuple[Question, list[float]]]] = []
+    for name in ("train", split):
+        drawn = ((scene, _seen(scene)) for scene in drawn_scenes(config, name, scenes))
+        asked.append([(question, seen) for scene, seen in drawn for question in ask(scene, config.wish(name))])
+    accuracies = {}
+    for kind in dict.fromkeys(question.kind for question, _ in asked[0]):
+        learned, measured = ([row for row in rows if row[0].kind == kind] for rows in asked)
+        if not measured:
+            continue
+        answers = {a: n for n, a in enumerate(sorted({question.answer for question, _ in learned}))}
+        features, held_out = (np.array([seen for _, seen in rows]) for rows in (learned, measured))
+        target = np.eye(len(answers))[[answers[question.answer] for question, _ in learned]]
+        gram = features.T @ features
+        weights = np.linalg.solve(gram + 1e-3 * np.trace(gram) / len(gram) * np.eye(len(gram)), features.T @ target)
+        places = [answers.get(question.answer, -1) for question, _ in measured]
+        accuracies[kind] = 100.0 * float(np.mean((held_out @ weights).argmax(1) == places))
+    return accuracies
+
+
+def _seen(scene: Scene) -> list[float]:
+    """How many things, things of each value, pairs alike in each attribute and relations of each kind a scene has."""
+    values = Counter(value for thing in scene.things for value in thing.identity)
+    relations = Counter(relation.predicate for relation in scene.relations)
+    alike = (comb(values[value], 2) for value in WORDS)
+    pairs = [sum(comb(values[value], 2) for value in own) for own in ATTRIBUTES.values()]
+    counts = [
+        len(scene.things),
+        *(values[value] for value in WORDS),
+        *alike,
+        *pairs,
+        *(relations[p] for p in PREDICATES),
     ]
+    return [1.0, *map(float, counts)]
 
 
 def question_balance(

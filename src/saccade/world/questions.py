@@ -1,8 +1,10 @@
-"""Questions about scenes, with programs and true answers, whose words alone say nothing of the answer.
+"""Questions about scenes, with programs and true answers, of which neither words nor picture alone give an answer away.
 
 *Yes or no.* A question is asked of a scene only if its answer differs in another scene, its *foil*, that was drawn in
 the same way. Scene and foil play the same part in choosing the question, so for every text "yes here and no there" is
-as likely as "no here and yes there". Where a question speaks of "the cube", both have exactly one.
+as likely as "no here and yes there". Where a question speaks of "the cube", both have exactly one. A foil is of the
+same *make*: it has as many things, and as many pairs that share what is asked about, or as many acts. Otherwise a
+crowded picture would mean "yes" before anything is asked.
 
 *Other answers.* A question whose answer is a number or a value is kept with a probability inverse to how often that
 answer is the truth for its words, as counted over the foils: all answers are then as frequent.
@@ -13,9 +15,11 @@ The number of attempts is fixed, never "until there are enough": a scene that of
 from __future__ import annotations
 
 from bisect import bisect
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from itertools import accumulate, combinations
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -30,8 +34,9 @@ from saccade.world.sample import Wish, sample_scene
 from saccade.world.scene import Scene, Thing
 from saccade.world.wording import Inquiry, Mention, Words, in_order, program_of, say
 
-FOILS = 3000  # scenes
-SUPPORT = 40  # foils that must have what a text speaks of, so that the truth about it is known well enough
+FOILS = 6000  # scenes
+SUPPORT = 80  # foils that must have what a text speaks of, so that the truth about it is known well enough
+CHOICE = 6  # of them of the scene's make, lest the foils that there happen to be give the answer away
 MOST_COUNTED = 3  # "how many": 0 to 3, each as often
 SHOWN = 0.8  # of an attribute's values that must be possible for what the words say
 SLOTS = 8  # the most things in a scene
@@ -72,12 +77,28 @@ def true_of(kind: str, colour: str, size: str, material: str) -> Words:
     return tuple(k for k in _KEYS if CONCEPTS[k].values & {kind, colour, size, material})
 
 
+def makes(facts: Facts) -> dict[str, tuple[int, ...]]:
+    """What a foil must share with a scene: the number of things, for an attribute also of the pairs alike in it, for
+    "acts" also of what is done.
+    """
+    count = len(facts.things)
+    alike = {name: Counter(getattr(thing, name) for thing in facts.things) for name in ATTRIBUTES}
+    acts = sum(held.bit_count() for (relation, _), held in facts.related.items() if relation in ACTS)
+    pairs = {name: sum(comb(n, 2) for n in counts.values()) for name, counts in alike.items()}
+    return {"": (count,), "acts": (count, acts)} | {name: (count, n) for name, n in pairs.items()}
+
+
 class Foils:
     """Scenes drawn as a wish has it, and how often what is true in them."""
 
     def __init__(self, wish: Wish) -> None:
         scenes = [sample_scene(Dice("foils", n), f"foil-{n}", wish) for n in range(FOILS)]
         self.facts = [Facts(scene) for scene in scenes]
+        of_make = defaultdict[tuple[str, tuple[int, ...]], list[int]](list)
+        for n, facts in enumerate(self.facts):
+            for make in makes(facts).items():
+                of_make[make].append(n)
+        self.of_make = {make: np.array(places) for make, places in of_make.items()}
         of_value = {value: np.array([f.of_value[value] for f in self.facts], np.uint8) for value in WORDS}
         self.sets = {k: np.sum([of_value[v] for v in CONCEPTS[k].values], axis=0, dtype=np.uint8) for k in _KEYS}
         self._sizes: dict[Words, np.ndarray] = {}
@@ -90,9 +111,6 @@ class Foils:
         self._chances: dict[tuple[str, Words], dict[str, float]] = {}
         countable = self._countable()
         self.countable = [[row for row in countable if len(row[0]) == groups] for groups in (1, 2)]
-
-    def draw(self, dice: Dice) -> Facts:
-        return self.facts[dice.below(FOILS)]
 
     def sizes(self, words: Words) -> np.ndarray:
         """How many things the words are true of, in each foil."""
@@ -112,13 +130,12 @@ class Foils:
     def supports(self, words: Words) -> bool:
         return int(np.count_nonzero(self.sizes(words))) >= SUPPORT
 
-    def pick(self, dice: Dice, *unique: Words) -> Facts | None:
-        """A foil in which each of these is the only one of its kind; None if such are too few."""
-        fitting = self.with_one(unique[0])
-        for words in unique[1:]:
-            fitting = fitting & self.with_one(words)
-        places = np.flatnonzero(fitting)
-        return self.facts[int(places[dice.below(len(places))])] if len(places) >= SUPPORT else None
+    def pick(self, dice: Dice, make: tuple[str, tuple[int, ...]], *unique: Words) -> Facts | None:
+        """A foil of this make in which each of these is the only one of its kind; None if such are too few."""
+        places = self.of_make.get(make, _NOWHERE)
+        for words in unique:
+            places = places[self.with_one(words)[places]]
+        return self.facts[int(places[dice.below(len(places))])] if len(places) >= CHOICE else None
 
     def chances(self, attribute: str, words: Words) -> dict[str, float]:
         """Value → how often to keep a question for it, where a thing of these words is asked for the attribute.
@@ -158,6 +175,7 @@ class Foils:
         return found
 
 
+_NOWHERE = np.zeros(0, np.int64)
 _BITS = np.array([n.bit_count() for n in range(256)], np.uint8)
 
 
@@ -169,7 +187,7 @@ def _nested(a: str, b: str) -> bool:
 
 @cache
 def foils(wish: Wish) -> Foils:
-    """Made once for each way of drawing scenes: about two seconds."""
+    """Made once for each way of drawing scenes: about three seconds."""
     return Foils(wish)
 
 
@@ -184,6 +202,7 @@ def ask(scene: Scene, wish: Wish | None = None) -> tuple[Question, ...]:
 class _Asker:
     def __init__(self, scene: Scene, pool: Foils) -> None:
         self.facts, self.foils = Facts(scene), pool
+        self.makes = makes(self.facts)
         self.dice = Dice("questions", scene.id, scene.seed)
         self.ones: dict[str, tuple[list[Words], list[float]]] = {}
 
@@ -212,6 +231,9 @@ class _Asker:
         yield from self._relate()
         yield from self._relate_both()
 
+    def _foil(self, make: str, *unique: Words) -> Facts | None:
+        return self.foils.pick(self.dice, (make, self.makes[make]), *unique)
+
     # Without "the"
 
     def _differs(self, asked: Inquiry, foil: Facts) -> bool:
@@ -220,7 +242,9 @@ class _Asker:
 
     def _exist(self) -> Inquiry | None:
         """What a thing of the scene or of the foil is like."""
-        foil = self.foils.draw(self.dice)
+        foil = self._foil("")
+        if foil is None:
+            return None
         things = (self.facts if self.dice.chance(0.5) else foil).things
         n = self.dice.below(SLOTS)
         if n >= len(things):
@@ -259,16 +283,16 @@ class _Asker:
         return None if _nested(a, b) else (Mention((a,)), Mention((b,)))
 
     def _compare(self) -> Inquiry | None:
-        foil = self.foils.draw(self.dice)
-        pair = self._two(foil)
+        foil = self._foil("")
+        pair = self._two(foil) if foil else None
         asked = Inquiry(self.dice.pick(("more", "fewer", "as_many")), pair) if pair else None
-        return asked if asked and self._differs(asked, foil) else None
+        return asked if asked and foil and self._differs(asked, foil) else None
 
     def _logical(self) -> Inquiry | None:
-        foil = self.foils.draw(self.dice)
-        pair = self._two(foil)
+        foil = self._foil("")
+        pair = self._two(foil) if foil else None
         asked = Inquiry(self.dice.pick(("and", "or", "but_no")), pair) if pair else None
-        return asked if asked and self._differs(asked, foil) else None
+        return asked if asked and foil and self._differs(asked, foil) else None
 
     # With "the"
 
@@ -327,10 +351,10 @@ class _Asker:
         return in_order((*words, self.dice.weighted(keys, [PRIOR[key] for key in keys]))) if keys else words
 
     def _equal(self, attribute: str) -> Iterator[tuple[str, Inquiry]]:
-        others = self._the(attribute, 6.0)
-        for first in self._the(attribute, 6.0):
+        others = self._the(attribute, 9.0)
+        for first in self._the(attribute, 9.0):
             second = next(others, None)
-            foil = self.foils.pick(self.dice, first, second) if second else None
+            foil = self._foil(attribute, first, second) if second else None
             if second is None or foil is None:
                 continue
             if any(f.having(first) == f.having(second) for f in (self.facts, foil)):
@@ -340,15 +364,15 @@ class _Asker:
                 yield "compare_attribute", asked
 
     def _same(self, attribute: str) -> Iterator[tuple[str, Inquiry]]:
-        for words in self._the(attribute, 2.5):
-            foil = self.foils.pick(self.dice, words)
+        for words in self._the(attribute, 4.3):
+            foil = self._foil(attribute, words)
             asked = Inquiry("same", (Mention(self._some(attribute, 0.4)), Mention(words)), attribute)
             if foil is not None and self._differs(asked, foil):
                 yield "same_attribute", asked
 
     def _relate(self) -> Iterator[tuple[str, Inquiry]]:
-        for words in self._the("", 3.5):
-            foil = self.foils.pick(self.dice, words)
+        for words in self._the("", 4.0):
+            foil = self._foil("acts", words)
             if foil is None:
                 continue
             for facts in (self.facts, foil):
@@ -366,7 +390,7 @@ class _Asker:
         others = self._the("", 1.5)
         for first in self._the("", 1.5):
             second = next(others, None)
-            foil = self.foils.pick(self.dice, first, second) if second else None
+            foil = self._foil("acts", first, second) if second else None
             if second is None or foil is None or any(f.having(first) == f.having(second) for f in (self.facts, foil)):
                 continue
             mentions = Mention(self._some("", 0.3)), Mention(first), Mention(second)

@@ -11,12 +11,15 @@ from saccade.interop.goldens import (
     answering,
     answers,
     captioning,
+    clicks,
     grounding,
     gsmn,
     hgr,
+    interbert,
     matching,
     metrics,
     moments,
+    pixelbert,
     referring,
     regions,
     show_attend_tell,
@@ -34,6 +37,7 @@ ALL = (
     *(grounding.MULTILEVEL_GOLDEN, grounding.ALIGN2GROUND_GOLDEN),
     *(metrics.RECALL, metrics.CAPTIONS, answers.GOLDEN, regions.BOTTOMUP, regions.DENSECAP, vcml.GOLDEN),
     *(analogy.GOLDEN, task_metrics.GOLDEN, referring.GOLDEN, hgr.GOLDEN, moments.GOLDEN),
+    *(interbert.GOLDEN, pixelbert.GOLDEN, clicks.GOLDEN),
 )
 GOLDENS: dict[str, Golden] = {golden.name: golden for golden in ALL}
 

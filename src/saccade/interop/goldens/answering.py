@@ -95,7 +95,7 @@ class UpDownCase(AnswererCase[UpDownVqa]):
         return self.model.encode_questions(self.questions)
 
     def attention(self) -> Tensor:
-        return self.model.attention_scores(self.images.features, self.question)[..., None]
+        return self.model.attention_scores(self.images.features, self.question).mT
 
     def attended(self) -> Tensor:
         return torch.einsum("qr,qrd->qd", self.answered.weights, self.images.features)

@@ -29,6 +29,7 @@ class Variant:
     settings_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # further ones by data set
     ensemble: tuple[str, ...] = ()  # labels of the variants whose similarities are averaged
     figure: float | None = None  # of the claim's metric: nothing is trained
+    before: tuple[str, ...] = ()  # a system and its settings: the run that this one starts from, of the same seed
 
     @property
     def trained(self) -> bool:
@@ -175,23 +176,24 @@ def _variants(values: Any, system: str, where: str) -> tuple[Variant, ...]:
         if ">" in text(label, f"{where}: a label"):
             raise SaccadeError(f'{here}: a label cannot hold ">", which stands between labels in expect')
         given = mapping({} if given is None else given, here)
-        check_keys(given, ("system", "settings", "settings_on", "ensemble", "figure"), here)
+        check_keys(given, ("system", "settings", "settings_on", "ensemble", "figure", "before"), here)
         ensemble = texts(given.get("ensemble", []), f"{here}.ensemble")
         settings = _words(given.get("settings", []), f"{here}.settings")
         by_data = mapping(given.get("settings_on", {}), f"{here}.settings_on")
         settings_on = {data: _words(words, f"{here}.settings_on.{data}") for data, words in by_data.items()}
+        before = _before(given["before"], f"{here}.before") if "before" in given else ()
         figure = number(given["figure"], f"{here}.figure") if "figure" in given else None
         own = text(given.get("system", system), f"{here}.system")
         if len({"ensemble", "figure"} & given.keys()) == 2:
             raise SaccadeError(f"{here} is an ensemble or a plain figure, not both")
-        if (ensemble or figure is not None) and {"settings", "settings_on", "system"} & given.keys():
+        if (ensemble or figure is not None) and {"settings", "settings_on", "system", "before"} & given.keys():
             what = "an ensemble" if ensemble else "a plain figure"
             raise SaccadeError(f"{here} has {what}, so it has neither settings nor a system of its own")
         if ensemble and not evaluator_for(system).ensembles:
             raise SaccadeError(f"{here}: an ensemble averages similarities, and {system} has none")
         if _evaluator(own, None, f"{here}.system") is not evaluator_for(system):
             raise SaccadeError(f"{here}.system: {own} is measured by other figures than {system}")
-        found.append(Variant(label, own, settings, settings_on, ensemble, figure))
+        found.append(Variant(label, own, settings, settings_on, ensemble, figure, before))
     single = [variant.label for variant in found if variant.trained]
     for variant in found:
         for member in variant.ensemble:
@@ -199,6 +201,15 @@ def _variants(values: Any, system: str, where: str) -> tuple[Variant, ...]:
     if len(found) < 2 or not single:
         raise SaccadeError(f"{where}: a claim compares at least two variants, one of them trained")
     return tuple(found)
+
+
+def _before(value: Any, where: str) -> tuple[str, ...]:
+    """{system: NAME, settings: [KEY=VALUE]} as one tuple."""
+    given = mapping(value, where)
+    check_keys(given, ("system", "settings"), where)
+    system = text(given.get("system"), f"{where}.system")
+    _evaluator(system, None, f"{where}.system")
+    return (system, *_words(given.get("settings", []), f"{where}.settings"))
 
 
 def _words(value: Any, where: str) -> tuple[str, ...]:

@@ -28,7 +28,11 @@ NO_MATTER = {  # settings that say where and how a run is carried out, not what 
         *("checkpoint_every", "log_every", "prefetch", "cuda_graphs"),
     },
 }
-CAME_LATER = {"task": {"hardest": 1, "ways": "both"}}  # settings that say what was so before there were such settings
+CAME_LATER: Mapping[str, Mapping[str, Any]] = {  # settings that say what was so before there were such settings
+    "task": {"hardest": 1, "ways": "both", "eval_pictures": 0},
+    "trainer": {"accumulate": 1},
+    "data": {"train_limit": None, "redundancy": 0.5},
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ class DataDefaults:
     name: str
     splits: Sequence[str]
     settings: Sequence[str] = ()
-    tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # further settings, and a note, of some tasks
+    tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # further settings, and a note, of some tasks,
+    # or of a system that shares none of its task's
     systems: Mapping[str, Sequence[str]] = field(default_factory=dict)  # further settings of some systems
     extractors: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)  # further settings by task
     named_only: bool = False  # only for claims that name it
@@ -48,14 +53,14 @@ class DataDefaults:
     def of(self, system: str, extractor: str | None) -> list[str]:
         """The settings of every run of a system on this data set."""
         name = task_of(system).name
-        task = self.tasks.get(name, {})
+        task = self.tasks.get(system, self.tasks.get(name, {}))
         seen = [f"extractor={extractor}", *self.extractors.get(extractor, {}).get(name, ())] if extractor else ()
         common = (*self.settings, *task.get("settings", ()), *seen, *self.systems.get(system, ()))
         return [f"data={self.name}", *common]
 
     def note_for(self, system: str) -> str:
         """What a reader should know of the runs of a system here."""
-        notes = (self.note, self.tasks.get(task_of(system).name, {}).get("note"))
+        notes = (self.note, self.tasks.get(system, self.tasks.get(task_of(system).name, {})).get("note"))
         return "; ".join(note for note in notes if note)
 
 
@@ -101,6 +106,7 @@ class Run:
     splits: tuple[str, ...]
     tables: bool = False  # an ensemble needs the similarities themselves
     task: str | None = None  # by which it is measured, if not its own
+    before: Run | None = None  # whose model it starts from
 
     @property
     def evaluator(self) -> Evaluator[Any, Any]:
@@ -154,6 +160,12 @@ def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: 
     shared = defaults.of(variant.system, data.extractor or next(iter(defaults.extractors), None))
     if request.root is not None and not data.name.startswith("world"):
         shared.append(f"root={request.root}")
+    before = None
+    if variant.before:
+        first = Variant(variant.label, variant.before[0], variant.before[1:])
+        before = replace(
+            run_of(claim, first, data, seed, replace(request, words=())), splits=(), tables=False, task=None
+        )
     try:
         config = _config(variant.system, (*shared, *data.settings, *variant.words(data.name), *request.words))
         base = _config(variant.system, (*shared, *request.words))
@@ -170,10 +182,12 @@ def run_of(claim: Claim, variant: Variant, data: ClaimData, seed: int, request: 
     config = replace(config, trainer=trainer)
     settings = settings_that_matter(config)
     changes = _changes(settings, settings_that_matter(base))
+    if before is not None:
+        settings, changes = {**settings, "before": before.name}, ["after", *changes]
     measured = f"-{claim.task}" if claim.task else ""
     name = f"{variant.system}-{'-'.join(changes) or 'base'}-{digest(settings)}{measured}-s{seed}"
     tables = any(variant.label in other.ensemble for other in claim.variants)
-    return Run(f"{data.name}/{name}", config, splits_of(data), tables, claim.task)
+    return Run(f"{data.name}/{name}", config, splits_of(data), tables, claim.task, before)
 
 
 def side_of(claim: Claim, variant: Variant, data: ClaimData, request: Request) -> Side:

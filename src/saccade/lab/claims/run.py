@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from saccade.core.arrays import read_npz
 from saccade.core.errors import SaccadeError
-from saccade.core.files import atomic_file, read_json, read_text, write_json
+from saccade.core.files import atomic_file, only_one, read_json, read_text, write_json
 from saccade.lab.claims.claim import Claim
 from saccade.lab.claims.plan import Request, Run, Side, plan
 from saccade.lab.workers import Ended, run_jobs
@@ -133,7 +133,8 @@ def train_and_measure(run: Run, runs: Path, lean: bool) -> None:
     if known is not None and (folder / "best").exists() and not goes_on(run, known.facts):  # another split is wanted
         facts, kept = dict(known.facts), dict(known.kept)
     else:
-        result = train_run(run.config, folder, resume=True, console=Console(quiet=True))
+        config = run.config if run.before is None else replace(run.config, start=trained_before(run.before, runs))
+        result = train_run(config, folder, resume=True, console=Console(quiet=True))
         kept_facts = ("device", "saccade", "torch", "python")
         surroundings = {
             key: value for key, value in read_json(folder / "environment.json").items() if key in kept_facts
@@ -162,6 +163,16 @@ def train_and_measure(run: Run, runs: Path, lean: bool) -> None:
         (folder / "last.ckpt").unlink(missing_ok=True)
     for name in ("last", "tensorboard", *(("best",) if lean and facts["flat"] else ())):
         shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def trained_before(run: Run, runs: Path) -> Path:
+    """The folder of the run that another starts from, trained if it is not there; whoever comes second waits."""
+    folder = runs / run.name
+    with only_one(folder):
+        if not (folder / "last").exists():
+            train_run(run.config, folder, resume=True, console=Console(quiet=True))
+            (folder / "last.ckpt").unlink(missing_ok=True)
+    return folder
 
 
 @dataclass
@@ -241,8 +252,9 @@ def fill_caches(todo: Sequence[Run], console: Console) -> None:
             if (data, split, size, open) not in done:
                 done.add((data, split, size, open))
                 opened = open(data, split, size)
-                parts = {"pictures": getattr(opened, "images", None), "texts": getattr(opened, "texts", None)}
-                counts = [f"{len(part)} {name}" for name, part in parts.items() if part is not None]
+                parts = {name: getattr(opened, name, None) for name in ("images", "texts", "impressions")}
+                words = {"images": "pictures"}
+                counts = [f"{len(part)} {words.get(name, name)}" for name, part in parts.items() if part is not None]
                 console.print(f"{data.name}/{split}: {', '.join(counts)}", highlight=False)
 
 

@@ -44,6 +44,11 @@ class Entry:
     venue: str
     model: type[Model]
 
+    @property
+    def fine_tunes(self) -> bool:
+        """Whether it is another system with an output for a task: `interbert_matching`."""
+        return self.name.endswith(f"_{self.task}")
+
 
 GROUP = "saccade.models"  # of the entry points by which other packages offer theirs
 _entries: dict[str, Entry] = {}
@@ -109,6 +114,7 @@ class Model(nn.Module, PyTorchModelHubMixin):
     name: ClassVar[str]
     task: ClassVar[str]
     reads_text: ClassVar[bool] = True  # and so has a vocabulary
+    keeps_words: ClassVar[bool] = False  # fine-tuned, it has the vocabulary and sizes of what it starts from
     keep_in_float32: ClassVar[tuple[str, ...]] = ()  # parts that compute in float32 even under autocast
     vocabulary: Vocabulary
     calibration: Platt | None = None  # from its scores to probabilities, if that was fitted
@@ -142,6 +148,11 @@ class Model(nn.Module, PyTorchModelHubMixin):
             )
         regions: RegionBatch = self.backbone(images)
         return regions
+
+    @classmethod
+    def own_vocabulary(cls, config: Any, texts: Sequence[str]) -> Vocabulary | None:
+        """The words of a model that does not read the task's; None: it does."""
+        return None
 
     def begin(self) -> None:
         """Load what a fresh model starts training from, such as a backbone's trained weights."""

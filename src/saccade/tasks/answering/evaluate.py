@@ -41,7 +41,7 @@ def shown_pictures(images: Any, shown: str) -> Any:
     Not of zeros: a model that multiplies the picture with the question would hardly learn from the question, and the
     floor would be too low.
     """
-    if shown != "question":
+    if shown not in ("question", "hypothesis"):
         return images
     if not isinstance(images, RegionBatch):
         return replace(images, pixels=torch.zeros_like(images.pixels))

@@ -29,7 +29,7 @@ from saccade.tasks.evaluator import (
     SplitForModels,
     mean_parts,
 )
-from saccade.tasks.grounding.locate import Located, load_grounder, locate, phrase_heat, read_phrases
+from saccade.tasks.grounding.locate import Located, area_power, load_grounder, locate, phrase_heat, read_phrases
 from saccade.vision.boxes import around, iou
 
 GroundingSplit = Groundings[CaptionedImages]
@@ -146,7 +146,8 @@ def ground_all(
             for row, n in enumerate(part):
                 own = None if given is None else given[row]
                 seen = heat[row, : len(data.phrases[n])][:, mask[row]]
-                for phrase, found in zip(data.phrases[n], locate(seen, boxes[row][mask[row]], how, own), strict=True):
+                located = locate(seen, boxes[row][mask[row]], how, own, area_power(model))
+                for phrase, found in zip(data.phrases[n], located, strict=True):
                     for name, hits in phrase_hits(phrase, found).items():
                         rows[name].append(hits)
                     places.append(int(owners[n]))

@@ -19,6 +19,8 @@ from saccade.batch import START, RegionBatch, Spans, TextBatch, phrase_words
 from saccade.core.errors import SaccadeError
 from saccade.explain.explanation import is_content
 from saccade.metrics.heat_maps import (
+    AREA_POWER,
+    LEARNED_POWER,
     HeatBoxes,
     box_scores,
     covered,
@@ -34,6 +36,10 @@ from saccade.models import Grounder, Matcher, Model, load_model
 def grounds(model: Model) -> bool:
     """Whether a model has learned from boxes what phrases mean."""
     return isinstance(model, Grounder) and model.grounds
+
+
+def area_power(model: Model) -> float:
+    return LEARNED_POWER if grounds(model) else AREA_POWER
 
 
 def load_grounder(folder: str, device: str = "cpu") -> Matcher | Grounder:
@@ -96,8 +102,10 @@ def locate(
     regions: Float[np.ndarray, "region 4"],
     how: HeatBoxes = "windows",
     proposals: Float[np.ndarray, "proposal 4"] | None = None,
+    power: float = AREA_POWER,
 ) -> list[Located]:
-    """The boxes of phrases by their heat on the regions of a picture; `proposals` are those of another extractor.
+    """The boxes of phrases by their heat on the regions of a picture; `proposals` are those of another extractor, and
+    `power` says how much the size of a box counts (`area_power`).
 
     Raises: SaccadeError if proposals are given, and the regions are no cells of a grid.
     """
@@ -108,10 +116,10 @@ def locate(
             raise SaccadeError("boxes of another extractor are chosen by a heat map, and these regions are boxes")
         ranked, every = [regions[np.argsort(-row, kind="stable")] for row in heat], regions
     elif proposals is not None:
-        scores, every = box_scores(heat, covered(proposals, regions)), proposals
+        scores, every = box_scores(heat, covered(proposals, regions), power), proposals
         ranked = [proposals[np.argsort(-row, kind="stable")] for row in scores]
     else:
         every = windows(*shape)
-        ranked = ranked_windows(heat, *shape) if how == "windows" else [peak_boxes(row, *shape) for row in heat]
+        ranked = ranked_windows(heat, *shape, power) if how == "windows" else [peak_boxes(row, *shape) for row in heat]
     points = pointed_at(heat, regions)
     return [Located(*one, every, regions) for one in zip(heat, ranked, points, strict=True)]

@@ -17,7 +17,7 @@ from saccade.language import shared_parser
 from saccade.metrics.heat_maps import HeatBoxes
 from saccade.metrics.pointing import with_neighbours
 from saccade.models import Grounder, Matcher
-from saccade.tasks.grounding.locate import grounds, locate, phrase_heat, read_phrases
+from saccade.tasks.grounding.locate import area_power, grounds, locate, phrase_heat, read_phrases
 from saccade.tasks.predict import RegionPredictor
 from saccade.vision.pictures import Picture, as_array
 
@@ -54,7 +54,7 @@ class PictureGrounder(RegionPredictor[Any]):
         texts, words = texts.to(self.device), words.to(self.device)
         places, real = regions.boxes[0].double().cpu().numpy(), regions.mask[0].cpu().numpy()
         heat = phrase_heat(self.model, regions, texts, words)[0].double().cpu().numpy()[:, real]
-        found = locate(heat, places[real], boxes)
+        found = locate(heat, places[real], boxes, power=area_power(self.model))
         scores, levels = heat.max(axis=1), [dict[str, int]() for _ in things]
         if not grounds(self.model):
             assert isinstance(self.model, Matcher)

@@ -63,14 +63,10 @@ class MatchingPart(Turns, MatchingConfig):
     negatives: Literal["hardest", "all"] = "all"
     same_image_negatives: bool = False
     min_count: int = 1
-    eval_pictures: int = (
-        0  # while training, so many pictures of the dev split are measured (0: all): every pair is read
-    )
 
     def __post_init__(self) -> None:
         Turns.__post_init__(self)
         MatchingConfig.__post_init__(self)
-        check_ranges(self, "eval_pictures", "zero or more")
 
 
 @dataclass(frozen=True)
@@ -189,10 +185,8 @@ class JointTask:
         self.config, self.schedule = config, config.schedule()
         self.parts: dict[str, Task[Any]] = {}
         for part in config.parts:
-            settings, judge = getattr(config, part), dev.part(part)
-            if part == "matching" and settings.eval_pictures:
-                judge = judge.select(range(min(settings.eval_pictures, len(judge.images))))
-            self.parts[part] = find_task(part).task(model, train.part(part), judge, settings, augmentation)
+            settings = getattr(config, part)
+            self.parts[part] = find_task(part).task(model, train.part(part), dev.part(part), settings, augmentation)
 
     def __len__(self) -> int:
         return sum(map(len, self.parts.values()))

@@ -20,7 +20,8 @@ from saccade.core.errors import SaccadeError
 from saccade.core.files import atomic_file
 from saccade.data import CaptionedImages
 from saccade.metrics import CUTOFFS, WAYS, chance, check_folds, ranks, recall, summary
-from saccade.models import Matcher, load_model
+from saccade.models import CrossEncoder, Matcher, load_model
+from saccade.models.base.rerank import TwoStages
 from saccade.tasks.evaluator import Arrays, EvalRequest, Evaluation, Evaluator, Scores, SplitForModels
 from saccade.tasks.matching import EvalOptions
 from saccade.tasks.matching.refined import refined_similarity
@@ -130,6 +131,24 @@ def query_ranks(table: Float[np.ndarray, "image text"], image_of_text: Int[np.nd
     return QueryRanks(found.image_to_text, found.text_to_image, image_of_text)
 
 
+def two_stage_ranks(
+    stages: TwoStages, count: int, image_of_text: Int[np.ndarray, " text"], blend: float = 0.0
+) -> QueryRanks:
+    """Of both ways, whose candidates are not the same pairs."""
+    texts, images = stages.image_to_text(count, blend), stages.text_to_image(count, blend).T
+    return QueryRanks(
+        ranks(texts.cpu().numpy(), image_of_text).image_to_text,
+        ranks(images.cpu().numpy(), image_of_text).text_to_image,
+        image_of_text,
+    )
+
+
+def summaries(found: QueryRanks, cutoffs: Sequence[int]) -> dict[str, float]:
+    """Recalls both ways, at any cut-offs."""
+    ways = {"i2t": found.image_to_text, "t2i": found.text_to_image}
+    return {f"{way}_{name}": value for way, own in ways.items() for name, value in summary(own, cutoffs).items()}
+
+
 class Recalls(Evaluator[Matcher, CaptionedImages]):
     """Recall@1, 5, 10 both ways, and their sum."""
 
@@ -152,6 +171,10 @@ class Recalls(Evaluator[Matcher, CaptionedImages]):
             raise SaccadeError(
                 "--quick is exact in what ranks hang on and an ensemble averages whole tables: leave one out"
             )
+        if options.first is not None:
+            if ensemble or options.quick or options.folds > 1:
+                raise SaccadeError("--first ranks in two stages: leave --folds, --quick and ways of averaging out")
+            return self.two_stages(request, options.first)
         shares = read_weights(options.weights, len(request.models)) if options.weights is not None else None
         splits = SplitForModels(request.data, request.split)
         rows: dict[str, dict[str, float]] = {}
@@ -172,6 +195,37 @@ class Recalls(Evaluator[Matcher, CaptionedImages]):
             RECALL_HEADINGS,
             tuple((name, *(f"{figures[key]:.1f}" for key in ("rsum", *RECALLS))) for name, figures in rows.items()),
             {"data": data.name, "split": data.split, "folds": options.folds, "protocol": facts, "results": rows},
+        )
+
+    def two_stages(self, request: EvalRequest, first: str) -> Evaluation:
+        """The first stage; what a perfect order of its best k would be; and each cross-encoder's order of them."""
+        counts, splits = read_counts(request.options.rerank), SplitForModels(request.data, request.split)
+        model = load_model(first, Matcher).to(request.device)
+        data: CaptionedImages = splits.regions_for(model, first)
+        table, owner = similarity_table(model, data), data.image_of_text
+        rows = {"chance": chance(owner, len(data.images)), first: recall(table, owner)}
+        bounds = summaries(query_ranks(table, owner), sorted({*counts, *CUTOFFS}))
+        for count in counts:
+            found = {f"{way}_r{k}": bounds[f"{way}_r{max(k, count)}"] for way in WAYS for k in CUTOFFS}
+            rows[f"perfect order, best {count}"] = found | {"rsum": sum(found.values())}
+        pairs: dict[str, int] = {}
+        for folder in request.models:
+            reader = load_model(folder, CrossEncoder).to(request.device)
+            data = splits.regions_for(reader, folder)
+            codes = encode_all_images(reader, data), encode_all_texts(reader, data.texts)
+            stages = TwoStages.score(reader, *codes, torch.from_numpy(table).to(request.device), max(counts))
+            pairs[folder] = stages.pairs
+            for count in counts:
+                found = two_stage_ranks(stages, count, owner, request.options.blend).recalls()
+                rows[f"{folder}, best {count}"] = found
+        title, facts = protocol(data)
+        facts |= {"first": first, "best": counts, "blend": request.options.blend, "pairs": pairs}
+        return Evaluation(
+            f"{data.name}/{data.split}: {title}; the best of each query by {first}, put in order again",
+            RECALL_HEADINGS,
+            tuple((name, *(f"{figures[key]:.1f}" for key in ("rsum", *RECALLS))) for name, figures in rows.items()),
+            {"data": data.name, "split": data.split, "protocol": facts, "results": rows},
+            tuple(f"{folder} read {n:,} of {table.size:,} pairs" for folder, n in pairs.items()),
         )
 
     def measure(self, model: Matcher, data: CaptionedImages, settings: Any, folder: Path, tables: bool) -> Arrays:
@@ -227,6 +281,19 @@ def read_weights(text: str, models: int) -> list[float]:
         raise SaccadeError(f"--weights {text}: numbers with commas between them were expected, such as 2,1") from error
     check_weights(weights, models)
     return weights
+
+
+def read_counts(text: str) -> list[int]:
+    """`8,32` as the numbers of candidates, the least first. Raises: SaccadeError if it is none of that."""
+    try:
+        counts = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        counts = []
+    if not counts or counts[0] < 1:
+        raise SaccadeError(
+            f"--rerank {text}: whole numbers from 1 on were expected, with commas between them, such as 8,32"
+        )
+    return counts
 
 
 def save_table(path: Path, table: Float[np.ndarray, "image text"]) -> None:

@@ -19,7 +19,7 @@ from saccade.data import CaptionedImages, FeatureStore
 from saccade.data.store.manifest import Broken
 from saccade.explain import Explanation
 from saccade.explain.panels.frames import FrameExplanation
-from saccade.models import Matcher, load_model
+from saccade.models import CrossEncoder, Matcher, load_model
 from saccade.nn import Negatives, RankingLoss, Ways, binary_loss, contrastive_loss, distillation_loss, triplet_loss
 from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.matching import EvalOptions
@@ -134,8 +134,10 @@ class PictureMatcher(RegionPredictor[Matcher]):
             return self.explain_video(image, text)  # type: ignore[return-value]  # it is drawn and told alike
         picture = as_array(image)
         regions, words = self.extract([picture]), self.read(text)
-        alignment = self.model.locate(self.model.encode_images(regions), self.model.encode_texts(words))
-        found = Explanation.from_alignment(alignment, 0, words.words[0], regions.boxes[0].cpu(), picture, title)
+        codes = self.model.encode_images(regions)
+        alignment = self.model.locate(codes, self.model.encode_texts(words))
+        boxes = regions.boxes if codes.boxes is None else codes.boxes  # some join regions
+        found = Explanation.from_alignment(alignment, 0, words.words[0], boxes[0].cpu(), picture, title)
         chance = self.probabilities(np.array(found.score))
         unknown = frozenset(self.model.vocabulary.unknown(text))
         return replace(found, probability=None if chance is None else float(chance), unknown=unknown)
@@ -162,6 +164,7 @@ class MatchingConfig:
     teacher_temperature: float = 0.05  # of both models' scores
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 256  # pictures or sentences encoded at once
+    eval_pictures: int = 0  # while training, so many pictures of the dev split are measured; 0: all
 
     def __post_init__(self) -> None:
         check_ranges(self, "temperature", "more than zero")
@@ -170,12 +173,15 @@ class MatchingConfig:
             check_ranges(self, name, "at least 1")
         if self.loss != "triplet" and (self.hardest > 1 or self.ways != "both"):
             raise SaccadeError(f"hardest and ways are of loss=triplet, not of loss={self.loss}")
-        check_ranges(self, "teacher_weight", "zero or more")
+        check_ranges(self, "teacher_weight eval_pictures", "zero or more")
         check_ranges(self, "teacher_temperature", "more than zero")
 
 
 class MatchingTask(PairTask):
-    """Pictures and captions of theirs in one batch; every caption of another picture in it is a negative."""
+    """Pictures and captions of theirs in one batch; every caption of another picture in it is a negative.
+
+    A cross-encoder, which would have to read every pair, chooses the true one among a few.
+    """
 
     selection = "rsum"
     config: MatchingConfig
@@ -188,6 +194,8 @@ class MatchingTask(PairTask):
         config: MatchingConfig,
         augmentation: AugmentConfig | None = None,
     ) -> None:
+        if config.eval_pictures:
+            dev = dev.select(range(min(config.eval_pictures, len(dev.images))))
         super().__init__(train, dev, read, config, augmentation)
         self.teacher = None if config.teacher is None else load_model(config.teacher, Matcher).requires_grad_(False)
         if self.teacher is not None and hasattr(train.images, "dim") and self.teacher.extractor != train.extractor:
@@ -213,6 +221,10 @@ class MatchingTask(PairTask):
     def loss(self, model: Matcher, batch: PairBatch, step: int) -> Loss:
         pictures = vary_images(model, batch.images, self.augmentation)
         images = model.encode_images(model.extract(pictures))
+        if isinstance(model, CrossEncoder):
+            same = batch.image_index[:, None] == batch.image_index[batch.owner]
+            texts = self._vary_texts(batch.texts)
+            return model.choice_loss(images, model.encode_texts(texts), batch.texts, batch.owner, same), {}
         tables = model.ranked(images, model.encode_texts(self._vary_texts(batch.texts)))
         weights = model.ranking_weights
         first = len(tables) == 1 or weights

@@ -1,0 +1,265 @@
+"""Pre-training and what comes of it: writes docs/results/pretraining-DATA.{md,json} and .png with the loss curves.
+
+    python scripts/results_pretraining.py world [--seeds 3] [--jobs 4] [--device cuda] [--only interbert …]
+    python scripts/results_pretraining.py flickr8k --root data/flickr8k
+
+On the world: retrieval by InterBERT and Pixel-BERT, pre-trained or from scratch. On Flickr8k: the same beside SCAN and
+IMRAM, with the cross-encoders also re-ranking what SCAN finds, and visual entailment beside the sentence alone. There
+Pixel-BERT is pre-trained on the world first.
+
+Every run is a command of `saccade` with its recipe and another seed, in a process of its own, `jobs` at once; a run
+that starts from another waits for it. Runs and figures are kept in --runs and not made again, so that a long table
+can be made in several goes (--only), and written from what is there (--report). `--settings` are for every run, of
+the world as of Flickr8k.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from results_answering import of_each_seed, saccade, table_parser
+from rich.console import Console
+
+from saccade.core.config import as_word
+from saccade.core.files import read_json, write_json, write_text
+from saccade.lab.curves import draw_run_curves
+from saccade.lab.reports import markdown_table
+from saccade.metrics import mean_and_spread
+from saccade.training.run import recipe
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run: what it is called in the table, its command, and the row whose run it starts from."""
+
+    title: str
+    words: tuple[str, ...]
+    table: str | None = None  # where it stands; None: it is there for others to start from
+    after: str | None = None
+    data: str | None = None  # if not that of the page
+    first: str | None = None  # the row whose best are re-ranked; nothing is trained
+
+
+def recipe_words(name: str) -> tuple[str, ...]:
+    """Model, backbone and extractor of a recipe, for other data."""
+    found = recipe(name)
+    parts = {"model": found["model"], "backbone": found["backbone"], "data": {"extractor": found["data"]["extractor"]}}
+    return tuple(as_word(f"{part}.{key}", value) for part, own in parts.items() for key, value in own.items())
+
+
+INTERBERT, PIXELBERT = "[InterBERT](../systems/interbert.md)", "[Pixel-BERT](../systems/pixelbert.md)"
+ON_THE_WORLD = ("epochs=20", "optimiser=adamw", "learning_rate=0.0003", "schedule=warmup_linear", "precision=bf16")
+WORLD = {
+    "scan": Row("[SCAN](../systems/scan.md)", ("train", "scan"), "retrieval"),
+    "imram": Row("[IMRAM](../systems/imram.md)", ("train", "imram"), "retrieval"),
+    "interbert-pre": Row("InterBERT, pre-training", ("pretrain", "interbert")),
+    "interbert": Row(
+        f"{INTERBERT}, pre-trained", ("train", "interbert", "task=matching"), "retrieval", "interbert-pre"
+    ),
+    "interbert-scratch": Row("InterBERT, from scratch", ("train", "interbert", "task=matching"), "retrieval"),
+    "pixelbert-pre": Row("Pixel-BERT, pre-training", ("pretrain", "pixelbert")),
+    "pixelbert": Row(
+        f"{PIXELBERT}, pre-trained", ("train", "pixelbert", "task=matching"), "retrieval", "pixelbert-pre"
+    ),
+    "pixelbert-scratch": Row("Pixel-BERT, from scratch", ("train", "pixelbert", "task=matching"), "retrieval"),
+}
+SEES_NOTHING = ", shown the sentence alone"
+FLICKR8K = {
+    "scan": Row("[SCAN](../systems/scan.md)", ("train", "scan"), "retrieval"),
+    "imram": Row("[IMRAM](../systems/imram.md)", ("train", "imram"), "retrieval"),
+    "interbert-pre": Row("InterBERT, pre-training", ("pretrain", "interbert")),
+    "interbert": Row(INTERBERT, ("train", "interbert", "task=matching"), "retrieval", "interbert-pre"),
+    "pixelbert-world": Row(
+        "Pixel-BERT, pre-training on the world",
+        ("pretrain", "pixelbert", *recipe_words("pixelbert-flickr8k"), "model.used_pieces=false", *ON_THE_WORLD),
+        data="world",
+    ),
+    "pixelbert-pre": Row("Pixel-BERT, pre-training", ("pretrain", "pixelbert"), after="pixelbert-world"),
+    "pixelbert": Row(PIXELBERT, ("train", "pixelbert", "task=matching"), "retrieval", "pixelbert-pre"),
+    "interbert-rerank": Row("InterBERT re-ranks SCAN", (), "re-ranking", "interbert", first="scan"),
+    "pixelbert-rerank": Row("Pixel-BERT re-ranks SCAN", (), "re-ranking", "pixelbert", first="scan"),
+    "interbert-entails": Row(INTERBERT, ("train", "interbert", "task=entailment"), "entailment", "interbert-pre"),
+    "interbert-blind": Row(
+        f"InterBERT{SEES_NOTHING}",
+        ("train", "interbert", "task=entailment", "shown=hypothesis"),
+        *("entailment", "interbert-pre"),
+    ),
+    "pixelbert-entails": Row(PIXELBERT, ("train", "pixelbert", "task=entailment"), "entailment", "pixelbert-pre"),
+    "pixelbert-blind": Row(
+        f"Pixel-BERT{SEES_NOTHING}",
+        ("train", "pixelbert", "task=entailment", "shown=hypothesis"),
+        *("entailment", "pixelbert-pre"),
+    ),
+}
+DATA = {"world": WORLD, "flickr8k": FLICKR8K}
+SPLITS = {"world": "test", "flickr8k": "dev"}
+RERANKED = "8,16,32"
+FLOORS = {"chance": "by chance", "most frequent": "the most frequent label"}
+RECALLS = {
+    "i2t_r1": "picture→text R@1", "i2t_r5": "R@5", "i2t_r10": "R@10",
+    "t2i_r1": "text→picture R@1", "t2i_r5": "R@5", "t2i_r10": "R@10", "rsum": "rsum",
+}  # fmt: skip
+ACCURACIES = {
+    "accuracy": "accuracy", "entailment": "entailed", "neutral": "left open", "contradiction": "contradicted",
+}  # fmt: skip
+TITLES = {"world": "Pre-training on the world", "flickr8k": "Pre-training for Flickr8k"}
+console = Console()
+
+
+def run_of(name: str, seed: int, arguments: argparse.Namespace) -> Path:
+    folder: Path = arguments.runs / arguments.data / f"{name}-{seed}"
+    return folder
+
+
+def figures_of(name: str, seed: int, arguments: argparse.Namespace) -> Path:
+    return run_of(name, seed, arguments).with_name(f"{name}-{seed}.{arguments.split}.json")
+
+
+def waves(rows: dict[str, Row], wanted: Sequence[str]) -> Iterator[list[str]]:
+    """Rows whose runs can be trained beside each other: what a wave starts from is in one before it."""
+    needed = list(wanted)
+    for name in needed:  # grows
+        needed += [other for other in (rows[name].after, rows[name].first) if other and other not in needed]
+    done: set[str] = set()
+    while rest := [name for name in rows if name in needed and name not in done]:
+        ready = [name for name in rest if all(other in done for other in (rows[name].after, rows[name].first) if other)]
+        yield ready
+        done |= set(ready)
+
+
+def train(name: str, seed: int, arguments: argparse.Namespace) -> None:
+    """One run in a process of its own, unless it is finished or what it starts from is missing."""
+    row, folder = DATA[arguments.data][name], run_of(name, seed, arguments)
+    start = run_of(row.after, seed, arguments) if row.after else None
+    if row.first or (folder / "last").exists() or (start is not None and not (start / "last").exists()):
+        return
+    data = row.data or arguments.data
+    place = [f"root={arguments.root}"] if arguments.root and data == arguments.data else []
+    words = [*row.words, f"data={data}", *place, *([f"init={start}"] if start is not None else [])]
+    words += [f"trainer.seed={seed}", f"accelerator={arguments.device}", *arguments.settings, "-o", str(folder)]
+    again = ["train", "--resume", str(folder)]
+    done = saccade(again if folder.exists() else words, folder.with_suffix(".log"))
+    console.print(f"{folder.name}: {'trained' if done else f'failed, see {folder.name}.log'}", highlight=False)
+
+
+def measure(name: str, seed: int, arguments: argparse.Namespace) -> None:
+    """Its figures, unless they are there; of pre-training the curve says all."""
+    row, figures = DATA[arguments.data][name], figures_of(name, seed, arguments)
+    own = run_of(row.after, seed, arguments) if row.first and row.after else run_of(name, seed, arguments)
+    first = run_of(row.first, seed, arguments) if row.first else None
+    if row.table is None or figures.exists() or not (own / "last").exists():
+        return
+    if first is not None and not (first / "last").exists():
+        return
+    words = ["eval", str(own), "--split", arguments.split, "--json", str(figures), "--device", arguments.device]
+    words += ["--first", str(first), "--rerank", RERANKED] if first is not None else []
+    done = saccade(words, run_of(name, seed, arguments).with_suffix(".log"))
+    console.print(f"{figures.name}: {'done' if done else 'could not be measured, see the log'}", highlight=False)
+
+
+def found_rows(name: str, row: Row, seed: int, arguments: argparse.Namespace) -> dict[str, Figures]:
+    """The rows that a run adds to its table, by title; the first is a floor that needs no run."""
+    path = figures_of(name, seed, arguments)
+    if not path.exists():
+        return {}
+    results: dict[str, Figures] = read_json(path)["results"]
+    if row.first:
+        assert row.after is not None
+        own, reader = str(run_of(row.first, seed, arguments)), str(run_of(row.after, seed, arguments))
+        told = {own: DATA[arguments.data][row.first].title}
+        found = {told.get(key, key.replace(reader, row.title)): value for key, value in results.items()}
+        return {key: value for key, value in found.items() if key != "chance"}
+    (floor, least), (_, figures) = results.items()
+    return {FLOORS[floor]: least, row.title: figures}
+
+
+def tables(arguments: argparse.Namespace) -> dict[str, dict[str, list[Figures]]]:
+    """The figures of all seeds, by table and title."""
+    found: dict[str, dict[str, dict[int, Figures]]] = {}
+    for name, row in DATA[arguments.data].items():
+        for seed in range(arguments.seeds):
+            for title, figures in found_rows(name, row, seed, arguments).items():
+                assert row.table is not None
+                same = 0 if title in FLOORS.values() else seed  # a floor is the same for all
+                found.setdefault(row.table, {}).setdefault(title, {})[same] = figures
+    return {table: {title: [*runs.values()] for title, runs in rows.items()} for table, rows in found.items()}
+
+
+ABOUT = {
+    "retrieval": "[Recall](../glossary.md#recall) both ways, every pair of a picture and a text scored.",
+    "re-ranking": (
+        "The best 8, 16 and 32 of each query by SCAN, put in order by a cross-encoder; all others keep their places. "
+        "*Perfect order* is what the same candidates would reach with every right answer on top."
+    ),
+    "entailment": (
+        "Whether a photo entails a sentence, contradicts it or leaves it open (e-SNLI-VE on Flickr8k's photos). The "
+        "floor is the same model that was never shown a photo."
+    ),
+}
+
+
+def report(arguments: argparse.Namespace) -> None:
+    found = tables(arguments)
+    if not found:
+        console.print("no run is finished yet")
+        return
+    parts = []
+    for table, rows in found.items():
+        columns = ACCURACIES if table == "entailment" else RECALLS
+        lines = [
+            [title, *(mean_and_spread([run[key] for run in runs]) for key in columns), str(len(runs))]
+            for title, runs in rows.items()
+        ]
+        shown = markdown_table(["", *columns.values(), "seeds"], lines)
+        parts.append(f"## {table.capitalize()}\n\n{ABOUT[table]}\n\n{shown}\n")
+    name = f"pretraining-{arguments.data}"
+    runs = [run_of(one, seed, arguments) for one in DATA[arguments.data] for seed in range(arguments.seeds)]
+    devices = {
+        str(read_json(run / "environment.json")["device"]) for run in runs if (run / "environment.json").exists()
+    }
+    before = [run for run in runs if run.name.rpartition("-")[0].endswith("-pre") and (run / "metrics.csv").exists()]
+    if before:
+        draw_run_curves(before, arguments.out / f"{name}.png")
+        parts.append(f"## Curves\n\n![Losses of pre-training, by step]({name}.png)\n")
+    command = f"python scripts/results_pretraining.py {arguments.data}"
+    command += f" --root data/{arguments.root.name}" if arguments.root else ""
+    command += f" --seeds {arguments.seeds} --device {arguments.device}"
+    command += f" --settings {' '.join(arguments.settings)}" if arguments.settings else ""
+    body = "\n".join(parts)
+    page = f"""# {TITLES[arguments.data]}
+
+The **{arguments.split}** split. Per cent, mean ± standard deviation over seeds. InterBERT and Pixel-BERT are
+[cross-encoders](../pretraining.md): they read a picture and a text together.
+
+{body}
+Made by `{command}` on {" and ".join(sorted(devices))}.
+"""
+    write_text(arguments.out / f"{name}.md", page)
+    kept: dict[str, Any] = {"command": command, "device": sorted(devices), "split": arguments.split, "results": found}
+    write_json(arguments.out / f"{name}.json", kept)
+    console.print(page, markup=False)
+
+
+def main() -> None:
+    parser = table_parser(__doc__, "pretraining", DATA, sorted({*WORLD, *FLICKR8K}))
+    arguments = parser.parse_args()
+    arguments.split = arguments.split or SPLITS[arguments.data]
+    (arguments.runs / arguments.data).mkdir(parents=True, exist_ok=True)
+    rows = DATA[arguments.data]
+    wanted = [name for name in rows if not arguments.only or name in arguments.only]
+    if not arguments.report:
+        for wave in waves(rows, wanted):
+            of_each_seed(wave, arguments, train)
+        arguments.jobs = 1  # one after the other: a table of a cross-encoder fills a GPU
+        of_each_seed(wanted, arguments, measure)
+    report(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""`saccade eval --first`: a cross-encoder re-ranks the best of a first stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from saccade.core.files import read_json
+from saccade.metrics import ranks
+from saccade.models import Matcher, load_model
+from saccade.tasks.matching.evaluate import similarity_table
+from saccade.tasks.matching.task import SPEC
+from saccade.training.run import load_run_config
+from toy_runs import IMAGES, make_features, make_run, saccade_command
+
+SMALL = (
+    *("heads=2", "hidden=24", "layers=1", "pooled_dim=16", "max_words=20", "initial_spread=0.5", "vocabulary=words"),
+    *("backbone.train=false", "dropout=0", "attention_dropout=0"),
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("stages")
+    features = make_features(folder / "features")
+    return make_run(folder / "vse", features, "vse"), make_run(folder / "read", features, "pixelbert_matching", SMALL)
+
+
+def test_the_best_of_the_first_stage_are_ranked_again(
+    runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All candidates: the cross-encoder's own recalls. A few: between the first stage and a perfect order of them."""
+    first, read = runs
+    everything = 5 * IMAGES
+    file = tmp_path / "found.json"
+    assert saccade_command("eval", read, "--first", first, "--rerank", f"3,{everything}", "--json", file) == 0
+    assert f"of {IMAGES * everything} pairs" in " ".join(capsys.readouterr().out.split())
+    found = read_json(file)
+    rows = found["results"]
+    assert saccade_command("eval", read, first, "--json", file) == 0
+    alone = read_json(file)["results"]
+    assert rows[str(first)] == alone[str(first)]
+    assert rows[f"{read}, best {everything}"]["rsum"] == pytest.approx(alone[str(read)]["rsum"])
+    assert rows[f"perfect order, best {everything}"]["rsum"] == 600
+    data = SPEC.open(load_run_config(first).data, "test")
+    own = ranks(similarity_table(load_model(first, Matcher), data), data.image_of_text)
+    for way, places in (("i2t", own.image_to_text), ("t2i", own.text_to_image)):
+        within = 100 * float(np.mean(places < 3))
+        assert rows["perfect order, best 3"][f"{way}_r1"] == pytest.approx(within)
+        assert rows[f"{read}, best 3"][f"{way}_r1"] <= within
+        for k in (5, 10):
+            assert rows[f"{read}, best 3"][f"{way}_r{k}"] == alone[str(first)][f"{way}_r{k}"]
+    assert found["protocol"]["best"] == [3, everything]
+    assert found["protocol"]["pairs"] == {str(read): IMAGES * everything}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--rerank", "0"), "whole numbers from 1 on"),
+        (("--rerank", "8;9"), "whole numbers from 1 on"),
+        (("--folds", "2"), "--first ranks in two stages"),
+    ],
+)
+def test_a_bad_option_gets_a_sentence(
+    words: tuple[str, ...], sentence: str, runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, read = runs
+    assert saccade_command("eval", read, "--first", first, *words) == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+def test_only_a_cross_encoder_ranks_again(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    first, read = runs
+    assert saccade_command("eval", first, "--first", read) == 2
+    assert "holds a model of vse" in " ".join(capsys.readouterr().err.split())

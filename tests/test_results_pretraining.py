@@ -1,0 +1,75 @@
+"""The tables of pre-training: what is trained before what, and what a page says of its figures."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from saccade.core.files import read_json, write_json
+from saccade.training.run import run_config
+
+
+@pytest.fixture
+def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("results_pretraining")
+
+
+def test_a_run_is_trained_after_what_it_starts_from(script: ModuleType) -> None:
+    for rows in script.DATA.values():
+        place = {name: n for n, wave in enumerate(script.waves(rows, list(rows))) for name in wave}
+        assert place.keys() == rows.keys()
+        for name, row in rows.items():
+            assert all(place[other] < place[name] for other in (row.after, row.first) if other)
+    assert list(script.waves(script.FLICKR8K, ["pixelbert-rerank"])) == [
+        ["scan", "pixelbert-world"],
+        ["pixelbert-pre"],
+        ["pixelbert"],
+        ["pixelbert-rerank"],
+    ]
+
+
+def test_every_row_is_a_command_that_is_understood(script: ModuleType) -> None:
+    for data, rows in script.DATA.items():
+        for row in rows.values():
+            if row.first is None:
+                config = run_config(row.words[1], [*row.words[2:], f"data={row.data or data}"])
+                assert config.data.name == (row.data or data)
+    world = script.FLICKR8K["pixelbert-world"]
+    config = run_config("pixelbert", [*world.words[2:], "data=world"])
+    assert (config.model.dim, config.model.used_pieces, config.backbone.train) == (384, False, True)
+
+
+def test_a_page_has_a_table_for_each_question(script: ModuleType, tmp_path: Path) -> None:
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    out.mkdir()
+    given = {"data": "flickr8k", "split": "dev", "seeds": 2, "runs": runs, "out": out, "root": None, "device": "cpu"}
+    arguments = argparse.Namespace(**given, settings=[])
+    recalls = dict.fromkeys(script.RECALLS, 10.0)
+    labels = dict.fromkeys(script.ACCURACIES, 40.0)
+    for seed in range(2):
+        scan, reader = (script.run_of(name, seed, arguments) for name in ("scan", "interbert"))
+        better = {key: value + 4 * seed for key, value in recalls.items()}
+        files = {
+            "scan": {"chance": recalls, str(scan): better},
+            "interbert-rerank": {"chance": recalls, str(scan): better, f"{reader}, best 8": better},
+            "pixelbert-rerank": {"chance": recalls, str(scan): better},
+            "interbert-entails": {"most frequent": labels, "run": {**labels, "accuracy": 70.0}},
+        }
+        for name, results in files.items():
+            write_json(script.figures_of(name, seed, arguments), {"results": results})
+    script.report(arguments)
+    page = (out / "pretraining-flickr8k.md").read_text(encoding="utf-8")
+    for line in (
+        "| by chance | 10.0 |",
+        "| [SCAN](../systems/scan.md) | 12.0 ± 2.8 |",
+        "| 12.0 ± 2.8 | 2 |",
+        "| InterBERT re-ranks SCAN, best 8 | 12.0 ± 2.8 |",
+        "| the most frequent label | 40.0 |",
+        "| [InterBERT](../systems/interbert.md) | 70.0",
+    ):
+        assert line in page, line
+    assert set(read_json(out / "pretraining-flickr8k.json")["results"]) == {"retrieval", "re-ranking", "entailment"}
