@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from marn_golden import write_marn
 
+from marn_golden import write_marn
 from saccade.core.errors import SaccadeError
 from saccade.interop import GOLDENS
 

@@ -223,7 +223,7 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
             raise SaccadeError(f"{folder} was started with another {changed}; only the length of a run may change")
     if config.backbone.train and console is not None and not torch.cuda.is_available():
         console.print(
-            "note: training the extractor without a GPU takes days on photos; train=false learns from one that stays as it is"
+            "note: without a GPU, training the extractor takes days on photos; train=false learns from one that stays"
         )
     backbone = trainable_backbone(config.data.extractor) if config.backbone.train else None
     on_gpu = config.trainer.accelerator in ("auto", "cuda") and torch.cuda.is_available()
