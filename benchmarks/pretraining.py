@@ -24,7 +24,7 @@ from saccade.batch import END, START, PairBatch, RegionBatch, TextBatch
 from saccade.language.wordpieces import official_pieces
 from saccade.models import InterBert, InterBertConfig
 from saccade.nn.transformer.embeddings import locations, whole_location
-from saccade.tasks.pretraining.task import PretrainingConfig, Puzzle, make_puzzle, tell
+from saccade.tasks.pretraining.task import MaskedPairs, PretrainingConfig, mask_pairs, score_objectives
 
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}  # multiply-adds as two, of bfloat16 without sparsity
 REGIONS, PIECES = 36, 30522
@@ -48,24 +48,24 @@ class Plain(nn.Module):
         self.text = stack(preset.text_layers, config.heads, config.hidden)
         self.image = stack(preset.image_layers, config.image_heads, config.image_hidden)
 
-    def forward(self, puzzle: Puzzle) -> Tensor:
-        model, images = self.model, puzzle.images
-        features = images.features.masked_fill(puzzle.regions[..., None], 0)
+    def forward(self, given: MaskedPairs) -> Tensor:
+        model, images = self.model, given.images
+        features = images.features.masked_fill(given.regions[..., None], 0)
         whole = features.sum(dim=1, keepdim=True) / images.mask.sum(dim=1)[:, None, None]
         where = torch.cat([whole_location(features).expand(len(features), 1, -1), locations(images.boxes)], dim=1)
         regions = model.image(torch.cat([whole, features], dim=1), where)
-        words = model.text(puzzle.texts.tokens)
-        away = ~torch.cat([images.mask[:, :1], images.mask, puzzle.texts.mask], dim=1)
+        words = model.text(given.texts.tokens)
+        away = ~torch.cat([images.mask[:, :1], images.mask, given.texts.mask], dim=1)
         both = self.shared(torch.cat([regions, words], dim=1), src_key_padding_mask=away)
         count = regions.shape[1]
         regions = self.image(both[:, :count], src_key_padding_mask=away[:, :count])
         words = self.text(both[:, count:], src_key_padding_mask=away[:, count:])
         pooled = model.pool(regions, words)
-        masked = puzzle.regions & puzzle.matched[:, None]
+        masked = given.regions & given.matched[:, None]
         losses = [
-            F.cross_entropy(model.word_logits(words).flatten(0, 1), puzzle.words.flatten(), ignore_index=-1),
+            F.cross_entropy(model.word_logits(words).flatten(0, 1), given.words.flatten(), ignore_index=-1),
             model.region_loss(model.region_outputs(regions[:, 1:]), masked, images.features),
-            model.match_loss(model.match_logits(pooled), puzzle.matched),
+            model.match_loss(model.match_logits(pooled), given.matched),
         ]
         return torch.stack(losses).sum()
 
@@ -100,10 +100,10 @@ def batch_of(bench: Bench, pairs: int, dim: int, ragged: bool = False) -> PairBa
     return PairBatch(images, texts, torch.arange(pairs), torch.arange(pairs)).to(bench.device)
 
 
-def operations(model: InterBert, puzzle: Puzzle) -> float:
+def operations(model: InterBert, given: MaskedPairs) -> float:
     """Of forward and backward, for real tokens."""
     config, preset = model.config, model.config.preset
-    words, regions = puzzle.texts.mask.sum(dim=1).double(), puzzle.images.mask.sum(dim=1).double() + 1
+    words, regions = given.texts.mask.sum(dim=1).double(), given.images.mask.sum(dim=1).double() + 1
 
     def layers(count: int, tokens: Tensor, hidden: int) -> float:
         each = 2 * (4 * config.dim**2 + 2 * config.dim * hidden)
@@ -111,8 +111,8 @@ def operations(model: InterBert, puzzle: Puzzle) -> float:
 
     found = layers(preset.layers, words + regions, config.hidden) + layers(preset.text_layers, words, config.hidden)
     found += layers(preset.image_layers, regions, config.image_hidden)
-    told = float((puzzle.words >= 0).sum()) * len(model.vocabulary) + float(puzzle.regions.sum()) * config.region_dim
-    return 3 * (found + 2 * config.dim * (told + float(regions.sum()) * config.region_dim))
+    predicted = float((given.words >= 0).sum()) * len(model.vocabulary) + float(given.regions.sum()) * config.region_dim
+    return 3 * (found + 2 * config.dim * (predicted + float(regions.sum()) * config.region_dim))
 
 
 def peak_of(bench: Bench) -> float:
@@ -144,16 +144,16 @@ def step_row(bench: Bench) -> Row:
     ours = InterBert(config, pieces).to(bench.device)
     plain = Plain(InterBert(config, pieces)).to(bench.device)
     batch = batch_of(bench, pairs, config.region_dim)
-    puzzle = make_puzzle(ours, batch, SETTINGS)
+    given = mask_pairs(ours, batch, SETTINGS)
     models: dict[str, nn.Module] = {"ours": ours, "plain": plain}
     losses = {
-        "ours": lambda: torch.stack([*tell(ours, puzzle, SETTINGS).losses.values()]).sum(),
-        "plain": lambda: plain(puzzle),
+        "ours": lambda: torch.stack([*score_objectives(ours, given, SETTINGS).losses.values()]).sum(),
+        "plain": lambda: plain(given),
     }
     if bench.device == "cuda":
         fast = InterBert(replace(config, compiled=True), pieces).to(bench.device)
         models["compiled"] = fast
-        losses["compiled"] = lambda: torch.stack([*tell(fast, puzzle, SETTINGS).losses.values()]).sum()
+        losses["compiled"] = lambda: torch.stack([*score_objectives(fast, given, SETTINGS).losses.values()]).sum()
 
     def step(name: str, optimiser: torch.optim.Optimizer) -> None:
         optimiser.zero_grad()
@@ -166,7 +166,7 @@ def step_row(bench: Bench) -> Row:
     optimisers = {name: torch.optim.AdamW(model.parameters(), 1e-5, fused=fused) for name, model in models.items()}
     spent = bench.best_of({name: partial(step, name, optimisers[name]) for name in models}, runs=5, warm=True)
     best = min(spent["ours"], spent.get("compiled", spent["ours"]))
-    needed, peak = operations(ours, puzzle), peak_of(bench)
+    needed, peak = operations(ours, given), peak_of(bench)
     figures = {"of_peak": needed / best / peak, "pairs_a_second": pairs / best}
     if "compiled" in spent:
         figures |= {"eager_seconds": spent["ours"], "of_peak_eager": needed / spent["ours"] / peak}

@@ -16,7 +16,7 @@ from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
 from saccade.language import Vocabulary
 from saccade.models import InterBert, InterBertConfig, InterBertMatching, load_model
-from saccade.tasks.pretraining.task import PretrainingConfig, make_puzzle, tell
+from saccade.tasks.pretraining.task import PretrainingConfig, mask_pairs, score_objectives
 from saccade.training.run import open_for_training, run_config, train_run
 from toy_runs import SMALL_TRANSFORMER, saccade_command
 
@@ -38,13 +38,13 @@ def test_wrong_captions_are_wrong_and_right_ones_their_own(
     """Of two captions of one picture neither is a wrong one of it."""
     model = model_of(vocabulary)
     config = PretrainingConfig(wrong_rate=1.0, word_weight=0.0)
-    puzzle = make_puzzle(model, batch_of(toy_images, toy_texts), config)
-    assert not puzzle.matched.any()
-    assert not (puzzle.texts.tokens == toy_texts.tokens).all(dim=1).any()
-    assert torch.equal(puzzle.images.features, toy_images.features)
-    twice = make_puzzle(model, batch_of(toy_images, toy_texts, [7, 7, 7, 7]), config)
+    pairs = mask_pairs(model, batch_of(toy_images, toy_texts), config)
+    assert not pairs.matched.any()
+    assert not (pairs.texts.tokens == toy_texts.tokens).all(dim=1).any()
+    assert torch.equal(pairs.images.features, toy_images.features)
+    twice = mask_pairs(model, batch_of(toy_images, toy_texts, [7, 7, 7, 7]), config)
     assert twice.matched.all()
-    right = make_puzzle(model, batch_of(toy_images, toy_texts), replace(config, wrong_rate=0.0))
+    right = mask_pairs(model, batch_of(toy_images, toy_texts), replace(config, wrong_rate=0.0))
     assert right.matched.all()
     assert torch.equal(right.texts.tokens, toy_texts.tokens)
 
@@ -56,12 +56,12 @@ def test_an_objective_without_weight_hides_nothing(
     everything: dict[str, Any] = {"segment_rate": 1.0, "region_rate": 1.0, "wrong_rate": 1.0}
     for name in ("word", "region", "match"):
         config = PretrainingConfig(**everything, **{f"{name}_weight": 0.0}, region_target="features")
-        puzzle = make_puzzle(model, batch_of(toy_images, toy_texts), config)
-        assert bool((puzzle.words >= 0).any()) is (name != "word")
-        assert bool(puzzle.regions.any()) is (name != "region")
-        assert bool(puzzle.matched.all()) is (name == "match")
-        told = tell(model_of(vocabulary, region_output="features"), puzzle, config)
-        assert told.losses.keys() == {"word", "region", "match"} - {name}
+        pairs = mask_pairs(model, batch_of(toy_images, toy_texts), config)
+        assert bool((pairs.words >= 0).any()) is (name != "word")
+        assert bool(pairs.regions.any()) is (name != "region")
+        assert bool(pairs.matched.all()) is (name == "match")
+        results = score_objectives(model_of(vocabulary, region_output="features"), pairs, config)
+        assert results.losses.keys() == {"word", "region", "match"} - {name}
     with pytest.raises(SaccadeError, match="one of word_weight, region_weight and match_weight"):
         PretrainingConfig(word_weight=0, region_weight=0, match_weight=0)
 
@@ -78,12 +78,12 @@ def test_only_regions_of_true_pairs_that_have_a_class_are_told(
     )
     config = PretrainingConfig(region_rate=1.0, wrong_rate=0.0)
     model = model_of(vocabulary).eval()
-    puzzle = make_puzzle(model, batch_of(replace(toy_images, graph=graph), toy_texts), config)
-    assert puzzle.target is not None
-    assert puzzle.target.nonzero().tolist() == [[0, 0, 0], [1, 1, 1], [2, 0, 1]]
-    told = tell(model, puzzle, config)
-    assert told.count["region"] == 3
-    wrong = tell(model, replace(puzzle, matched=torch.tensor([True, False, False, True])), config)
+    pairs = mask_pairs(model, batch_of(replace(toy_images, graph=graph), toy_texts), config)
+    assert pairs.target is not None
+    assert pairs.target.nonzero().tolist() == [[0, 0, 0], [1, 1, 1], [2, 0, 1]]
+    results = score_objectives(model, pairs, config)
+    assert results.count["region"] == 3
+    wrong = score_objectives(model, replace(pairs, matched=torch.tensor([True, False, False, True])), config)
     assert wrong.count["region"] == 1
     assert wrong.count["match"] == 4
 
@@ -97,9 +97,9 @@ def test_single_regions_and_tokens_are_switches(
     shares: dict[str, float] = {}
     for kind in ("overlapping", "single"):
         config = PretrainingConfig(hide_regions=kind, hide_words="tokens", token_rate=0.3)  # type: ignore[arg-type]
-        puzzles = [make_puzzle(model, batch, config) for _ in range(300)]
-        shares[kind] = float(torch.stack([p.regions.float().sum() / same.mask.sum() for p in puzzles]).mean())
-        words = torch.stack([(p.words >= 0).float().sum() / (toy_texts.mask.sum() - 8) for p in puzzles]).mean()
+        drawn = [mask_pairs(model, batch, config) for _ in range(300)]
+        shares[kind] = float(torch.stack([p.regions.float().sum() / same.mask.sum() for p in drawn]).mean())
+        words = torch.stack([(p.words >= 0).float().sum() / (toy_texts.mask.sum() - 8) for p in drawn]).mean()
         assert abs(float(words) - 0.3) < 0.03
     assert abs(shares["single"] - 0.15) < 0.03
     assert shares["overlapping"] > 2 * shares["single"]
@@ -180,7 +180,7 @@ def test_a_killed_pretraining_goes_on_as_if_it_had_not_stopped(features: Path, t
     ("words", "sentence"),
     [
         (["pretrain", "scan"], "scan is trained at once"),
-        (["pretrain", "interbert"], "names nothing, so regions have no classes to tell"),
+        (["pretrain", "interbert"], "names nothing, so regions have no classes to predict"),
         (["train", "interbert", "task=captioning"], 'interbert has no task "captioning"'),
         (["train", "interbert", "task=matching", "init=nowhere"], "nowhere is no model folder"),
         (["curves", "nowhere"], "nowhere is no run folder"),

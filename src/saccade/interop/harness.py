@@ -148,6 +148,13 @@ def of_gradient(stored: np.ndarray | float, floor: float = 1e-5) -> float:
     return GRADIENT * float(stored) if float(stored) > 1e-3 else floor
 
 
+def gradient_difference(found: Tensor, stored: Tensor) -> Difference:
+    """Of a gradient in double precision, relative to its norm where that is above 1."""
+    if found.shape != stored.shape:
+        return Difference(float("inf"))
+    return Difference(float((found - stored).norm()) / max(1.0, float(stored.norm())))
+
+
 def gradient_norms(
     case: Case, key: str, names: str, found: Mapping[str, Tensor], floor: float = 1e-5
 ) -> dict[str, Difference]:

@@ -73,7 +73,7 @@ class ShopConfig:
         if self.users < 10:
             raise SaccadeError(f"a shop of {self.users} users has none for dev and test: give 10 or more")
 
-    def looks(self) -> str:
+    def picture_digest(self) -> str:
         """A name for all that the pictures depend on."""
         return f"shop-{GENERATOR}-{self.seed}-{self.items}-{self.size}"
 

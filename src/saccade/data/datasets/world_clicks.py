@@ -74,7 +74,7 @@ def world_catalogue(config: ShopConfig) -> Catalogue:
         pictures=tuple(partial(shop.picture, n) for n in range(rows)),
         texts=(),
         image_of_text=np.zeros(0, dtype=np.int64),
-        digest=config.looks(),
+        digest=config.picture_digest(),
     )
     unknown = np.full((1, len(numbers)), np.nan, dtype=np.float32)
     return Catalogue(

@@ -22,7 +22,7 @@ INVARIANT = "said by all alike"
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class Behaviour:
     """A behaviour: the item's look (if there is one) and title, what was done, and its weight."""
 
     image: UInt8[Array, "height width 3"] | None
@@ -42,7 +42,7 @@ class ClickPicture:
     effects: Float[Array, " modality"]
     gates: Float[Array, " modality"]  # nan: the model has none
     shares: Float[Array, " part"]  # of the modalities, then of the invariant part
-    history: tuple[Looked, ...]
+    history: tuple[Behaviour, ...]
 
     def __post_init__(self) -> None:
         if not len(self.modalities) == len(self.effects) == len(self.gates) == len(self.shares) - 1:
@@ -109,7 +109,7 @@ def _draw_one(
 
 
 def _draw_history(
-    sheet: Image.Image, pen: ImageDraw.ImageDraw, history: tuple[Looked, ...], top: int, wide: int
+    sheet: Image.Image, pen: ImageDraw.ImageDraw, history: tuple[Behaviour, ...], top: int, wide: int
 ) -> None:
     """The behaviours of the largest weights, in their order."""
     if not history:

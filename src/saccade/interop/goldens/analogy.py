@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from saccade.core.errors import SaccadeError
 from saccade.interop.goldens.vcml import relative
-from saccade.interop.harness import Case, Difference, Golden, case_folders, memo
+from saccade.interop.harness import Case, Difference, Golden, case_folders, gradient_difference, memo
 from saccade.interop.importer import Imported
 from saccade.interop.importers.relations import ANALOGY, branch_numbers, by_branch, counted_triplets, texts
 from saccade.models import Analogy
@@ -173,9 +173,7 @@ class AnalogyCase:
         found, stored = self.gradient(kind, name), self.case.tensor(f"{kind}_full:{name}").double()
         if found is None:
             return None
-        if found.shape != stored.shape:
-            return Difference(float("inf"))
-        return Difference(float((found - stored).norm()) / max(1.0, float(stored.norm())))
+        return gradient_difference(found, stored)
 
     def gradient_norm(self, kind: str, name: str) -> Difference | None:
         found, stored = self.gradient(kind, name), float(self.case.take(f"{kind}_norm:{name}"))

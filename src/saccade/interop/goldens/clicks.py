@@ -110,7 +110,7 @@ class MarnCase:
         found: Tensor = discriminator(self.items.invariant if parts == "c" else self.items.specific)
         return found
 
-    def told(self, items: Represented) -> dict[str, Tensor]:
+    def discriminator_losses(self, items: Represented) -> dict[str, Tensor]:
         losses: dict[str, Tensor] = self.model.discriminators(items, torch.ones(len(items.fused)).double()).losses
         return losses
 
@@ -121,25 +121,25 @@ class MarnCase:
 
     @cached_property
     def losses(self) -> dict[str, Tensor]:
-        return self.told(self.items)
+        return self.discriminator_losses(self.items)
 
     def gradient(self, loss: str, part: str, factor: float | None = None) -> Tensor:
         """Of a loss by c^m or s^m, as it comes back to the item; by a reversal of its own, if a factor is given."""
-        told = self.model.discriminators
+        discriminators = self.model.discriminators
         if factor is not None:
-            told.config = replace(told.config, reversal=factor)
+            discriminators.config = replace(discriminators.config, reversal=factor)
         with torch.enable_grad():
             parts = {name: getattr(self.items, name).detach().requires_grad_() for name in ("invariant", "specific")}
             items = Represented(**{**vars(self.items), **parts})
-            found: Tensor = torch.autograd.grad(self.told(items)[loss], parts[part])[0]
-        told.config = self.model.config
+            found: Tensor = torch.autograd.grad(self.discriminator_losses(items)[loss], parts[part])[0]
+        discriminators.config = self.model.config
         return found
 
     def shared_gradient(self) -> Tensor:
         """Of the weights of D₁ by both its uses."""
         weight = self.model.discriminators.second.guess.weight  # type: ignore[union-attr]
         with torch.enable_grad():
-            losses = self.told(self.items)
+            losses = self.discriminator_losses(self.items)
             (found,) = torch.autograd.grad(losses["d1"] + losses["ds"], weight)
         return found
 
@@ -174,8 +174,8 @@ class MarnCase:
         return self.model.click_loss(self.logit, torch.tensor([self.clicked]).double())
 
     def total(self) -> Tensor:
-        told: Tensor = self.model.config.adversarial_weight * torch.stack([*self.losses.values()]).sum()
-        return self.click_loss() + told
+        adversarial: Tensor = self.model.config.adversarial_weight * torch.stack([*self.losses.values()]).sum()
+        return self.click_loss() + adversarial
 
 
 TABLE: Table = {

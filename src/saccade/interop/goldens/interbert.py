@@ -17,7 +17,7 @@ from torch import Tensor
 
 from saccade.core.errors import SaccadeError
 from saccade.interop.goldens.vcml import relative
-from saccade.interop.harness import Case, Difference, Golden, case_folders, difference, memo
+from saccade.interop.harness import Case, Difference, Golden, case_folders, difference, gradient_difference, memo
 from saccade.interop.importer import Imported
 from saccade.interop.importers.interbert import DECODER, INTERBERT, WORDS
 from saccade.models import InterBert
@@ -156,11 +156,7 @@ class InterBertCase:
         found, stored = self.gradients().get(name), torch.tensor(np.array(self.case.take(f"{kind}:{name}"), np.float64))
         if found is None:
             return None
-        if kind == "norm":
-            return Difference(float((found.norm() - stored).abs()) / max(1.0, float(stored)))
-        if found.shape != stored.shape:
-            return Difference(float("inf"))
-        return Difference(float((found - stored).norm()) / max(1.0, float(stored.norm())))
+        return gradient_difference(found.norm() if kind == "norm" else found, stored)
 
 
 def masked_logit(logits: Tensor, mask: Tensor) -> Tensor:

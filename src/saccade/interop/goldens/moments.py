@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from saccade.batch import TextBatch
 from saccade.core.errors import SaccadeError
 from saccade.interop.goldens.vcml import relative
-from saccade.interop.harness import Case, Difference, Golden, case_folders, memo
+from saccade.interop.harness import Case, Difference, Golden, case_folders, gradient_difference, memo
 from saccade.interop.importer import Imported
 from saccade.interop.importers.moments import DRN
 from saccade.metrics.moments import moment_recall, temporal_nms
@@ -168,11 +168,7 @@ class DrnCase:
         found, stored = self.gradients().get(name), torch.tensor(np.array(self.case.take(f"{kind}:{name}"), np.float64))
         if found is None:
             return None
-        if kind == "norm":
-            return Difference(float((found.norm() - stored).abs()) / max(1.0, float(stored)))
-        if found.shape != stored.shape:
-            return Difference(float("inf"))
-        return Difference(float((found - stored).norm()) / max(1.0, float(stored.norm())))
+        return gradient_difference(found.norm() if kind == "norm" else found, stored)
 
 
 def opens(folder: Path) -> Iterator[DrnCase]:

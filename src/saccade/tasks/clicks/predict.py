@@ -26,7 +26,7 @@ from saccade.data.clicks.items import ItemIndex, open_catalogue
 from saccade.data.clicks.log import FIELDS, ParquetLog, decode
 from saccade.data.clicks.tables import TableFile, explained
 from saccade.data.records import CaptionedDrawings
-from saccade.explain.panels.clicks import ClickPicture, Looked
+from saccade.explain.panels.clicks import Behaviour, ClickPicture
 from saccade.features.clicks import with_image_features
 from saccade.models import ClickPredictor
 from saccade.models.base.click_predictor import ClickReasons
@@ -143,7 +143,7 @@ class Candidates:
                 raise SaccadeError(f"{self.file.path} has no candidates")
         return count
 
-    def look(self, row: int) -> UInt8[np.ndarray, "height width 3"] | None:
+    def image_of(self, row: int) -> UInt8[np.ndarray, "height width 3"] | None:
         """An item's picture, where there is one."""
         pictures, rows = self.catalogue.pictures, self.catalogue.picture_rows
         if pictures is None or rows is None:
@@ -161,8 +161,8 @@ class Candidates:
         reasons, rows = part.reasons, part.rows
         attention = reasons.attention[n].cpu().numpy()
         history = tuple(
-            Looked(
-                self.look(int(rows.history[n, t])),
+            Behaviour(
+                self.image_of(int(rows.history[n, t])),
                 self.catalogue.titles[int(rows.history[n, t])],
                 (("", *self.log.behaviours)[int(rows.kinds[n, t])]) or "seen",
                 float(attention[t]),
@@ -171,7 +171,7 @@ class Candidates:
         )
         item = int(rows.item[n])
         return ClickPicture(
-            self.look(item),
+            self.image_of(item),
             self.catalogue.titles[item],
             float(reasons.logits[n].double().sigmoid()),
             self.model.config.modalities,

@@ -1,5 +1,5 @@
 """Pre-training on captioned pictures: some word pieces and regions are hidden, some captions are exchanged, and the
-model is to tell what was there (`models/base/fusion.py` has the losses, `nn/masking.py` what is hidden).
+model is to predict what was there (`models/base/fusion.py` has the losses, `nn/masking.py` what is hidden).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PretrainingConfig:
     word_weight: float = 1.0  # of each loss; 0: nothing is hidden, or exchanged, for it
     region_weight: float = 1.0
     match_weight: float = 1.0
-    true_pairs_only: bool = False  # words are told of true pairs alone; regions always are
+    true_pairs_only: bool = False  # words are predicted in true pairs alone; regions always are
     items: Literal["pairs", "pictures"] = "pairs"  # what a batch counts: pairs, or pictures with all their captions
     min_count: int = 1  # of words, where the vocabulary is one of whole words
     vectors: str | None = None
@@ -70,14 +70,14 @@ class PretrainingConfig:
 
 
 @dataclass(frozen=True)
-class Puzzle(Batch):
-    """Pictures and captions with parts hidden, and what is to be told of them; picture p goes with caption p."""
+class MaskedPairs(Batch):
+    """Pictures and captions with parts hidden, and what is to be predicted; picture p goes with caption p."""
 
     images: RegionBatch
     texts: TextBatch
     words: Int[Tensor, "item word"]  # what hidden pieces were, −1 elsewhere
     regions: Bool[Tensor, "item region"]  # which are hidden
-    target: Float[Tensor, "item region out"] | None  # classes, where regions are told by them
+    target: Float[Tensor, "item region out"] | None  # classes, where those are predicted
     matched: Bool[Tensor, " item"]
 
 
@@ -111,12 +111,12 @@ class PretrainingTask(PairTask):
 
     def loss(self, model: Fusion, batch: PairBatch, step: int) -> Loss:
         pictures = model.extract(vary_images(model, batch.images, self.augmentation))
-        told = tell(model, make_puzzle(model, replace(batch, images=pictures), self.config), self.config)
-        losses = {name: weight * told.losses[name] for name, weight in weights_of(self.config).items()}
-        return torch.stack([*losses.values()]).sum(), {f"{name}_loss": told.losses[name] for name in losses}
+        results = score_objectives(model, mask_pairs(model, replace(batch, images=pictures), self.config), self.config)
+        losses = {name: weight * results.losses[name] for name, weight in weights_of(self.config).items()}
+        return torch.stack([*losses.values()]).sum(), {f"{name}_loss": results.losses[name] for name in losses}
 
     def evaluate(self, model: Fusion) -> dict[str, float]:
-        return Told().evaluate(model, self.dev, self.config)
+        return MaskedAccuracy().evaluate(model, self.dev, self.config)
 
 
 def weights_of(config: PretrainingConfig) -> dict[str, float]:
@@ -126,13 +126,13 @@ def weights_of(config: PretrainingConfig) -> dict[str, float]:
 
 
 def with_classes(data: CaptionedImages, model: Fusion, config: PretrainingConfig) -> CaptionedImages:
-    """Regions with the classes that the model knows, if they are to be told."""
+    """Regions with the classes that the model knows, if those are to be predicted."""
     if not config.region_weight or model.config.region_output != "classes" or not model.config.region_labels:
         return data
     return with_graphs(data, Vocabulary((*SPECIAL, *model.config.region_labels)))
 
 
-def make_puzzle(model: Fusion, batch: PairBatch, config: PretrainingConfig) -> Puzzle:
+def mask_pairs(model: Fusion, batch: PairBatch, config: PretrainingConfig) -> MaskedPairs:
     """Exchange captions, then hide pieces and regions."""
     images, owner, texts = batch.images, batch.owner, replace(batch.texts, words=())
     assert isinstance(images, RegionBatch)
@@ -156,12 +156,12 @@ def make_puzzle(model: Fusion, batch: PairBatch, config: PretrainingConfig) -> P
         hidden = segments(there, config.segment_rate, config.segment_length)
     else:
         hidden = tokens(there, config.token_rate) if config.hide_words == "tokens" else one_span(there)
-    told = torch.full_like(texts.tokens, -1)
+    labels = torch.full_like(texts.tokens, -1)
     if config.word_weight:
-        texts, told = hide_words(texts, hidden, model.vocabulary)
+        texts, labels = hide_words(texts, hidden, model.vocabulary)
     if config.true_pairs_only:
-        told = told.masked_fill(~matched[:, None], -1)
-    return Puzzle(about, texts, told, hide_regions(about, config), target, matched)
+        labels = labels.masked_fill(~matched[:, None], -1)
+    return MaskedPairs(about, texts, labels, hide_regions(about, config), target, matched)
 
 
 def hide_regions(images: RegionBatch, config: PretrainingConfig) -> Bool[Tensor, "image region"]:
@@ -174,44 +174,44 @@ def hide_regions(images: RegionBatch, config: PretrainingConfig) -> Bool[Tensor,
 
 
 @dataclass(frozen=True)
-class Telling:
-    """What a model told: a loss for each objective, how many it told rightly, and of how many."""
+class ObjectiveResults:
+    """A loss for each objective, how many predictions are correct, and of how many."""
 
     losses: Mapping[str, Tensor]
-    right: Mapping[str, Tensor]
+    correct: Mapping[str, Tensor]
     count: Mapping[str, Tensor]
 
 
-def tell(model: Fusion, puzzle: Puzzle, config: PretrainingConfig) -> Telling:
-    """Of masked regions, only those of true pairs count, and where classes are told, those that have one."""
-    features = model.region_features(puzzle.images)
-    images = model.embed_regions(features, puzzle.images, puzzle.regions)
-    fused = model.fuse(images, model.encode_texts(puzzle.texts))
+def score_objectives(model: Fusion, pairs: MaskedPairs, config: PretrainingConfig) -> ObjectiveResults:
+    """Of masked regions, only those of true pairs count, and where classes are predicted, those that have one."""
+    features = model.region_features(pairs.images)
+    images = model.embed_regions(features, pairs.images, pairs.regions)
+    fused = model.fuse(images, model.encode_texts(pairs.texts))
     losses: dict[str, Tensor] = {}
-    right: dict[str, Tensor] = {}
+    correct: dict[str, Tensor] = {}
     count: dict[str, Tensor] = {}
     wanted = weights_of(config)
     if "word" in wanted:
-        logits, there = model.word_logits(fused.words), puzzle.words >= 0
-        losses["word"] = model.word_loss(logits, puzzle.words)
-        right["word"], count["word"] = ((logits.argmax(dim=-1) == puzzle.words) & there).sum(), there.sum()
+        logits, there = model.word_logits(fused.words), pairs.words >= 0
+        losses["word"] = model.word_loss(logits, pairs.words)
+        correct["word"], count["word"] = ((logits.argmax(dim=-1) == pairs.words) & there).sum(), there.sum()
     if "region" in wanted:
-        masked = puzzle.regions & puzzle.matched[:, None]
-        target = features.detach() if puzzle.target is None else puzzle.target
-        if puzzle.target is not None:
-            masked = masked & puzzle.target.any(dim=-1)
+        masked = pairs.regions & pairs.matched[:, None]
+        target = features.detach() if pairs.target is None else pairs.target
+        if pairs.target is not None:
+            masked = masked & pairs.target.any(dim=-1)
         found = model.region_outputs(fused.regions)
         losses["region"] = model.region_loss(found, masked, target)
-        right["region"], count["region"] = (told_regions(model, found, target) * masked).sum(), masked.sum()
+        correct["region"], count["region"] = (correct_regions(model, found, target) * masked).sum(), masked.sum()
     if "match" in wanted:
         logits = model.match_logits(fused.pooled)
-        losses["match"] = model.match_loss(logits, puzzle.matched)
-        right["match"] = ((logits.argmax(dim=1) == MATCHED) == puzzle.matched).sum()
-        count["match"] = puzzle.matched.new_ones(len(logits)).sum()
-    return Telling(losses, right, count)
+        losses["match"] = model.match_loss(logits, pairs.matched)
+        correct["match"] = ((logits.argmax(dim=1) == MATCHED) == pairs.matched).sum()
+        count["match"] = pairs.matched.new_ones(len(logits)).sum()
+    return ObjectiveResults(losses, correct, count)
 
 
-def told_regions(model: Fusion, found: Tensor, target: Tensor) -> Float[Tensor, "item region"]:
+def correct_regions(model: Fusion, found: Tensor, target: Tensor) -> Float[Tensor, "item region"]:
     """1 where the likeliest class is right, or the region is picked among others; of features their cosine."""
     if model.config.region_output == "classes":
         return (found.argmax(dim=-1) == target.argmax(dim=-1)).float()
@@ -221,14 +221,14 @@ def told_regions(model: Fusion, found: Tensor, target: Tensor) -> Float[Tensor, 
     return (scores.argmax(dim=-1) == own).float()
 
 
-class Told(Evaluator[Fusion, CaptionedImages]):
-    """Of hidden pieces, hidden regions and pairs, how many a model tells, in per cent; what is hidden is always the
+class MaskedAccuracy(Evaluator[Fusion, CaptionedImages]):
+    """Per cent of hidden pieces, hidden regions and pairs that a model gets right; what is hidden is always the
     same."""
 
     metrics: ClassVar = {
         "accuracy": "mean over objectives",
-        "word_accuracy": "hidden word pieces told",
-        "region_accuracy": "hidden regions told",
+        "word_accuracy": "hidden word pieces found",
+        "region_accuracy": "hidden regions found",
         "match_accuracy": "pairs judged rightly",
     }
     metric = "accuracy"
@@ -240,7 +240,7 @@ class Told(Evaluator[Fusion, CaptionedImages]):
         device, was_training = next(model.parameters()).device, model.training
         data = with_classes(data, model, settings)
         texts, size = model.read(data.texts), settings.eval_batch
-        right: dict[str, float] = {}
+        correct: dict[str, float] = {}
         count: dict[str, float] = {}
         summed: dict[str, float] = {}
         model.eval()
@@ -252,13 +252,13 @@ class Told(Evaluator[Fusion, CaptionedImages]):
                 pictures = data.images.batch(images.tolist())
                 batch = PairBatch(pictures, texts.select(rows).trimmed(), owner, torch.as_tensor(images)).to(device)
                 batch = replace(batch, images=model.extract(batch.images))
-                told = tell(model, make_puzzle(model, batch, settings), settings)
-                for name, loss in told.losses.items():
-                    summed[name] = summed.get(name, 0.0) + float(loss * told.count[name])
-                    right[name] = right.get(name, 0.0) + float(told.right[name])
-                    count[name] = count.get(name, 0.0) + float(told.count[name])
+                results = score_objectives(model, mask_pairs(model, batch, settings), settings)
+                for name, loss in results.losses.items():
+                    summed[name] = summed.get(name, 0.0) + float(loss * results.count[name])
+                    correct[name] = correct.get(name, 0.0) + float(results.correct[name])
+                    count[name] = count.get(name, 0.0) + float(results.count[name])
         model.train(was_training)
-        found = {f"{name}_accuracy": 100 * right[name] / max(count[name], 1) for name in right}
+        found = {f"{name}_accuracy": 100 * correct[name] / max(count[name], 1) for name in correct}
         losses = {f"{name}_loss": summed[name] / max(count[name], 1) for name in summed}
         return {"accuracy": float(np.mean([*found.values()])), **found, **losses}
 
@@ -285,7 +285,7 @@ class Told(Evaluator[Fusion, CaptionedImages]):
 
 
 def prepare_pretraining(train: CaptionedImages, settings: PretrainingConfig) -> Prepared:
-    """The captions' words, and the classes of regions if these are to be told.
+    """The captions' words, and the classes of regions if these are to be predicted.
 
     Raises: SaccadeError if the extractor names none.
     """
@@ -298,7 +298,7 @@ def prepare_pretraining(train: CaptionedImages, settings: PretrainingConfig) -> 
     if train.extractor is None or not load_extractor(train.extractor, "cpu").has_names:
         who = f"the extractor {train.extractor}" if train.extractor else f"what made the features of {train.name}"
         raise SaccadeError(
-            f"{who} names nothing, so regions have no classes to tell: give region_target=features or contrast"
+            f"{who} names nothing, so regions have no classes to predict: give region_target=features or contrast"
         )
     named = concepts_by_extractor(train, range(len(train.images)), confidence=NAME_CONFIDENCE)
     labels = tuple(sorted({(word.split() or [""])[-1] for own in named for word in own} - {""}))
@@ -306,9 +306,9 @@ def prepare_pretraining(train: CaptionedImages, settings: PretrainingConfig) -> 
 
 
 def build_pretraining(kind: type[Fusion], config: Any, prepared: Prepared) -> Fusion:
-    """A fresh model that tells what the settings say of regions.
+    """A fresh model that predicts what the settings say of regions.
 
-    Raises: SaccadeError if regions are to be told and it has no output for them.
+    Raises: SaccadeError if regions are to be predicted and it has no output for them.
     """
     if prepared.facts["region_weight"] and "regions" not in config.outputs:
         raise SaccadeError(
@@ -331,7 +331,7 @@ SPEC: TaskSpec[Fusion, CaptionedImages] = TaskSpec(
     open=open_captioned,
     prepare=prepare_pretraining,
     task=PretrainingTask,
-    evaluator=Told(),
+    evaluator=MaskedAccuracy(),
     predictor=PretrainedPredictor,
     verbs=("train", "curves"),
     options=EvalOptions,
