@@ -1,4 +1,4 @@
-"""Phrases that look for frames, in one kernel: a program has the frames of one video and some phrases.
+"""Phrases that look for frames, in one kernel: a program has the frames of some videos and some phrases.
 
 Their products stay in registers, from the first to the match of every phrase; nothing of the size [frame, phrase] is
 written. Vectors are of 16 bits or of float32 (then products are of three TF32 each), sums of float32.
@@ -16,11 +16,23 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-PHRASES = 64  # of a program
-NUMBERS = 64  # of a vector, that are read at once
 REDUCED = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}  # types of products; the interpreter has float32's
 LEAST = 1e-20  # square of the least that a norm over frames counts as
 LEAST_LENGTH = 1e-16  # square of that of an attended vector
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What a program has: so many frames, of one video or several, and so many phrases."""
+
+    rows: int
+    phrases: int
+    numbers: int  # of a vector, that are read at once
+    warps: int
+    stages: int
+
+
+TILES = {True: Tile(64, 64, 64, 4, 3), False: Tile(64, 64, 32, 4, 3)}  # of 16 bits, or of 32
 
 
 @dataclass(frozen=True)
@@ -59,16 +71,19 @@ def phrase_matches(
     count, places, dim = frames.vectors.shape
     found = phrases.new_empty(count, len(phrases), dtype=torch.float32)
     if count and len(phrases):
-        phrase_matches_kernel[(triton.cdiv(len(phrases), PHRASES), count)](
+        tile = TILES[phrases.dtype in REDUCED]
+        videos = max(1, tile.rows // places)
+        phrase_matches_kernel[(triton.cdiv(len(phrases), tile.phrases), triton.cdiv(count, videos))](
             *(frames.vectors, frames.gram, frames.inverse, frames.there, phrases.contiguous(), found),
-            *(len(phrases), dim, sharpness, LEAST, LEAST_LENGTH),
+            *(count, len(phrases), dim, sharpness, LEAST, LEAST_LENGTH),
+            VIDEOS=videos,
             FRAMES=places,
-            PHRASES=PHRASES,
-            NUMBERS=NUMBERS,
+            PHRASES=tile.phrases,
+            NUMBERS=tile.numbers,
             BY_SCORES=by_scores,
             INSIDE=REDUCED.get(phrases.dtype, tl.float32) if phrases.is_cuda else tl.float32,
-            num_warps=4 if places <= 64 else 8,
-            num_stages=3,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
         )
     return found
 
@@ -81,42 +96,51 @@ def phrase_matches_kernel(
     there,
     phrases,
     found,
-    COUNT,
+    count,
+    phrase_count,
     DIM,
     sharpness,
     least,
     least_length,
+    VIDEOS: tl.constexpr,
     FRAMES: tl.constexpr,
     PHRASES: tl.constexpr,
     NUMBERS: tl.constexpr,
     BY_SCORES: tl.constexpr,
     INSIDE: tl.constexpr,
 ):
-    video = tl.program_id(1).to(tl.int64)
-    frame = tl.arange(0, FRAMES)
+    ROWS: tl.constexpr = VIDEOS * FRAMES
+    row = tl.arange(0, ROWS)
+    video = tl.program_id(1).to(tl.int64) * VIDEOS + tl.arange(0, VIDEOS)
+    frame = tl.program_id(1).to(tl.int64) * ROWS + row  # among the frames of all videos
+    real_frame = frame < count * FRAMES
     phrase = tl.program_id(0) * PHRASES + tl.arange(0, PHRASES)
     number = tl.arange(0, NUMBERS)
-    real_phrase = phrase < COUNT
-    own_frames = frames + (video * FRAMES + frame[:, None]) * DIM
+    real_phrase = phrase < phrase_count
+    own_frames = frames + frame[:, None] * DIM
     own_phrases = phrases + phrase[None, :].to(tl.int64) * DIM
-    products = tl.zeros((FRAMES, PHRASES), dtype=tl.float32)
+    flat = tl.zeros((ROWS, PHRASES), dtype=tl.float32)
     for start in range(0, DIM, NUMBERS):
         within = start + number < DIM
-        v = tl.load(own_frames + start + number[None, :], mask=within[None, :], other=0.0)
+        v = tl.load(own_frames + start + number[None, :], mask=real_frame[:, None] & within[None, :], other=0.0)
         c = tl.load(own_phrases + start + number[:, None], mask=within[:, None] & real_phrase[None, :], other=0.0)
-        products = tl.dot(v.to(INSIDE), c.to(INSIDE), products, input_precision="tf32x3")
-    real = tl.load(there + video * FRAMES + frame)[:, None] > 0
-    cosine = products * tl.load(inverse + video * FRAMES + frame)[:, None]
+        flat = tl.dot(v.to(INSIDE), c.to(INSIDE), flat, input_precision="tf32x3")
+    products = flat.reshape(VIDEOS, FRAMES, PHRASES)
+    there_flat = tl.load(there + frame, mask=real_frame, other=0)
+    real = there_flat.reshape(VIDEOS, FRAMES, 1) > 0
+    cosine = products * tl.load(inverse + frame, mask=real_frame, other=0.0).reshape(VIDEOS, FRAMES, 1)
     clipped = tl.where(real, tl.maximum(cosine, 0.0), 0.0)
-    size = tl.sqrt(tl.maximum(tl.sum(clipped * clipped, axis=0), least))
-    sharp = clipped * (sharpness / size)[None, :]  # from 0 to λ: no maximum has to be taken off
+    size = tl.sqrt(tl.maximum(tl.sum(clipped * clipped, axis=1), least))
+    sharp = clipped * (sharpness / size)[:, None, :]  # from 0 to λ: no maximum has to be taken off
     weights = tl.where(real, tl.exp(sharp - sharpness), 0.0)
-    weights = weights / tl.maximum(tl.sum(weights, axis=0), 1e-30)[None, :]
+    weights = weights / tl.maximum(tl.sum(weights, axis=1), 1e-30)[:, None, :]
     if BY_SCORES:
-        match = tl.sum(weights * tl.where(real, cosine, 0.0), axis=0)
-    else:
-        g = tl.load(gram + (video * FRAMES + frame[:, None]) * FRAMES + frame[None, :])
-        turned = tl.dot(g, weights, input_precision="tf32x3")
-        squared = tl.sum(weights * turned, axis=0)
-        match = tl.sum(weights * products, axis=0) / tl.sqrt(tl.maximum(squared, least_length))
-    tl.store(found + video * COUNT + phrase, match, mask=real_phrase)
+        match = tl.sum(weights * tl.where(real, cosine, 0.0), axis=1)
+    else:  # the Gram matrices of the videos, one below the other along the diagonal
+        same = (row[:, None] // FRAMES == row[None, :] // FRAMES) & real_frame[:, None]
+        g = tl.load(gram + frame[:, None] * FRAMES + row[None, :] % FRAMES, mask=same, other=0.0)
+        turned = tl.dot(g, weights.reshape(ROWS, PHRASES), input_precision="tf32x3").reshape(VIDEOS, FRAMES, PHRASES)
+        squared = tl.sum(weights * turned, axis=1)
+        match = tl.sum(weights * products, axis=1) / tl.sqrt(tl.maximum(squared, least_length))
+    own = found + video[:, None] * phrase_count + phrase[None, :]
+    tl.store(own, match, mask=(video < count)[:, None] & real_phrase[None, :])
