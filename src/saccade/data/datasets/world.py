@@ -29,8 +29,8 @@ from saccade.data.records import (
     joined,
 )
 from saccade.world import Split, WorldConfig, make_world
+from saccade.world.asked import ask_all
 from saccade.world.captions import region_phrases
-from saccade.world.questions import ask
 from saccade.world.referring import discuss, refer
 from saccade.world.scene import Scene
 from saccade.world.store import locate_split
@@ -49,8 +49,7 @@ def open_world_questions(
 ) -> Questions[CaptionedDrawings]:
     """About 24 questions on each picture of a split, with answers and programs."""
     config, part = _open_part(split, root, seed, pictures)
-    wish = config.wish(part.name)
-    asked = [ask(part.scene(i), wish) for i in range(len(part))]
+    asked = ask_all(part, config)
     return Questions(
         _drawings(split, config, part, [[question.text for question in own] for own in asked]),
         answers=tuple((question.answer,) for own in asked for question in own),

@@ -32,7 +32,7 @@ class Tile:
     stages: int
 
 
-TILES = {True: Tile(64, 64, 64, 4, 3), False: Tile(64, 64, 32, 4, 3)}  # of 16 bits, or of 32
+TILES = {True: Tile(64, 128, 64, 4, 3), False: Tile(64, 128, 32, 4, 4)}  # of 16 bits, or of 32
 
 
 @dataclass(frozen=True)

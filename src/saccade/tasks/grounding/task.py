@@ -80,7 +80,7 @@ class GroundingTask:
         self.texts = model.read([train.texts[n] for n in self.said])  # word ids are small: all sentences at once
         self.spans = [[token_span(train.texts[n], phrase) for phrase in train.phrases[n]] for n in self.said]
         first = train.images.batch([0])
-        self.cells = isinstance(first, RegionBatch) and are_cells(first.boxes[0][first.mask[0]].numpy())
+        self.cells = isinstance(first, RegionBatch) and are_cells(first.boxes[0][first.mask[0]].cpu().numpy())
         self.truth = [[true_boxes(phrase, config.several) for phrase in train.phrases[n]] for n in self.said]
 
     def __len__(self) -> int:

@@ -1,0 +1,39 @@
+"""The questions of a split, asked once: a picture's take a hundredth of a second, and every run wants those of all.
+
+They are kept in the cache by what they hang on: the world, the split, and the code and tables of this package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+
+from saccade.batch.programs import Step
+from saccade.core.cache import cached, close_to_others
+from saccade.core.files import only_one, read_json, write_text
+from saccade.world.questions import Question, ask
+from saccade.world.store import Split, WorldConfig
+
+
+def ask_all(part: Split, config: WorldConfig) -> list[tuple[Question, ...]]:
+    """The questions on each picture of a split of this world."""
+    key = hashlib.sha256(f"{config.digest()} {part.name} {_code()}".encode()).hexdigest()[:16]
+    path = cached("world", "questions", f"{key}.json")
+    with only_one(path):
+        if not path.exists():
+            wish = config.wish(part.name)
+            write_text(path, json.dumps([ask(part.scene(i), wish) for i in range(len(part))]))
+            close_to_others(path)
+    return [tuple(_question(*one) for one in own) for own in read_json(path)]
+
+
+def _question(kind: str, text: str, program: list[tuple[str, list[int], str]], answer: str) -> Question:
+    return Question(kind, text, tuple(Step(op, tuple(inputs), word) for op, inputs, word in program), answer)
+
+
+@cache
+def _code() -> str:
+    files = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".py", ".yaml"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
