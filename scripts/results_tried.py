@@ -1,4 +1,4 @@
-"""What was tried on Flickr8k, run by run, what helped and what did not: writes docs/results/tried.{md,json}.
+"""What was tried on Flickr8k and MSVD, run by run, what helped and what did not: writes docs/results/tried.{md,json}.
 
     python scripts/results_tried.py runs/tried runs/tried/commands.txt
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from saccade.lab.reports import markdown_table
 from saccade.metrics import mean_and_spread
 
 OUT = Path("docs/results")
+DATA = {"flickr8k": "Flickr8k", "msvd": "MSVD"}
 SUBJECTS = {  # the measure a run is judged by → heading, further figures of that row
     "rsum": ("Matching", ["i2t_r1", "t2i_r1"]),
     "cider_d": ("Captioning", ["bleu4"]),
@@ -42,20 +44,24 @@ def read(name: str, command: str, path: Path) -> dict[str, Any] | None:
 def page(runs: list[dict[str, Any]]) -> str:
     parts = [
         "# What was tried",
-        "Runs on Flickr8k, one seed each unless the name has another, judged on the **dev** split (1,000 photos), "
-        "which chooses the settings: the "
+        "One seed each unless the name has another, judged on the **dev** split (1,000 photos of Flickr8k, 131 clips "
+        "of MSVD), which chooses the settings: the "
         "figures are those of the best evaluation. A run whose best is its last may have gone on rising, and those "
         "that say *cut* were stopped before their end to save time: compare them at equal steps.",
     ]
-    for measure, (heading, others) in SUBJECTS.items():
-        own = sorted((run for run in runs if run["measure"] == measure), key=lambda run: -run["figures"][measure])
+    for data, (measure, (heading, others)) in product(DATA, SUBJECTS.items()):
+        own = [run for run in runs if run["measure"] == measure and f"data={data} " in run["command"]]
+        own.sort(key=lambda run: -run["figures"][measure])
         rows = [
             [run["name"], *(f"{run['figures'][key]:.{1 if measure != 'map' else 3}f}" for key in (measure, *others)),
              f"{run['best_step']:,} of {run['last_step']:,}", f"`{run['command']}`"]
             for run in own
         ]  # fmt: skip
         if rows:
-            parts += [f"## {heading}", markdown_table(["run", measure, *others, "best at step", "command"], rows)]
+            parts += [
+                f"## {heading}, {DATA[data]}",
+                markdown_table(["run", measure, *others, "best at step", "command"], rows),
+            ]
         seeds: dict[str, list[float]] = {}
         for run in own:
             name, among, _ = run["name"].partition("-seed")

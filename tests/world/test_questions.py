@@ -305,3 +305,16 @@ def test_coloured_splits_are_worlds_of_their_own(monkeypatch: pytest.MonkeyPatch
         ("cogent", "one-cogent"),
         ("any", "one"),
     ]
+
+
+def test_questions_are_asked_once_and_read_back_as_they_were(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SACCADE_CACHE", str(tmp_path))
+    first = reader.open_world_questions("dev", pictures=40)
+    kept = list((tmp_path / "world" / "questions").glob("*.json"))
+    monkeypatch.setattr("saccade.world.asked.ask", None)  # would fail if it were called
+    again = reader.open_world_questions("dev", pictures=40)
+    assert len(kept) == 1
+    assert (again.programs, again.answers, again.kinds, again.ids) == (
+        first.programs, first.answers, first.kinds, first.ids
+    )  # fmt: skip
+    assert all(isinstance(step, Step) for program in again.programs for step in program)

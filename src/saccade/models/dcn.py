@@ -46,7 +46,6 @@ class DcnConfig(AnswererConfig):
     nowhere: int = 3
     updates: Updates = "both"
     summaries: int = 4  # maps of each side's summary
-    summary: Literal["mean", "apart"] = "mean"  # of the maps; what each found side by side is ours
     predict: Literal["concat", "sum", "answer"] = "concat"
     word_dropout: float = 0.1
     dropout: float = 0.3
@@ -105,9 +104,8 @@ class Dcn(Answerer):
             CoAttention(image_dim, dim, config.heads, config.nowhere, config.dropout, config.updates)
             for _ in range(config.layers)
         )
-        maps, apart = config.summaries, config.summary == "apart"
-        self.region_summary, self.word_summary = Summary(image_dim, maps, apart), Summary(dim, maps, apart)
-        joint = self.word_summary.dim + (self.region_summary.dim if config.predict == "concat" else 0)
+        self.region_summary, self.word_summary = Summary(image_dim, config.summaries), Summary(dim, config.summaries)
+        joint = dim + image_dim if config.predict == "concat" else dim
         if config.predict == "answer":
             self.answer_map = nn.Linear(joint, final, bias=False)  # W
         else:

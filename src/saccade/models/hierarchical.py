@@ -46,7 +46,6 @@ class HierarchicalConfig(AnswererConfig):
     heads: int = 4
     nowhere: int = 3
     summaries: int = 4
-    summary: Literal["mean", "apart"] = "mean"  # of the maps of a question; what each found side by side is ours
     retrieval_layer: int = 2  # after which each task branches off, from 1
     grounding_layer: int = 3
     answering_layer: int = 5
@@ -63,9 +62,9 @@ class HierarchicalConfig(AnswererConfig):
 class Branch(nn.Module):
     """A task's own summaries of both sides."""
 
-    def __init__(self, dim: int, maps: int, apart: bool = False) -> None:
+    def __init__(self, dim: int, maps: int) -> None:
         super().__init__()
-        self.regions, self.words = Summary(dim, maps, apart), Summary(dim, maps, apart)
+        self.regions, self.words = Summary(dim, maps), Summary(dim, maps)
 
     def forward(
         self, found: CoAttended, region_mask: Bool[Tensor, "item region"], word_mask: Bool[Tensor, "item word"]
@@ -107,13 +106,11 @@ class Hierarchical(Answerer, Matcher, Grounder):  # type: ignore[misc]  # called
         if "grounding" in config.parts:
             self.grounding_map = nn.Linear(dim, dim, bias=False)  # W of grounding
         if "answering" in config.parts:
-            self.answering = Branch(dim, config.summaries, config.summary == "apart")
+            self.answering = Branch(dim, config.summaries)
             if config.predict == "open":
-                self.answer_map = nn.Linear(self.answering.words.dim, config.word_dim, bias=False)  # W of answers
+                self.answer_map = nn.Linear(dim, config.word_dim, bias=False)  # W of answers
             else:
-                self.predict = nn.Sequential(
-                    nn.Linear(2 * self.answering.words.dim, dim), nn.ReLU(), nn.Linear(dim, answers)
-                )
+                self.predict = nn.Sequential(nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, answers))
 
     @property
     def grounds(self) -> bool:

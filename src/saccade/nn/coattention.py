@@ -105,17 +105,15 @@ def coattend(layers: Iterable[nn.Module], *sides: Tensor) -> list[CoAttended]:
 
 class Summary(nn.Module):
     """One vector for all parts: c_t = MLP(x_t) has a score for each of several maps, α = mean over maps of their
-    softmax, v = Σ α_t x_t. With `apart`, which is ours, every map has a v of its own, side by side."""
+    softmax, v = Σ α_t x_t."""
 
-    def __init__(self, dim: int, maps: int = 4, apart: bool = False) -> None:
+    def __init__(self, dim: int, maps: int = 4) -> None:
         super().__init__()
         self.score = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, maps))
-        self.apart, self.dim = apart, maps * dim if apart else dim  # of v
 
     def forward(
         self, parts: Float[Tensor, "item part dim"], mask: Bool[Tensor, "item part"]
     ) -> tuple[Float[Tensor, "item dim"], Float[Tensor, "item map part"]]:
         """v, and the weights of every map."""
         weights = masked_softmax(self.score(parts).mT, mask[:, None])
-        joined = weights if self.apart else weights.mean(dim=1, keepdim=True)
-        return summed(joined, parts).flatten(1), weights
+        return summed(weights.mean(dim=1, keepdim=True), parts)[:, 0], weights
