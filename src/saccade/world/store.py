@@ -12,14 +12,14 @@ import multiprocessing
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 import pyarrow as pa  # declares no exports, hence the first line
@@ -38,6 +38,7 @@ from saccade.world.render import render
 from saccade.world.sample import Colouring, Wish, sample_scene
 from saccade.world.scene import Scene, SceneCaption, SceneRelation
 
+T = TypeVar("T")
 GENERATOR = 4  # raised whenever the same configuration would give another picture or sentence
 
 SPLITS = ("train", "dev", "test", "hard", "novel")
@@ -281,24 +282,31 @@ def _made(config: WorldConfig, split: str, workers: int | None) -> Generator[lis
     """The rows of a split, in order. Every group has a seed of its own, so the workers' number changes nothing."""
     groups = config.counts()[split] - _pairs(config, split)  # a group is a scene, or a pair of twins
     chunks = [range(n, min(n + CHUNK, groups)) for n in range(0, groups, CHUNK)]
-    count = min(workers or cores(), len(chunks))
+    yield from in_processes(make_rows, [(config, split, chunk) for chunk in chunks], workers)
+
+
+def in_processes(
+    make: Callable[..., T], jobs: Sequence[tuple[Any, ...]], workers: int | None = None
+) -> Generator[T, None, None]:
+    """What `make` gives for the arguments of each job, in order, made by several processes."""
+    count = min(workers or cores(), len(jobs))
     if count <= 1:
-        yield from (make_rows(config, split, chunk) for chunk in chunks)
+        yield from (make(*job) for job in jobs)
         return
     context = multiprocessing.get_context("fork" if sys.platform.startswith("linux") else "spawn")
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent)
     try:
-        waiting: list[Future[list[SceneRow]]] = []
-        for chunk in chunks:
+        waiting: list[Future[T]] = []
+        for job in jobs:
             with without_interrupts():
-                waiting.append(pool.submit(make_rows, config, split, chunk))
+                waiting.append(pool.submit(make, *job))
             if len(waiting) > 3 * count:  # enough ahead to keep all busy, little enough to keep in memory
                 yield waiting.pop(0).result()
         for future in waiting:
             yield future.result()
     except BrokenProcessPool as error:
-        raise SaccadeError("a process making pictures was ended from outside (out of memory?)") from error
+        raise SaccadeError("a process making the world was ended from outside (out of memory?)") from error
     except BaseException:  # what they are at is of no use any more
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()
