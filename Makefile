@@ -22,7 +22,8 @@ took = echo "   $$SECONDS s"
 demo: $(INSTALLED)  ## the idea in two minutes: make a world, train SCAN on it, search it, show why
 	@$(call say,demo: a world of pictures → features → SCAN and a baseline → demo/report.html); \
 	$(BIN)/saccade demo --out demo; $(took)
-	@echo "── open demo/report.html in a browser"
+	@echo "── open demo/report.html in a browser; then search its pictures by any sentence:"
+	@echo "$(BIN)/saccade serve demo/index"
 
 demo-photos: $(INSTALLED)  ## the same on photographs: regions detected and named, a sentence explained (half a minute)
 	@$(call say,demo-photos: photos/*.jpg → the bottom-up extractor → demo-photos/all.png); \

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -19,7 +22,7 @@ from benchmarks.bench import Bench, Case
 from benchmarks.problems import LONGEST, SHORTEST, largest_difference
 from benchmarks.rows import Growth, Row, Target
 from benchmarks.timing import product
-from saccade.search import CodeStore, CodeWriter, QueryWords, Ranking, RegionCodes, search_codes, write_bytes
+from saccade.search import QueryWords, Ranking, RegionCodes, search_codes
 
 REGIONS, DIM, BATCH, BEST = 36, 128, 16, 100
 RIGHT = Target("answers_that_differ", "≤", 0)
@@ -78,13 +81,11 @@ def in_memory(bench: Bench, count: int, bytes_first: bool) -> Row:
 
 @torch.no_grad()
 def mapped(bench: Bench, count: int, bytes_first: bool) -> Row:
-    """From a store on disk, in the system's cache after the first run."""
+    """From a file on disk, in the system's cache after the first run."""
     codes, queries = random_codes("cpu", count), random_queries("cpu")
     with tempfile.TemporaryDirectory() as folder:
-        with CodeWriter(Path(folder) / "exact", DIM) as writer:
-            writer.add([str(number) for number in range(count)], codes)
-        exact = CodeStore(Path(folder) / "exact")
-        quick = write_bytes(exact, Path(folder) / "bytes") if bytes_first else exact
+        exact = on_disk(codes, Path(folder) / "exact.safetensors")
+        quick = on_disk(codes.to_bytes(), Path(folder) / "bytes.safetensors") if bytes_first else exact
         ours = partial(search_codes, queries, quick, BEST, exact if bytes_first else None)
         floor = product(codes.vectors.float(), queries.words)
         spent = bench.best_of({"ours": ours, "floor": floor}, runs=3)
@@ -101,6 +102,13 @@ def mapped(bench: Bench, count: int, bytes_first: bool) -> Row:
             targets=(RIGHT,),
             note="against one query at a time in PyTorch, timed on a part",
         )
+
+
+def on_disk(codes: RegionCodes, path: Path) -> RegionCodes:
+    """The same codes as a view into a file."""
+    save_file({"vectors": codes.vectors}, path)
+    with safe_open(path, "pt") as file:
+        return replace(codes, vectors=file.get_tensor("vectors"))
 
 
 @torch.no_grad()

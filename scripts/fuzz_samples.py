@@ -48,7 +48,6 @@ from saccade.language.parsing.foreign import read_conllu, read_corenlp
 from saccade.metrics.captions.cider import DocumentFrequencies
 from saccade.models import entry
 from saccade.models.base.model import load_model
-from saccade.search.code_store import CodeStore, CodeWriter
 from saccade.tasks.matching.evaluate import load_table
 from saccade.training.folder import Progress, load_checkpoint, save_checkpoint
 from saccade.training.logs import MetricsFile
@@ -103,23 +102,6 @@ def read_store(folder: Path) -> None:
     read_regions(store)
     store.region_counts()
     list(store)
-    store.verify()
-
-
-def make_codes(dtype: str) -> Callable[[Path], None]:
-    def make(folder: Path) -> None:
-        with CodeWriter(folder, DIM, dtype, {"model": "scan"}, shard_pictures=2) as writer:
-            for one in pictures():
-                writer.append(one.id, torch.from_numpy(one.features))
-
-    return make
-
-
-def read_codes(folder: Path) -> None:
-    store = CodeStore(folder)
-    list(store.ids)
-    store.part(0, len(store)).copied()
-    store.pick(torch.tensor([len(store) - 1, 0]))
     store.verify()
 
 
@@ -438,8 +420,6 @@ READERS = [
     Reader("annotations of videos (JSON, text)", make_moments, read_moments),
     Reader("MP4", make_video("mp4", "libx264"), read_video),
     Reader("MKV", make_video("mkv", "mpeg4"), read_video),
-    Reader("code store, half precision", make_codes("float16"), read_codes),
-    Reader("code store, bytes", make_codes("int8"), read_codes),
     Reader("world", make_small_world, read_world),
     Reader("precomputed .npy", make_precomp, lambda f: read_regions(open_precomp("train", f).regions)),
     Reader(".npz and .npy folder", make_npz, lambda f: read_arrays(NpzFolder(f, {"3": (20, 10)}))),

@@ -38,6 +38,7 @@ STOREYS: list[tuple[str, list[tuple[str, str, str]]]] = [
     ("#e4dcf2", [
         ("interop", "official", "checkpoints"),
         ("search", "large", "collections"),
+        ("serve", "the service,", "its page"),
         ("lab", "claims,", "leaderboard"),
     ]),
 ]  # fmt: skip

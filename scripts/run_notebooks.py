@@ -4,7 +4,8 @@ python scripts/run_notebooks.py                     all of them, in place
 python scripts/run_notebooks.py NAME.ipynb -o FILE  one of them; the result goes to FILE
 
 Jupyter runs them as well. This needs no more than the tests have: a cell's prints and its last value are what it shows,
-Pillow's pictures (what has a `_repr_jpeg_`) as pictures. It runs in the folder of the notebook.
+Pillow's pictures (what has a `_repr_jpeg_`) as pictures, what has a `_repr_html_` as that. It runs in the folder of the
+notebook.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ def outputs(source: str, names: dict[str, Any], count: int) -> list[dict[str, An
         data: dict[str, Any] = {"text/plain": [repr(value)]}
         if hasattr(value, "_repr_jpeg_"):
             data = {"image/jpeg": base64.b64encode(value._repr_jpeg_()).decode(), "text/plain": ["a picture"]}
+        elif hasattr(value, "_repr_html_"):
+            data = {"text/html": [value._repr_html_()], "text/plain": repr(value).splitlines(keepends=True)}
         found.append({"output_type": "execute_result", "execution_count": count, "metadata": {}, "data": data})
     return found
 

@@ -55,4 +55,6 @@ def shown(output: dict[str, Any], name: str, pictures: dict[str, bytes]) -> str:
     if "image/jpeg" in output["data"]:
         pictures[name] = base64.b64decode("".join(output["data"]["image/jpeg"]))
         return f"![what the cell shows]({name})"
+    if "text/html" in output["data"]:
+        return "".join(output["data"]["text/html"])
     return f"```text\n{''.join(output['data']['text/plain'])}\n```"

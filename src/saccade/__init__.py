@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from saccade.version import __version__
 
 if TYPE_CHECKING:
+    from saccade.search.client import open_index
     from saccade.tasks.predict import load
 
-__all__ = ["__version__", "load"]
+__all__ = ["__version__", "load", "open_index"]
 
 
 def __getattr__(name: str) -> object:
@@ -17,4 +18,8 @@ def __getattr__(name: str) -> object:
         from saccade.tasks.predict import load
 
         return load
+    if name == "open_index":
+        from saccade.search.client import open_index
+
+        return open_index
     raise AttributeError(f"module 'saccade' has no attribute {name!r}")

@@ -19,6 +19,8 @@ from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages, DataConfig
 from saccade.lab import demo as lab_demo
 from saccade.lab.demo import make_room
+from saccade.search import Index, Searcher
+from saccade.search import Query as SearchQuery
 from saccade.world import Split, WorldConfig, make_world
 
 QUICK = ["dim=32", "word_dim=16", "epochs=1", "batch_size=32", "min_count=1"]
@@ -83,13 +85,18 @@ def test_the_demo_leaves_a_report_with_strips_and_models(
         assert picture.size == (48, 48)
     for system in ("scan", "vse"):
         assert (out / "models" / system / "best" / "model.safetensors").exists()
+    with Index.open(out / "index") as index:
+        assert len(index) == len(list((out / "world").rglob("*.png"))) >= 20
+        found = Searcher(index).search(SearchQuery("a red cube", top=3))
+        assert len(found.hits) == 3
+        assert index.thumbnail(found.hits[0].id)[:2] == b"\xff\xd8"
     printed = capsys.readouterr().out
-    assert all(f"{n}/5" in printed for n in range(1, 6))
+    assert all(f"{n}/6" in printed for n in range(1, 7))
     assert "recall@1" in printed
     commands = [shlex.split(html.unescape(found)) for found in re.findall(r"<code>(.*?)</code>", page)]
     assert all(command[0] == "saccade" for command in commands)
     named = [Path(word) for command in commands for word in command if word.startswith(str(tmp_path))]
-    assert len(named) == 6
+    assert len(named) == 7
     assert all(path.exists() for path in named)
 
 

@@ -84,7 +84,7 @@ def test_optuna_draws_the_choices_and_is_told_what_came_of_them(
     assert told == [1 - 1 + 1, 2 - 0.5 + 1, 1 - 1 + 1, 2 - 0.5 + 2, 2 - 0.5 + 1, 2 - 0.5 + 2]
     assert len(training.seen) == len(done) == 4  # what was drawn twice was trained once
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(SaccadeError, match=r"pip install 'saccade\[search\]'"):
+    with pytest.raises(SaccadeError, match=r"pip install 'saccade\[tune\]'"):
         search(tmp_path, training, trials=3)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.core.errors import SaccadeError
-from saccade.search import CodeStore, CodeWriter, QueryWords, RegionCodes, maxsim_codes, search_codes, write_bytes
+from saccade.search import QueryWords, RegionCodes, maxsim_codes, search_codes
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BUDGETS = [1 << 28, 2000]  # one tile; many
@@ -95,13 +94,26 @@ def test_most_pictures_are_never_scored_exactly(monkeypatch: pytest.MonkeyPatch)
     assert 5 <= max(asked) < 1000
 
 
-def test_a_store_on_disk_gives_the_same(tmp_path: Path) -> None:
+class Elsewhere:
+    """Codes that are read a part at a time."""
+
+    def __init__(self, codes: RegionCodes) -> None:
+        self.codes, self.dim = codes, codes.dim
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def part(self, first: int, stop: int) -> RegionCodes:
+        return self.codes.part(first, stop).copied()
+
+    def pick(self, pictures: torch.Tensor) -> RegionCodes:
+        return self.codes.pick(pictures)
+
+
+def test_codes_that_are_read_in_parts_give_the_same() -> None:
     queries, regions, mask = collection()
     codes = RegionCodes.of(regions, mask)
-    with CodeWriter(tmp_path / "codes", 16, shard_pictures=70) as writer:
-        writer.extend([f"{n}.jpg" for n in range(300)], regions, mask)
-    exact = CodeStore(tmp_path / "codes")
-    rough = write_bytes(exact, tmp_path / "bytes")
+    exact, rough = Elsewhere(codes), Elsewhere(codes.to_bytes())
     for budget in BUDGETS:
         expected = expected_of(queries, codes, 20)
         assert torch.equal(search_codes(queries, exact, 20, budget=budget).indices, expected)
@@ -119,11 +131,10 @@ def test_codes_elsewhere_are_sent_where_the_search_is() -> None:
         assert torch.equal(found.indices.cpu(), expected_of(queries, codes, 20))
 
 
-def test_an_empty_collection_finds_nothing(tmp_path: Path) -> None:
-    with CodeWriter(tmp_path / "codes", 16):
-        pass
-    queries, *_ = collection()
-    assert search_codes(queries, CodeStore(tmp_path / "codes"), 5).indices.shape == (4, 0)
+def test_an_empty_collection_finds_nothing() -> None:
+    queries, regions, mask = collection()
+    nothing = RegionCodes.of(regions, mask).part(0, 0)
+    assert search_codes(queries, Elsewhere(nothing), 5).indices.shape == (4, 0)
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -63,6 +63,7 @@ VERBS, OPTIONS = _read_table()
 WRITTEN = ("out", "json_file", "attention", "plot", "each")  # parameters that name a file to write
 WRITTEN_BY = {
     "parse.parse": ("picture",),
+    "search.search": ("explain",),
     "moment.moment": ("cut",),
     "clicks.ctr": ("picture",),
     "world.videos": ("films",),

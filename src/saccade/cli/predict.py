@@ -140,7 +140,7 @@ def calibrate(words: list[str], *, split: str | None = None, device: Device = "a
     from saccade.lab.reports import draw_reliability
     from saccade.models import Matcher, find_model, load_model
     from saccade.models.base.model import CALIBRATION
-    from saccade.tasks import find_task
+    from saccade.tasks.evaluator import SplitForModels
     from saccade.tasks.matching.calibration import calibrate as fit
     from saccade.tasks.matching.evaluate import similarity_table
     from saccade.training.run import check_unseen
@@ -154,7 +154,7 @@ def calibrate(words: list[str], *, split: str | None = None, device: Device = "a
     check_unseen(folders, config, split, "it is too sure of them; calibrate it on another split")
     check_writable(folder / CALIBRATION, out)
     model = load_model(folder, Matcher).to(check_device(device))
-    data = find_task("matching").open(config, split, model.backbone.size if model.backbone is not None else None)
+    data = SplitForModels(config, split).regions_for(model, folder)
     found = fit(similarity_table(model, data), data.image_of_text)
     write_json(folder / CALIBRATION, asdict(found.curve))
     Console(soft_wrap=True).print(

@@ -147,7 +147,8 @@ def _swap(new: Path, path: Path) -> None:
 
 @contextmanager
 def only_one(folder: Path | str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Let one process at a time work on a folder; the others wait, and `waiting` is called if this one must."""
+    """Let one process at a time work on a folder; the others wait, and `waiting` is called if this one must: what it
+    raises is raised, and nobody waits."""
     folder = Path(folder)
     path = _lock_file(folder)
     if fcntl is None:
@@ -203,10 +204,14 @@ def _lock(path: Path, waiting: Callable[[], None] | None) -> int:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if waiting is not None:
-                waiting()
-                waiting = None
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            try:
+                if waiting is not None:
+                    waiting()
+                    waiting = None
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            except BaseException:  # who does not want to wait raises
+                os.close(handle)
+                raise
         try:
             if os.path.samestat(os.fstat(handle), path.lstat()):
                 return handle

@@ -14,7 +14,26 @@ from saccade.core.errors import SaccadeError
 
 PREFIX = "hf:"
 TIMEOUT = 5.0  # seconds for the hub to answer at all
-FILES = ("*.json", "README.md", "model.safetensors", "model-*.safetensors")  # no pickles, no weights of other tools
+FILES = (
+    "*.json",
+    "merges.txt",
+    "README.md",
+    "model.safetensors",
+    "model-*.safetensors",
+)  # no pickles, no weights of other tools
+
+DUAL_ENCODERS = {  # of transformers, which are matchers here: what `model_type` says → the class
+    "clip": "CLIPModel",
+    "metaclip_2": "MetaClip2Model",
+    "siglip": "SiglipModel",
+    "siglip2": "Siglip2Model",
+    "colpali": "ColPaliForRetrieval",
+}
+
+
+def is_dual(described: object) -> bool:
+    """Whether a config.json is that of a dual encoder of transformers."""
+    return isinstance(described, dict) and described.get("model_type") in list(DUAL_ENCODERS)
 
 
 def looks_local(name: str) -> bool:
@@ -55,6 +74,12 @@ def hub_folder(name: str, **options: Any) -> Path:
             f'"{name}" was never fetched from the model hub, and the hub cannot be asked now{why}; '
             f"for a folder on this machine, give its path (./{name})"
         ) from error
+
+
+def hub_name(folder: Path) -> str | None:
+    """OWNER/NAME of a folder in the hub's cache; None if it is no such folder."""
+    found = re.search(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/[0-9a-f]+$", folder.absolute().as_posix())
+    return f"{found[1]}/{found[2]}" if found else None
 
 
 def model_folder(place: str) -> Path:

@@ -13,7 +13,6 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from jaxtyping import Float, UInt8
 from numpy import ndarray as Array
@@ -409,6 +408,8 @@ def colour_table() -> tuple[UInt8[Array, "256 3"], UInt8[Array, " 256"]]:
     does not attend to, its bright end glows around what it does; at full heat it gives way to the picture itself: who
     wants to know whether *red* found the red one needs the true colours there.
     """
+    import matplotlib  # takes a while to come, and not every explanation is drawn
+
     level = np.linspace(0, 1, 256)
     colours = (matplotlib.colormaps["inferno"](0.04 + 0.82 * level)[:, :3] * 255).round().astype(np.uint8)
     opacity = SHADE + (DARKNESS - SHADE) * (1 - level) ** 1.2

@@ -20,11 +20,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
 from PIL import Image, ImageDraw, ImageFont, features
 
 AILERON = frozenset(map(chr, range(32, 127))) | frozenset("°±·«»‘’“”…")  # what Pillow's own face covers
-DEJAVU = str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
+DEJAVU = str(
+    Path(getattr(find_spec("matplotlib"), "origin", "")).parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf"
+)
 NOTO_CJK = "noto_cjk_sans_otc"  # the package of the extra `fonts`
 EMOJI, ABOVE_LATIN = 0x1F000, 0x2000  # where emoji begin; fonts of emoji have digits too, which are no digits for text
 BITMAP = 109  # the one size of Noto Color Emoji

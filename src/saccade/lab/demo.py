@@ -8,18 +8,20 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from PIL import Image
 from rich.console import Console
 from rich.progress import Progress
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import atomic_file, write_json
-from saccade.core.progress import progress_bar
+from saccade.core.progress import note_once, progress_bar
 from saccade.data import CaptionedImages, DataConfig
 from saccade.explain import (
     Explanation,
@@ -42,6 +44,9 @@ from saccade.tasks.matching.evaluate import similarity_table
 from saccade.training.run import RunConfig, run_config, train_run
 from saccade.version import __version__
 from saccade.world import Split, World, WorldConfig, make_world
+
+if TYPE_CHECKING:
+    from saccade.search.coding import Encoded
 
 MARK = "demo.json"  # says that a folder is a demo's, so that the next one may replace what is in it
 SYSTEMS = {"scan": "SCAN", "vse": "Pooled cosine (VSE++)"}
@@ -73,7 +78,7 @@ def run_demo(settings: Sequence[str], out: Path, pictures: int, seed: int, conso
     runs = {system: run_config(system, words) for system in SYSTEMS}
     make_room(out)
     write_json(out / MARK, {"saccade": __version__, "pictures": pictures, "seed": seed, "settings": list(settings)})
-    clock = Clock(console, 5)
+    clock = Clock(console, 6)
 
     world_config = WorldConfig(pictures=pictures, seed=seed)
     counts = world_config.counts()
@@ -98,8 +103,41 @@ def run_demo(settings: Sequence[str], out: Path, pictures: int, seed: int, conso
     with clock.stage("Evaluation", "every sentence with every picture"):
         for one in trained:
             one.tables.update({name: similarity_table(one.model, splits[name]) for name in ("test", "hard")})
+    if find_spec("lancedb") is None:
+        clock.total -= 1
+        note_once("the demo's pictures are not indexed, which takes LanceDB: pip install 'saccade[search]'")
+    else:
+        with clock.stage("Index", "the test pictures and the twins, to be searched by any sentence"):
+            index_world(world, splits, out, folders["scan"])
     with clock.stage("Report", "ten searches, six pairs of twins, drawn at random"):
         return write_report(out, world, splits, trained, clock.stages, seed)
+
+
+def index_world(world: World, splits: Mapping[str, CaptionedImages], out: Path, model: Path) -> None:
+    """Write pictures of the world into OUT/world and index them, with the regions that are known, into OUT/index."""
+    from saccade.search.coding import encode
+    from saccade.search.index import Index
+    from saccade.search.reading import BATCH_SIZE, list_files, picture_row
+
+    place, pixels = out / "world", dict[str, UInt8[np.ndarray, "row column 3"]]()
+    for name in SETS:
+        split = world.split(name)
+        for number in range(len(split)):
+            pixels[f"{name}/{number:04d}.png"] = split.image(number)
+            with atomic_file(place / name / f"{number:04d}.png") as temporary:
+                Image.fromarray(split.image(number)).save(temporary, format="PNG")
+    files = {file.id: file for file in list_files([place], False, None)}
+    with Index.create(out / "index", str(model)) as index:
+        matcher = index.matcher()
+        for name in SETS:
+            regions, rows = splits[name].regions, list[dict[str, Any]]()
+            codes: list[Encoded] = []
+            for start in range(0, len(regions), BATCH_SIZE):
+                part = range(start, min(start + BATCH_SIZE, len(regions)))
+                ids = [f"{name}/{number:04d}.png" for number in part]
+                codes += encode(matcher, regions.batch(part), index.settings.kept, index.basis, ids)
+                rows += [picture_row(files[id], pixels[id], *pixels[id].shape[1::-1]) for id in ids]
+            index.put(rows, codes, False)
 
 
 def make_room(out: Path) -> None:
@@ -108,7 +146,7 @@ def make_room(out: Path) -> None:
         raise SaccadeError(f"{out} is a file: --out names the folder for the demo")
     if out.is_dir() and any(out.iterdir()) and not (out / MARK).exists():
         raise SaccadeError(f"{out} holds files that are not a demo's: give another folder with --out")
-    for part in ("models", "strips", "pictures"):
+    for part in ("models", "strips", "pictures", "world", "index"):
         shutil.rmtree(out / part, ignore_errors=True)
     (out / "report.html").unlink(missing_ok=True)
 
@@ -347,6 +385,10 @@ def _commands(out: Path, query: Query) -> tuple[tuple[str, str], ...]:
         (
             f"saccade score {pictures} --text {shlex.quote(short)} --model {model}",
             "score pictures against a sentence",
+        ),
+        (
+            f"saccade search {shlex.quote(str(out / 'index'))} {shlex.quote(short)} --explain found.html",
+            "search the index of its world, and see why each picture was found",
         ),
         (
             f"saccade eval {model} {other} --split novel",

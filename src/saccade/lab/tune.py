@@ -92,7 +92,7 @@ def drawn_choices(stage: Stage, trials: int, seed: int = 0) -> Generator[Chosen,
         import optuna
     except ImportError as error:
         raise SaccadeError(
-            "--trials draws settings by Optuna, which is not here: pip install 'saccade[search]'"
+            "--trials draws settings by Optuna, which is not here: pip install 'saccade[tune]'"
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))

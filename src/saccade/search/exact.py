@@ -106,7 +106,7 @@ def ranked(
 
 
 class CodeSource(Protocol):
-    """Region codes by picture: in memory (`RegionCodes`), or on disk (`CodeStore`)."""
+    """Region codes by picture: in memory (`RegionCodes`), or read from elsewhere a part at a time."""
 
     @property
     def dim(self) -> int: ...

@@ -17,22 +17,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 import torch
 
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
-from saccade.core.files import read_json
 from saccade.data import FeatureStore
 from saccade.data.store.manifest import Broken
 from saccade.explain import Explanation
 from saccade.features.decoding import Opened, Opener, open_ahead
 from saccade.models import Model, find_model, load_model
-from saccade.models.base.model import CONFIG
 from saccade.tasks import find_task
 from saccade.tasks.evaluator import check_features
+from saccade.tasks.uses import Line, Outcome, Use
 from saccade.vision.extractors import bfloat16_digest
 from saccade.vision.grid import grid_config
 from saccade.vision.pictures import Picture
@@ -50,12 +49,19 @@ Photo: TypeAlias = tuple[str, Path]  # what it is called, and its file
 class Predictor(Generic[M]):
     """A trained model with pictures and texts instead of tensors; each task adds its own methods."""
 
+    uses: ClassVar[tuple[Use, ...]] = ()  # what it does with one picture and one text, for the service and its page
+
     def __init__(self, model: M) -> None:
         self.model = model
 
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+    @classmethod
+    def adopt(cls, model: Model) -> Predictor[Any] | None:
+        """The predictor of this task for a model; None if the model cannot do it. Some models do other tasks too."""
+        return cls(model) if find_task(model.task).predictor is cls else None  # type: ignore[arg-type]
 
     def explain(self, image: Picture, text: str | None = None, *, title: str = "") -> Explanation:
         """Which regions each word of a sentence found, or came from: `.save("why.png")` draws it."""
@@ -160,8 +166,19 @@ class Drawing(Protocol):
     def save(self, path: Path | str) -> object: ...
 
 
+def _asked(predictor: QuestionPredictor[Any], image: Any, text: str, top: int) -> Outcome:
+    answers = predictor.ask(image, text, top)
+    lines = tuple(Line(one.text, probability=one.probability, details=one.steps) for one in answers)
+    why = None if image is None else predictor.why(image, text)
+    return Outcome(lines, why if isinstance(why, Explanation) else None)
+
+
 class QuestionPredictor(RegionPredictor[M]):
     """A trained model that answers questions: what `saccade ask` needs."""
+
+    uses: ClassVar[tuple[Use, ...]] = (
+        Use("ask", "Answer a question about a picture", "picture", _asked, "question", "what is the dog doing?"),
+    )
 
     @abstractmethod
     def ask(self, image: Picture | RegionBatch | None, question: str, top: int = 5) -> list[Answer]:
@@ -209,7 +226,7 @@ def extractor_of(folder: Path | str) -> str:
     Raises: SaccadeError if there is no such model, or it has none.
     """
     place, kind = find_model(folder, Model)
-    described = read_json(place / CONFIG)
+    described = kind.described(place)
     if kind.task == "detection":
         return f"{kind.name.removesuffix('_extractor')}:{folder}"
     if (own := described.get("backbone")) is not None:

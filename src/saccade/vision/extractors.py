@@ -55,6 +55,7 @@ KINDS = {  # imported when first asked for
     "grid": "saccade.vision.grid",
     "bottomup": "saccade.vision.detectors.bottomup",
     "detr": "saccade.vision.detectors.detr",
+    "dual": "saccade.vision.dual",
     "frames": "saccade.vision.videos.frames",
     "clips": "saccade.vision.videos.clips",
 }

@@ -13,9 +13,11 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import UInt8
@@ -105,6 +107,22 @@ def _read_header(path: Path) -> Image.Image:
             return Image.open(path, formats=formats)
         finally:
             Image.MAX_IMAGE_PIXELS = before
+
+
+def picture_facts(path: Path | str) -> dict[str, Any]:
+    """What a camera wrote into a photo file: when it was `taken`, and by which `camera`; nothing where it does not say.
+
+    The pixels are not decoded.
+    """
+    found: dict[str, Any] = {}
+    with suppress(Exception), _read_header(Path(path)) as image:  # whatever Pillow meets, the facts are not there
+        tags = image.getexif()
+        camera = str(tags.get(0x0110) or "").strip("\0 ")
+        if camera.isprintable() and camera:
+            found["camera"] = camera[:100]
+        written = tags.get_ifd(0x8769).get(0x9003) or tags.get(0x0132)  # DateTimeOriginal, else DateTime
+        found["taken"] = datetime.strptime(str(written)[:19], "%Y:%m:%d %H:%M:%S")
+    return found
 
 
 def _too_large(path: Path, limit: int) -> SaccadeError:

@@ -49,6 +49,10 @@ class Matcher(Model):
         """`align`, with the weights by which words are shown in the picture and point at things in it."""
         return self.align(images, texts)
 
+    def shown(self, images: ImageCode) -> Bool[Tensor, "image region"]:
+        """Where words can be found: in all regions that are real, unless some of them are no place."""
+        return images.mask
+
     def heat(
         self, images: ImageCode, texts: TextCode, phrases: Float[Tensor, "pair phrase word"]
     ) -> Float[Tensor, "pair phrase region"]:

@@ -5,6 +5,7 @@ The registry says which models there are, for which task, from which paper.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +21,7 @@ from saccade.batch import PictureBatch, RegionBatch, TextBatch
 from saccade.core.config import from_dict, to_dict
 from saccade.core.errors import SaccadeError, did_you_mean, not_among
 from saccade.core.files import read_json, write_json, write_text
-from saccade.core.hub import PREFIX, first_line, hub_folder, looks_local
+from saccade.core.hub import DUAL_ENCODERS, PREFIX, first_line, hub_folder, is_dual, looks_local
 from saccade.core.progress import note_once
 from saccade.core.weights import build_within, check_values, held_shapes, read_weights, write_weights
 from saccade.language import Vocabulary
@@ -244,6 +245,45 @@ class Model(nn.Module, PyTorchModelHubMixin):
                 weight.data = weight.data.to(number)
         return model
 
+    @classmethod
+    def described(cls, folder: Path) -> dict[str, Any]:
+        """What a model folder says of itself: model, extractor, backbone, settings."""
+        return dict(read_json(folder / CONFIG))
+
+    @classmethod
+    def read_folder(cls: type[M], folder: Path) -> M:
+        """The model of a folder that `find_model` found to be of this class."""
+        described = read_json(folder / CONFIG)
+        settings: type[Any] = cls.Config
+        config = from_dict(settings, described.get("config") or {}, f"{folder / CONFIG}: config")
+        vocabulary = Vocabulary.load(folder / VOCABULARY) if cls.reads_text else None
+        path = folder / WEIGHTS
+
+        def build() -> M:
+            model = cls(config, vocabulary, described.get("extractor"))
+            if described.get("backbone") is not None:
+                model.backbone = trainable_backbone(str(described["backbone"]), pretrained=False)
+            return model
+
+        model = build_within(build, held_shapes(path, *base_file(described.get("base"))), path)
+        state = folder_weights(folder, model.state_dict())
+        model.fit_to(state)
+        wanted = {key: tuple(value.shape) for key, value in model.state_dict().items()}
+        found = {key: tuple(value.shape) for key, value in state.items()}
+        if wanted != found:
+            key = sorted(k for k in wanted.keys() | found.keys() if wanted.get(k) != found.get(k))[0]
+            raise SaccadeError(
+                f"{path} is not for this {model.name} configuration: {key} is {found.get(key, 'missing')} in the file, "
+                f"{wanted.get(key, 'absent')} in the model"
+            )
+        check_values(state, model.state_dict(), path)
+        model.load_state_dict(state)
+        if described.get("trained") is not None:
+            model.trained = from_dict(Trained, described["trained"], f"{folder / CONFIG}: trained")
+        if (folder / CALIBRATION).exists():
+            model.calibration = from_dict(Platt, read_json(folder / CALIBRATION), str(folder / CALIBRATION))
+        return model.eval()
+
     def _card(self) -> str:
         paper = entry(self.name)
         words = f", {len(self.vocabulary):,} words" if self.reads_text else ""
@@ -292,9 +332,16 @@ def find_model(folder: Path | str, expected: type[M] = Model) -> tuple[Path, typ
             f"{', '.join(shipped_models())}{hub}"
         )
     described = read_json(folder / CONFIG)
-    if not isinstance(described, dict) or not isinstance(described.get("model"), str):
+    model_class: type[Model]
+    if is_dual(described):  # of transformers
+        model_class = importlib.import_module("saccade.models.dual_encoder").DualEncoder
+    elif isinstance(described, dict) and isinstance(described.get("model_type"), str):
+        kind, known = described["model_type"], ", ".join(DUAL_ENCODERS)
+        raise SaccadeError(f"{folder} holds a {kind} of transformers, of which only {known} are read")
+    elif not isinstance(described, dict) or not isinstance(described.get("model"), str):
         raise SaccadeError(f'{folder / CONFIG} names no model: expected a "model" field')
-    model_class = entry(described["model"]).model
+    else:
+        model_class = entry(described["model"]).model
     if not issubclass(model_class, expected):
         wanted = getattr(expected, "name", expected.__name__.lower())
         raise SaccadeError(f"{folder} holds a model of {model_class.name}, a {wanted} was asked for")
@@ -309,33 +356,4 @@ def folder_weights(folder: Path, wanted: Iterable[str]) -> dict[str, Tensor]:
 def load_model(folder: Path | str, expected: type[M] = Model) -> M:  # type: ignore[assignment]
     """The model of a model folder, the best of a run folder, or one of the package by name, if it is an `expected`."""
     folder, model_class = find_model(folder, expected)
-    described = read_json(folder / CONFIG)
-    settings: type[Any] = model_class.Config
-    config = from_dict(settings, described.get("config") or {}, f"{folder / CONFIG}: config")
-    vocabulary = Vocabulary.load(folder / VOCABULARY) if model_class.reads_text else None
-    path = folder / WEIGHTS
-
-    def build() -> M:
-        model = model_class(config, vocabulary, described.get("extractor"))
-        if described.get("backbone") is not None:
-            model.backbone = trainable_backbone(str(described["backbone"]), pretrained=False)
-        return model
-
-    model = build_within(build, held_shapes(path, *base_file(described.get("base"))), path)
-    state = folder_weights(folder, model.state_dict())
-    model.fit_to(state)
-    wanted = {key: tuple(value.shape) for key, value in model.state_dict().items()}
-    found = {key: tuple(value.shape) for key, value in state.items()}
-    if wanted != found:
-        key = sorted(k for k in wanted.keys() | found.keys() if wanted.get(k) != found.get(k))[0]
-        raise SaccadeError(
-            f"{path} is not for this {model.name} configuration: {key} is {found.get(key, 'missing')} in the file, "
-            f"{wanted.get(key, 'absent')} in the model"
-        )
-    check_values(state, model.state_dict(), path)
-    model.load_state_dict(state)
-    if described.get("trained") is not None:
-        model.trained = from_dict(Trained, described["trained"], f"{folder / CONFIG}: trained")
-    if (folder / CALIBRATION).exists():
-        model.calibration = from_dict(Platt, read_json(folder / CALIBRATION), str(folder / CALIBRATION))
-    return model.eval()
+    return model_class.read_folder(folder)

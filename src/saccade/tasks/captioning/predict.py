@@ -29,6 +29,7 @@ from saccade.features.concepts import region_graphs
 from saccade.features.extraction import list_pictures, stores_among
 from saccade.models import Captioner
 from saccade.tasks.predict import Images, Photo, RegionPredictor
+from saccade.tasks.uses import Line, Outcome, Use
 from saccade.vision import open_picture
 from saccade.vision.pictures import Picture, as_array
 
@@ -64,8 +65,17 @@ class GeneratedCaption:
         )
 
 
+def _captioned(captioner: PictureCaptioner, image: Any, text: str, top: int) -> Outcome:
+    picture = as_array(image)
+    said = captioner.captions([picture], keep=max(top, 1))[0]
+    lines = tuple(Line(one.text, score=one.score) for one in said)
+    return Outcome(lines, said[0].explain(picture) if said[0].words else None)
+
+
 class PictureCaptioner(RegionPredictor[Captioner]):
     """A trained captioner with the extractor it was trained with: pictures in, captions and explanations out."""
+
+    uses = (Use("caption", "Say what is in a picture", "picture", _captioned),)
 
     def extract(self, images: Picture | Sequence[Picture] | RegionBatch) -> RegionBatch:
         """Regions; for a model that reads scene graphs with what the extractor names, if that is known."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,7 @@ class Verdict:
 class ConceptAnswerer(QuestionPredictor[ConceptLearner]):
     """A trained concept learner: programs are executed on pictures; questions about concepts need none."""
 
+    uses = (replace(QuestionPredictor.uses[0], medium_optional=True, example="what colour is the large cube?"),)
     parser: ProgramReader | None = None  # makes programs of questions; none: the world's grammar does
 
     def use_parser(self, parser: Predictor[Any]) -> None:

@@ -33,6 +33,7 @@ from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator
 from saccade.tasks.pairs import Read
 from saccade.tasks.predict import Predictor, in_batches
 from saccade.tasks.prepare import prepare_words
+from saccade.tasks.uses import Line, Outcome, Use
 from saccade.vision.augment import AugmentConfig, augment_with_boxes
 from saccade.vision.pictures import Picture, as_array
 
@@ -159,8 +160,15 @@ class DescribedPhoto:
         return drawn(self.picture, self.regions, self.file.name)
 
 
+def _described(describer: PictureDescriber, image: Any, text: str, top: int) -> Outcome:
+    found = describer.describe([image], top)[0]
+    return Outcome(tuple(Line(one.phrase, probability=one.score, boxes=(one.box,)) for one in found))
+
+
 class PictureDescriber(Predictor[DenseCap]):
     """A trained dense captioner: pictures in, phrases with boxes out."""
+
+    uses = (Use("densecap", "Say a phrase of every part of a picture", "picture", _described),)
 
     def describe(
         self,

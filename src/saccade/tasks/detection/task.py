@@ -33,6 +33,7 @@ from saccade.tasks.detection import EvalOptions
 from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator
 from saccade.tasks.predict import Predictor, in_batches, listed
 from saccade.tasks.prepare import Prepared
+from saccade.tasks.uses import Line, Outcome, Use
 from saccade.vision import RegionDescription, RegionExtractor
 from saccade.vision.boxes import UNKNOWN, WHOLE, overlaps, pick
 from saccade.vision.detectors.bottomup import BottomUpNetwork, BoxedPictures
@@ -354,11 +355,18 @@ class DetectionTask:
 BATCH_SIZE = 64  # pictures held at a time
 
 
+def _detected(detector: PictureDetector, image: Any, text: str, top: int) -> Outcome:
+    found = sorted(detector.detect([image])[0], key=lambda one: -one.score)[: top or None]
+    return Outcome(tuple(Line(one.text, probability=one.score, boxes=(one.box,)) for one in found))
+
+
 class PictureDetector(Predictor[Detector]):
     """Finds the regions of pictures and names them.
 
     >>> saccade.load("runs/bottomup").detect("photo.jpg")[0][0].text
     """
+
+    uses = (Use("detect", "Find and name what is in a picture", "picture", _detected),)
 
     @cached_property
     def extractor(self) -> RegionExtractor:

@@ -91,6 +91,16 @@ def open_entailment(config: DataConfig, split: str, pixels: int | None = None, d
 class PictureEntailer(PictureAnswerer):
     """A trained entailer: a picture and a sentence in, how likely each label is out."""
 
+    uses = (
+        replace(
+            PictureAnswerer.uses[0],
+            verb="entail",
+            does="Whether a picture entails a sentence",
+            text="sentence",
+            example="people are outdoors",
+        ),
+    )
+
 
 def entailment_task(model: FusionEntailer, train: Any, dev: Any, config: Any, augmentation: Any) -> AnsweringTask:
     return AnsweringTask(model, train, dev, config, augmentation)

@@ -140,8 +140,9 @@ def ground_all(
             regions = model.extract(data.images.batch(pictures.tolist()).to(device)).select(place)
             spans = [[token_span(data.texts[n], phrase) for phrase in data.phrases[n]] for n in part]
             texts, words = read_phrases(model, [data.texts[n] for n in part], spans)
-            heat = phrase_heat(model, regions, texts.to(device), words.to(device)).double().cpu().numpy()
-            boxes, mask = regions.boxes.double().cpu().numpy(), regions.mask.cpu().numpy()
+            found_heat = phrase_heat(model, regions, texts.to(device), words.to(device))
+            heat, boxes = (part.double().cpu().numpy() for part in found_heat[:2])
+            mask = found_heat[2].cpu().numpy()
             given = None if proposals is None else proposals(owners[part].tolist())
             for row, n in enumerate(part):
                 own = None if given is None else given[row]

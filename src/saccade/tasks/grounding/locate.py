@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saccade.batch import START, RegionBatch, Spans, TextBatch, phrase_words
@@ -88,13 +88,16 @@ def read_phrases(
 
 def phrase_heat(
     model: Matcher | Grounder, images: RegionBatch, texts: TextBatch, phrases: Float[Tensor, "pair phrase word"]
-) -> Float[Tensor, "pair phrase region"]:
-    """How much every region of picture p is meant by each phrase of text p: of a grounder, how likely."""
+) -> tuple[Float[Tensor, "pair phrase region"], Float[Tensor, "pair region 4"], Bool[Tensor, "pair region"]]:
+    """How much every region of picture p is meant by each phrase of text p (of a grounder, how likely); these regions'
+    boxes, and which are real: a matcher may have others than it was given."""
     if grounds(model):
         assert isinstance(model, Grounder)
-        return model.ground(images, texts, phrases).sigmoid()
+        return model.ground(images, texts, phrases).sigmoid(), images.boxes, images.mask
     assert isinstance(model, Matcher)
-    return model.heat(model.encode_images(images), model.encode_texts(texts), phrases)
+    codes = model.encode_images(images)
+    heat = model.heat(codes, model.encode_texts(texts), phrases)
+    return heat, *((images.boxes, images.mask) if codes.boxes is None else (codes.boxes, model.shown(codes)))
 
 
 def locate(
@@ -110,7 +113,8 @@ def locate(
     Raises: SaccadeError if proposals are given, and the regions are no cells of a grid.
     """
     heat = heat - np.minimum(heat.min(axis=1, keepdims=True), 0)
-    shape = grid_shape(regions)
+    corner, sides = _frame(regions)
+    shape = grid_shape((regions - corner) / sides)
     if shape is None:
         if proposals is not None:
             raise SaccadeError("boxes of another extractor are chosen by a heat map, and these regions are boxes")
@@ -119,7 +123,16 @@ def locate(
         scores, every = box_scores(heat, covered(proposals, regions), power), proposals
         ranked = [proposals[np.argsort(-row, kind="stable")] for row in scores]
     else:
-        every = windows(*shape)
-        ranked = ranked_windows(heat, *shape, power) if how == "windows" else [peak_boxes(row, *shape) for row in heat]
+        every = windows(*shape) * sides + corner
+        found = ranked_windows(heat, *shape, power) if how == "windows" else [peak_boxes(row, *shape) for row in heat]
+        ranked = [own * sides + corner for own in found]
     points = pointed_at(heat, regions)
     return [Located(*one, every, regions) for one in zip(heat, ranked, points, strict=True)]
+
+
+def _frame(regions: Float[np.ndarray, "region 4"]) -> tuple[Float[np.ndarray, " 4"], Float[np.ndarray, " 4"]]:
+    """The corner and the sides of what regions cover, twice each: some models see the middle of a picture alone."""
+    low, high = regions[:, :2].min(axis=0), regions[:, 2:].max(axis=0)
+    if (low.max() < 1e-3 and high.min() > 1 - 1e-3) or (high <= low).any():
+        low, high = np.zeros(2), np.ones(2)
+    return np.tile(low, 2), np.tile(high - low, 2)

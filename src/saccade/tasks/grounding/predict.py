@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,9 +16,10 @@ from saccade.explain.panels.grounded import GroundedPicture, PhrasePicture
 from saccade.language import shared_parser
 from saccade.metrics.heat_maps import HeatBoxes
 from saccade.metrics.pointing import with_neighbours
-from saccade.models import Grounder, Matcher
+from saccade.models import Grounder, Matcher, Model
 from saccade.tasks.grounding.locate import area_power, grounds, locate, phrase_heat, read_phrases
 from saccade.tasks.predict import RegionPredictor
+from saccade.tasks.uses import Line, Outcome, Use
 from saccade.vision.pictures import Picture, as_array
 
 
@@ -32,10 +33,25 @@ class FoundPhrase:
     levels: dict[str, int] = field(default_factory=dict)  # of a multi-level model: the layer each word chose, from 1
 
 
+def _grounded(grounder: PictureGrounder, image: Any, text: str, top: int) -> Outcome:
+    picture = as_array(image)
+    grounded = grounder._ground(grounder.extract([picture]), text)
+    lines = tuple(Line(one.text, score=one.score, boxes=(one.box,)) for one in grounded[0])
+    return Outcome(lines, grounder._explained(*grounded, picture, text))
+
+
 class PictureGrounder(RegionPredictor[Any]):
     """A trained grounder or matcher: a picture and a sentence in, a box for each of its phrases out."""
 
+    uses: ClassVar[tuple[Use, ...]] = (
+        Use("ground", "Find what a sentence's phrases mean", "picture", _grounded, "sentence", "a man holds a guitar"),
+    )
     model: Matcher | Grounder
+
+    @classmethod
+    def adopt(cls, model: Model) -> PictureGrounder | None:
+        """Any matcher will do."""
+        return cls(model) if isinstance(model, Matcher | Grounder) else None
 
     def ground(self, image: Picture | RegionBatch, text: str, boxes: HeatBoxes = "windows") -> list[FoundPhrase]:
         """The box of every thing that a sentence names. Raises: SaccadeError if it names nothing that is known."""
@@ -52,8 +68,9 @@ class PictureGrounder(RegionPredictor[Any]):
             raise SaccadeError(f'"{text}" names nothing that could be found')
         texts, words = read_phrases(self.model, [text], [[(thing.start, thing.end) for thing in things]])
         texts, words = texts.to(self.device), words.to(self.device)
-        places, real = regions.boxes[0].double().cpu().numpy(), regions.mask[0].cpu().numpy()
-        heat = phrase_heat(self.model, regions, texts, words)[0].double().cpu().numpy()[:, real]
+        warmth, boxed, mask = phrase_heat(self.model, regions, texts, words)
+        places, real = boxed[0].double().cpu().numpy(), mask[0].cpu().numpy()
+        heat = warmth[0].double().cpu().numpy()[:, real]
         found = locate(heat, places[real], boxes, power=area_power(self.model))
         scores, levels = heat.max(axis=1), [dict[str, int]() for _ in things]
         if not grounds(self.model):
@@ -76,7 +93,17 @@ class PictureGrounder(RegionPredictor[Any]):
         if text is None:
             raise SaccadeError("a grounder shows where the phrases of a sentence are: give one after the picture")
         picture = as_array(image)
-        found, heat, regions = self._ground(self.extract([picture]), text)
+        return self._explained(*self._ground(self.extract([picture]), text), picture, text, title)
+
+    def _explained(
+        self,
+        found: list[FoundPhrase],
+        heat: Float[np.ndarray, "phrase region"],
+        regions: Float[np.ndarray, "region 4"],
+        picture: np.ndarray,
+        text: str,
+        title: str = "",
+    ) -> Explanation:
         weights = torch.from_numpy(heat)[None]
         known, real = torch.ones(1, len(found), dtype=torch.bool), torch.ones(1, len(regions), dtype=torch.bool)
         alignment = Alignment(weights, weights.amax(dim=2).mean(dim=1), known, real)

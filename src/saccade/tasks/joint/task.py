@@ -321,7 +321,12 @@ def build_joint(kind: type[Hierarchical], config: Any, prepared: Prepared) -> Hi
 class JointPredictor(PictureMatcher, PictureAnswerer, PictureGrounder):
     """What the predictors of the three tasks do; a question is explained by its answer, a sentence by its phrases."""
 
+    uses = (*PictureMatcher.uses, *PictureAnswerer.uses)  # and grounding, which adopts it as it does any matcher
     model: Hierarchical
+
+    @classmethod
+    def adopt(cls, model: Model) -> JointPredictor | None:
+        return cls(model) if isinstance(model, Hierarchical) else None
 
     @cached_property
     def parts(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -19,14 +19,16 @@ from saccade.data import CaptionedImages, FeatureStore
 from saccade.data.store.manifest import Broken
 from saccade.explain import Explanation
 from saccade.explain.panels.frames import FrameExplanation
-from saccade.models import CrossEncoder, Matcher, load_model
+from saccade.models import CrossEncoder, Matcher, Model, load_model
 from saccade.nn import Negatives, RankingLoss, Ways, binary_loss, contrastive_loss, distillation_loss, triplet_loss
+from saccade.tasks import find_task
 from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.matching import EvalOptions
 from saccade.tasks.matching.benchmark import MatchingBenchmark
 from saccade.tasks.matching.evaluate import Recalls
 from saccade.tasks.pairs import PairTask, Read, open_captioned, prepare_captioned, vary_images
 from saccade.tasks.predict import Images, Photo, RegionPredictor, in_batches
+from saccade.tasks.uses import Line, Outcome, Use
 from saccade.vision.augment import AugmentConfig
 from saccade.vision.extractors import VIDEO_EXTRACTORS
 from saccade.vision.pictures import VIDEO_SUFFIXES, Picture, as_array
@@ -38,8 +40,28 @@ BATCH_SIZE = 16  # pictures whose regions and codes are held at a time
 PHOTO_SAMPLING = Sampling(count=32)  # how often a model of photos looks at a video
 
 
+def _scored(matcher: PictureMatcher, image: Any, text: str, top: int) -> Outcome:
+    found = matcher.explain(image, text)
+    lines = (Line(text, score=found.score, probability=found.probability),)
+    return Outcome(lines, found if isinstance(found, Explanation) else None)  # of a video it is another kind
+
+
 class PictureMatcher(RegionPredictor[Matcher]):
     """A trained matcher and the extractor it was trained on: pictures and sentences in, scores and explanations out."""
+
+    uses: ClassVar[tuple[Use, ...]] = (
+        Use("score", "How well a sentence fits a picture", "picture", _scored, "sentence", "two dogs run"),
+    )
+
+    @classmethod
+    def adopt(cls, model: Model) -> PictureMatcher | None:
+        """A model that learned from videos is shown videos."""
+        if find_task(model.task).predictor is not cls or not isinstance(model, Matcher):
+            return None
+        found = cls(model)
+        if found.sees_videos:
+            found.uses = (replace(cls.uses[0], does="How well a sentence fits a video", medium="video"),)  # type: ignore[misc]
+        return found
 
     def read(self, texts: str | Sequence[str]) -> TextBatch:
         """Sentences as word ids; a sentence without a single known word is refused."""

@@ -19,6 +19,7 @@ from saccade.explain.panels.film import FilmStrip
 from saccade.models import Matcher, Model, MomentFinder, find_model, load_model
 from saccade.tasks.moments.windows import best_first, contrast, frame_scores, sliding_windows
 from saccade.tasks.predict import RegionPredictor
+from saccade.tasks.uses import Line, Outcome, Use
 from saccade.vision.pictures import Picture, as_array
 from saccade.vision.videos import Footage, Sampling, read_frames
 from saccade.vision.videos.extractor import VideoExtractor
@@ -103,8 +104,26 @@ def _small(picture: Picture, where: str = "") -> UInt8[np.ndarray, "row column 3
     return np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BILINEAR))
 
 
+def _found(searcher: VideoSearcher | WindowSearcher, video: Any, text: str, top: int) -> Outcome:
+    found = searcher.search(video, text)
+    lines = (Line(text, score=one.score, span=(one.start, one.end)) for one in found.moments(top))
+    return Outcome(tuple(lines), seconds=found.seconds, curve=tuple(found.curve.tolist()))
+
+
+_USES = (Use("moment", "Find when in a video something happens", "video", _found, "sentence", "two dogs run"),)
+
+
 class VideoSearcher(Searcher, RegionPredictor[MomentFinder]):
     """Finds when in a video happens what a sentence says, by a model that was trained for it."""
+
+    uses = _USES
+
+    @classmethod
+    def adopt(cls, model: Model) -> VideoSearcher | WindowSearcher | None:
+        """A matcher looks through windows."""
+        if isinstance(model, MomentFinder):
+            return cls(model)
+        return WindowSearcher(model) if isinstance(model, Matcher) else None
 
     def frames(self, video: Video) -> FrameBatch:
         """Frames as the model's extractor sees them. Raises: SaccadeError if it sees no videos."""
@@ -138,6 +157,7 @@ class WindowSearcher(Searcher, RegionPredictor[Matcher]):
     Every frame is compared with the sentence; the best window is the one whose frames fit most unlike the others.
     """
 
+    uses = _USES
     rate: float | None = None
 
     @torch.no_grad()

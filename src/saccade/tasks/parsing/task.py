@@ -25,6 +25,7 @@ from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator
 from saccade.tasks.parsing import EvalOptions
 from saccade.tasks.predict import Predictor
 from saccade.tasks.prepare import Prepared, build_model, prepare_words
+from saccade.tasks.uses import Line, Outcome, Use
 from saccade.vision.augment import AugmentConfig
 from saccade.world.programs import spelled
 
@@ -189,8 +190,14 @@ def _mean(values: Float[np.ndarray, " question"]) -> float:
     return 100 * float(values.mean()) if len(values) else 0.0
 
 
+def _parsed(reader: ProgramReader, image: Any, text: str, top: int) -> Outcome:
+    return Outcome((Line(spelled(reader.parse(text))),))
+
+
 class ProgramReader(Predictor[ProgramParser]):
     """A trained parser: a question in, a program out."""
+
+    uses = (Use("parse", "Make a program of a question", "none", _parsed, "question", "what colour is the cube?"),)
 
     def parse(self, question: str) -> Program:
         """Raises: SaccadeError if no program can be made of the question, or none that the parser is sure of."""

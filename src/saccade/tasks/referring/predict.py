@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from saccade.explain import Explanation
 from saccade.explain.panels.referring import ReferralPicture
 from saccade.models import Referrer
 from saccade.tasks.predict import RegionPredictor
+from saccade.tasks.uses import Line, Outcome, Use
 from saccade.vision import load_extractor
 from saccade.vision.boxes import as_boxes
 from saccade.vision.pictures import Picture, as_array, open_picture
@@ -34,12 +36,25 @@ class Referent:
     name: str = ""
 
 
+def _referred(referrer: PictureReferrer, image: Any, text: str, top: int) -> Outcome:
+    picture = as_array(image)
+    found = referrer.refer(picture, text)[: top or None]
+    lines = tuple(Line(one.name or "box", probability=one.probability, boxes=(one.box,)) for one in found)
+    return Outcome(lines, referrer.explain(picture, text))
+
+
 class PictureReferrer(RegionPredictor[Referrer]):
     """A trained referrer: a picture and an expression or a dialog in, the box that it means out.
 
     A text is an expression, or the turns of a dialog ("is it red? no", …). Candidates are boxes of your own (an array
     [box, 4] in 0..1, or `Candidates` with their categories), or what a detector finds.
     """
+
+    uses = (
+        Use(
+            "refer", "Find the thing that is meant", "picture", _referred, "expression", "the second cup from the left"
+        ),
+    )
 
     def candidates(self, image: Picture, detector: str | None = None) -> Candidates:
         """What a detector finds, each thing once; without a name, that of the model itself if it is one.

@@ -19,6 +19,7 @@ from saccade.models import Relater
 from saccade.models.base.relater import RegionPairs, SourceTriplet
 from saccade.tasks.predict import Images, RegionPredictor
 from saccade.tasks.relations.evaluate import pair_candidates
+from saccade.tasks.uses import Line, Outcome, Use
 from saccade.vision.pictures import Picture, open_picture, open_sized
 
 SMALL_WORDS = frozenset(("a", "an", "the", "is", "are", "some"))
@@ -58,8 +59,31 @@ class FoundPhoto:
         }
 
 
+def _related(finder: RelationFinder, image: Any, text: str, top: int) -> Outcome:
+    if text.strip():
+        pairs = [(text, pair) for pair in finder.find([image], text) if pair is not None]
+    else:
+        pairs = [(" ".join(words), pair) for words, pair in finder.detect(image, top)]
+    lines = (
+        Line(said, probability=pair.probability, boxes=(pair.subject_box, pair.object_box)) for said, pair in pairs
+    )
+    return Outcome(tuple(lines))
+
+
 class RelationFinder(RegionPredictor[Relater]):
     """A trained relation detector: `find` looks for "dog riding boat" in pictures, `sources` says by what analogy."""
+
+    uses = (
+        Use(
+            "relations",
+            "Find what things have to do with each other",
+            "picture",
+            _related,
+            "relation",
+            "person riding horse",
+            text_optional=True,
+        ),
+    )
 
     def triplet(self, text: str) -> tuple[int, int, int]:
         """The subject, predicate and object that a text names. Raises: SaccadeError if the model does not know one."""

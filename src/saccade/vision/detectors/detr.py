@@ -15,7 +15,7 @@ resize, a scale and a shift, and Pillow and PyTorch do these here with the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,8 @@ class PictureForm:
             if round(side) != min(height, width):
                 other = int(side * long / short)
                 wanted = (round(side), other) if height <= width else (other, round(side))
-        if self.fixed is None and abs(wanted[0] - height) <= 1 and abs(wanted[1] - width) <= 1:
+        bounded = self.longest is not None or self.within is not None
+        if bounded and abs(wanted[0] - height) <= 1 and abs(wanted[1] - width) <= 1:
             wanted = height, width  # a picture that has been through here stays as it is
         return max(wanted[0], MIN_PICTURE_SIDE), max(wanted[1], MIN_PICTURE_SIDE)
 
@@ -123,7 +124,11 @@ class PictureForm:
 
 def read_form(path: Path) -> PictureForm:
     """The form in a `preprocessor_config.json`. Raises: SaccadeError if a field is not what it should be."""
-    values = read_processor(path)
+    return form_of(read_processor(path), path)
+
+
+def form_of(values: Mapping[str, Any], path: Path) -> PictureForm:
+    """The form that a processor's settings describe; `path` is where they stand."""
     sides = _sides(values.get("size"), values.get("max_size"), path) if values.get("do_resize", True) else {}
     resample = values.get("resample", Image.Resampling.BILINEAR.value)
     if resample not in [r.value for r in Image.Resampling]:
