@@ -121,9 +121,7 @@ class IndexOffered(BaseModel):
     pictures: int
     line: float | None = Field(description="the score at which a picture fits as likely as not, if calibrated")
     columns: list[str]
-    recall: dict[str, float] | None = Field(
-        description="what `saccade index eval INDEX` measured: top, recall"
-    )
+    recall: dict[str, float] | None = Field(description="what `saccade index eval INDEX` measured: top, recall")
 
 
 class Offered(BaseModel):
