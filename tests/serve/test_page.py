@@ -200,6 +200,17 @@ def test_copies_stand_apart_from_similar_pictures(visit: Open) -> None:
     assert cards(page).count() == before + 1
 
 
+def test_what_is_asked_before_the_service_has_told_what_it_offers_is_not_lost(visit: Open, shelf: Path) -> None:
+    page, held = visit(), list[Any]()
+    page.route("**/models", lambda route: held.append(route))  # a function: it is given an attribute
+    page.reload(wait_until="domcontentloaded")
+    page.locator("#byfile").set_input_files(shelf / "photos" / "04.png")
+    page.wait_for_function("document.querySelector('#byfile').value === ''")  # taken in
+    for route in held:
+        route.continue_()
+    assert "like" in found(page).locator("#like").inner_text()
+
+
 def test_a_picture_of_ones_own_is_searched_by(visit: Open, shelf: Path) -> None:
     page = visit()
     page.locator("#byfile").set_input_files(shelf / "photos" / "04.png")

@@ -369,6 +369,7 @@ function likeChip() {
 // --- the whole ---
 let shownSearch = '';
 async function show() {
+  if (!offered) return; // not known yet: what is asked meanwhile stands in `state`
   const tabs = [...(offered.indices.length ? [{ verb: '', title: 'Search' }] : []), ...offered.tasks];
   const tab = tabs.find((one) => one.verb === state.tab) ?? tabs[0];
   $('tabs').replaceChildren(...tabs.map((one) => el('a', {
@@ -441,11 +442,11 @@ function listen() {
 
 theme();
 readAddress();
+listen();
 try {
   offered = await send('/models');
   $('index').append(...offered.indices.map((index) => el('option', { value: index.name }, index.name)));
   $('second').append(el('option', { value: '' }, 'nothing'), ...offered.indices.map((index) => el('option', { value: index.name }, index.name)));
   $('beside').hidden = offered.indices.length < 2;
-  listen();
   await show();
 } catch (error) { complain(error); }
