@@ -23,6 +23,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what is killed imports it itself
+    from saccade.search.index import Index
 
 WRITERS = """
 import os, random, sys
@@ -84,9 +88,9 @@ def create(folder: Path) -> None:
     settings.save(folder)
 
 
-def steps(index: object, draw: random.Random, stamp: int) -> None:
+def steps(index: Index, draw: random.Random, stamp: int) -> None:
     """Change the index without end: each line on standard output is a change that begins, or that was acknowledged."""
-    known = set(index.snapshot().ids)  # type: ignore[attr-defined]
+    known = set(index.snapshot().ids)
     while True:
         stamp += 1
         kind = draw.choices(("add", "update", "delete", "compact"), (5, 3, 2, 1))[0]
@@ -99,13 +103,13 @@ def steps(index: object, draw: random.Random, stamp: int) -> None:
         print(json.dumps([kind, stamp, ids]), flush=True)
         if kind in ("add", "update"):
             rows, codes = zip(*(row_of(id, stamp) for id in ids), strict=True)
-            index.put(rows, codes, kind == "update")  # type: ignore[attr-defined]
+            index.put(rows, codes, kind == "update")
             known.update(ids)
         elif kind == "delete":
-            index.delete(ids)  # type: ignore[attr-defined]
+            index.delete(ids)
             known -= set(ids)
         else:
-            index.compact(2.0)  # type: ignore[attr-defined]
+            index.compact(2.0)
         print(json.dumps(["done", stamp, []]), flush=True)
 
 

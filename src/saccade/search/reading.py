@@ -74,7 +74,7 @@ class _Update:
     codes: list[Encoded] = field(default_factory=list)
     committed: float = field(default_factory=time.perf_counter)
 
-    def tell(self, more: int) -> None:
+    def report_progress(self, more: int) -> None:
         self.done += more
         if self.progress is not None:
             self.progress(self.done, self.total)
@@ -127,13 +127,13 @@ def update(
     at_work = _Update(index, metadata, len(files) + sum(map(len, stores)), progress, set(known))
     if touched:
         index.table.change(touched_table(touched))
-    at_work.tell(unchanged)
+    at_work.report_progress(unchanged)
     try:
         copied = set()
         for file, row, code in _copied(index, todo, known):
             at_work.add({**row, **_facts(file, row["hash"])}, code)
             copied.add(file.id)
-            at_work.tell(1)
+            at_work.report_progress(1)
             at_work.commit()
         if left := [file for file in todo if file.id not in copied]:
             if encoder is not None:
@@ -308,7 +308,7 @@ def _read(at_work: _Update, read: Iterator[list[ReadFile]]) -> None:
             if note:
                 note_once(note)
             at_work.add(row, code)
-        at_work.tell(len(part))
+        at_work.report_progress(len(part))
         at_work.commit()
 
 
@@ -367,7 +367,7 @@ def _take_store(
             raise SaccadeError(f'"{id}" of {store.folder} is already in the index, from {row["source"]}')
         if row is None or row["hash"] != f"{digest}":
             new.append(n)
-    at_work.tell(len(store) - len(new))
+    at_work.report_progress(len(store) - len(new))
     basis = _basis(at_work.index, matcher)
     for start in range(0, len(new), BATCH_SIZE):
         part = new[start : start + BATCH_SIZE]
@@ -391,7 +391,7 @@ def _take_store(
                 "labels": [],
             }
             at_work.add(row, code)
-        at_work.tell(len(part))
+        at_work.report_progress(len(part))
         at_work.commit()
     return len(store) - len(new)
 

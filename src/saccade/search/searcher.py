@@ -61,7 +61,7 @@ class Clock:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class EncodedQuery:
     """A query with its sentences encoded: which of a batch are its own."""
 
     query: Query
@@ -115,23 +115,23 @@ class Searcher:
             for n, one in enumerate(asked)
         ]
 
-    def _read(self, queries: Sequence[Query]) -> tuple[list[Asked], TextBatch | None, TextCode | None]:
+    def _read(self, queries: Sequence[Query]) -> tuple[list[EncodedQuery], TextBatch | None, TextCode | None]:
         """Queries with the sentences of all of them, each once, as words and as codes."""
         texts = list(dict.fromkeys(text for query in queries for text in query.texts))
         batch = self.matcher.read(texts) if texts else None
         codes = None if batch is None else reduced_texts(self.matcher.model.encode_texts(batch), self.basis)
-        return [self._asked(query, texts) for query in queries], batch, codes
+        return [self._encode_query(query, texts) for query in queries], batch, codes
 
-    def _asked(self, query: Query, texts: Sequence[str]) -> Asked:
+    def _encode_query(self, query: Query, texts: Sequence[str]) -> EncodedQuery:
         place = {text: n for n, text in enumerate(texts)}
         rows = [place[text] for text in query.texts]
         if not query.by_picture:
-            return Asked(query, rows, len(query.positive))
+            return EncodedQuery(query, rows, len(query.positive))
         codes, boxes, whole = self._picture(query)
         if query.region is not None:
             codes = codes[inside(boxes, query.region)]
             whole = codes.mean(dim=0) if whole is not None and self.kept.whole == "mean" else whole
-        return Asked(query, rows, len(query.positive), unit(codes), None if whole is None else unit(whole))
+        return EncodedQuery(query, rows, len(query.positive), unit(codes), None if whole is None else unit(whole))
 
     def _picture(self, query: Query) -> tuple[Tensor, np.ndarray, Tensor | None]:
         """The codes, boxes and vector of the picture that a query goes by."""
@@ -156,14 +156,14 @@ class Searcher:
     # First stage
 
     def _first_stage(
-        self, snapshot: Snapshot, asked: Sequence[Asked], codes: TextCode | None
+        self, snapshot: Snapshot, asked: Sequence[EncodedQuery], codes: TextCode | None
     ) -> Float[Tensor, "query picture"] | None:
         """The product of every query's vector with those of all pictures; None for models that have none."""
         if snapshot.vectors is None or not self.kept.compares or not asked:
             return None
         return whole_products(snapshot.vectors, self._wanted(asked, codes))
 
-    def _wanted(self, asked: Sequence[Asked], codes: TextCode | None) -> Float[Tensor, "query vector_dim"]:
+    def _wanted(self, asked: Sequence[EncodedQuery], codes: TextCode | None) -> Float[Tensor, "query vector_dim"]:
         """The vector of each query: of its picture and its sentences, less those that must not fit."""
         texts = None if codes is None else texts_whole(codes, self.kept)
         wanted = []
@@ -180,7 +180,7 @@ class Searcher:
     def _answer(
         self,
         snapshot: Snapshot,
-        one: Asked,
+        one: EncodedQuery,
         batch: TextBatch | None,
         codes: TextCode | None,
         first: Float[Tensor, " picture"] | None,
@@ -275,7 +275,7 @@ class Searcher:
         return stored if len(stored.codes) == len(snapshot.ids) else None
 
     def _scored(
-        self, snapshot: Snapshot, places: np.ndarray, one: Asked, texts: TextCode | None
+        self, snapshot: Snapshot, places: np.ndarray, one: EncodedQuery, texts: TextCode | None
     ) -> tuple[np.ndarray, Tensor, Tensor | None, StoredCodes | None]:
         """The model's score of pictures, a tile at a time, those whose rows are sound; how likely each fits; and their
         codes, where one tile held them all."""
@@ -314,7 +314,7 @@ class Searcher:
                 yield stored, sound
 
     def _score_tile(
-        self, images: ImageCode, one: Asked, texts: TextCode | None
+        self, images: ImageCode, one: EncodedQuery, texts: TextCode | None
     ) -> tuple[Float[Tensor, " image"], Float[Tensor, " image"] | None]:
         """One number for each picture.
 
@@ -353,7 +353,7 @@ class Searcher:
         self,
         snapshot: Snapshot,
         places: np.ndarray,
-        one: Asked,
+        one: EncodedQuery,
         batch: TextBatch | None,
         texts: TextCode | None,
         stored: StoredCodes | None,

@@ -150,17 +150,17 @@ class ServedIndex:
     def row(self, id: str, *columns: str) -> dict[str, Any]:
         """Raises: Missing if the index has no such picture."""
         with self._reading:
-            self._look_up(id)
+            self._check_id(id)
             return self.index.rows([id], list(columns))[0]
 
-    def _look_up(self, id: str) -> None:
+    def _check_id(self, id: str) -> None:
         if id not in self.index.snapshot().place:
             raise Missing("the index holds no such picture")
 
     def thumbnail(self, id: str) -> bytes:
         """Raises: Missing if the index has no such picture."""
         with self._reading:
-            self._look_up(id)
+            self._check_id(id)
             return self._small.get((id, self.index.table.version), partial(self.index.thumbnail, id))
 
     def picture(self, id: str) -> bytes:

@@ -166,7 +166,7 @@ class Drawing(Protocol):
     def save(self, path: Path | str) -> object: ...
 
 
-def _asked(predictor: QuestionPredictor[Any], image: Any, text: str, top: int) -> Outcome:
+def _answer(predictor: QuestionPredictor[Any], image: Any, text: str, top: int) -> Outcome:
     answers = predictor.ask(image, text, top)
     lines = tuple(Line(one.text, probability=one.probability, details=one.steps) for one in answers)
     why = None if image is None else predictor.why(image, text)
@@ -177,7 +177,14 @@ class QuestionPredictor(RegionPredictor[M]):
     """A trained model that answers questions: what `saccade ask` needs."""
 
     uses: ClassVar[tuple[Use, ...]] = (
-        Use("ask", "Answer a question about a picture", "picture", _asked, "question", "what is the dog doing?"),
+        Use(
+            "ask",
+            "Answer a question about a picture",
+            "picture",
+            _answer,
+            "question",
+            "what is the dog doing?",
+        ),
     )
 
     @abstractmethod

@@ -134,22 +134,22 @@ class Kept:
         return Kept(index.settings, index.basis)
 
     def to_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"settings": asdict(self.settings)}
+        made: dict[str, Any] = {"settings": asdict(self.settings)}
         if self.basis is not None:
             numbers = self.basis.cpu().numpy().astype(np.float32)
-            told["basis"] = {"shape": list(numbers.shape), "data": base64.b64encode(numbers.tobytes()).decode()}
-        return told
+            made["basis"] = {"shape": list(numbers.shape), "data": base64.b64encode(numbers.tobytes()).decode()}
+        return made
 
     @staticmethod
     def from_json(values: Any, where: str) -> Kept:
         """Raises: SaccadeError if this describes no index, or is damaged."""
-        told = values.get("settings") if isinstance(values, Mapping) else None
-        if not isinstance(told, Mapping) or not isinstance(told.get("extra", {}), Mapping):
+        settings = values.get("settings") if isinstance(values, Mapping) else None
+        if not isinstance(settings, Mapping) or not isinstance(settings.get("extra", {}), Mapping):
             raise SaccadeError(f"{where} holds no index of Saccade")
-        extra = {str(name): str(kind) for name, kind in told.get("extra", {}).items()}
+        extra = {str(name): str(kind) for name, kind in settings.get("extra", {}).items()}
         for name, kind in extra.items():
             check_column(name, kind)
-        given = {name: value for name, value in told.items() if name != "extra"}
+        given = {name: value for name, value in settings.items() if name != "extra"}
         settings = replace(from_dict(IndexSettings, given, where), extra=extra)
         check_settings(settings)
         if not settings.kept.reduced:

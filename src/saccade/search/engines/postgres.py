@@ -71,7 +71,7 @@ class PostgresEngine(Engine):
                 dim=self.sql.Literal(wide),
             )
             self._run("ALTER TABLE {table} ALTER COLUMN codes SET STORAGE EXTERNAL")  # bytes do not get smaller
-            self._run("CREATE TABLE {beside} (told jsonb NOT NULL)")
+            self._run("CREATE TABLE {beside} (settings jsonb NOT NULL)")
             self._run("INSERT INTO {beside} VALUES (%s)", [json.dumps(kept.to_json())])
             if wide <= MAX_INDEXED_DIM:
                 self._run("CREATE INDEX ON {table} USING hnsw (vector vector_ip_ops)")
@@ -81,7 +81,7 @@ class PostgresEngine(Engine):
         names = [f'"{table}"', f'"{table}_settings"']
         if None in self._run("SELECT to_regclass(%s), to_regclass(%s)", names).fetchone():
             raise SaccadeError(f'{self.address} holds no index of Saccade in a table "{table}"')
-        return Kept.from_json((self._run("SELECT told FROM {beside}").fetchone() or [None])[0], self.address)
+        return Kept.from_json((self._run("SELECT settings FROM {beside}").fetchone() or [None])[0], self.address)
 
     def __len__(self) -> int:
         with self._explained():

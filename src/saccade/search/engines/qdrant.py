@@ -72,9 +72,9 @@ class ServerPoints(Points):
         self.client, self.name, self.maxsim = client, name, maxsim
         self.terms = client_module().models
 
-    def create(self, told: Kept) -> None:
+    def create(self, index: Kept) -> None:
         """A collection without points, and beside it one that holds the settings."""
-        terms, kept = self.terms, told.settings.kept
+        terms, kept = self.terms, index.settings.kept
         vectors = {WHOLE: terms.VectorParams(size=kept.vector_dim, distance=terms.Distance.DOT)}
         if self.maxsim:
             vectors[REGIONS] = terms.VectorParams(
@@ -87,11 +87,11 @@ class ServerPoints(Points):
         self.client.create_collection(self.name, vectors_config=vectors)
         beside = {"x": terms.VectorParams(size=1, distance=terms.Distance.DOT)}
         self.client.create_collection(f"{self.name}-settings", vectors_config=beside)
-        payload = {**told.to_json(), "maxsim": self.maxsim}
+        payload = {**index.to_json(), "maxsim": self.maxsim}
         point = terms.PointStruct(id=1, vector={"x": [1.0]}, payload=payload)
         self.client.upsert(f"{self.name}-settings", [point], wait=True)
 
-    def told(self) -> dict[str, Any]:
+    def read_settings(self) -> dict[str, Any]:
         """What is kept beside the points. Raises: SaccadeError if it is no collection of ours."""
         if not self.client.collection_exists(f"{self.name}-settings"):
             raise SaccadeError(f'Qdrant has no index "{self.name}"')
@@ -338,8 +338,8 @@ def server_engine(points: ServerPoints, address: str, kept: Kept | None = None) 
     """The index of a collection, or a new one. Raises: SaccadeError if it is in the way, or there is none."""
     with explained(address):
         if kept is None:
-            told = points.told()
-            kept, points.maxsim = Kept.from_json(told, address), bool(told.get("maxsim"))
+            settings = points.read_settings()
+            kept, points.maxsim = Kept.from_json(settings, address), bool(settings.get("maxsim"))
         elif points.client.collection_exists(points.name):
             raise SaccadeError(f'{address}: a collection "{points.name}" is there already')
         else:
@@ -354,8 +354,8 @@ def open_edge(address: str, kept: Kept | None = None, maxsim: bool = False) -> Q
         if kept is None:
             if not (folder / CONTENTS).is_file():
                 raise SaccadeError(f"{folder} holds no shard of an index: it has no {CONTENTS}")
-            told = read_json(folder / CONTENTS)
-            kept, maxsim = Kept.from_json(told, str(folder / CONTENTS)), bool(told.get("maxsim"))
+            settings = read_json(folder / CONTENTS)
+            kept, maxsim = Kept.from_json(settings, str(folder / CONTENTS)), bool(settings.get("maxsim"))
         else:
             if folder.exists():
                 raise SaccadeError(f"{folder} is in the way: a new shard needs a folder that is not there")

@@ -40,7 +40,7 @@ from saccade.search.engines.qdrant import QdrantEngine
 from saccade.search.index import Snapshot
 from saccade.search.query import Found, Query
 from saccade.search.region_codes import RegionCodes
-from saccade.search.searcher import CANDIDATES, Asked, Clock, Searcher
+from saccade.search.searcher import CANDIDATES, Clock, EncodedQuery, Searcher
 from saccade.tasks.matching.task import PictureMatcher
 from saccade.tasks.predict import load
 from saccade.vision.pictures import as_array
@@ -86,7 +86,7 @@ class RowSearcher(Searcher):
         return self._answer_rows(rows, one, batch, codes, Clock())
 
     def _answer_rows(
-        self, rows: Sequence[Row], one: Asked, batch: TextBatch | None, codes: TextCode | None, clock: Clock
+        self, rows: Sequence[Row], one: EncodedQuery, batch: TextBatch | None, codes: TextCode | None, clock: Clock
     ) -> Found:
         given = replace(one, query=replace(one.query, where="", among=None))  # they went into the candidates
         return self._answer(FetchedRows.of(rows), given, batch, codes, None, clock)
@@ -124,7 +124,13 @@ class EngineSearcher(RowSearcher):
         ]
 
     def _answered(
-        self, one: Asked, vector: np.ndarray, batch: TextBatch | None, codes: TextCode | None, total: int, read: Clock
+        self,
+        one: EncodedQuery,
+        vector: np.ndarray,
+        batch: TextBatch | None,
+        codes: TextCode | None,
+        total: int,
+        read: Clock,
     ) -> Found:
         clock, query = Clock(dict(read.seconds)), one.query
         count = query.candidates or max(CANDIDATES, 2 * query.top)
