@@ -15,7 +15,7 @@ from saccade.models import Detector, entries, load_model
 from tests.vision.conftest import TINY, make_rectangles
 from tests.vision.tiny_detector import CONFIG, boxed
 
-SETTINGS = {"bottomup": replace(CONFIG, under="all"), "world_extractor": TINY}
+SETTINGS = {"bottomup": replace(CONFIG, under="all", name_weight=0.5), "world_extractor": TINY}
 RECTANGLES = make_rectangles(12)
 TRUTH: dict[str, Any] = {"bottomup": boxed(RECTANGLES), "world_extractor": RECTANGLES.labelled}
 

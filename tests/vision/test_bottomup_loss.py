@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from tiny_detector import boxed, tiny_detector
+from tiny_detector import CONFIG, TinyBackbone, boxed, tiny_detector
 
 from saccade.vision.boxes import UNKNOWN
-from saccade.vision.detectors.bottomup import attribute_loss, bottomup_loss
+from saccade.vision.detectors.bottomup import BottomUpNetwork, bottomup_loss
+from saccade.vision.detectors.relations import attribute_loss
 
 
 def test_an_attribute_loss_is_the_mean_over_the_listed_and_none_otherwise() -> None:
@@ -20,6 +21,16 @@ def test_an_attribute_loss_is_the_mean_over_the_listed_and_none_otherwise() -> N
     both, only = (surprise[0, 0, 1] + surprise[0, 0, 3]) / 2, surprise[0, 1, 0]
     torch.testing.assert_close(attribute_loss(logits, wanted, there), (both + 0.1 * only) / 1.1)
     torch.testing.assert_close(attribute_loss(logits, wanted, torch.tensor([[True, False]])), both)
+
+
+def test_names_at_true_boxes_are_a_loss_of_their_own(rectangles: Any) -> None:
+    torch.manual_seed(0)
+    network = BottomUpNetwork(replace(CONFIG, name_weight=0.5), TinyBackbone()).eval()
+    truth = boxed(rectangles).select(slice(0, 4))
+    logits = network.classify(network.vectors(network.maps(truth.pixels), truth.boxes)).classes
+    known = truth.real & (truth.labels != UNKNOWN)
+    wanted = 0.5 * torch.nn.functional.cross_entropy(logits[known], truth.labels[known])
+    torch.testing.assert_close(bottomup_loss(network, truth, vary=False)["names"], wanted)
 
 
 def test_pictures_without_anything_can_be_learned_from(rectangles: Any) -> None:

@@ -37,8 +37,8 @@ from saccade.core.weights import Form
 from saccade.vision.augment import augment_with_boxes
 from saccade.vision.backbones.base import Backbone, FoldableNetwork, check_backbone, load_backbone
 from saccade.vision.backbones.pyramid import FeaturePyramid, norm_groups
-from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, WHOLE, clip, geometry, iou, jitter, overlaps, pick
-from saccade.vision.detectors.relations import AttributeHead, RelationHead, relation_loss
+from saccade.vision.boxes import GEOMETRY_DIM, WHOLE, clip, geometry, iou, jitter, overlaps, pick
+from saccade.vision.detectors.relations import AttributeHead, RelationHead, attribute_loss, relation_loss
 from saccade.vision.detectors.rpn import (
     TRAINING_NMS_ROUNDS,
     RegionProposalNetwork,
@@ -75,7 +75,6 @@ POSITIVE_IOU = 0.5  # a region that overlaps a thing by this much is that thing,
 DRAWN_REGIONS, DRAWN_POSITIVES = 96, 32  # a picture in training, and how many of them may be things
 BOX_JITTER = 0.15  # of a side, of true boxes that training adds to the proposals
 CROP, COLOUR = 0.6, 0.25  # how far pictures vary in training
-NONE_WEIGHT = 0.1  # of a thing without attributes: nobody has said that it has none
 MAX_RELATIONS = 64  # of a picture's graph, the surest
 ATTRIBUTE_WEIGHT = 0.5
 
@@ -101,6 +100,7 @@ class BottomUpConfig:
     roi_dim: int = 96
     dim: int = 1024  # of a region's vector
     under: Literal["last", "all"] = "last"  # which of the backbone's maps a region's vector has the means of
+    name_weight: float = 0.0  # of a second loss of the names, at the true boxes and of their commonest name alone
     dropout: float = 0.2  # of the vectors, for the heads alone and while training
     class_dim: int = 256  # of the class's embedding in the attribute head
     attribute_hidden: int = 512
@@ -323,6 +323,10 @@ def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = T
         "classes": mean_where(label, drawn & known),
         "boxes": mean_where(misfit, positive),
     }
+    if c.name_weight:
+        named = network.classify(network.vectors(maps, truth)).classes
+        surprise, known = mean_surprise(named, batch.labels[..., None])
+        losses["names"] = c.name_weight * mean_where(surprise, real & known)
     if c.attributes:
         described = network.attribute_logits(vectors, wanted.clamp(min=0))
         losses["attributes"] = ATTRIBUTE_WEIGHT * attribute_loss(described, pick(batch.attributes, owner), positive)
@@ -333,21 +337,6 @@ def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = T
         predicate = torch.where(mirrored[:, None], network.relations.mirrored[predicate.clamp(min=0)], predicate)
         losses["relations"] = relation_loss(logits, torch.dstack([batch.relations[..., :2], predicate]), real)
     return losses
-
-
-def attribute_loss(
-    logits: Float[Tensor, "image region attribute"],
-    wanted: Int[Tensor, "image region some"],
-    positive: Bool[Tensor, "image region"],
-) -> Float[Tensor, ""]:
-    """Softmax cross entropy against the mean over a thing's attributes: what drawing one of them gives on average.
-
-    A thing without any is taught "none", lightly: most attributes are merely not mentioned.
-    """
-    has = (wanted != UNKNOWN).any(dim=-1)
-    each, _ = mean_surprise(logits, torch.where(has[..., None], wanted, 0))
-    weight = torch.where(has, 1.0, NONE_WEIGHT) * positive
-    return (each * weight).sum() / weight.sum().clamp(min=1)
 
 
 class BottomUpExtractor(RegionExtractor):

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from saccade.vision.boxes import UNKNOWN, iou, pick
-from saccade.vision.detectors.rpn import encode, mean_where
+from saccade.vision.detectors.rpn import encode, mean_surprise, mean_where
 
 PAIR_GEOMETRY_DIM, MAX_PAIR_CHANGE = 9, 4.0
+NONE_WEIGHT = 0.1  # of a thing without attributes: nobody has said that it has none
 UNRELATED_WEIGHT = 0.5  # of the pairs of things of which nothing is said, beside those of which something is
 
 
@@ -36,6 +37,21 @@ class AttributeHead(nn.Module):
         known = self.class_vectors(labels)
         logits: Tensor = self.out(functional.relu(self.hidden(torch.cat([vectors, known], dim=-1))))
         return logits
+
+
+def attribute_loss(
+    logits: Float[Tensor, "image region attribute"],
+    wanted: Int[Tensor, "image region some"],
+    positive: Bool[Tensor, "image region"],
+) -> Float[Tensor, ""]:
+    """Softmax cross entropy against the mean over a thing's attributes: what drawing one of them gives on average.
+
+    A thing without any is taught "none", lightly: most attributes are merely not mentioned.
+    """
+    has = (wanted != UNKNOWN).any(dim=-1)
+    each, _ = mean_surprise(logits, torch.where(has[..., None], wanted, 0))
+    weight = torch.where(has, 1.0, NONE_WEIGHT) * positive
+    return (each * weight).sum() / weight.sum().clamp(min=1)
 
 
 class RelationHead(nn.Module):
