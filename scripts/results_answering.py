@@ -9,8 +9,8 @@ answering-DATA-SPLIT of another split than the data set's own.
 
 Every run is `saccade train SYSTEM data=DATA` with its recipe and another seed, in a process of its own, `jobs` at once,
 measured by `saccade eval`. Both are kept in --runs and not made again, so that a long table can be made in several goes
-(--only), and written from what is there (--report). Without --split it is dev, which also chose the settings; a test
-split is for the end.
+(--only), and written from what is there (--report). Rows of which --runs has nothing stay as the page had them. Without
+--split it is dev, which also chose the settings; a test split is for the end.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -164,7 +165,7 @@ def read_figures(path: Path) -> dict[str, dict[str, float]]:
 
 
 def collect(arguments: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
-    """By row of the table: the figures of every seed that was measured."""
+    """By row of the table: the figures of every seed that was measured, here or when the page was last written."""
     found: dict[str, list[dict[str, float]]] = {}
     for name in DATA[arguments.data].systems:
         for seed in range(arguments.seeds):
@@ -174,7 +175,21 @@ def collect(arguments: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
                 if FREQUENT in models:
                     found[FREQUENT] = [models.pop(FREQUENT)]
                 found.setdefault(name, []).extend(models.values())
-    return found
+    rows = {**before(arguments).get("results", {}), **found}
+    return {name: rows[name] for name in (FREQUENT, *DATA[arguments.data].systems) if name in rows}
+
+
+def page_of(arguments: argparse.Namespace) -> Path:
+    """The page, without its ending."""
+    other = f"-{arguments.split}" if arguments.split != DATA[arguments.data].split else ""
+    folder: Path = arguments.out
+    return folder / f"answering-{arguments.data}{other}"
+
+
+def before(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the page was last written from."""
+    path = page_of(arguments).with_suffix(".json")
+    return read_json(path) if path.exists() else {}
 
 
 def trained_on(arguments: argparse.Namespace, found: Mapping[str, Sequence[object]]) -> list[str]:
@@ -211,7 +226,8 @@ def report(arguments: argparse.Namespace) -> None:
         ]
         for name, runs in found.items()
     ]
-    where = " and ".join(trained_on(arguments, found))
+    earlier = str(before(arguments).get("device", "")).split(" and ")
+    where = " and ".join(sorted({*trained_on(arguments, found), *earlier} - {""}))
     command = f"python scripts/results_answering.py {arguments.data}"
     command += f" --root data/{arguments.data}" if arguments.data != "world" else ""
     command += f" --split {arguments.split}" if arguments.split != data.split else ""
@@ -230,10 +246,9 @@ What a model reaches without the picture, or without the question, is the floor 
 {published(data)}
 Made by `{command}` on {where}.
 """
-    name = f"answering-{arguments.data}" + (f"-{arguments.split}" if arguments.split != data.split else "")
-    write_text(arguments.out / f"{name}.md", page)
+    write_text(page_of(arguments).with_suffix(".md"), page)
     facts = {"command": command, "device": where, "split": arguments.split}
-    write_json(arguments.out / f"{name}.json", {**facts, "results": found})
+    write_json(page_of(arguments).with_suffix(".json"), {**facts, "results": found})
     console.print(page, markup=False)
 
 

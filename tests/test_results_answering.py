@@ -43,7 +43,7 @@ def test_figures_of_answerers_and_of_concept_learners_have_one_name(script: Modu
 
 
 def test_a_trained_parser_gives_a_row_of_its_own_from_the_same_runs(script: ModuleType, tmp_path: Path) -> None:
-    arguments = argparse.Namespace(runs=tmp_path, data="world", split="test", seeds=1)
+    arguments = argparse.Namespace(runs=tmp_path, data="world", split="test", seeds=1, out=tmp_path)
     (tmp_path / "world" / "vcml-0").mkdir(parents=True)
     (tmp_path / "world" / "vcml-0" / "environment.json").write_text('{"device": "cpu"}')
     for name, accuracy in (("vcml", 96.0), ("vcml_parsed", 95.0)):
@@ -52,6 +52,21 @@ def test_a_trained_parser_gives_a_row_of_its_own_from_the_same_runs(script: Modu
     found = script.collect(arguments)
     assert found == {"vcml": [{"accuracy": 96.0}], "vcml_parsed": [{"accuracy": 95.0}]}
     assert script.trained_on(arguments, found) == ["cpu"]
+
+
+def test_rows_whose_runs_are_gone_stay_on_the_page(script: ModuleType, tmp_path: Path) -> None:
+    arguments = argparse.Namespace(
+        runs=tmp_path, data="world", split="test", seeds=1, out=tmp_path, device="cpu", settings=[]
+    )
+    old = {"most frequent": [{"accuracy": 38.0}], "updown_vqa": [{"accuracy": 82.0}], "vcml": [{"accuracy": 90.0}]}
+    (tmp_path / "answering-world.json").write_text(json.dumps({"device": "a GPU", "results": old}))
+    (tmp_path / "world" / "vcml-0").mkdir(parents=True)
+    (tmp_path / "world" / "vcml-0" / "environment.json").write_text('{"device": "cpu"}')
+    script.figures_of("vcml", 0, arguments).write_text(json.dumps({"results": {"run": {"accuracy": 96.0}}}))
+    script.report(arguments)
+    written = json.loads((tmp_path / "answering-world.json").read_text())
+    assert written["results"] == {**old, "vcml": [{"accuracy": 96.0}]}
+    assert written["device"] == "a GPU and cpu"
 
 
 def test_another_split_has_a_page_of_its_own(script: ModuleType, tmp_path: Path) -> None:
