@@ -37,6 +37,8 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {"levels": (3, 4, 5), "level_heads": 2},
         {"image_dim": 10, "predict": "sum"},
         {"image_dim": 10, "predict": "answer", "output": "softmax"},
+        {"summary": "apart", "summaries": 3},
+        {"summary": "apart", "summaries": 2, "predict": "product"},
     ],
     "interbert_answering": [
         {**TINY, "framework": framework, "cross_layers": cross}
@@ -45,7 +47,12 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
     "pixelbert_answering": [{k: v for k, v in TINY.items() if k not in IMAGE_LAYERS}],
     "pixelbert_entailment": [{k: v for k, v in TINY.items() if k not in IMAGE_LAYERS}],
     "interbert_entailment": [TINY],
-    "hierarchical": [BRANCHES, {**BRANCHES, "predict": "open"}, {**BRANCHES, "answering_layer": 1, "nowhere": 0}],
+    "hierarchical": [
+        BRANCHES,
+        {**BRANCHES, "predict": "open"},
+        {**BRANCHES, "answering_layer": 1, "nowhere": 0},
+        {**BRANCHES, "summary": "apart", "summaries": 2, "predict": "product"},
+    ],
 }
 CASES = [
     pytest.param(entry.name, switches, id=f"{entry.name}-{'-'.join(map(str, switches.values())) or 'paper'}")

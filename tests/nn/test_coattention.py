@@ -61,3 +61,11 @@ def test_a_summary_is_the_mean_of_its_maps() -> None:
         share = summary.score(own).softmax(dim=0)  # [part map]
         torch.testing.assert_close(vector[item], (share.mean(dim=1)[:, None] * own).sum(dim=0))
         torch.testing.assert_close(weights[item][:, mask[item]], share.T)
+
+
+def test_maps_of_a_summary_may_stand_side_by_side() -> None:
+    torch.manual_seed(0)
+    summary, parts = Summary(6, maps=3, apart=True).double(), torch.randn(2, 4, 6).double()
+    vector, weights = summary(parts, torch.ones(2, 4, dtype=torch.bool))
+    assert vector.shape == (2, summary.dim) == (2, 18)
+    torch.testing.assert_close(vector.view(2, 3, 6), weights @ parts)

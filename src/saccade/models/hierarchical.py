@@ -6,7 +6,8 @@ own: retrieval low, phrase grounding in the middle, questions at the top. S_l an
 l; v_S and v_I are their summaries, of which every task has its own.
 
     retrieval    σ(v_Iᵀ W v_S)
-    questions    σ(MLP [v_I ; v_S]), or for any answer, a the mean of its word vectors: σ(aᵀ W (v_I + v_S))
+    questions    σ(MLP [v_I ; v_S]), or for any answer, a the mean of its word vectors: σ(aᵀ W (v_I + v_S));
+                 ours: σ(MLP (ReLU(W_I v_I) ∘ ReLU(W_S v_S)))
     grounding    p = mean of S_l over the words of a phrase,   σ(pᵀ W I_t) for every region t
 """
 
@@ -27,7 +28,7 @@ from saccade.models.base.grounder import Grounder
 from saccade.models.base.matcher import Matcher
 from saccade.models.base.model import Model, register
 from saccade.nn.attention import summed
-from saccade.nn.coattention import CoAttended, CoAttention, Summary, coattend
+from saccade.nn.coattention import CoAttended, CoAttention, GatedPair, Summary, coattend
 from saccade.nn.encode import Standardise, at_least_float32, dropout_layer, mean_state
 from saccade.nn.recurrent import SentenceLstm
 from saccade.ops.all_pairs import all_pairs
@@ -46,10 +47,11 @@ class HierarchicalConfig(AnswererConfig):
     heads: int = 4
     nowhere: int = 3
     summaries: int = 4
+    summary: Literal["mean", "apart"] = "mean"  # of the maps of a question; what each found side by side is ours
     retrieval_layer: int = 2  # after which each task branches off, from 1
     grounding_layer: int = 3
     answering_layer: int = 5
-    predict: Literal["closed", "open"] = "closed"  # one of the known answers, or any answer by its words
+    predict: Literal["closed", "product", "open"] = "closed"  # a known answer; the same, ours; any, by its words
     word_dropout: float = 0.1
     dropout: float = 0.3
 
@@ -62,9 +64,9 @@ class HierarchicalConfig(AnswererConfig):
 class Branch(nn.Module):
     """A task's own summaries of both sides."""
 
-    def __init__(self, dim: int, maps: int) -> None:
+    def __init__(self, dim: int, maps: int, apart: bool = False) -> None:
         super().__init__()
-        self.regions, self.words = Summary(dim, maps), Summary(dim, maps)
+        self.regions, self.words = Summary(dim, maps, apart), Summary(dim, maps, apart)
 
     def forward(
         self, found: CoAttended, region_mask: Bool[Tensor, "item region"], word_mask: Bool[Tensor, "item word"]
@@ -106,11 +108,14 @@ class Hierarchical(Answerer, Matcher, Grounder):  # type: ignore[misc]  # called
         if "grounding" in config.parts:
             self.grounding_map = nn.Linear(dim, dim, bias=False)  # W of grounding
         if "answering" in config.parts:
-            self.answering = Branch(dim, config.summaries)
+            self.answering = Branch(dim, config.summaries, config.summary == "apart")
+            width = self.answering.words.dim
             if config.predict == "open":
-                self.answer_map = nn.Linear(dim, config.word_dim, bias=False)  # W of answers
+                self.answer_map = nn.Linear(width, config.word_dim, bias=False)  # W of answers
             else:
-                self.predict = nn.Sequential(nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, answers))
+                self.gated = GatedPair(width, width, 2 * dim) if config.predict == "product" else None
+                joint = 2 * width if self.gated is None else 2 * dim
+                self.predict = nn.Sequential(nn.Linear(joint, dim), nn.ReLU(), nn.Linear(dim, answers))
 
     @property
     def grounds(self) -> bool:
@@ -205,8 +210,9 @@ class Hierarchical(Answerer, Matcher, Grounder):  # type: ignore[misc]  # called
     def answer_logits(
         self, picture: Float[Tensor, "question dim"], question: Float[Tensor, "question dim"]
     ) -> Float[Tensor, "question answer"]:
-        if self.config.predict == "closed":
-            return at_least_float32(self.predict(torch.cat([picture, question], dim=1)))
+        if self.config.predict != "open":
+            joint = torch.cat([picture, question], dim=1) if self.gated is None else self.gated(picture, question)
+            return at_least_float32(self.predict(joint))
         answers = self.read_answers(picture.device)
         vectors = self.words(answers.tokens) * answers.mask[..., None]
         return self.open_logits(picture, question, mean_state(vectors, answers.lengths))

@@ -105,15 +105,31 @@ def coattend(layers: Iterable[nn.Module], *sides: Tensor) -> list[CoAttended]:
 
 class Summary(nn.Module):
     """One vector for all parts: c_t = MLP(x_t) has a score for each of several maps, α = mean over maps of their
-    softmax, v = Σ α_t x_t."""
+    softmax, v = Σ α_t x_t. With `apart`, which is ours, every map has a v of its own, side by side."""
 
-    def __init__(self, dim: int, maps: int = 4) -> None:
+    def __init__(self, dim: int, maps: int = 4, apart: bool = False) -> None:
         super().__init__()
         self.score = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, maps))
+        self.apart, self.dim = apart, maps * dim if apart else dim  # of v
 
     def forward(
         self, parts: Float[Tensor, "item part dim"], mask: Bool[Tensor, "item part"]
     ) -> tuple[Float[Tensor, "item dim"], Float[Tensor, "item map part"]]:
         """v, and the weights of every map."""
         weights = masked_softmax(self.score(parts).mT, mask[:, None])
-        return summed(weights.mean(dim=1, keepdim=True), parts)[:, 0], weights
+        joined = weights if self.apart else weights.mean(dim=1, keepdim=True)
+        return summed(joined, parts).flatten(1), weights
+
+
+class GatedPair(nn.Module):
+    """ReLU(W_I v_I + b_I) ∘ ReLU(W_S v_S + b_S): the question says what counts of what was found, as Up-Down has it."""
+
+    def __init__(self, picture_dim: int, question_dim: int, dim: int) -> None:
+        super().__init__()
+        self.picture, self.question = nn.Linear(picture_dim, dim), nn.Linear(question_dim, dim)
+
+    def forward(
+        self, picture: Float[Tensor, "item picture_dim"], question: Float[Tensor, "item question_dim"]
+    ) -> Float[Tensor, "item dim"]:
+        gated: Tensor = self.picture(picture).relu() * self.question(question).relu()
+        return gated
