@@ -17,7 +17,7 @@
     python scripts/pack_weights.py runs/updown_vqa src/saccade/models/weights/updown_vqa-flickr8k
 
     saccade train plan data=flickr8k root=data/flickr8k among=all category=false ranks=false dim=128 text_dim=128 \
-        attention_dim=128 referring_dim=128 word_dim=64 min_count=5 --out runs/plan
+        attention_dim=128 referring_dim=128 word_dim=64 min_count=3 --out runs/plan
     python scripts/pack_weights.py runs/plan src/saccade/models/weights/plan-flickr8k
 
     saccade train analogy data=flickr8k root=data/flickr8k hold_out=0 hidden_dim=192 dim=128 spatial_dim=128 \
