@@ -16,6 +16,14 @@
     saccade train updown_vqa data=flickr8k root=data/flickr8k --out runs/updown_vqa
     python scripts/pack_weights.py runs/updown_vqa src/saccade/models/weights/updown_vqa-flickr8k
 
+    saccade train plan data=flickr8k root=data/flickr8k among=all category=false ranks=false dim=128 text_dim=128 \
+        attention_dim=128 referring_dim=128 word_dim=64 min_count=3 --out runs/plan
+    python scripts/pack_weights.py runs/plan src/saccade/models/weights/plan-flickr8k
+
+    saccade train analogy data=flickr8k root=data/flickr8k hold_out=0 hidden_dim=192 dim=128 spatial_dim=128 \
+        appearance_dim=96 transform_dim=256 --out runs/analogy
+    python scripts/pack_weights.py runs/analogy src/saccade/models/weights/analogy-flickr8k
+
     saccade train bottomup data=flickr8k root=data/flickr8k epochs=12 --out runs/bottomup
     python scripts/pack_weights.py runs/bottomup src/saccade/vision/weights/bottomup
 
@@ -59,11 +67,17 @@ FIGURES = {  # of a model's card, by its task
     "answering": {"accuracy": "all questions", "accuracy_exist": "is there", "accuracy_count": "how many",
                   "accuracy_colour": "colour", "accuracy_doing": "doing", "accuracy_wearing": "wearing",
                   "accuracy_where": "where", "accuracy_daquar": "DAQUAR's dev questions"},
+    "referring": {"accuracy": "right box", "accuracy_people": "people", "accuracy_clothing": "clothing",
+                  "accuracy_animals": "animals", "accuracy_bodyparts": "body parts", "accuracy_vehicles": "vehicles",
+                  "accuracy_other": "other", "accuracy_scene": "scene", "chance": "at random"},
+    "relations": {"map": "mAP", "map_seen": "seen", "map_rare": "rare", "map_unseen": "unseen"},
 }  # fmt: skip
 LEARNED = {  # from what, and what measures it, by task
     "matching": ("five English captions each", "5,000 captions"),
     "captioning": ("five English captions each", "5,000 captions"),
     "answering": ("17,397 questions that rules read off their captions", "2,845 such questions"),
+    "referring": ("phrases of their captions that mean one of the photo's boxes", "such phrases"),
+    "relations": ("what their captions say of two things that have a box", "the relations stated there"),
 }
 TRAINED_BY = ("saccade train scan data=flickr8k", "grid:dinov2-s@224/8")  # the package's matcher: by what, on what
 MEANING = {
@@ -97,9 +111,7 @@ def main(
         elif model.task in FIGURES:
             pack_model(model, run, out, read, device)
         else:
-            raise SaccadeError(
-                f"{run} holds a model of {model.name}: matchers, captioners, answerers and detectors are packed"
-            )
+            raise SaccadeError(f"{run} holds a model of {model.name}: {', '.join(FIGURES)} and detection are packed")
     if docs is not None:
         write_figures(out or run, docs)
 

@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+from saccade.training.run import run_config
+
 
 @pytest.fixture
 def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
@@ -48,3 +50,12 @@ def test_rows_of_one_run_stand_beside_what_needs_no_model(
     script.measure("scan-flickr8k-boxes", 0, arguments)
     assert [words[:4] for words in called] == [["eval", "scan-flickr8k", "--task", "grounding"]]
     assert called[0][called[0].index("--proposals") + 1] == "bottomup@36"
+
+
+def test_every_matcher_of_photos_reads_the_same_features(script: ModuleType, tmp_path: Path) -> None:
+    """No row trains a backbone of its own."""
+    for name in ("vse", "vsrn", "camp", "imram", "gsmn"):
+        row = script.DATA["flickr8k"][name]
+        config = run_config(row.system, ["data=flickr8k", f"root={tmp_path}", *row.settings])
+        assert not config.backbone.train, name
+        assert config.data.extractor == "grid:tuned:scan-flickr8k@224/8", name

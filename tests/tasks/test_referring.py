@@ -16,7 +16,7 @@ from saccade.data.records import Candidates, CaptionedImages, Referrals
 from saccade.features import open_referrals
 from saccade.models import Plan, PlanConfig
 from saccade.tasks import find_task
-from saccade.tasks.referring.evaluate import ReferringAccuracy, choose_all, read_texts, rightness
+from saccade.tasks.referring.evaluate import ReferringAccuracy, choose_all, read_split, read_texts, rightness
 from saccade.tasks.referring.task import ReferringConfig, ReferringTask, build_referrer, prepare_texts
 from saccade.training.cuda_graphs import tensors_of
 from saccade.vision.augment import AugmentConfig
@@ -143,6 +143,23 @@ def test_texts_choose_among_their_own_boxes() -> None:
     choices = tuple(own[-1:] for own in dev.choices)
     alone = choose_all(model, replace(dev, choices=choices, targets=(0,) * len(choices)))
     assert {len(row) for row in alone} == {1}
+
+
+def test_texts_can_choose_among_all_boxes_of_their_picture() -> None:
+    """Also where the data set gives a text some of them; a box that stands there twice is a choice once."""
+    dev = referred(30, 2)
+    alone = tuple((own[t],) for own, t in zip(dev.choices, dev.targets, strict=True))
+    few = replace(dev, choices=alone, targets=(0,) * len(dev.targets))
+    found = read_split(few, ReferringConfig(among="all"))
+    assert (found.choices, found.targets) == (dev.choices, dev.targets)
+    assert read_split(few, ReferringConfig()).choices == few.choices
+    twice = tuple(
+        Candidates(np.concatenate([own.boxes, own.boxes]), own.categories + ("as well",) * len(own.boxes))
+        for own in few.candidates
+    )
+    doubled = read_split(replace(few, candidates=twice), ReferringConfig(among="all"))
+    assert doubled.targets == dev.targets
+    assert [len(own) for own in doubled.choices] == [2 * len(own) - 1 for own in dev.choices]
 
 
 def test_expressions_and_dialogs_are_told_apart() -> None:

@@ -160,6 +160,26 @@ def read_texts(data: ReferringSplit, reads: str) -> ReferringSplit:
     return data if len(kept) == len(data.texts) else data.of_texts(kept)
 
 
+def among_all(data: ReferringSplit) -> ReferringSplit:
+    """Every text chooses among all boxes of its picture, as it must where a detector finds them.
+
+    A box that stands there twice, as two types of thing, is a choice once.
+    """
+    choices, targets = [], []
+    for n, owner in enumerate(data.pictures.image_of_text.tolist()):
+        boxes, meant = data.candidates[owner].boxes, data.choices[n][data.targets[n]]
+        own = [i for i in range(len(boxes)) if i == meant or not np.array_equal(boxes[i], boxes[meant])]
+        choices.append(tuple(own))
+        targets.append(own.index(meant))
+    return replace(data, choices=tuple(choices), targets=tuple(targets))
+
+
+def read_split(data: ReferringSplit, settings: Any) -> ReferringSplit:
+    """The texts that a task reads, and the boxes that each chooses among."""
+    read = read_texts(data, settings.reads)
+    return among_all(read) if settings.among == "all" else read
+
+
 class ReferringAccuracy(Evaluator[Referrer, ReferringSplit]):
     """How often the right candidate is chosen, in per cent."""
 
@@ -174,7 +194,7 @@ class ReferringAccuracy(Evaluator[Referrer, ReferringSplit]):
     unit = "Accuracy in per cent"
 
     def evaluate(self, model: Referrer, data: ReferringSplit, settings: Any) -> dict[str, float]:
-        data = read_texts(data, settings.reads)
+        data = read_split(data, settings)
         return self.figures(data, self.each(model, data, settings), targets_of(data))
 
     def each(self, model: Referrer, data: ReferringSplit, settings: Any) -> Float[np.ndarray, " text"]:
@@ -194,7 +214,7 @@ class ReferringAccuracy(Evaluator[Referrer, ReferringSplit]):
 
     def measure(self, model: Referrer, data: ReferringSplit, settings: Any, folder: Path, tables: bool) -> Arrays:
         """Texts about one picture are not independent: a picture's part is that of all its texts."""
-        kept = read_texts(data, settings.reads)
+        kept = read_split(data, settings)
         each = self.each(model, kept, settings)
         figures = {**self.figures(kept, each, targets_of(kept)), **self.counts(data, settings)}
         parts = np.zeros(len(kept.images))
@@ -215,7 +235,7 @@ class ReferringAccuracy(Evaluator[Referrer, ReferringSplit]):
         for folder in request.models:
             model = load_model(folder, Referrer).to(request.device)
             settings = request.settings.get(folder, ReferringConfig())
-            data = read_texts(splits.regions_for(model, folder), settings.reads)
+            data = read_split(splits.regions_for(model, folder), settings)
             chosen, right = data, targets_of(data)
             if options.proposed:
                 chosen = proposed_split(model, data)

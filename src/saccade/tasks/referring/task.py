@@ -27,6 +27,7 @@ from saccade.tasks.referring.evaluate import (
     ReferringSplit,
     candidates_of,
     choice_of,
+    read_split,
     read_texts,
     shown_candidates,
     shown_images,
@@ -44,6 +45,7 @@ class ReferringConfig:
     # What a floor is shown: `text` no more than the words, `boxes` also where the candidates lie and their categories,
     # `picture` all but the words.
     shown: Literal["both", "text", "boxes", "picture"] = "both"
+    among: Literal["given", "all"] = "given"  # the boxes that the data set gives each text, or all of its picture
     min_count: int = 1  # rarer words of the training texts are unknown words
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 256  # texts read at once
@@ -79,7 +81,7 @@ class ReferringTask:
         config: ReferringConfig,
         augmentation: AugmentConfig,
     ) -> None:
-        self.train, self.dev, self.config = read_texts(train, config.reads), dev, config
+        self.train, self.dev, self.config = read_split(train, config), dev, config
         self.texts = replace(model.read_spoken(self.train.spoken), shown=())  # word ids are small: all texts at once
         self.choice = choice_of(model, self.train, range(len(self.train.texts)))
         self.target = torch.tensor(self.train.targets, dtype=torch.long)
