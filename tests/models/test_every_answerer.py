@@ -37,8 +37,6 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {"levels": (3, 4, 5), "level_heads": 2},
         {"image_dim": 10, "predict": "sum"},
         {"image_dim": 10, "predict": "answer", "output": "softmax"},
-        {"summary": "apart", "summaries": 3},
-        {"summary": "apart", "summaries": 2, "predict": "product"},
     ],
     "interbert_answering": [
         {**TINY, "framework": framework, "cross_layers": cross}

@@ -7,7 +7,6 @@ stack of such layers lets each side see what the other found (`nn/coattention.py
     S_0 = W [e_t ; BiLSTM(e)_t]        I_0 = unit(W x + b)        (S_l, I_l) = CoAttention_l(S_{l−1}, I_{l−1})
     s_I = Σ_t α_t I_{L,t}              s_S = Σ_t β_t S_{L,t}                              summaries
     concat: MLP [s_I ; s_S]            sum: MLP (s_I + s_S)       answer: s_aᵀ W (s_I + s_S), s_a the encoded answer
-    product (ours): MLP (ReLU(W_I s_I) ∘ ReLU(W_S s_S))
 
 With `levels`, a region has the features of several layers of a backbone side by side, and the question says how much of
 each is looked at: I_0 = Σ_l λ_l unit(W_l x_l + b_l), λ = mean over heads of softmax over levels of MLP(question).
@@ -27,7 +26,7 @@ from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.answerer import Answerer, AnswererConfig
 from saccade.models.base.model import register
-from saccade.nn.coattention import CoAttention, GatedPair, Summary, Updates, coattend
+from saccade.nn.coattention import CoAttention, Summary, Updates, coattend
 from saccade.nn.encode import Standardise, at_least_float32, dropout_layer, unit
 from saccade.nn.recurrent import SentenceLstm
 
@@ -47,15 +46,14 @@ class DcnConfig(AnswererConfig):
     nowhere: int = 3
     updates: Updates = "both"
     summaries: int = 4  # maps of each side's summary
-    summary: Literal["mean", "apart"] = "mean"  # of the maps; what each found side by side is ours
-    predict: Literal["concat", "sum", "product", "answer"] = "concat"
+    predict: Literal["concat", "sum", "answer"] = "concat"
     word_dropout: float = 0.1
     dropout: float = 0.3
 
     def __post_init__(self) -> None:
         if self.levels and sum(self.levels) != self.region_dim:
             raise SaccadeError(f"model.levels add up to {sum(self.levels)}, a region has {self.region_dim} numbers")
-        if self.predict in ("sum", "answer") and self.dim != self.image_dim:
+        if self.predict != "concat" and self.dim != self.image_dim:
             raise SaccadeError(f"predict={self.predict} adds both summaries: dim and image_dim must be equal")
 
 
@@ -106,15 +104,12 @@ class Dcn(Answerer):
             CoAttention(image_dim, dim, config.heads, config.nowhere, config.dropout, config.updates)
             for _ in range(config.layers)
         )
-        maps, apart = config.summaries, config.summary == "apart"
-        self.region_summary, self.word_summary = Summary(image_dim, maps, apart), Summary(dim, maps, apart)
-        both, half = self.region_summary.dim + self.word_summary.dim, (dim + image_dim) // 2
-        joint = {"concat": both, "product": 2 * half}.get(config.predict, self.word_summary.dim)
+        self.region_summary, self.word_summary = Summary(image_dim, config.summaries), Summary(dim, config.summaries)
+        joint = dim + image_dim if config.predict == "concat" else dim
         if config.predict == "answer":
             self.answer_map = nn.Linear(joint, final, bias=False)  # W
         else:
-            if config.predict == "product":
-                self.gated = GatedPair(self.region_summary.dim, self.word_summary.dim, joint)
+            half = (dim + image_dim) // 2
             self.predict = nn.Sequential(
                 nn.Linear(joint, half), nn.ReLU(), self.dropout, nn.Linear(half, len(config.answers))
             )
@@ -159,10 +154,7 @@ class Dcn(Answerer):
     def logits(
         self, picture: Float[Tensor, "question dim"], question: Float[Tensor, "question dim"]
     ) -> Float[Tensor, "question answer"]:
-        if self.config.predict == "product":
-            joint = self.gated(picture, question)
-        else:
-            joint = torch.cat([picture, question], dim=1) if self.config.predict == "concat" else picture + question
+        joint = torch.cat([picture, question], dim=1) if self.config.predict == "concat" else picture + question
         if self.config.predict != "answer":
             return at_least_float32(self.predict(joint))
         answers = self.encode_answers(self.read_answers(joint.device))

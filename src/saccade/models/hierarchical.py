@@ -28,7 +28,7 @@ from saccade.models.base.grounder import Grounder
 from saccade.models.base.matcher import Matcher
 from saccade.models.base.model import Model, register
 from saccade.nn.attention import summed
-from saccade.nn.coattention import CoAttended, CoAttention, GatedPair, Summary, coattend
+from saccade.nn.coattention import CoAttended, CoAttention, Summary, coattend
 from saccade.nn.encode import Standardise, at_least_float32, dropout_layer, mean_state
 from saccade.nn.recurrent import SentenceLstm
 from saccade.ops.all_pairs import all_pairs
@@ -77,6 +77,20 @@ class Branch(nn.Module):
         return picture, sentence, region_weights.mean(dim=1), word_weights.mean(dim=1)
 
 
+class GatedPair(nn.Module):
+    """ReLU(W_I v_I + b_I) ∘ ReLU(W_S v_S + b_S): the question says what counts of what was found, as Up-Down has it."""
+
+    def __init__(self, dim: int, joint_dim: int) -> None:
+        super().__init__()
+        self.picture, self.question = nn.Linear(dim, joint_dim), nn.Linear(dim, joint_dim)
+
+    def forward(
+        self, picture: Float[Tensor, "question dim"], question: Float[Tensor, "question dim"]
+    ) -> Float[Tensor, "question joint_dim"]:
+        gated: Tensor = self.picture(picture).relu() * self.question(question).relu()
+        return gated
+
+
 @register(
     "hierarchical",
     task="joint",
@@ -113,7 +127,7 @@ class Hierarchical(Answerer, Matcher, Grounder):  # type: ignore[misc]  # called
             if config.predict == "open":
                 self.answer_map = nn.Linear(width, config.word_dim, bias=False)  # W of answers
             else:
-                self.gated = GatedPair(width, width, 2 * dim) if config.predict == "product" else None
+                self.gated = GatedPair(width, 2 * dim) if config.predict == "product" else None
                 joint = 2 * width if self.gated is None else 2 * dim
                 self.predict = nn.Sequential(nn.Linear(joint, dim), nn.ReLU(), nn.Linear(dim, answers))
 

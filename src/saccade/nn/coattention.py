@@ -119,17 +119,3 @@ class Summary(nn.Module):
         weights = masked_softmax(self.score(parts).mT, mask[:, None])
         joined = weights if self.apart else weights.mean(dim=1, keepdim=True)
         return summed(joined, parts).flatten(1), weights
-
-
-class GatedPair(nn.Module):
-    """ReLU(W_I v_I + b_I) ∘ ReLU(W_S v_S + b_S): the question says what counts of what was found, as Up-Down has it."""
-
-    def __init__(self, picture_dim: int, question_dim: int, dim: int) -> None:
-        super().__init__()
-        self.picture, self.question = nn.Linear(picture_dim, dim), nn.Linear(question_dim, dim)
-
-    def forward(
-        self, picture: Float[Tensor, "item picture_dim"], question: Float[Tensor, "item question_dim"]
-    ) -> Float[Tensor, "item dim"]:
-        gated: Tensor = self.picture(picture).relu() * self.question(question).relu()
-        return gated

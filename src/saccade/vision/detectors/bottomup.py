@@ -37,7 +37,7 @@ from saccade.core.weights import Form
 from saccade.vision.augment import augment_with_boxes
 from saccade.vision.backbones.base import Backbone, FoldableNetwork, check_backbone, load_backbone
 from saccade.vision.backbones.pyramid import FeaturePyramid, norm_groups
-from saccade.vision.boxes import GEOMETRY_DIM, WHOLE, clip, geometry, iou, jitter, overlaps, pick
+from saccade.vision.boxes import GEOMETRY_DIM, UNKNOWN, WHOLE, clip, geometry, iou, jitter, overlaps, pick
 from saccade.vision.detectors.relations import AttributeHead, RelationHead, attribute_loss, relation_loss
 from saccade.vision.detectors.rpn import (
     TRAINING_NMS_ROUNDS,
@@ -324,8 +324,9 @@ def bottomup_loss(network: BottomUpNetwork, batch: BoxedPictures, vary: bool = T
         "boxes": mean_where(misfit, positive),
     }
     if c.name_weight:
-        named = network.classify(network.vectors(maps, truth)).classes
-        surprise, known = mean_surprise(named, batch.labels[..., None])
+        named = network.classify(network.vectors(maps, truth)).classes[..., 1:]  # these boxes are no background
+        name = torch.where(batch.labels == UNKNOWN, UNKNOWN, batch.labels - 1)
+        surprise, known = mean_surprise(named, name[..., None])
         losses["names"] = c.name_weight * mean_where(surprise, real & known)
     if c.attributes:
         described = network.attribute_logits(vectors, wanted.clamp(min=0))
