@@ -138,14 +138,16 @@ def pack_detector(model: Detector, run: Path, out: Path) -> None:
 def pack_model(model: Model, run: Path, out: Path, read: str | None, device: str) -> None:
     """Weights in bytes, a quarter of the size; the model's card says what they can do before and after."""
     config = load_run_config(run)
-    spec = find_task(model.task)
+    spec, settings = find_task(model.task), config.task
+    if hasattr(settings, "among"):
+        settings = replace(settings, among="given")  # as `saccade eval` measures a model without its run
 
     def measured(folder: Path) -> dict[str, float]:
         """On the dev split of its data set; of several, all figures of the first and the headline of the others."""
         found = load_model(folder).to(device)
         size = found.backbone.size if found.backbone is not None else None
         first, *others = (
-            (part.name, dict(spec.evaluator.evaluate(found, spec.open(part, "dev", size), config.task)))
+            (part.name, dict(spec.evaluator.evaluate(found, spec.open(part, "dev", size), settings)))
             for part in parts_of(config.data)
         )
         headline = spec.evaluator.metric
