@@ -29,7 +29,8 @@ PICTURES = 30
 
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with photos/ (24 scenes, one of them twice, one saved anew), tiny models, and two indices."""
+    """A folder with photos/ (24 scenes, one of them twice, one saved anew), tiny models, and two indices, whose labels
+    are what the extractor sees."""
     folder = tmp_path_factory.mktemp("shelf")
     world = make_world(WorldConfig(pictures=PICTURES, hard_groups=0, novel=0, twins=0.0), folder / "world", workers=1)
     split = world.split("train")
@@ -54,8 +55,8 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
         captioner.out.bias[2] = -50.0
     captioner.save_pretrained(folder / "captioner")
     for index, model in (("toys", "scan"), ("toys-other", "other")):
-        with Index.create(folder / index, str(folder / model)) as made:
-            made.update(folder / "photos")
+        with Index.create(folder / index, str(folder / model), extra={"rating": "int"}) as made:
+            made.update(folder / "photos", metadata={f"{n:02}.png": {"rating": n % 2} for n in range(PICTURES)})
     return folder
 
 

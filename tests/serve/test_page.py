@@ -226,8 +226,22 @@ def test_filters_narrow_the_search(visit: Open) -> None:
     expect(page.locator(".facts")).to_contain_text("of 8 pictures")
     assert "f=folder%3Amore" in page.url
     expect(page.locator("#facets summary").first).to_have_text("folder · 1")
+    page.locator("#facets summary", has_text="rating").click()
+    page.locator("#facets details[data-column=rating] input").first.check()
+    expect(page.locator(".facts")).to_contain_text(re.compile("of [1-7] pictures"))
     page = visit(QUERY + "&where=width+%3E+1000")
     expect(page.locator(".column .empty")).to_have_text("No picture passes these filters.")
+
+
+def test_what_the_extractor_sees_is_a_filter(visit: Open) -> None:
+    page = found(visit(QUERY))
+    page.locator("#facets summary", has_text="labels").click()
+    first = page.locator("#facets details[data-column=labels] label").first
+    number = first.locator(".n").inner_text()
+    first.locator("input").check()
+    expect(page.locator(".facts")).to_contain_text(f"of {number} pictures")
+    shared = found(visit(page.url.replace(page.url.split("/?")[0], "")))  # whoever gets the link sees the same
+    expect(shared.locator(".facts")).to_contain_text(f"of {number} pictures")
 
 
 def test_two_models_answer_side_by_side(visit: Open) -> None:

@@ -136,6 +136,15 @@ def test_facets_count_what_can_be_chosen(service: Service) -> None:
     columns = service().get("/facets").json()["columns"]
     assert columns["folder"]["more"] == 8
     assert "path" not in columns
+    assert columns["rating"].keys() == {"0", "1"}
+    assert columns["labels"]
+    kinds = service().get("/models").json()["indices"][0]["columns"]
+    assert {name: kinds[name] for name in ("folder", "rating", "labels", "taken")} == {
+        "folder": "text",
+        "rating": "number",
+        "labels": "list",
+        "taken": "time",
+    }
 
 
 def test_every_use_of_every_task_has_an_endpoint(service: Service) -> None:

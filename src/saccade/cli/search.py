@@ -473,8 +473,10 @@ def _print(query: Query, found: Found, titled: bool) -> None:
     Console().print(table)
     if found.unknown:
         say(f"note: the model does not know {', '.join(found.unknown)}", err=True)
-    if not found.fits:
-        say("probably nothing here fits" if found.hits else "nothing was found")
+    if not found.hits:
+        say("nothing was found")
+    elif not found.fits:
+        say("probably nothing here fits")
     took = 1000 * sum(found.seconds.values())
     kind = "every picture scored" if found.exact else "two stages"
     say(f"{len(found.hits):,} of {found.total:,} in {took:.0f} ms ({kind})")

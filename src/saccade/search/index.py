@@ -285,6 +285,13 @@ class Index:
     def metadata_columns(self) -> list[str]:
         return [name for name in self.table.table.schema.names if name not in HIDDEN]
 
+    @property
+    def column_kinds(self) -> dict[str, str]:
+        """What the values of each column are: text, number, time or list (of texts)."""
+        kinds = {"string": "text", "timestamp[s]": "time", "list<item: string>": "list"}
+        types = self.table.table.schema
+        return {name: kinds.get(str(types.field(name).type), "number") for name in self.metadata_columns}
+
     def rows(self, ids: Sequence[str], columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """Some columns of pictures, in the order asked for. Raises: SaccadeError if one is not there."""
         names = list(columns) if columns is not None else self.metadata_columns

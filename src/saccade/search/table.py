@@ -203,11 +203,7 @@ class Table:
         try:
             found = self.table.search().where(clause).select(["id"]).with_row_id(True).limit(NULL).to_arrow()
         except Exception as error:
-            told = next(iter(str(error).strip().splitlines()), "")
-            told = re.sub(
-                r".*?(sql parser error: |Schema error: |Error during planning: |cause by |Invalid input, )", "", told
-            )
-            raise SaccadeError(f'--where "{where}" cannot be read: {told.rstrip(" )")[:200]}') from error
+            raise SaccadeError(f'--where "{where}" cannot be read: {refusal(str(error))}') from error
         return np.asarray(found["_rowid"].to_numpy()).astype(np.int64)
 
     def check_where(self, where: str) -> str:
@@ -283,6 +279,21 @@ class Table:
     def _files(self) -> Iterator[str]:
         for place, _, names in os.walk(self.folder / f"{NAME}.lance"):
             yield from (os.path.join(place, name) for name in names if not name.endswith(".json"))
+
+
+def refusal(told: str) -> str:
+    """Why Lance cannot read a filter, in its own words where they are plain, without places in its source."""
+    told = re.sub(r",? ?/\S+\.rs:\d+:\d+", "", next(iter(told.strip().splitlines()), ""))
+    compared = re.search(r"Received literal \w+\((.*)\) and could not convert to literal of type '(\w+)", told)
+    if compared is not None:
+        value, kind = compared[1].replace('"', "'"), compared[2]
+        kinds = {
+            "List": "lists: array_has(labels, 'dog') looks into one",
+            "Timestamp": "times: date '2024-05-01' is one",
+        }
+        return f"{value} is compared with a column of {kinds.get(kind, 'texts' if kind == 'Utf8' else 'numbers')}"
+    marks = "sql parser error: |Schema error: |Error during planning: |Arrow error: |cause by |Invalid input, "
+    return re.sub(rf".*({marks})", "", told).rstrip(" )")[:200]
 
 
 def _fsync(path: str) -> None:

@@ -100,7 +100,7 @@ class ServedIndex:
             "model": Path(self.index.settings.model).name,
             "pictures": len(self.index),
             "line": None if calibration is None else -calibration.offset / calibration.slope,
-            "columns": list(self.index.metadata_columns),
+            "columns": self.index.column_kinds,
             "recall": self._recall(),
         }
 

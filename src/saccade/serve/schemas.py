@@ -120,7 +120,7 @@ class IndexOffered(BaseModel):
     model: str
     pictures: int
     line: float | None = Field(description="the score at which a picture fits as likely as not, if calibrated")
-    columns: list[str]
+    columns: dict[str, str] = Field(description="text, number, time or list: what `where` may name")
     recall: dict[str, float] | None = Field(description="what `saccade index eval INDEX` measured: top, recall")
 
 

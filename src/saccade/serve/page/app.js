@@ -96,11 +96,18 @@ export function parse(asked) {
 }
 const explained = () => { const asked = parse(state.q); return [asked.text, ...asked.plus].filter(Boolean).join(' '); };
 
-function condition() {
+/** The filters and the condition as one, for the columns of an index. */
+function condition(name) {
+  const kinds = about(name)?.columns ?? {};
   const quote = (value) => `'${value.replaceAll("'", "''")}'`;
+  const one = {
+    number: (column, values) => `${column} IN (${values.map(Number).filter(Number.isFinite).join(', ') || 'NULL'})`,
+    list: (column, values) => `(${values.map((value) => `array_has(${column}, ${quote(value)})`).join(' OR ')})`,
+  };
+  const text = (column, values) => `${column} IN (${values.map(quote).join(', ')})`;
   const by = new Map();
   for (const [column, value] of state.facets) by.set(column, [...(by.get(column) ?? []), value]);
-  const parts = [...by].map(([column, values]) => `${column} IN (${values.map(quote).join(', ')})`);
+  const parts = [...by].map(([column, values]) => (one[kinds[column]] ?? text)(column, values));
   if (state.where) parts.push(parts.length ? `(${state.where})` : state.where);
   return parts.join(' AND ');
 }
@@ -130,7 +137,7 @@ async function search() {
 }
 
 async function one(name, asked) {
-  const words = { index: name, text: asked.text, where: condition(), top: TOP, region: state.region };
+  const words = { index: name, text: asked.text, where: condition(name), top: TOP, region: state.region };
   if (upload) {
     const form = new FormData();
     form.append('file', upload.file);
@@ -393,7 +400,7 @@ async function show() {
   $('second').value = state.second;
   likeChip();
   facets();
-  const wanted = JSON.stringify([state.q, state.index, state.second, condition(), state.like, state.region, upload?.url]);
+  const wanted = JSON.stringify([state.q, state.index, state.second, state.facets, state.where, state.like, state.region, upload?.url]);
   if (wanted !== shownSearch) { shownSearch = wanted; await search(); }
   await detail();
 }
