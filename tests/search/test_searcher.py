@@ -221,7 +221,9 @@ def _open(folder: Path):  # type: ignore[no-untyped-def]
     return FeatureStore.open(folder)
 
 
-def test_videos_are_found_by_a_model_of_videos(vocabulary: Vocabulary, tmp_path: Path) -> None:
+def test_videos_are_found_by_a_model_of_videos(
+    vocabulary: Vocabulary, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     from saccade.vision.videos import write_video
 
     torch.manual_seed(0)
@@ -241,7 +243,12 @@ def test_videos_are_found_by_a_model_of_videos(vocabulary: Vocabulary, tmp_path:
             assert sorted(ids(found)) == ["blue.mp4", "red.mp4"]
             assert found.hits[0].metadata["kind"] == "video"
             assert found.hits[0].metadata["seconds"] == pytest.approx(2.0, abs=0.3)
-            assert Searcher(index).explain("red.mp4", "the red ball").words
+            why = Searcher(index).explain("red.mp4", "the red ball")
+            assert why.title == "red.mp4"
+            assert why.weights.shape == (len(why.words), len(why.boxes))
+            assert why.boxes.min() == 0
+            assert why.boxes.max() <= 1
+    assert "Traceback" not in capfd.readouterr().err  # of what a library starts in the processes that decode
     (tmp_path / "photos").mkdir()
     Image.new("RGB", (32, 32)).save(tmp_path / "photos/a.png")
     with (

@@ -22,6 +22,7 @@ from saccade.serve.app import make_app
 from saccade.serve.config import Limits, ServeConfig
 from saccade.serve.metrics import Metrics
 from saccade.serve.offer import Offer
+from saccade.vision.videos import write_video
 from saccade.world import WorldConfig, make_world
 
 PICTURES = 30
@@ -86,6 +87,19 @@ def live(shelf: Path) -> Iterator[str]:
     """The address of a service that listens."""
     with listening(make_offer(shelf), ServeConfig(port=0, limits=EASY)) as address:
         yield address
+
+
+@pytest.fixture
+def films(shelf: Path, tmp_path: Path) -> Path:
+    """An index of one video, films/ball.mp4, in which a ball moves."""
+    frames = [np.full((64, 96, 3), 230, np.uint8) for _ in range(8)]
+    for n, frame in enumerate(frames):
+        frame[20:40, 8 * n : 8 * n + 20] = (200, 20, 20)
+    (tmp_path / "films").mkdir()
+    write_video(tmp_path / "films" / "ball.mp4", frames, 4)
+    with Index.create(tmp_path / "films.index", str(shelf / "scan")) as made:
+        made.update(tmp_path / "films")
+    return tmp_path / "films.index"
 
 
 @pytest.fixture

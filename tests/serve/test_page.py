@@ -14,7 +14,7 @@ from served import EASY, listening, make_offer
 
 from saccade.explain.draw import PALETTE
 from saccade.serve.config import Limits, ServeConfig
-from saccade.serve.offer import Offer, open_models
+from saccade.serve.offer import Offer, open_indices, open_models
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FOUND = next((path for name in BROWSERS if (path := shutil.which(name))), None)
@@ -142,6 +142,17 @@ def test_a_word_lights_its_places_and_a_place_its_words(visit: Open) -> None:
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     assert "open=" not in page.url
+
+
+def test_a_word_lights_frames_of_a_video(visit: Open, films: Path) -> None:
+    offer = Offer(open_indices([films], "cpu", EASY, lambda name, size: None), [])
+    with listening(offer, ServeConfig(port=0, limits=EASY)) as address:
+        page = looked_at(found(visit("/?q=the+red+cube", at=address)))
+        assert (page.locator("#detail .stage > img").first.get_attribute("src") or "").startswith("data:image/jpeg")
+        page.locator("#detail button.word", has_text="cube").hover()
+        expect(page.locator("#detail .stage")).to_have_class("stage lit")
+        assert page.locator("#detail .stage rect").count() >= 1
+        expect(page.get_by_role("button", name="Search by this part")).to_have_count(0)  # of a film there is none
 
 
 def test_words_that_the_model_does_not_know_are_grey(visit: Open) -> None:

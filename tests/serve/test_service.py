@@ -105,6 +105,21 @@ def test_an_explanation_has_a_weight_for_every_word_and_region(service: Service)
     assert 0 <= found["probability"] <= 1
 
 
+def test_a_video_is_explained_on_its_frames(films: Path) -> None:
+    offer = Offer(open_indices([films], "cpu", EASY, lambda name, size: None), [])
+    client = TestClient(make_app(offer, ServeConfig(limits=EASY)), base_url="http://localhost")
+    found = client.get("/explain", params={"id": "ball.mp4", "text": "the red ball and a cube"}).json()
+    assert found["picture"].startswith("data:image/jpeg;base64,")
+    assert [word["text"] for word in found["words"]] == ["red", "ball", "cube"]
+    assert len(found["weights"][0]) == len(found["boxes"]) > 2
+    assert all(word["heat"] for word in found["words"])
+    video = films.parent / "films" / "ball.mp4"
+    video.write_bytes(bytes(video.stat().st_size))
+    changed = client.get("/explain", params={"id": "ball.mp4", "text": "the red ball"})
+    assert (changed.status_code, "since it was indexed" in changed.json()["error"]) == (410, True)
+    offer.close()
+
+
 def test_regions_have_the_names_that_the_extractor_has(service: Service, shelf: Path) -> None:
     found = service().get("/regions", params={"id": "04.png"}).json()
     with Index.open(shelf / "toys") as index:

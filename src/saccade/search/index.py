@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -494,8 +494,3 @@ def _check_schema(index: Index) -> None:
     for column in wanted:
         if column.name not in there.names or there.field(column.name).type != column.type:
             raise SaccadeError(f'{index.folder}: its table has no column "{column.name}" of the type {column.type}')
-
-
-def iterate(table: pa.Table) -> Iterator[dict[str, Any]]:
-    for batch in table.to_batches():
-        yield from batch.to_pylist()

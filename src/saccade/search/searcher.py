@@ -415,7 +415,7 @@ class Searcher:
     @torch.no_grad()
     def explain(self, id: str, text: str) -> Explanation:
         """Which regions of a picture of the index each word found, from the codes that are stored; of a video, which
-        frames."""
+        frames, from its file."""
         snapshot = self.index.snapshot()
         if id not in snapshot.place:
             raise SaccadeError(f'"{id}" is not in the index')
@@ -423,7 +423,7 @@ class Searcher:
         if row["kind"] == "video":
             if not self.index.is_own or not row["path"]:
                 raise SaccadeError(f'"{id}" is a video whose file cannot be opened here')
-            return self.matcher.explain_video(row["path"], text)  # type: ignore[return-value]  # it is drawn and told alike
+            return self.explain_video(row["path"], text, id)
         stored, sound = self._codes(snapshot, np.array([snapshot.place[id]]))
         if not len(sound):
             raise SaccadeError(f'the row of "{id}" is damaged (saccade index check)')
@@ -434,6 +434,11 @@ class Searcher:
         chance = self.matcher.probabilities(np.array(found.score))
         unknown = frozenset(self.matcher.model.vocabulary.unknown(text))
         return replace(found, probability=None if chance is None else float(chance), unknown=unknown)
+
+    def explain_video(self, path: Path | str, text: str, id: str) -> Explanation:
+        """Which frames of a video each word found: they are the regions of a picture of all of them."""
+        unknown = frozenset(self.matcher.model.vocabulary.unknown(text))
+        return self.matcher.explain_video(path, text).as_picture(id, unknown)
 
 
 def whole_products(vectors: Tensor, wanted: Float[Tensor, "query dim"]) -> Float[Tensor, "query picture"]:

@@ -74,6 +74,7 @@ class ExplanationShown(BaseModel):
 
 
 class ExplainAnswer(ExplanationShown):
+    picture: str | None = Field(description="frames of a video, which are the regions, as a data: address")
     index: str
     id: str
     text: str

@@ -306,9 +306,9 @@ async function detail() {
   try {
     const facts = text
       ? await send(`/explain?${new URLSearchParams({ index, id, text })}`)
-      : { words: [], boxes: [], weights: [], places: [], score: hit?.score ?? 0, probability: null, fits: true, generated: false, more: 0 };
+      : { picture: null, words: [], boxes: [], weights: [], places: [], score: hit?.score ?? 0, probability: null, fits: true, generated: false, more: 0 };
     if (state.open !== opened) return;
-    const look = lookAt({ source: picture(index, id), alt: name, facts, names, onRegion: like, more });
+    const look = lookAt({ source: facts.picture ?? picture(index, id), alt: name, facts, names, onRegion: facts.picture ? null : like, more });
     if (!text) look.element.querySelectorAll('.sentence, .verdict').forEach((part) => part.remove());
     look.stage.picture.addEventListener('error', () => { // the file has changed or gone: the index has kept a small picture
       look.stage.picture.src = thumbnail(index, id);
