@@ -149,12 +149,14 @@ def build(
 @app.command()
 @described
 def copy(index: Path, address: str, *, maxsim: bool = False) -> None:
-    """Copy an index to an engine elsewhere, to be searched there: a Qdrant server, or PostgreSQL with pgvector.
+    """Copy an index elsewhere, to be searched there: to object storage, a Qdrant server, or PostgreSQL with pgvector.
 
     The rows go with their codes, metadata and thumbnails, under a new name; `saccade search ADDRESS` then takes
     candidates from there and scores them here. A key for Qdrant is read from QDRANT_API_KEY.
 
     Example: saccade index copy index qdrant+http://localhost:6333/photos
+
+    Example: saccade index copy index s3://bucket/photos
 
     Example: saccade index copy index "postgresql://me@localhost/pictures?table=photos"
     """
@@ -165,7 +167,7 @@ def copy(index: Path, address: str, *, maxsim: bool = False) -> None:
 
     if not is_address(address):
         raise SaccadeError(
-            f"{address}: qdrant+http://HOST:PORT/NAME, qdrant-edge:FOLDER or "
+            f"{address}: s3://BUCKET/NAME, qdrant+http://HOST:PORT/NAME, qdrant-edge:FOLDER or "
             "postgresql://USER@HOST/DATABASE?table=NAME was expected"
         )
     with Index.open(index) as opened, progress_bar("copying") as progress:

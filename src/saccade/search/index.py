@@ -31,7 +31,7 @@ from saccade.core.weights import read_weights, write_weights
 from saccade.data.store.manifest import Broken
 from saccade.models import shipped_models
 from saccade.search.coding import CodeFormat, Codes, Encoded, format_of
-from saccade.search.table import GRACE_S, HIDDEN, NAME, Table, checksum, schema
+from saccade.search.table import GRACE_S, HIDDEN, NAME, Rows, Table, checksum, schema
 from saccade.tasks.matching.task import PictureMatcher
 from saccade.tasks.predict import load
 
@@ -140,7 +140,7 @@ def check_column(name: str, kind: str) -> None:
 class Index:
     """`Index.create("index", "scan-flickr8k")`, then `update`; or `Index.open("index")` to search it."""
 
-    def __init__(self, folder: Path, settings: IndexSettings, table: Table) -> None:
+    def __init__(self, folder: Path, settings: IndexSettings, table: Rows) -> None:
         self.folder, self.settings, self.table = folder, settings, table
         self._matcher: PictureMatcher | None = None
         self._snapshot: Snapshot | None = None
@@ -197,7 +197,7 @@ class Index:
             sweep_lock(place)
         found = cls(place, settings, Table(place, write, waiting))
         try:
-            _check_schema(found)
+            check_schema(found)
         except BaseException:
             found.close()
             raise
@@ -405,7 +405,7 @@ class Index:
     def put(self, rows: Sequence[Mapping[str, Any]], codes: Sequence[Encoded], replaces: bool = True) -> None:
         """Rows (at least their `id`) with their codes, committed and on disk when this returns."""
         self._check_writing()
-        self.table.put(row_table(self, rows, codes), replaces)
+        self.table.put(row_table(self.settings, rows, codes), replaces)
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove pictures from the index (the files stay); how many were there."""
@@ -449,9 +449,9 @@ def damage(row: Mapping[str, Any], kept: CodeFormat, vector: Any) -> str | None:
     return None
 
 
-def row_table(index: Index, rows: Sequence[Mapping[str, Any]], codes: Sequence[Encoded]) -> pa.Table:
+def row_table(settings: IndexSettings, rows: Sequence[Mapping[str, Any]], codes: Sequence[Encoded]) -> pa.Table:
     """Rows as Lance takes them."""
-    kept, full = index.settings.kept, []
+    kept, full = settings.kept, []
     for row, code in zip(rows, codes, strict=True):
         if code.codes.shape[1:] != (kept.dim,) or code.codes.itemsize != kept.itemsize:
             raise SaccadeError(f'"{row["id"]}": its codes are not of this index')
@@ -469,7 +469,7 @@ def row_table(index: Index, rows: Sequence[Mapping[str, Any]], codes: Sequence[E
                 "thumbnail_checksum": checksum(row["id"], thumbnail or b"", 0, b"", b""),
             }
         )
-    columns = schema(kept.vector_dim, index.settings.extra)
+    columns = schema(kept.vector_dim, settings.extra)
     arrays: list[Any] = []
     for column in columns:
         if column.name == "vector":
@@ -488,7 +488,7 @@ def check_tree(folder: Path) -> None:
                 raise SaccadeError(f"{path} is a link: an index holds its own files")
 
 
-def _check_schema(index: Index) -> None:
+def check_schema(index: Index) -> None:
     wanted = schema(index.settings.kept.vector_dim, index.settings.extra)
     there = index.table.table.schema
     for column in wanted:
