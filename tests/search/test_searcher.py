@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from saccade.metrics.calibration import Platt
 from saccade.models import Hgr, HgrConfig, Scan, ScanConfig, entry
 from saccade.search import Index, Query, Searcher
 from saccade.search import searcher as module
+from saccade.search.coding import image_code
 from saccade.search.measure import evaluate
 from saccade.tasks.matching.task import PictureMatcher
 from saccade.tasks.predict import load
@@ -62,6 +64,26 @@ def test_the_second_stage_ranks_the_candidates_as_scoring_everything_does(search
     for hit in two.hits:
         assert hit.score == pytest.approx(scores[hit.id], abs=1e-5)
     assert ids(searcher.search(Query(TEXT, top=5, candidates=60))) == ids(exact)[:5]
+
+
+def test_candidates_may_be_those_whose_regions_fit_the_words(searcher: Searcher) -> None:
+    """MaxSim by hand over all codes gives the same candidates."""
+    snapshot = searcher.index.snapshot()
+    codes = searcher._read([Query(TEXT)])[2]
+    assert codes is not None
+    stored, _ = searcher._codes(snapshot, np.arange(60))
+    images = image_code(stored, searcher.kept, searcher.device)
+    table = torch.einsum("wd,prd->pwr", codes.words[0][codes.mask[0]], images.regions)
+    best = table.masked_fill(~images.mask[:, None], -torch.inf).amax(dim=2).sum(dim=1)
+    found = searcher.search(Query(TEXT, top=6, candidates=6, maxsim=True))
+    assert not found.exact
+    assert set(ids(found)) == {snapshot.ids[n] for n in best.topk(6).indices.tolist()}
+    some = searcher.search(Query(TEXT, top=3, candidates=6, maxsim=True, where="regions = 5"))
+    assert {hit.metadata["regions"] for hit in some.hits} == {5}
+    by_picture = Query(like_id="010", top=5, candidates=6)  # which has no words
+    assert ids(searcher.search(replace(by_picture, maxsim=True))) == ids(searcher.search(by_picture))
+    every = evaluate(searcher, [TEXT, OTHER], top=5, candidates=(5, 59), maxsim=True)
+    assert every.rows[-1].recall > 0.9
 
 
 def test_a_small_collection_is_scored_whole(searcher: Searcher, monkeypatch: pytest.MonkeyPatch) -> None:

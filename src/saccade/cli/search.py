@@ -278,6 +278,7 @@ def evaluate(
     model: str | None = None,
     at: int = 10,
     count: int = 50,
+    maxsim: bool = False,
     as_json: bool = False,
     device: Device = "auto",
 ) -> None:
@@ -287,6 +288,8 @@ def evaluate(
     sentences, words that the model knows are searched for. The result is kept in the index; the search page shows it.
 
     Example: saccade index eval index -f sentences.txt
+
+    Example: saccade index eval index -f sentences.txt --maxsim
     """
     from saccade.search.index import Index
     from saccade.search.measure import evaluate as measure
@@ -296,8 +299,8 @@ def evaluate(
     with Index.open(index) as opened:
         searcher = Searcher(opened, model, device)
         texts = read_queries(file) if file is not None else plain_sentences(searcher.matcher.model.vocabulary.words)
-        found = measure(searcher, texts[: count or None], at)
-        if opened.is_own:
+        found = measure(searcher, texts[: count or None], at, maxsim=maxsim)
+        if opened.is_own and not maxsim:  # the page shows what a search does that is not told otherwise
             save_evaluation(opened.folder, found)
     if as_json:
         typer.echo(json.dumps(asdict(found)))
@@ -327,6 +330,7 @@ def search(
     top: int = 20,
     candidates: int | None = None,
     exact: bool = False,
+    maxsim: bool = False,
     explain: Path | None = None,
     model: str | None = None,
     rerank: str | None = None,
@@ -380,8 +384,9 @@ def search(
         top=top or 1,
         candidates=candidates,
         exact=exact,
+        maxsim=maxsim,
     )
-    queries = [replace(Query.parse(one, base), **_picture(like)) for one in texts]
+    queries = [replace(Query.parse(one, base), like=None if like is None else Path(like)) for one in texts]
     for query in queries:
         query.check()
     if shards is not None and ray is None:
@@ -414,10 +419,6 @@ def search(
         say(f"the answer is not complete: {sentence}", err=True)
     if any(one.missing for one in found):
         raise typer.Exit(3)
-
-
-def _picture(like: str | None) -> dict[str, Any]:
-    return {} if like is None else {"like": Path(like)}
 
 
 def _is_known(query: Query, known: Mapping[str, int]) -> bool:

@@ -114,6 +114,10 @@ class EngineSearcher(RowSearcher):
             query.check()
             if query.exact or query.among is not None:
                 raise SaccadeError(f"{self.engine.address} gives candidates: every picture is scored on an index alone")
+            if query.maxsim and not getattr(self.engine, "maxsim", False):
+                raise SaccadeError(
+                    f"{self.engine.address} has no MaxSim: of engines, Qdrant has (`saccade index copy --maxsim`)"
+                )
         clock = Clock()
         with clock.stage("read"):
             asked, batch, codes = self._read(queries)
