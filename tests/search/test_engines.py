@@ -295,6 +295,9 @@ def test_another_model_reranks(folder: Path, matcher: Any, tmp_path: Path) -> No
             np.testing.assert_allclose(scores, sorted(expected.values(), reverse=True), atol=tolerance)
             assert found.hits[0].probability is not None
             assert "rerank" in found.seconds
+        kept_out = rerank(first, query, second, opens_files=False)  # of another user's index, no file is opened
+        assert [hit.id for hit in kept_out.hits] == [hit.id for hit in first.hits]
+        assert "8 of 8" in kept_out.missing[0]
         other_query = replace(first, hits=(*first.hits, replace(first.hits[0], id="gone.png", path="")))
         lost = rerank(other_query, replace(query, top=9), second)
         assert lost.hits[-1].id == "gone.png"

@@ -18,6 +18,7 @@ from saccade.models import Hgr, HgrConfig, Scan, ScanConfig, entry
 from saccade.search import Index, Query, Searcher
 from saccade.search import searcher as module
 from saccade.search.coding import image_code
+from saccade.search.engines.searcher import rerank
 from saccade.search.measure import evaluate
 from saccade.tasks.matching.task import PictureMatcher
 from saccade.tasks.predict import load
@@ -270,6 +271,14 @@ def test_videos_are_found_by_a_model_of_videos(
             assert why.weights.shape == (len(why.words), len(why.boxes))
             assert why.boxes.min() == 0
             assert why.boxes.max() <= 1
+    with Index.open(tmp_path / "index-photos-model") as index:
+        query = Query("the red ball is left of a cube", top=2)
+        first = Searcher(index).search(query)
+    second = load(tmp_path / "videos-model", kind=PictureMatcher)
+    better = {hit.id: hit.score for hit in rerank(first, query, second).hits}  # HGR looks at the films anew
+    with Index.open(tmp_path / "index-videos-model") as index:
+        own = {hit.id: hit.score for hit in Searcher(index).search(query).hits}
+    assert better == pytest.approx(own, abs=0.02)
     assert "Traceback" not in capfd.readouterr().err  # of what a library starts in the processes that decode
     (tmp_path / "photos").mkdir()
     Image.new("RGB", (32, 32)).save(tmp_path / "photos/a.png")

@@ -364,6 +364,7 @@ def search(
     gc.disable()  # PyTorch and LanceDB make millions of objects as they come, and nothing to collect
     from saccade.search.client import open_searcher, open_second
     from saccade.search.engines import is_address
+    from saccade.search.index import is_owned
     from saccade.search.query import Query
     from saccade.search.table import import_lancedb
 
@@ -405,7 +406,8 @@ def search(
         if second is not None:
             from saccade.search.engines.searcher import rerank as reordered
 
-            found = [reordered(one, query, second, str(rerank)) for query, one in zip(queries, found, strict=True)]
+            own = not is_address(index) and is_owned(Path(index))
+            found = [reordered(one, query, second, str(rerank), own) for query, one in zip(queries, found, strict=True)]
         if explain is not None:
             _write_page(searcher, queries, found, explain)
     if as_json:
@@ -448,8 +450,7 @@ def read_region(text: str | None) -> tuple[float, float, float, float] | None:
 
 
 def _plain(query: Query, found: Found) -> dict[str, Any]:
-    values = asdict(found)
-    return {"query": " ".join(query.texts), **values}
+    return {"query": " ".join(query.texts), **asdict(found)}
 
 
 def _print(query: Query, found: Found, titled: bool) -> None:
@@ -481,9 +482,8 @@ def _print(query: Query, found: Found, titled: bool) -> None:
         say("nothing was found")
     elif not found.fits:
         say("probably nothing here fits")
-    took = 1000 * sum(found.seconds.values())
     kind = "every picture scored" if found.exact else "two stages"
-    say(f"{len(found.hits):,} of {found.total:,} in {took:.0f} ms ({kind})")
+    say(f"{len(found.hits):,} of {found.total:,} in {1000 * sum(found.seconds.values()):.0f} ms ({kind})")
 
 
 def _write_page(searcher: SomeSearcher, queries: Sequence[Query], found: Sequence[Found], path: Path) -> None:

@@ -217,14 +217,7 @@ class Index:
 
     @property
     def is_own(self) -> bool:
-        """Whether only this user (or root) could have written it: then the files and the model that it names are
-        opened, and else nothing outside its folder."""
-        if not hasattr(os, "geteuid"):
-            return True
-        return all(
-            path.stat().st_uid in (os.geteuid(), 0) and not path.stat().st_mode & 0o002
-            for path in (self.folder, self.folder / CONTENTS, self.folder / f"{NAME}.lance")
-        )
+        return is_owned(self.folder)
 
     def matcher(self, device: str = "cpu") -> PictureMatcher:
         """The model it was made with. Raises: SaccadeError if another user's index names one outside the package."""
@@ -478,6 +471,17 @@ def row_table(settings: IndexSettings, rows: Sequence[Mapping[str, Any]], codes:
         else:
             arrays.append(pa.array([row.get(column.name) for row in full], column.type))
     return pa.Table.from_arrays(arrays, schema=columns)
+
+
+def is_owned(folder: Path) -> bool:
+    """Whether only this user (or root) could have written an index: then the files and the model that it names are
+    opened, and else nothing outside its folder."""
+    if not hasattr(os, "geteuid"):
+        return True
+    return all(
+        path.stat().st_uid in (os.geteuid(), 0) and not path.stat().st_mode & 0o002
+        for path in (folder, folder / CONTENTS, folder / f"{NAME}.lance")
+    )
 
 
 def check_tree(folder: Path) -> None:

@@ -260,7 +260,7 @@ def _copied(
             yield file, row, Encoded(codes, row["scale"], boxes, numbers)
 
 
-def _extractor(matcher: PictureMatcher, videos: bool) -> RegionExtractor:
+def extractor_for(matcher: PictureMatcher, videos: bool) -> RegionExtractor:
     """Raises: SaccadeError if the model reads videos and these are photos."""
     own = matcher.extractor
     if not videos and isinstance(own, VideoExtractor):
@@ -279,7 +279,7 @@ def encoded_files(
     workers: int | None = None,
 ) -> Iterator[list[ReadFile]]:
     """The rows of files, some at a time, those that are read next being opened ahead."""
-    extractor = _extractor(matcher, videos)
+    extractor = extractor_for(matcher, videos)
     size = 1 if extractor.videos else BATCH_SIZE
     opener = Opener(extractor, None, "fraction", {})
     basis = None if basis is None else basis.to(matcher.device)
