@@ -370,7 +370,6 @@ def search(
 
     import_lancedb()
     import_module("saccade.search.searcher")
-    gc.freeze()  # … nor will any of them be garbage later
     gc.enable()
     check_writable(explain)
     if explain is not None and explain.suffix.lower() != ".html":
