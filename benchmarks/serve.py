@@ -3,6 +3,7 @@
     python -m benchmarks.serve INDEX                # a load test of a bounded number of requests, on loopback
     python -m benchmarks.serve INDEX --grow 10000   # … of so many pictures: INDEX's, with noise in their codes
     python -m benchmarks.serve INDEX --soak 600     # ten minutes of everything: is memory flat, do descriptors stay?
+    python -m benchmarks.serve INDEX --start        # from nothing: `saccade search` in a new shell, the first paint
 
 Each writes its part of docs/results/serve.md. The service is a process of its own; its clients share the cores with it.
 """
@@ -25,6 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count, cycle
 from pathlib import Path
+from shutil import which
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -275,6 +277,50 @@ def soak(index: Path, models: Sequence[str], seconds: float, pause: float) -> di
     }  # fmt: skip
 
 
+def start(index: Path, times: int = 3) -> dict[str, Any]:
+    """What is waited for before anything has run: the median seconds of `saccade search` and of PyTorch alone, each in
+    a process of its own, and the milliseconds until a browser has painted the page, where there is one."""
+    with Index.open(index) as opened:
+        pictures, before = len(opened), machine()
+
+    def seconds(*words: str) -> float:
+        took = []
+        for _ in range(times + 1):  # the first one reads files that are in no cache
+            began = time.perf_counter()
+            subprocess.run([sys.executable, *words], check=True, capture_output=True)
+            took.append(time.perf_counter() - began)
+        return float(np.median(took[1:]))
+
+    return {
+        "pictures": pictures,
+        "search_s": seconds("-m", "saccade", "search", str(index), sentences()[0]),
+        "torch_s": seconds("-c", "import torch"),
+        "paint_ms": first_paint(index),
+        "machine": before,
+    }
+
+
+def first_paint(index: Path, visits: int = 10) -> float | None:
+    """The median over visits by browsers that know nothing of the page; None without Chromium."""
+    found = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := which(name))), None)
+    if found is None:
+        return None
+    from playwright.sync_api import sync_playwright
+
+    asked = "performance.getEntriesByName('first-contentful-paint').map((one) => one.startTime)"
+    with served(index) as (port, _), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        took = []
+        for _ in range(visits):
+            page = browser.new_context(bypass_csp=True).new_page()  # to ask when it was painted
+            page.goto(f"http://127.0.0.1:{port}/")
+            page.wait_for_function(f"{asked}.length > 0")
+            took.append(page.evaluate(asked)[0])
+            page.context.close()
+        browser.close()
+    return float(np.median(took))
+
+
 def write_page(page: Path, figures: Path, part: str, found: dict[str, Any]) -> None:
     """The whole page anew, from what was measured now and before."""
     known = read_json(figures) if figures.exists() else {}
@@ -311,12 +357,22 @@ def _page(known: dict[str, dict[str, Any]]) -> Iterator[str]:
             yield f"| {row['minute']:.1f} | {row['megabytes']:.0f} MB | {row['descriptors']} | {row['threads']} |"
         yield f"\n*Written by `{one['command']}`.*\n"
 
+    if one := known.get("start"):
+        yield "## From nothing\n"
+        yield f"`saccade search` in a new shell answers after {one['search_s']:.1f} s, of which"
+        yield f"{one['torch_s']:.1f} s are the start of Python and PyTorch."
+        yield f"{one['pictures']:,} pictures; {one['machine']}."
+        if one["paint_ms"] is not None:
+            yield f"A browser that sees the page for the first time has painted it after {one['paint_ms']:.0f} ms."
+        yield f"\n*Written by `{one['command']}`.*\n"
+
 
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("index", type=Path)
     parser.add_argument("--grow", type=int, default=0, help="measure an index of so many pictures, made of this one")
     parser.add_argument("--soak", type=float, default=0, help="so many seconds of everything instead")
+    parser.add_argument("--start", action="store_true", help="what is waited for before anything has run")
     parser.add_argument("--pause", type=float, default=0.05, help="between two requests of a client in a soak")
     parser.add_argument("--requests", type=int, default=REQUESTS, help="of each kind")
     parser.add_argument("--model", action="append", default=[], help="served beside the index in a soak")
@@ -329,6 +385,9 @@ def main(words: Sequence[str] | None = None) -> None:
         if given.soak:
             told = soak(index, given.model, given.soak, given.pause)
             part, command = "soak", f"{command} --soak {given.soak:g} --pause {given.pause:g}"
+        elif given.start:
+            told = start(index)
+            part, command = "start", f"{command} --start"
         else:
             told = measure(index, given.requests)
             part, command = "load", f"{command}{f' --grow {given.grow}' if given.grow else ''}"

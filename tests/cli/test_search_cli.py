@@ -72,6 +72,8 @@ def test_columns_of_ones_own_filter(place: Path, saccade: Saccade) -> None:
     kept = {hit["id"] for hit in answer(saccade, TEXT, "--where", "rating >= 3 AND year = 2020")["hits"]}
     assert kept == {"3.png", "4.png"}
     assert {h["id"] for h in answer(saccade, TEXT, "--where", "array_has(labels, 'n1')")["hits"]} == {"1.png"}
+    code, out, _ = saccade("search", "index", TEXT, "--where", "rating > 100")
+    assert (code, "nothing was found" in out) == (0, True)
     code, _, err = saccade("search", "index", TEXT, "--where", "raiting > 1")
     assert (code, err.startswith('error: --where: there is no column "raiting"; did you mean "rating"?')) == (2, True)
 
@@ -114,6 +116,13 @@ def test_an_index_is_looked_after(place: Path, saccade: Saccade) -> None:
         (("search", "index"), "needs a sentence or a picture"),
         (("search", "index", "zebra"), "knows none of the words"),
         (("search", "index", TEXT, "--region", "1,2,3"), "x1,y1,x2,y2 in 0..1 was expected"),
+        (("search", "index", TEXT, "--where", "rating = 'x'"), "'x' is compared with a column of numbers\n"),
+        (
+            ("search", "index", TEXT, "--where", "labels = 'x'"),
+            "column of lists: array_has(labels, 'dog') looks into one",
+        ),
+        (("search", "index", TEXT, "--where", "taken > 'x'"), "column of times: date '2024-05-01' is one"),
+        (("search", "index", TEXT, "--where", "rating >"), "cannot be read: Expected: an expression, found: EOF\n"),
         (("search", "index", "--like", "gone.jpg"), "gone.jpg does not exist"),
         (("search", "index", TEXT, "--explain", "why.png"), "must end in .html"),
         (("index", "nowhere", "-o", "index"), "nowhere does not exist"),

@@ -104,5 +104,9 @@ def test_what_attended_most_is_brightest() -> None:
     row = drawn[-200:-140, -1500:].mean(axis=0)  # the strip of the only phrase, above the axis
     quarters = [float(part.mean()) for part in np.array_split(row[:1440], 4)]
     assert int(np.argmax(quarters)) == 1
+    shown = explained.as_picture("a film", frozenset(["zebra"]))
+    assert (shown.words, shown.title, shown.unknown) == (("ball",), "a film", {"zebra"})
+    assert shown.boxes.tolist() == [[0, 0, 0.5, 0.5], [0.5, 0, 1, 0.5], [0, 0.5, 0.5, 1], [0.5, 0.5, 1, 1]]
+    np.testing.assert_array_equal(shown.weights, weights)
     with pytest.raises(SaccadeError, match="a weight for every piece"):
         FrameExplanation(frames, 8.0, spans, ("a",), ("a", "b"), weights, np.array([0.5]), 0.3)

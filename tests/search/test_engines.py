@@ -25,7 +25,7 @@ from saccade.search import Index, Query, Searcher
 from saccade.search.engines import Engine, Kept, Row, copy_index, is_address, open_engine
 from saccade.search.engines.base import check_settings, index_rows
 from saccade.search.engines.conditions import Both, Comparison, Not, read_condition
-from saccade.search.engines.lance import LanceEngine
+from saccade.search.engines.lance import LanceEngine, ObjectStoreEngine, read_settings
 from saccade.search.engines.postgres import hidden_password
 from saccade.search.engines.qdrant import ServerPoints, server_engine
 from saccade.search.engines.searcher import EngineSearcher, rerank
@@ -33,7 +33,7 @@ from tests.tiny_duals import save_dual
 
 COUNT = 40
 TEXT = "a man rides a horse on the beach"
-KINDS = ("lance", "client", "edge", "postgres")
+KINDS = ("lance", "storage", "client", "edge", "postgres")
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +76,16 @@ def engines(folder: Path, server: str) -> Iterator[dict[str, Engine]]:
         local = server_engine(ServerPoints(QdrantClient(":memory:"), "photos", True), "local", Kept.of(index))
         for rows in index_rows(index, 7):
             local.add(rows)
+        stored = f"file-object-store://{folder / 'storage'}"  # a disk, by the code that speaks to object storage
+        with ObjectStoreEngine(stored, Kept.of(index)) as storage:
+            for rows in index_rows(index, 7):
+                storage.add(rows)
         table = f"{server}{'&' if '?' in server else '?'}table=photos"
         assert copy_index(index, table) == COUNT
         assert copy_index(index, f"qdrant-edge:{folder / 'shard'}", maxsim=True) == COUNT
     found = {
         "lance": open_engine(folder / "index"),
+        "storage": ObjectStoreEngine(stored),
         "client": local,
         "edge": open_engine(f"qdrant-edge:{folder / 'shard'}"),
         "postgres": open_engine(table),
@@ -191,7 +196,7 @@ def test_maxsim_of_qdrant_chooses_the_candidates(engines: dict[str, Engine], mat
         np.testing.assert_allclose(found.scores, sorted(exact.values(), reverse=True)[:3], rtol=5e-3)
 
 
-@pytest.mark.parametrize("kind", ["client", "edge", "postgres"])
+@pytest.mark.parametrize("kind", ["storage", "client", "edge", "postgres"])
 def test_rows_are_replaced_and_deleted(kind: str, engines: dict[str, Engine]) -> None:
     engine = engines[kind]
     (row,) = engine.fetch(["09.png"])
@@ -247,6 +252,13 @@ def test_engines_refuse_what_they_cannot_do(
     assert hidden_password("postgresql://me:secret@host/db") == "postgresql://me:…@host/db"
     with pytest.raises(SaccadeError, match="in the way"):
         open_engine(f"qdrant-edge:{folder / 'shard'}", Kept(settings))
+    with pytest.raises(SaccadeError, match="in the way"):
+        ObjectStoreEngine(f"file-object-store://{folder / 'storage'}", Kept(settings))
+    with pytest.raises(SaccadeError, match="holds no index"):
+        ObjectStoreEngine(f"file-object-store://{tmp_path / 'nothing'}")
+    assert is_address("s3://bucket/photos")
+    with pytest.raises(SaccadeError, match="settings of its index are damaged"):
+        read_settings([{"settings": "{"}], "s3://bucket/photos")
     with pytest.raises(SaccadeError, match="NAME was expected"):
         open_engine("qdrant+http://host:6333/")
     with pytest.raises(SaccadeError, match="give --model"):
@@ -283,6 +295,9 @@ def test_another_model_reranks(folder: Path, matcher: Any, tmp_path: Path) -> No
             np.testing.assert_allclose(scores, sorted(expected.values(), reverse=True), atol=tolerance)
             assert found.hits[0].probability is not None
             assert "rerank" in found.seconds
+        kept_out = rerank(first, query, second, opens_files=False)  # of another user's index, no file is opened
+        assert [hit.id for hit in kept_out.hits] == [hit.id for hit in first.hits]
+        assert "8 of 8" in kept_out.missing[0]
         other_query = replace(first, hits=(*first.hits, replace(first.hits[0], id="gone.png", path="")))
         lost = rerank(other_query, replace(query, top=9), second)
         assert lost.hits[-1].id == "gone.png"

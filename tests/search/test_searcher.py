@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from saccade.metrics.calibration import Platt
 from saccade.models import Hgr, HgrConfig, Scan, ScanConfig, entry
 from saccade.search import Index, Query, Searcher
 from saccade.search import searcher as module
+from saccade.search.coding import image_code
+from saccade.search.engines.searcher import rerank
 from saccade.search.measure import evaluate
 from saccade.tasks.matching.task import PictureMatcher
 from saccade.tasks.predict import load
@@ -62,6 +65,26 @@ def test_the_second_stage_ranks_the_candidates_as_scoring_everything_does(search
     for hit in two.hits:
         assert hit.score == pytest.approx(scores[hit.id], abs=1e-5)
     assert ids(searcher.search(Query(TEXT, top=5, candidates=60))) == ids(exact)[:5]
+
+
+def test_candidates_may_be_those_whose_regions_fit_the_words(searcher: Searcher) -> None:
+    """MaxSim by hand over all codes gives the same candidates."""
+    snapshot = searcher.index.snapshot()
+    codes = searcher._read([Query(TEXT)])[2]
+    assert codes is not None
+    stored, _ = searcher._codes(snapshot, np.arange(60))
+    images = image_code(stored, searcher.kept, searcher.device)
+    table = torch.einsum("wd,prd->pwr", codes.words[0][codes.mask[0]], images.regions)
+    best = table.masked_fill(~images.mask[:, None], -torch.inf).amax(dim=2).sum(dim=1)
+    found = searcher.search(Query(TEXT, top=6, candidates=6, maxsim=True))
+    assert not found.exact
+    assert set(ids(found)) == {snapshot.ids[n] for n in best.topk(6).indices.tolist()}
+    some = searcher.search(Query(TEXT, top=3, candidates=6, maxsim=True, where="regions = 5"))
+    assert {hit.metadata["regions"] for hit in some.hits} == {5}
+    by_picture = Query(like_id="010", top=5, candidates=6)  # which has no words
+    assert ids(searcher.search(replace(by_picture, maxsim=True))) == ids(searcher.search(by_picture))
+    every = evaluate(searcher, [TEXT, OTHER], top=5, candidates=(5, 59), maxsim=True)
+    assert every.rows[-1].recall > 0.9
 
 
 def test_a_small_collection_is_scored_whole(searcher: Searcher, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +244,9 @@ def _open(folder: Path):  # type: ignore[no-untyped-def]
     return FeatureStore.open(folder)
 
 
-def test_videos_are_found_by_a_model_of_videos(vocabulary: Vocabulary, tmp_path: Path) -> None:
+def test_videos_are_found_by_a_model_of_videos(
+    vocabulary: Vocabulary, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     from saccade.vision.videos import write_video
 
     torch.manual_seed(0)
@@ -241,7 +266,20 @@ def test_videos_are_found_by_a_model_of_videos(vocabulary: Vocabulary, tmp_path:
             assert sorted(ids(found)) == ["blue.mp4", "red.mp4"]
             assert found.hits[0].metadata["kind"] == "video"
             assert found.hits[0].metadata["seconds"] == pytest.approx(2.0, abs=0.3)
-            assert Searcher(index).explain("red.mp4", "the red ball").words
+            why = Searcher(index).explain("red.mp4", "the red ball")
+            assert why.title == "red.mp4"
+            assert why.weights.shape == (len(why.words), len(why.boxes))
+            assert why.boxes.min() == 0
+            assert why.boxes.max() <= 1
+    with Index.open(tmp_path / "index-photos-model") as index:
+        query = Query("the red ball is left of a cube", top=2)
+        first = Searcher(index).search(query)
+    second = load(tmp_path / "videos-model", kind=PictureMatcher)
+    better = {hit.id: hit.score for hit in rerank(first, query, second).hits}  # HGR looks at the films anew
+    with Index.open(tmp_path / "index-videos-model") as index:
+        own = {hit.id: hit.score for hit in Searcher(index).search(query).hits}
+    assert better == pytest.approx(own, abs=0.02)
+    assert "Traceback" not in capfd.readouterr().err  # of what a library starts in the processes that decode
     (tmp_path / "photos").mkdir()
     Image.new("RGB", (32, 32)).save(tmp_path / "photos/a.png")
     with (

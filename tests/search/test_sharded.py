@@ -97,7 +97,7 @@ class Killing(RaySearcher):
 
 @pytest.mark.usefixtures("ray")
 def test_an_answer_is_complete_after_a_kill_or_says_what_is_missing(folder: Path) -> None:
-    """Two parts, since each is a process that imports PyTorch; `benchmarks/engines.py` has four."""
+    """Two parts, since each is a process that imports PyTorch; `benchmarks/search_engines.py` has four."""
     with Killing(folder / "index", shards=2) as searcher:
         with pytest.raises(SaccadeError, match="no column"):  # a mistake is told, not tried again
             searcher.search(Query("a cube", where="colour = 'red'"))

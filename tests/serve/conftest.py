@@ -22,6 +22,7 @@ from saccade.serve.app import make_app
 from saccade.serve.config import Limits, ServeConfig
 from saccade.serve.metrics import Metrics
 from saccade.serve.offer import Offer
+from saccade.vision.videos import write_video
 from saccade.world import WorldConfig, make_world
 
 PICTURES = 30
@@ -29,7 +30,8 @@ PICTURES = 30
 
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with photos/ (24 scenes, one of them twice, one saved anew), tiny models, and two indices."""
+    """A folder with photos/ (24 scenes, one of them twice, one saved anew), tiny models, and two indices, whose labels
+    are what the extractor sees."""
     folder = tmp_path_factory.mktemp("shelf")
     world = make_world(WorldConfig(pictures=PICTURES, hard_groups=0, novel=0, twins=0.0), folder / "world", workers=1)
     split = world.split("train")
@@ -54,8 +56,8 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
         captioner.out.bias[2] = -50.0
     captioner.save_pretrained(folder / "captioner")
     for index, model in (("toys", "scan"), ("toys-other", "other")):
-        with Index.create(folder / index, str(folder / model)) as made:
-            made.update(folder / "photos")
+        with Index.create(folder / index, str(folder / model), extra={"rating": "int"}) as made:
+            made.update(folder / "photos", metadata={f"{n:02}.png": {"rating": n % 2} for n in range(PICTURES)})
     return folder
 
 
@@ -85,6 +87,19 @@ def live(shelf: Path) -> Iterator[str]:
     """The address of a service that listens."""
     with listening(make_offer(shelf), ServeConfig(port=0, limits=EASY)) as address:
         yield address
+
+
+@pytest.fixture
+def films(shelf: Path, tmp_path: Path) -> Path:
+    """An index of one video, films/ball.mp4, in which a ball moves."""
+    frames = [np.full((64, 96, 3), 230, np.uint8) for _ in range(8)]
+    for n, frame in enumerate(frames):
+        frame[20:40, 8 * n : 8 * n + 20] = (200, 20, 20)
+    (tmp_path / "films").mkdir()
+    write_video(tmp_path / "films" / "ball.mp4", frames, 4)
+    with Index.create(tmp_path / "films.index", str(shelf / "scan")) as made:
+        made.update(tmp_path / "films")
+    return tmp_path / "films.index"
 
 
 @pytest.fixture

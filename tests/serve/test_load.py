@@ -41,7 +41,11 @@ def test_the_page_keeps_what_was_measured_before(tmp_path: Path) -> None:
     sample = {"minute": 1.0, "megabytes": 700.0, "descriptors": 24, "threads": 12}
     soaked = {"requests": 9, "seconds": 600.0, "errors": 0, "megabytes_a_minute": 0.01, "samples": [sample]}
     write_page(page, tmp_path / "serve.json", "soak", {**told, **soaked})
+    begun = {"search_s": 4.24, "torch_s": 2.0, "paint_ms": 80.0}
+    write_page(page, tmp_path / "serve.json", "start", {**told, **begun})
     text = page.read_text(encoding="utf-8")
+    assert "in a new shell answers after 4.2 s" in text
+    assert "painted it after 80 ms" in text
     assert "| search | 100 | 50.0 | 50.5 ms | 95.0 ms | 99.0 ms |" in text
     assert "| 1.0 | 700 MB | 24 | 12 |" in text
 

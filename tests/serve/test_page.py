@@ -1,27 +1,30 @@
-"""The page in a browser, as a user sees it; where axe-core is installed (`npm install axe-core`), by its rules too."""
+"""The page in a browser, as a user sees it, by axe-core's rules too."""
 
 from __future__ import annotations
 
+import base64
 import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import axe_playwright_python
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from served import EASY, listening, make_offer
 
 from saccade.explain.draw import PALETTE
 from saccade.serve.config import Limits, ServeConfig
-from saccade.serve.offer import Offer, open_models
+from saccade.serve.offer import Offer, all_uses, open_indices, open_models
+from saccade.serve.schemas import TaskAnswer, TaskOffered
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FOUND = next((path for name in BROWSERS if (path := shutil.which(name))), None)
 pytestmark = pytest.mark.skipif(FOUND is None, reason=f"no browser is installed: none of {', '.join(BROWSERS)}")
 
 ROOT = Path(__file__).parents[2]
-AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 QUERY = "/?q=a+red+cube+left+of+a+blue+ball"
 Open = Callable[..., Page]
 
@@ -144,6 +147,17 @@ def test_a_word_lights_its_places_and_a_place_its_words(visit: Open) -> None:
     assert "open=" not in page.url
 
 
+def test_a_word_lights_frames_of_a_video(visit: Open, films: Path) -> None:
+    offer = Offer(open_indices([films], "cpu", EASY, lambda name, size: None), [])
+    with listening(offer, ServeConfig(port=0, limits=EASY)) as address:
+        page = looked_at(found(visit("/?q=the+red+cube", at=address)))
+        assert (page.locator("#detail .stage > img").first.get_attribute("src") or "").startswith("data:image/jpeg")
+        page.locator("#detail button.word", has_text="cube").hover()
+        expect(page.locator("#detail .stage")).to_have_class("stage lit")
+        assert page.locator("#detail .stage rect").count() >= 1
+        expect(page.get_by_role("button", name="Search by this part")).to_have_count(0)  # of a film there is none
+
+
 def test_words_that_the_model_does_not_know_are_grey(visit: Open) -> None:
     page = found(visit("/?q=a+red+zebra"))
     cards(page).first.click()
@@ -219,6 +233,25 @@ def test_a_picture_of_ones_own_is_searched_by(visit: Open, shelf: Path) -> None:
     expect(page.locator("#like")).to_contain_text("like 04.png")
 
 
+def test_a_part_of_ones_own_picture_is_searched_by(visit: Open, shelf: Path) -> None:
+    page = visit()
+    page.locator("#byfile").set_input_files(shelf / "photos" / "04.png")
+    whole = [card.get_attribute("aria-label") for card in cards(found(page)).all()]
+    page.get_by_role("button", name="Choose a part of the picture").click()
+    stage = page.locator("#detail .stage").bounding_box()
+    assert stage is not None
+    page.mouse.move(stage["x"] + 0.2 * stage["width"], stage["y"] + 0.2 * stage["height"])
+    page.mouse.down()
+    page.mouse.move(stage["x"] + 0.6 * stage["width"], stage["y"] + 0.8 * stage["height"], steps=4)
+    page.mouse.up()
+    page.get_by_role("button", name="Search by this part").click()
+    expect(page.locator("#detail")).to_be_hidden()
+    assert "region=0.2" in page.url
+    assert [card.get_attribute("aria-label") for card in cards(found(page)).all()] != whole
+    expect(page.locator("#like")).to_contain_text("like this part of 04.png")
+    expect(page.locator("#like i")).to_be_visible()
+
+
 def test_filters_narrow_the_search(visit: Open) -> None:
     page = found(visit(QUERY))
     page.locator("#facets summary", has_text="folder").click()
@@ -226,8 +259,22 @@ def test_filters_narrow_the_search(visit: Open) -> None:
     expect(page.locator(".facts")).to_contain_text("of 8 pictures")
     assert "f=folder%3Amore" in page.url
     expect(page.locator("#facets summary").first).to_have_text("folder · 1")
+    page.locator("#facets summary", has_text="rating").click()
+    page.locator("#facets details[data-column=rating] input").first.check()
+    expect(page.locator(".facts")).to_contain_text(re.compile("of [1-7] pictures"))
     page = visit(QUERY + "&where=width+%3E+1000")
     expect(page.locator(".column .empty")).to_have_text("No picture passes these filters.")
+
+
+def test_what_the_extractor_sees_is_a_filter(visit: Open) -> None:
+    page = found(visit(QUERY))
+    page.locator("#facets summary", has_text="labels").click()
+    first = page.locator("#facets details[data-column=labels] label").first
+    number = first.locator(".n").inner_text()
+    first.locator("input").check()
+    expect(page.locator(".facts")).to_contain_text(f"of {number} pictures")
+    shared = found(visit(page.url.replace(page.url.split("/?")[0], "")))  # whoever gets the link sees the same
+    expect(shared.locator(".facts")).to_contain_text(f"of {number} pictures")
 
 
 def test_two_models_answer_side_by_side(visit: Open) -> None:
@@ -272,6 +319,64 @@ def test_the_video_tab_finds_moments(visit: Open, tmp_path: Path) -> None:
     page.get_by_role("button", name="Moment", exact=True).click()
     expect(page.locator(".answers li").first).to_contain_text("0:0")
     expect(page.get_by_role("img", name="How well each piece of the video fits")).to_be_visible()
+
+
+BOX = [0.2, 0.2, 0.6, 0.6]
+LINES: dict[str, dict[str, Any]] = {  # what a line of a task has beside its text
+    "refer": {"boxes": [BOX], "probability": 0.7},
+    "detect": {"boxes": [BOX], "score": 0.9},
+    "densecap": {"boxes": [BOX], "score": -1.2},
+    "relations": {"boxes": [BOX, [0.5, 0.5, 0.9, 0.9]], "probability": 0.4},
+    "ask": {"probability": 0.9, "details": ["filter red", "count"]},
+    "parse": {"details": ["filter red", "count"]},
+    "moment": {"span": [0.5, 1.5], "score": 0.3},
+}
+
+
+@pytest.mark.parametrize("verb", sorted(all_uses()))
+def test_every_tab_shows_what_its_task_says(visit: Open, shelf: Path, tmp_path: Path, verb: str) -> None:
+    """Models of most tasks take minutes to train: what they say is written here, in the schema's own terms."""
+    use = all_uses()[verb]
+    told = {name: value for name, value in vars(use).items() if name != "run"}
+    TaskOffered.model_validate({**told, "models": ["toy"]})
+    plain = {"score": None, "probability": None, "boxes": [], "span": None, "details": []}
+    video = use.medium == "video"
+    shown = png_address(shelf / "photos" / "04.png") if use.medium == "picture" else None
+    lines = [{"text": f"line {n}", **plain, **LINES.get(verb, {"score": 0.5})} for n in (1, 2)]
+    answer = {"model": "toy", "lines": lines, "explanation": None, "picture": shown}
+    answer |= {"seconds": 2.0 if video else None, "curve": [0.1, 0.9, 0.2] if video else []}
+    TaskAnswer.model_validate(answer)
+    page = visit()
+
+    def offered(route: Any) -> None:
+        known = route.fetch().json()
+        route.fulfill(json={**known, "tasks": [{**told, "models": ["toy"]}]})
+
+    page.route("**/models", offered)
+    page.route(f"**/{verb}", lambda route: route.fulfill(json=answer))
+    page.goto(f"{page.url}?tab={verb}")
+    expect(page.locator("#task h1")).to_have_text(use.does)
+    assert page.locator("#tabs a").all_inner_texts() == ["Search", verb.capitalize()]
+    if use.medium != "none":
+        (tmp_path / "a.mp4").write_bytes(b"whatever it is, the service has answered")
+        page.locator("#file").set_input_files(tmp_path / "a.mp4" if video else shelf / "photos" / "04.png")
+    if use.text:
+        page.locator("#text").fill(use.example or "a red cube")
+    page.get_by_role("button", name=verb.capitalize(), exact=True).click()
+    said = page.get_by_role("list", name="What the model says").locator("> li")
+    expect(said).to_have_count(2)
+    expect(said.first).to_contain_text("0:00.5 to 0:01.5" if video else "line 1")
+    if "boxes" in LINES.get(verb, {}):
+        expect(page.locator(".stage rect")).to_have_count(2 * len(LINES[verb]["boxes"]))
+        said.first.hover()
+        expect(page.locator(".stage rect")).to_have_count(len(LINES[verb]["boxes"]))
+    for step in LINES.get(verb, {}).get("details", ()):
+        expect(said.first).to_contain_text(step)
+    assert page.evaluate(RULES) == []
+
+
+def png_address(path: Path) -> str:
+    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
 def test_what_goes_wrong_is_said(visit: Open, shelf: Path, tmp_path: Path) -> None:
@@ -349,7 +454,7 @@ RULES = Path(__file__).with_name("rules.js").read_text(encoding="utf-8")
 def test_everything_has_a_name_and_can_be_read(
     visit: Open, shelf: Path, scheme: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """Names, alternatives, headings, contrast: rules of our own, and axe-core's where it is installed."""
+    """Names, alternatives, headings, contrast: rules of our own, and axe-core's."""
     page = found(visit(QUERY + "&second=toys-other", color_scheme=scheme, bypass_csp=True))
     assert faults(page) == []
     looked_at(page)
@@ -358,17 +463,14 @@ def test_everything_has_a_name_and_can_be_read(
         page = visit(f"/?tab={verb}", color_scheme=scheme, bypass_csp=True)
         page.locator("#file").wait_for(state="attached")
         assert faults(page) == []
-    if AXE.exists():
-        record_property("accessibility", "axe-core")
+    record_property("accessibility", "axe-core")
 
 
 def faults(page: Page) -> list[str]:
     told: list[str] = page.evaluate(RULES)
-    if AXE.exists():
-        page.evaluate(AXE.read_text(encoding="utf-8"))
-        broken = page.evaluate("axe.run(document).then((found) => found.violations)")
-        told += [f"{one['id']}: {one['nodes'][0]['html'][:100]}" for one in broken]
-    return told
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    broken = page.evaluate("axe.run(document).then((found) => found.violations)")
+    return told + [f"{one['id']}: {one['nodes'][0]['html'][:100]}" for one in broken]
 
 
 def test_the_page_is_painted_before_anything_was_asked(visit: Open) -> None:

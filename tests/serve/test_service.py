@@ -105,6 +105,21 @@ def test_an_explanation_has_a_weight_for_every_word_and_region(service: Service)
     assert 0 <= found["probability"] <= 1
 
 
+def test_a_video_is_explained_on_its_frames(films: Path) -> None:
+    offer = Offer(open_indices([films], "cpu", EASY, lambda name, size: None), [])
+    client = TestClient(make_app(offer, ServeConfig(limits=EASY)), base_url="http://localhost")
+    found = client.get("/explain", params={"id": "ball.mp4", "text": "the red ball and a cube"}).json()
+    assert found["picture"].startswith("data:image/jpeg;base64,")
+    assert [word["text"] for word in found["words"]] == ["red", "ball", "cube"]
+    assert len(found["weights"][0]) == len(found["boxes"]) > 2
+    assert all(word["heat"] for word in found["words"])
+    video = films.parent / "films" / "ball.mp4"
+    video.write_bytes(bytes(video.stat().st_size))
+    changed = client.get("/explain", params={"id": "ball.mp4", "text": "the red ball"})
+    assert (changed.status_code, "since it was indexed" in changed.json()["error"]) == (410, True)
+    offer.close()
+
+
 def test_regions_have_the_names_that_the_extractor_has(service: Service, shelf: Path) -> None:
     found = service().get("/regions", params={"id": "04.png"}).json()
     with Index.open(shelf / "toys") as index:
@@ -136,6 +151,15 @@ def test_facets_count_what_can_be_chosen(service: Service) -> None:
     columns = service().get("/facets").json()["columns"]
     assert columns["folder"]["more"] == 8
     assert "path" not in columns
+    assert columns["rating"].keys() == {"0", "1"}
+    assert columns["labels"]
+    kinds = service().get("/models").json()["indices"][0]["columns"]
+    assert {name: kinds[name] for name in ("folder", "rating", "labels", "taken")} == {
+        "folder": "text",
+        "rating": "number",
+        "labels": "list",
+        "taken": "time",
+    }
 
 
 def test_every_use_of_every_task_has_an_endpoint(service: Service) -> None:

@@ -149,12 +149,14 @@ def build(
 @app.command()
 @described
 def copy(index: Path, address: str, *, maxsim: bool = False) -> None:
-    """Copy an index to an engine elsewhere, to be searched there: a Qdrant server, or PostgreSQL with pgvector.
+    """Copy an index elsewhere, to be searched there: to object storage, a Qdrant server, or PostgreSQL with pgvector.
 
     The rows go with their codes, metadata and thumbnails, under a new name; `saccade search ADDRESS` then takes
     candidates from there and scores them here. A key for Qdrant is read from QDRANT_API_KEY.
 
     Example: saccade index copy index qdrant+http://localhost:6333/photos
+
+    Example: saccade index copy index s3://bucket/photos
 
     Example: saccade index copy index "postgresql://me@localhost/pictures?table=photos"
     """
@@ -165,7 +167,7 @@ def copy(index: Path, address: str, *, maxsim: bool = False) -> None:
 
     if not is_address(address):
         raise SaccadeError(
-            f"{address}: qdrant+http://HOST:PORT/NAME, qdrant-edge:FOLDER or "
+            f"{address}: s3://BUCKET/NAME, qdrant+http://HOST:PORT/NAME, qdrant-edge:FOLDER or "
             "postgresql://USER@HOST/DATABASE?table=NAME was expected"
         )
     with Index.open(index) as opened, progress_bar("copying") as progress:
@@ -276,6 +278,7 @@ def evaluate(
     model: str | None = None,
     at: int = 10,
     count: int = 50,
+    maxsim: bool = False,
     as_json: bool = False,
     device: Device = "auto",
 ) -> None:
@@ -285,6 +288,8 @@ def evaluate(
     sentences, words that the model knows are searched for. The result is kept in the index; the search page shows it.
 
     Example: saccade index eval index -f sentences.txt
+
+    Example: saccade index eval index -f sentences.txt --maxsim
     """
     from saccade.search.index import Index
     from saccade.search.measure import evaluate as measure
@@ -294,8 +299,8 @@ def evaluate(
     with Index.open(index) as opened:
         searcher = Searcher(opened, model, device)
         texts = read_queries(file) if file is not None else plain_sentences(searcher.matcher.model.vocabulary.words)
-        found = measure(searcher, texts[: count or None], at)
-        if opened.is_own:
+        found = measure(searcher, texts[: count or None], at, maxsim=maxsim)
+        if opened.is_own and not maxsim:  # the page shows what a search does that is not told otherwise
             save_evaluation(opened.folder, found)
     if as_json:
         typer.echo(json.dumps(asdict(found)))
@@ -325,6 +330,7 @@ def search(
     top: int = 20,
     candidates: int | None = None,
     exact: bool = False,
+    maxsim: bool = False,
     explain: Path | None = None,
     model: str | None = None,
     rerank: str | None = None,
@@ -358,6 +364,7 @@ def search(
     gc.disable()  # PyTorch and LanceDB make millions of objects as they come, and nothing to collect
     from saccade.search.client import open_searcher, open_second
     from saccade.search.engines import is_address
+    from saccade.search.index import is_owned
     from saccade.search.query import Query
     from saccade.search.table import import_lancedb
 
@@ -378,8 +385,9 @@ def search(
         top=top or 1,
         candidates=candidates,
         exact=exact,
+        maxsim=maxsim,
     )
-    queries = [replace(Query.parse(one, base), **_picture(like)) for one in texts]
+    queries = [replace(Query.parse(one, base), like=None if like is None else Path(like)) for one in texts]
     for query in queries:
         query.check()
     if shards is not None and ray is None:
@@ -397,7 +405,8 @@ def search(
         if second is not None:
             from saccade.search.engines.searcher import rerank as reordered
 
-            found = [reordered(one, query, second, str(rerank)) for query, one in zip(queries, found, strict=True)]
+            own = not is_address(index) and is_owned(Path(index))
+            found = [reordered(one, query, second, str(rerank), own) for query, one in zip(queries, found, strict=True)]
         if explain is not None:
             _write_page(searcher, queries, found, explain)
     if as_json:
@@ -412,10 +421,6 @@ def search(
         say(f"the answer is not complete: {sentence}", err=True)
     if any(one.missing for one in found):
         raise typer.Exit(3)
-
-
-def _picture(like: str | None) -> dict[str, Any]:
-    return {} if like is None else {"like": Path(like)}
 
 
 def _is_known(query: Query, known: Mapping[str, int]) -> bool:
@@ -444,8 +449,7 @@ def read_region(text: str | None) -> tuple[float, float, float, float] | None:
 
 
 def _plain(query: Query, found: Found) -> dict[str, Any]:
-    values = asdict(found)
-    return {"query": " ".join(query.texts), **values}
+    return {"query": " ".join(query.texts), **asdict(found)}
 
 
 def _print(query: Query, found: Found, titled: bool) -> None:
@@ -473,11 +477,12 @@ def _print(query: Query, found: Found, titled: bool) -> None:
     Console().print(table)
     if found.unknown:
         say(f"note: the model does not know {', '.join(found.unknown)}", err=True)
-    if not found.fits:
-        say("probably nothing here fits" if found.hits else "nothing was found")
-    took = 1000 * sum(found.seconds.values())
+    if not found.hits:
+        say("nothing was found")
+    elif not found.fits:
+        say("probably nothing here fits")
     kind = "every picture scored" if found.exact else "two stages"
-    say(f"{len(found.hits):,} of {found.total:,} in {took:.0f} ms ({kind})")
+    say(f"{len(found.hits):,} of {found.total:,} in {1000 * sum(found.seconds.values()):.0f} ms ({kind})")
 
 
 def _write_page(searcher: SomeSearcher, queries: Sequence[Query], found: Sequence[Found], path: Path) -> None:

@@ -13,6 +13,7 @@ import mmap
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -237,6 +238,7 @@ class _Decoder:
             self.process = os.fork()
             if self.process == 0:
                 try:
+                    threading.excepthook = lambda _: None  # what libraries start anew in a fork loses its files here
                     _close_all_but(theirs)
                     _serve(opener, pictures, self.memory, self.slot_bytes, theirs)
                 finally:

@@ -286,7 +286,7 @@ class RemoteIndex(IndexClient):
             words = told["words"]
             scores = [word["score"] for word in words]
             return Explanation(
-                image=np.asarray(self._picture(id)),
+                image=np.asarray(self._picture(id, told.get("picture"))),
                 words=tuple(str(word["text"]) for word in words),
                 weights=np.array(told["weights"], dtype=np.float64),
                 boxes=np.array(told["boxes"], dtype=np.float64).reshape(-1, 4),
@@ -300,10 +300,13 @@ class RemoteIndex(IndexClient):
         except (KeyError, TypeError, ValueError) as error:
             raise SaccadeError(f"{self.url} gave no explanation that can be read") from error
 
-    def _picture(self, id: str) -> Image.Image:
-        """The picture; its thumbnail if the file is gone."""
+    def _picture(self, id: str, frames: str | None) -> Image.Image:
+        """The picture, or of a video the frames that an answer brings; the thumbnail if the file is gone."""
         try:
-            content = self._get(f"/pictures/{quote(self.name)}/{quote(id)}")
+            if frames is not None:
+                content = base64.b64decode(str(frames).partition(",")[2])
+            else:
+                content = self._get(f"/pictures/{quote(self.name)}/{quote(id)}")
         except SaccadeError:
             content = self.thumbnail(id)
         try:

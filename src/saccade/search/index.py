@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,7 @@ from saccade.core.weights import read_weights, write_weights
 from saccade.data.store.manifest import Broken
 from saccade.models import shipped_models
 from saccade.search.coding import CodeFormat, Codes, Encoded, format_of
-from saccade.search.table import GRACE_S, HIDDEN, NAME, Table, checksum, schema
+from saccade.search.table import GRACE_S, HIDDEN, NAME, Rows, Table, checksum, schema
 from saccade.tasks.matching.task import PictureMatcher
 from saccade.tasks.predict import load
 
@@ -140,7 +140,7 @@ def check_column(name: str, kind: str) -> None:
 class Index:
     """`Index.create("index", "scan-flickr8k")`, then `update`; or `Index.open("index")` to search it."""
 
-    def __init__(self, folder: Path, settings: IndexSettings, table: Table) -> None:
+    def __init__(self, folder: Path, settings: IndexSettings, table: Rows) -> None:
         self.folder, self.settings, self.table = folder, settings, table
         self._matcher: PictureMatcher | None = None
         self._snapshot: Snapshot | None = None
@@ -197,7 +197,7 @@ class Index:
             sweep_lock(place)
         found = cls(place, settings, Table(place, write, waiting))
         try:
-            _check_schema(found)
+            check_schema(found)
         except BaseException:
             found.close()
             raise
@@ -217,14 +217,7 @@ class Index:
 
     @property
     def is_own(self) -> bool:
-        """Whether only this user (or root) could have written it: then the files and the model that it names are
-        opened, and else nothing outside its folder."""
-        if not hasattr(os, "geteuid"):
-            return True
-        return all(
-            path.stat().st_uid in (os.geteuid(), 0) and not path.stat().st_mode & 0o002
-            for path in (self.folder, self.folder / CONTENTS, self.folder / f"{NAME}.lance")
-        )
+        return is_owned(self.folder)
 
     def matcher(self, device: str = "cpu") -> PictureMatcher:
         """The model it was made with. Raises: SaccadeError if another user's index names one outside the package."""
@@ -284,6 +277,13 @@ class Index:
     @cached_property
     def metadata_columns(self) -> list[str]:
         return [name for name in self.table.table.schema.names if name not in HIDDEN]
+
+    @property
+    def column_kinds(self) -> dict[str, str]:
+        """What the values of each column are: text, number, time or list (of texts)."""
+        kinds = {"string": "text", "timestamp[s]": "time", "list<item: string>": "list"}
+        types = self.table.table.schema
+        return {name: kinds.get(str(types.field(name).type), "number") for name in self.metadata_columns}
 
     def rows(self, ids: Sequence[str], columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """Some columns of pictures, in the order asked for. Raises: SaccadeError if one is not there."""
@@ -398,7 +398,7 @@ class Index:
     def put(self, rows: Sequence[Mapping[str, Any]], codes: Sequence[Encoded], replaces: bool = True) -> None:
         """Rows (at least their `id`) with their codes, committed and on disk when this returns."""
         self._check_writing()
-        self.table.put(row_table(self, rows, codes), replaces)
+        self.table.put(row_table(self.settings, rows, codes), replaces)
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove pictures from the index (the files stay); how many were there."""
@@ -442,9 +442,9 @@ def damage(row: Mapping[str, Any], kept: CodeFormat, vector: Any) -> str | None:
     return None
 
 
-def row_table(index: Index, rows: Sequence[Mapping[str, Any]], codes: Sequence[Encoded]) -> pa.Table:
+def row_table(settings: IndexSettings, rows: Sequence[Mapping[str, Any]], codes: Sequence[Encoded]) -> pa.Table:
     """Rows as Lance takes them."""
-    kept, full = index.settings.kept, []
+    kept, full = settings.kept, []
     for row, code in zip(rows, codes, strict=True):
         if code.codes.shape[1:] != (kept.dim,) or code.codes.itemsize != kept.itemsize:
             raise SaccadeError(f'"{row["id"]}": its codes are not of this index')
@@ -462,7 +462,7 @@ def row_table(index: Index, rows: Sequence[Mapping[str, Any]], codes: Sequence[E
                 "thumbnail_checksum": checksum(row["id"], thumbnail or b"", 0, b"", b""),
             }
         )
-    columns = schema(kept.vector_dim, index.settings.extra)
+    columns = schema(kept.vector_dim, settings.extra)
     arrays: list[Any] = []
     for column in columns:
         if column.name == "vector":
@@ -473,6 +473,17 @@ def row_table(index: Index, rows: Sequence[Mapping[str, Any]], codes: Sequence[E
     return pa.Table.from_arrays(arrays, schema=columns)
 
 
+def is_owned(folder: Path) -> bool:
+    """Whether only this user (or root) could have written an index: then the files and the model that it names are
+    opened, and else nothing outside its folder."""
+    if not hasattr(os, "geteuid"):
+        return True
+    return all(
+        path.stat().st_uid in (os.geteuid(), 0) and not path.stat().st_mode & 0o002
+        for path in (folder, folder / CONTENTS, folder / f"{NAME}.lance")
+    )
+
+
 def check_tree(folder: Path) -> None:
     """Raises: SaccadeError if a link leads out of the folder: an index reads nothing but itself."""
     for place, folders, files in os.walk(folder):
@@ -481,14 +492,9 @@ def check_tree(folder: Path) -> None:
                 raise SaccadeError(f"{path} is a link: an index holds its own files")
 
 
-def _check_schema(index: Index) -> None:
+def check_schema(index: Index) -> None:
     wanted = schema(index.settings.kept.vector_dim, index.settings.extra)
     there = index.table.table.schema
     for column in wanted:
         if column.name not in there.names or there.field(column.name).type != column.type:
             raise SaccadeError(f'{index.folder}: its table has no column "{column.name}" of the type {column.type}')
-
-
-def iterate(table: pa.Table) -> Iterator[dict[str, Any]]:
-    for batch in table.to_batches():
-        yield from batch.to_pylist()

@@ -44,7 +44,11 @@ class Evaluation:
 
 
 def evaluate(
-    searcher: Searcher, texts: Sequence[str], top: int = 10, candidates: Sequence[int] = CANDIDATES
+    searcher: Searcher,
+    texts: Sequence[str],
+    top: int = 10,
+    candidates: Sequence[int] = CANDIDATES,
+    maxsim: bool = False,
 ) -> Evaluation:
     """Raises: SaccadeError if there are no sentences."""
     if not texts:
@@ -66,7 +70,7 @@ def evaluate(
         took, hit_rate, firsts, stages = list[float](), list[float](), list[bool](), list[dict[str, float]]()
         for text, right in zip(texts, truth, strict=True):
             start = time.perf_counter()
-            found = searcher.search(Query(text, top=top, candidates=count))
+            found = searcher.search(Query(text, top=top, candidates=count, maxsim=maxsim))
             took.append(1000 * (time.perf_counter() - start))
             ids = [hit.id for hit in found.hits]
             hit_rate.append(len(set(ids) & set(right)) / max(1, len(right)))

@@ -31,6 +31,7 @@ class Query:
     top: int = 20
     candidates: int | None = None  # pictures of the first stage that the model scores; None: by `top`
     exact: bool = False  # every picture is scored
+    maxsim: bool = False  # candidates by the regions of all pictures, not by their vectors
     among: tuple[str, ...] | None = None  # ids of the pictures to choose from; None: all
 
     @property

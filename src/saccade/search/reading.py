@@ -35,10 +35,12 @@ from saccade.vision.videos.frames import FrameConfig, FrameExtractor
 
 if TYPE_CHECKING:
     from saccade.vision import RegionExtractor
+    from saccade.vision.extractors import RegionDescription
 
 BATCH_SIZE = 16  # pictures that go through the model at once
 COMMIT_ROWS, COMMIT_SECONDS = 256, 10.0  # what a kill may cost
 THUMBNAIL_SIDE, THUMBNAIL_QUALITY = 256, 82
+SURE, MOST_LABELS = 0.5, 32  # how sure an extractor must be of a label, and how many of a picture are kept
 KNOWN = ("id", "path", "source", "size", "mtime", "hash")
 
 
@@ -258,7 +260,7 @@ def _copied(
             yield file, row, Encoded(codes, row["scale"], boxes, numbers)
 
 
-def _extractor(matcher: PictureMatcher, videos: bool) -> RegionExtractor:
+def extractor_for(matcher: PictureMatcher, videos: bool) -> RegionExtractor:
     """Raises: SaccadeError if the model reads videos and these are photos."""
     own = matcher.extractor
     if not videos and isinstance(own, VideoExtractor):
@@ -277,7 +279,7 @@ def encoded_files(
     workers: int | None = None,
 ) -> Iterator[list[ReadFile]]:
     """The rows of files, some at a time, those that are read next being opened ahead."""
-    extractor = _extractor(matcher, videos)
+    extractor = extractor_for(matcher, videos)
     size = 1 if extractor.videos else BATCH_SIZE
     opener = Opener(extractor, None, "fraction", {})
     basis = None if basis is None else basis.to(matcher.device)
@@ -287,12 +289,15 @@ def encoded_files(
             results = list(islice(opened, len(part)))
             good = [(file, one) for file, one in zip(part, results, strict=True) if isinstance(one, Opened)]
             codes: Iterator[Encoded] = iter(())
+            named: Iterator[list[str]] = iter(())
             if good:
                 seen = [one.seen for _, one in good]
                 (regions,) = extractor.each_batch(seen, None, size) if extractor.videos else [extractor.extract(seen)]
                 codes = iter(encode(matcher, regions.to(matcher.device), kept, basis, [file.id for file, _ in good]))
+                knows = extractor.has_names and not extractor.videos
+                named = iter(map(labels_of, extractor.recognise(regions)) if knows else [[]] * len(good))
             yield [
-                one if isinstance(one, Broken) else (_row(file, one), next(codes), one.note)
+                one if isinstance(one, Broken) else ({**_row(file, one), "labels": next(named)}, next(codes), one.note)
                 for file, one in zip(part, results, strict=True)
             ]
 
@@ -340,6 +345,15 @@ def picture_row(
         "labels": [],
         "thumbnail": thumbnail(pixels, width, height),
     }
+
+
+def labels_of(regions: Sequence[RegionDescription]) -> list[str]:
+    """What an extractor is sure to see in a picture: kinds of things, and of the whole picture whatever it says."""
+    found = Counter[str]()
+    for one in regions:
+        named = {"kind": one.labels["kind"]} if "kind" in one.labels else one.labels
+        found.update(label for name, label in named.items() if one.confidence.get(name, 0.0) >= SURE)
+    return [label for label, _ in found.most_common(MOST_LABELS)]
 
 
 def thumbnail(pixels: np.ndarray, width: int, height: int) -> bytes:

@@ -4,6 +4,8 @@
 The first stage is one product with a table in memory; the second reads the codes of a few dozen pictures from the index
 and lets the matcher score them, word by region, as it would in `saccade score`. `exact` scores every picture. How often
 the first stage loses what the second would have found is measured by `saccade index eval INDEX`, on the index at hand.
+With `maxsim` the first stage goes through the region codes of all pictures: each word takes its best region. That finds
+what a vector of the whole picture hides, a small thing in a corner, and is slower.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from saccade.search.coding import (
 )
 from saccade.search.exact import top_k
 from saccade.search.index import CODE_COLUMNS, Index, Snapshot, damage
+from saccade.search.maxsim import maxsim
 from saccade.search.query import Box, Found, Hit, Query, WordHit
 from saccade.tasks.matching.task import PictureMatcher
 from saccade.tasks.predict import load
@@ -193,15 +196,19 @@ class Searcher:
             count = query.candidates or max(CANDIDATES, 2 * query.top) * (2 if one.rows[1:] or query.region else 1)
             numbers = self._numbers(snapshot) * total / max(1, len(snapshot.ids))
             exact = query.exact or first is None or total <= max(count, query.top) or numbers <= EXACT_NUMBERS
+            texts = None if codes is None or not one.rows else codes.select(one.rows).trimmed()
+            every = np.arange(len(snapshot.ids)) if allowed is None else allowed
             if exact:
-                places = np.arange(len(snapshot.ids)) if allowed is None else allowed
+                places = every
+            elif query.maxsim and texts is not None and one.positives:
+                asked = texts.select(range(one.positives))
+                places = self._by_regions(snapshot, every, asked, max(count, query.top))
             else:
                 assert first is not None
                 scores = first if allowed is None else first[torch.from_numpy(allowed)]
                 chosen = top_k(scores[None], max(count, query.top)).indices[0].numpy()
                 places = chosen if allowed is None else allowed[chosen]
         with clock.stage("scores"):
-            texts = None if codes is None or not one.rows else codes.select(one.rows).trimmed()
             places, scores, probability, tile = self._scored(snapshot, places, one, texts)
             order = top_k(scores[None], query.top).indices[0].numpy() if len(places) else np.zeros(0, np.int64)
         with clock.stage("words"):
@@ -216,6 +223,19 @@ class Searcher:
         fits = probability is None or any((hit.probability or 0.0) >= 0.5 for hit in hits)
         unknown = sorted({word for text in query.texts for word in self.matcher.model.vocabulary.unknown(text)})
         return Found(tuple(hits), total, clock.seconds, fits, self.name, exact, tuple(unknown))
+
+    def _by_regions(self, snapshot: Snapshot, places: np.ndarray, texts: TextCode, count: int) -> np.ndarray:
+        """The places of the pictures whose regions fit the words best, by MaxSim."""
+        words, mask = texts.words.flatten(0, 1)[None], texts.mask.flatten()[None]
+        sound, scores = list[np.ndarray](), list[Tensor]()
+        for stored, own in self._tiles(snapshot, places):
+            images = image_code(stored, self.kept, self.device)
+            scores.append(maxsim(words, mask, images.regions, images.mask)[0].cpu())
+            sound.append(own)
+        if not sound:
+            return np.zeros(0, np.int64)
+        chosen = top_k(torch.cat(scores)[None], count).indices[0].numpy()
+        return np.asarray(np.concatenate(sound)[chosen])
 
     def _numbers(self, snapshot: Snapshot) -> int:
         """Of all codes."""
@@ -415,7 +435,7 @@ class Searcher:
     @torch.no_grad()
     def explain(self, id: str, text: str) -> Explanation:
         """Which regions of a picture of the index each word found, from the codes that are stored; of a video, which
-        frames."""
+        frames, from its file."""
         snapshot = self.index.snapshot()
         if id not in snapshot.place:
             raise SaccadeError(f'"{id}" is not in the index')
@@ -423,7 +443,7 @@ class Searcher:
         if row["kind"] == "video":
             if not self.index.is_own or not row["path"]:
                 raise SaccadeError(f'"{id}" is a video whose file cannot be opened here')
-            return self.matcher.explain_video(row["path"], text)  # type: ignore[return-value]  # it is drawn and told alike
+            return self.explain_video(row["path"], text, id)
         stored, sound = self._codes(snapshot, np.array([snapshot.place[id]]))
         if not len(sound):
             raise SaccadeError(f'the row of "{id}" is damaged (saccade index check)')
@@ -434,6 +454,11 @@ class Searcher:
         chance = self.matcher.probabilities(np.array(found.score))
         unknown = frozenset(self.matcher.model.vocabulary.unknown(text))
         return replace(found, probability=None if chance is None else float(chance), unknown=unknown)
+
+    def explain_video(self, path: Path | str, text: str, id: str) -> Explanation:
+        """Which frames of a video each word found: they are the regions of a picture of all of them."""
+        unknown = frozenset(self.matcher.model.vocabulary.unknown(text))
+        return self.matcher.explain_video(path, text).as_picture(id, unknown)
 
 
 def whole_products(vectors: Tensor, wanted: Float[Tensor, "query dim"]) -> Float[Tensor, "query picture"]:

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, File, Form, HTTPException, Query, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
+from PIL import Image
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from saccade.core.errors import SaccadeError
@@ -279,9 +280,11 @@ def _add_search(app: FastAPI, offer: Offer, config: ServeConfig) -> None:
         text = checked_text(text, config)
         if not text:
             raise HTTPException(400, "there is nothing to explain without a text")
-        row = await asyncio.to_thread(one.row, id, "id")
-        facts = heat_facts(await _outcome(one.explained(row["id"], text), config))
-        return {**facts, "index": one.name, "id": id, "text": text}
+        future, framed = await asyncio.to_thread(one.explained, id, text)
+        found = await _outcome(future, config)
+        facts = await asyncio.to_thread(heat_facts, found)
+        shown = data_address(Image.fromarray(found.image)) if framed else None
+        return {**facts, "picture": shown, "index": one.name, "id": id, "text": text}
 
     @app.get("/regions", response_model=schemas.RegionsAnswer)
     async def regions(id: str = Query(max_length=2000), index: str = Query("", max_length=200)) -> dict[str, Any]:
@@ -352,10 +355,15 @@ def _add_task(app: FastAPI, offer: Offer, config: ServeConfig, verb: str, use: U
     app.add_api_route(path, done, methods=["POST"], name=verb, response_model=schemas.TaskAnswer, tags=["tasks"])
 
 
+def data_address(picture: Image.Image) -> str:
+    """A picture that an answer carries with it."""
+    return f"data:image/jpeg;base64,{base64.b64encode(as_jpeg(picture)).decode()}"
+
+
 def _task_answer(model: str, outcome: Outcome, given: Any) -> dict[str, Any]:
     picture = None
     if hasattr(given, "mode"):
-        picture = f"data:image/jpeg;base64,{base64.b64encode(as_jpeg(given.copy())).decode()}"
+        picture = data_address(given.copy())
     return {
         "model": model,
         "lines": [asdict(line) for line in outcome.lines],

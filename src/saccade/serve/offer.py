@@ -21,7 +21,17 @@ from saccade.search.measure import read_evaluation
 from saccade.search.query import Found, Query
 from saccade.search.searcher import CANDIDATES, Searcher
 from saccade.serve.config import Limits
-from saccade.serve.pictures import Fingerprint, Gone, Missing, Recent, copies, fingerprint, indexed_bytes, shown_picture
+from saccade.serve.pictures import (
+    Fingerprint,
+    Gone,
+    Missing,
+    Recent,
+    copies,
+    fingerprint,
+    indexed_bytes,
+    indexed_copy,
+    shown_picture,
+)
 from saccade.serve.worker import Worker
 from saccade.tasks import find_task, task_names
 from saccade.tasks.predict import Predictor
@@ -100,7 +110,7 @@ class ServedIndex:
             "model": Path(self.index.settings.model).name,
             "pictures": len(self.index),
             "line": None if calibration is None else -calibration.offset / calibration.slope,
-            "columns": list(self.index.metadata_columns),
+            "columns": self.index.column_kinds,
             "recall": self._recall(),
         }
 
@@ -136,16 +146,22 @@ class ServedIndex:
             "hits": hits,
         }
 
-    def explained(self, id: str, text: str) -> Future[Explanation]:
-        """Raises: Busy."""
+    def explained(self, id: str, text: str) -> tuple[Future[Explanation], bool]:
+        """Why a picture or a video fits; and whether it is drawn on frames of a video, and not on the picture.
+
+        Raises: Missing, Busy; the outcome may raise Gone.
+        """
+        row = self.row(id, "path", "size", "hash", "kind")
+        if row["kind"] != "video":
+            return self.worker.call(partial(self.searcher.explain, id, text)), False
+        if not self.index.is_own or not row["path"]:
+            raise Gone("the file of this video cannot be opened here")
 
         def explain() -> Explanation:
-            found = self.searcher.explain(id, text)
-            if not isinstance(found, Explanation):  # of a video it is another kind
-                raise SaccadeError(f'"{id}" is a video: `saccade search --explain` draws why it was found')
-            return found
+            with indexed_copy(row["path"], row["size"], row["hash"]) as video:
+                return self.searcher.explain_video(video, text, id)
 
-        return self.worker.call(explain)
+        return self.worker.call(explain), True
 
     def row(self, id: str, *columns: str) -> dict[str, Any]:
         """Raises: Missing if the index has no such picture."""

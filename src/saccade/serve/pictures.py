@@ -31,6 +31,7 @@ SHOWN_SIDE = 1600  # the longer side of a picture on the page
 HASH_SIDE = 8
 NEAR = 6  # of 64 bits in which copies may differ …
 NEAR_COLOURS = 24  # … and how far, of 256, the colours of their spots
+CHANGED = "this picture has changed or gone since it was indexed: run `saccade index` again"
 T = TypeVar("T")
 
 
@@ -104,22 +105,44 @@ def content_hash(content: bytes) -> str:
 
 def indexed_bytes(path: str, size: int, digest: str) -> bytes:
     """The bytes that were indexed. Raises: Gone if they are no longer there."""
-    gone = Gone("this picture has changed or gone since it was indexed: run `saccade index` again")
+    with _opened(path, size) as file:
+        content = file.read(size + 1)
+    if len(content) != size or content_hash(content) != digest:
+        raise Gone(CHANGED)
+    return content
+
+
+@contextmanager
+def indexed_copy(path: str, size: int, digest: str) -> Iterator[Path]:
+    """The bytes that were indexed, as a file of ours that nobody exchanges while it is read, gone afterwards: for
+    videos, which memory may not hold. Raises: Gone if they are no longer there."""
+    with tempfile.TemporaryDirectory(prefix="saccade-shown-") as folder:
+        kept = Path(folder) / f"video{Path(path).suffix}"
+        found = hashlib.blake2b(digest_size=16)
+        with _opened(path, size) as file, kept.open("wb") as copy:
+            while chunk := file.read(1 << 20):
+                found.update(chunk)
+                copy.write(chunk)
+        if found.hexdigest() != digest:
+            raise Gone(CHANGED)
+        yield kept
+
+
+@contextmanager
+def _opened(path: str, size: int) -> Iterator[BinaryIO]:
+    """A plain file of this size. Raises: Gone."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
     except (OSError, ValueError):
-        raise gone from None
+        raise Gone(CHANGED) from None
     try:
         facts = os.fstat(handle)
         if not stat.S_ISREG(facts.st_mode) or facts.st_size != size:
-            raise gone
+            raise Gone(CHANGED)
         with os.fdopen(handle, "rb", closefd=False) as file:
-            content = file.read(size + 1)
+            yield file
     finally:
         os.close(handle)
-    if len(content) != size or content_hash(content) != digest:
-        raise gone
-    return content
 
 
 def shown_picture(content: bytes, pixels: int) -> bytes:

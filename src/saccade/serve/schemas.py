@@ -74,6 +74,7 @@ class ExplanationShown(BaseModel):
 
 
 class ExplainAnswer(ExplanationShown):
+    picture: str | None = Field(description="frames of a video, which are the regions, as a data: address")
     index: str
     id: str
     text: str
@@ -120,7 +121,7 @@ class IndexOffered(BaseModel):
     model: str
     pictures: int
     line: float | None = Field(description="the score at which a picture fits as likely as not, if calibrated")
-    columns: list[str]
+    columns: dict[str, str] = Field(description="text, number, time or list: what `where` may name")
     recall: dict[str, float] | None = Field(description="what `saccade index eval INDEX` measured: top, recall")
 
 

@@ -3,6 +3,7 @@ phrase attended to each of its pieces. From left to right goes time."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +16,12 @@ from PIL import Image, ImageDraw
 
 from saccade.core.errors import SaccadeError
 from saccade.explain import draw
-from saccade.explain.explanation import MAX_WORDS, is_content
+from saccade.explain.explanation import MAX_WORDS, Explanation, is_content
 
 WIDE, LABEL = 1440, 420  # of the strip, and of the words beside it
 TALL, ROW, GAP, AXIS = 132, 84, 14, 60  # heights: of the strip, of a phrase's, between them, of the axis
 MOST_SHOWN = 24  # frames on the strip
+CELL = 320  # pixels of a frame among others, row by row
 DARKEST = 0.14
 MOST_ROWS = 16
 MARKS = 6  # of the axis
@@ -57,6 +59,40 @@ class FrameExplanation:
     def save(self, path: Path | str) -> Path:
         """As .png, .jpg or .webp."""
         return draw.save_drawing(draw_frames(self), path, "an explanation of a video")
+
+    def as_picture(self, title: str = "", unknown: frozenset[str] = frozenset()) -> Explanation:
+        """The same as of a picture, whose regions are frames, row by row with their times, so that what shows pictures
+        shows videos: a phrase is a word of it. Pieces beyond `MOST_SHOWN` share a frame, and the stronger one counts.
+
+        Raises: SaccadeError if no word of the sentence shows anything.
+        """
+        pieces = np.array_split(np.arange(len(self.spans)), min(len(self.spans), MOST_SHOWN))
+        wide = math.ceil(math.sqrt(len(pieces)))
+        tall = math.ceil(len(pieces) / wide)
+        high, broad = self.frames[0].shape[:2]
+        size = CELL, max(1, round(CELL * high / broad))
+        sheet = Image.new("RGB", (wide * size[0], tall * size[1]), draw.INK)
+        pen = ImageDraw.Draw(sheet)
+        boxes = []
+        for number, own in enumerate(pieces):
+            start, end = self.spans[own[0], 0], self.spans[own[-1], 1]
+            frame = self.frames[min(int((start + end) / 2 * len(self.frames)), len(self.frames) - 1)]
+            x, y = number % wide * size[0], number // wide * size[1]
+            sheet.paste(Image.fromarray(frame).resize(size, Image.Resampling.LANCZOS), (x, y))
+            pen.rectangle((x, y + size[1] - 34, x + 92, y + size[1]), draw.INK)
+            draw.write(pen, (x + 10, y + size[1] - 9), f"{start * self.seconds:.1f} s", draw.NOTE, draw.PAPER, room=80)
+            boxes.append((x, y, x + size[0], y + size[1]))
+        return Explanation(
+            np.asarray(sheet),
+            self.phrases,
+            np.stack([self.weights[:, own].max(axis=1) for own in pieces], axis=1),
+            np.array(boxes) / np.tile(sheet.size, 2),
+            self.score,
+            self.matches,
+            title,
+            probability=self.probability,
+            unknown=unknown,
+        )
 
     @staticmethod
     def from_alignment(

@@ -1,4 +1,4 @@
-"""Engines that keep an index elsewhere: Lance on this machine, a Qdrant server or shard, PostgreSQL with pgvector."""
+"""Engines that keep an index: Lance on this machine or on object storage, Qdrant, PostgreSQL with pgvector."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from saccade.search.index import Index
 
 __all__ = ["Candidates", "Engine", "Kept", "Row", "copy_index", "is_address", "open_engine"]
 
-ADDRESSES = ("qdrant+http://", "qdrant+https://", "qdrant-edge:", "postgresql://", "postgres://")
+STORAGE = ("s3://", "gs://", "az://")
+ADDRESSES = ("qdrant+http://", "qdrant+https://", "qdrant-edge:", "postgresql://", "postgres://", *STORAGE)
 
 
 def is_address(place: str) -> bool:
@@ -38,6 +39,10 @@ def open_engine(place: str | Path, kept: Kept | None = None, maxsim: bool = Fals
         from saccade.search.engines.postgres import PostgresEngine
 
         return PostgresEngine(address, kept)
+    if address.startswith(STORAGE):
+        from saccade.search.engines.lance import ObjectStoreEngine
+
+        return ObjectStoreEngine(address, kept)
     if kept is not None:
         raise SaccadeError(f"{address} is a folder: `saccade index` makes an index there")
     from saccade.search.engines.lance import LanceEngine

@@ -1,7 +1,13 @@
-"""Lance as an engine: the index on this machine, or in a folder that several machines see."""
+"""Lance as an engine: the index on this machine, in a folder that several machines see, or on object storage.
+
+On object storage (`s3://bucket/photos`, `gs://`, `az://`) lie the same table and one with the settings. All vectors are
+read when it is opened, so that a search fetches the codes of its candidates and nothing else. There are no locks there:
+of several writers, it is theirs to write one after the other.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -11,9 +17,13 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from saccade.search.engines.base import Candidates, Engine, Row, check_settings, plain
+from saccade.core.errors import SaccadeError
+from saccade.search.engines.base import Candidates, Engine, Kept, Row, check_settings, plain
 from saccade.search.exact import top_k
-from saccade.search.index import CODE_COLUMNS, Index
+from saccade.search.index import CODE_COLUMNS, Index, check_schema
+from saccade.search.table import NAME, Rows, explained, import_lancedb, schema
+
+SETTINGS = "settings"  # the table beside the pictures'
 
 
 class LanceEngine(Engine):
@@ -59,6 +69,47 @@ class LanceEngine(Engine):
 
     def close(self) -> None:
         self.index.close()
+
+
+class ObjectStoreEngine(LanceEngine):
+    """An index on object storage, by its address; keys are read from the environment, as the storage's tools do."""
+
+    def __init__(self, address: str, kept: Kept | None = None) -> None:
+        lancedb = import_lancedb()
+        self.address = address.rstrip("/")
+        with explained(self.address, "cannot be reached"):
+            storage = lancedb.connect(self.address)
+            there = storage.list_tables().tables
+        if kept is None:
+            if not {NAME, SETTINGS} <= {*there}:
+                raise SaccadeError(f"{self.address} holds no index of Saccade")
+        elif there:
+            raise SaccadeError(f"{self.address} is in the way: a new index needs a place that holds nothing")
+        else:
+            self._create(storage, kept)
+        with explained(self.address, "cannot be read"):
+            told = storage.open_table(SETTINGS).search().limit(1).to_list()
+            table = storage.open_table(NAME)
+        found = Kept.from_json(read_settings(told, self.address), self.address)
+        self.settings, self.basis = found.settings, found.basis
+        self.index = Index(Path(self.address), found.settings, Rows(self.address, table, write=True))
+        check_schema(self.index)
+        self.columns = self.index.metadata_columns
+
+    def _create(self, storage: Any, kept: Kept) -> None:
+        """The settings last: a place with them has a table."""
+        with explained(self.address, "cannot be written"):
+            columns = schema(kept.settings.kept.vector_dim, kept.settings.extra)
+            storage.create_table(NAME, schema=columns).set_unenforced_primary_key("id")
+            storage.create_table(SETTINGS, [{"settings": json.dumps(kept.to_json())}])
+
+
+def read_settings(rows: Sequence[Mapping[str, Any]], address: str) -> Any:
+    """Raises: SaccadeError if the table beside the pictures' holds no settings."""
+    try:
+        return json.loads(rows[0]["settings"])
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
+        raise SaccadeError(f"{address}: the settings of its index are damaged") from error
 
 
 def _typed(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,11 +39,13 @@ from saccade.search.engines.base import Engine, Row
 from saccade.search.engines.qdrant import QdrantEngine
 from saccade.search.index import Snapshot
 from saccade.search.query import Found, Query
+from saccade.search.reading import extractor_for
 from saccade.search.region_codes import RegionCodes
 from saccade.search.searcher import CANDIDATES, Clock, EncodedQuery, Searcher
 from saccade.tasks.matching.task import PictureMatcher
 from saccade.tasks.predict import load
 from saccade.vision.pictures import as_array
+from saccade.vision.videos.extractor import VideoExtractor
 
 COUNTED_S = 60.0
 MAX_THUMBNAIL = 4096  # pixels a side
@@ -114,6 +116,10 @@ class EngineSearcher(RowSearcher):
             query.check()
             if query.exact or query.among is not None:
                 raise SaccadeError(f"{self.engine.address} gives candidates: every picture is scored on an index alone")
+            if query.maxsim and not getattr(self.engine, "maxsim", False):
+                raise SaccadeError(
+                    f"{self.engine.address} has no MaxSim: of engines, Qdrant has (`saccade index copy --maxsim`)"
+                )
         clock = Clock()
         with clock.stage("read"):
             asked, batch, codes = self._read(queries)
@@ -199,11 +205,14 @@ def shown(row: Row) -> np.ndarray:
         raise SaccadeError(f'the thumbnail of "{row.id}" is damaged') from error
 
 
-def rerank(found: Found, query: Query, second: Searcher | PictureMatcher, name: str = "") -> Found:
+def rerank(
+    found: Found, query: Query, second: Searcher | PictureMatcher, name: str = "", opens_files: bool = True
+) -> Found:
     """What one search found, in the order of another model, the best `query.top` of it.
 
     A `Searcher` over another index of the same pictures has its codes; a matcher looks at the files anew, which takes
-    as long as `saccade score` of so many. Hits that the second cannot see stay below, in the order they had.
+    as long as `saccade score` of so many, unless they are another user's to name (`opens_files`). Hits that the second
+    cannot see stay below, in the order they had.
     """
     ids = tuple(hit.id for hit in found.hits)
     if isinstance(second, Searcher):
@@ -212,10 +221,12 @@ def rerank(found: Found, query: Query, second: Searcher | PictureMatcher, name: 
         kept, basis = format_of(second, "float16")
         rows, metadata = list[Row](), {hit.id: hit.metadata for hit in found.hits}
         for hit in found.hits:
-            if not hit.path or not Path(hit.path).is_file():
+            if not opens_files or not hit.path or not Path(hit.path).is_file():
                 continue
-            picture = as_array(hit.path)
-            (code,) = encode(second, second.extract([picture]), kept, basis, [hit.id])
+            extractor = extractor_for(second, hit.metadata.get("kind") == "video")
+            opened: Any = extractor.footage(hit.path) if isinstance(extractor, VideoExtractor) else as_array(hit.path)
+            (regions,) = extractor.each_batch([opened], None, 1)
+            (code,) = encode(second, regions.to(second.device), kept, basis, [hit.id])
             rows.append(Row(hit.id, code, {"path": hit.path}))
         better = RowSearcher(second, kept, basis, name).search_rows(rows, replace(query, top=max(query.top, len(ids))))
         better = replace(

@@ -96,11 +96,18 @@ export function parse(asked) {
 }
 const explained = () => { const asked = parse(state.q); return [asked.text, ...asked.plus].filter(Boolean).join(' '); };
 
-function condition() {
+/** The filters and the condition as one, for the columns of an index. */
+function condition(name) {
+  const kinds = about(name)?.columns ?? {};
   const quote = (value) => `'${value.replaceAll("'", "''")}'`;
+  const one = {
+    number: (column, values) => `${column} IN (${values.map(Number).filter(Number.isFinite).join(', ') || 'NULL'})`,
+    list: (column, values) => `(${values.map((value) => `array_has(${column}, ${quote(value)})`).join(' OR ')})`,
+  };
+  const text = (column, values) => `${column} IN (${values.map(quote).join(', ')})`;
   const by = new Map();
   for (const [column, value] of state.facets) by.set(column, [...(by.get(column) ?? []), value]);
-  const parts = [...by].map(([column, values]) => `${column} IN (${values.map(quote).join(', ')})`);
+  const parts = [...by].map(([column, values]) => (one[kinds[column]] ?? text)(column, values));
   if (state.where) parts.push(parts.length ? `(${state.where})` : state.where);
   return parts.join(' AND ');
 }
@@ -130,7 +137,7 @@ async function search() {
 }
 
 async function one(name, asked) {
-  const words = { index: name, text: asked.text, where: condition(), top: TOP, region: state.region };
+  const words = { index: name, text: asked.text, where: condition(name), top: TOP, region: state.like || upload ? state.region : '' };
   if (upload) {
     const form = new FormData();
     form.append('file', upload.file);
@@ -264,6 +271,22 @@ async function foldCopies(found) {
 }
 
 // --- one picture ---
+const UNSAID = { picture: null, words: [], boxes: [], weights: [], places: [], score: 0, probability: null, fits: true, generated: false, more: 0 };
+const sides = (box) => box.map((side) => side.toFixed(3)).join(',');
+
+/** A part of the picture that is searched by: of one of the index on its own page, of an upload here. */
+function choosePart() {
+  if (!upload) { go({ open: `${state.index || offered.indices[0].name}/${state.like}` }); return; }
+  const dialog = $('detail');
+  const look = lookAt({ source: upload.url, alt: upload.file.name, facts: UNSAID, onRegion: (box) => go({ region: sides(box), min: null }) });
+  dialog.onclose = dialog.onkeydown = null;
+  dialog.onclick = (event) => { if (event.target === dialog) dialog.close(); };
+  dialog.replaceChildren(el('div', { class: 'sheet' },
+    el('div', { class: 'bar' }, el('h2', {}, upload.file.name),
+      el('button', { class: 'quiet', type: 'button', 'aria-label': 'Close', onclick: () => dialog.close() }, '✕')), look.element));
+  dialog.showModal();
+}
+
 async function detail() {
   const dialog = $('detail');
   if (!state.open) { if (dialog.open) dialog.close(); return; }
@@ -289,7 +312,7 @@ async function detail() {
     body));
   if (!dialog.open) dialog.showModal();
   const opened = state.open;
-  const like = (region) => go({ q: '', open: '', like: id, index, region: region ? region.map((side) => side.toFixed(3)).join(',') : '', min: null });
+  const like = (region) => go({ q: '', open: '', like: id, index, region: region ? sides(region) : '', min: null });
   const more = el('div', {}, el('div', { class: 'actions' },
     el('button', { class: 'plain', type: 'button', onclick: () => like(null) }, 'Similar pictures'),
     el('button', { class: 'plain', type: 'button', onclick: copyLink }, 'Copy a link')),
@@ -299,10 +322,9 @@ async function detail() {
   try {
     const facts = text
       ? await send(`/explain?${new URLSearchParams({ index, id, text })}`)
-      : { words: [], boxes: [], weights: [], places: [], score: hit?.score ?? 0, probability: null, fits: true, generated: false, more: 0 };
+      : { ...UNSAID, score: hit?.score ?? 0 };
     if (state.open !== opened) return;
-    const look = lookAt({ source: picture(index, id), alt: name, facts, names, onRegion: like, more });
-    if (!text) look.element.querySelectorAll('.sentence, .verdict').forEach((part) => part.remove());
+    const look = lookAt({ source: facts.picture ?? picture(index, id), alt: name, facts, names, onRegion: facts.picture ? null : like, more });
     look.stage.picture.addEventListener('error', () => { // the file has changed or gone: the index has kept a small picture
       look.stage.picture.src = thumbnail(index, id);
       body.append(el('p', { class: 'notice' }, 'The file has changed or gone since it was indexed: this is its thumbnail.'));
@@ -355,7 +377,7 @@ function likeChip() {
   chip.hidden = !state.like && !upload;
   if (chip.hidden) return;
   const index = state.index || offered.indices[0].name;
-  const shown = el('span', { class: 'crop' }, el('img', { src: upload ? upload.url : thumbnail(index, state.like), alt: '' }));
+  const shown = el('button', { class: 'crop', type: 'button', 'aria-label': 'Choose a part of the picture', onclick: choosePart }, el('img', { src: upload ? upload.url : thumbnail(index, state.like), alt: '' }));
   if (state.region) {
     const [x1, y1, x2, y2] = state.region.split(',').map(Number);
     const frame = el('i');
@@ -393,7 +415,7 @@ async function show() {
   $('second').value = state.second;
   likeChip();
   facets();
-  const wanted = JSON.stringify([state.q, state.index, state.second, condition(), state.like, state.region, upload?.url]);
+  const wanted = JSON.stringify([state.q, state.index, state.second, state.facets, state.where, state.like, state.region, upload?.url]);
   if (wanted !== shownSearch) { shownSearch = wanted; await search(); }
   await detail();
 }

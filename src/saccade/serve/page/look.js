@@ -141,7 +141,7 @@ export function lookAt({ source, alt, facts, places: marked = facts.places, name
   });
   shown.forEach((part, place) => sentence.append(place && !joins(words[place].text) ? ' ' : '', part));
 
-  const idle = onRegion ? 'Point at a word, or at the picture; drag over it to choose a part.' : 'Point at a word, or at the picture.';
+  const idle = !words.length ? 'Drag over the picture to choose a part.' : onRegion ? 'Point at a word, or at the picture; drag over it to choose a part.' : 'Point at a word, or at the picture.';
   const here = el('p', { class: 'here', role: 'status' }, idle);
   const reset = () => {
     const marks = marked.map((place) => [place.box, `c${place.colour}`]);
@@ -227,6 +227,7 @@ export function lookAt({ source, alt, facts, places: marked = facts.places, name
   } }), ' all regions');
   reset();
   const element = el('div', { class: 'look' }, stage.element,
-    el('div', { class: 'reading' }, sentence, verdict, here, places, adds, el('div', { class: 'actions' }, search, toggle), more));
+    el('div', { class: 'reading' }, ...(words.length ? [sentence, verdict] : []), here, places, adds,
+      el('div', { class: 'actions' }, search, boxes.length > 0 && toggle), more));
   return { element, stage };
 }
