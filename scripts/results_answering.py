@@ -228,10 +228,7 @@ def report(arguments: argparse.Namespace) -> None:
     ]
     earlier = str(before(arguments).get("device", "")).split(" and ")
     where = " and ".join(sorted({*trained_on(arguments, found), *earlier} - {""}))
-    command = f"python scripts/results_answering.py {arguments.data}"
-    command += f" --root data/{arguments.data}" if arguments.data != "world" else ""
-    command += f" --split {arguments.split}" if arguments.split != data.split else ""
-    command += f" --seeds {arguments.seeds} --device {arguments.device}"
+    command = command_of("results_answering", arguments, data.split)
     head = ["", *(data.kinds.get(c, c.replace("_", " ")) for c in columns), "seeds"]
     chosen = " No run learned from dev's photos; dev chose the settings." if arguments.data != "world" else ""
     page = f"""# {data.title}
@@ -278,6 +275,15 @@ def table_parser(
     parser.add_argument("--runs", type=Path, default=Path(f"runs/results-{subject}"))
     parser.add_argument("--settings", nargs="*", default=[], help="KEY=VALUE words for every run")
     return parser
+
+
+def command_of(script: str, arguments: argparse.Namespace, own_split: str) -> str:
+    """The command that makes a table anew."""
+    words = ["python", f"scripts/{script}.py", arguments.data]
+    words += ["--root", f"data/{arguments.data}"] if arguments.data != "world" else []
+    words += ["--split", arguments.split] if arguments.split != own_split else []
+    words += ["--seeds", str(arguments.seeds), "--device", arguments.device]
+    return " ".join([*words, "--settings", *arguments.settings] if arguments.settings else words)
 
 
 def of_each_seed(

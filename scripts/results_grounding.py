@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from results_answering import saccade, table_parser, trained_on
+from results_answering import command_of, saccade, table_parser, trained_on
 from rich.console import Console
 
 from saccade.core.files import read_json, write_json, write_text
@@ -98,7 +98,9 @@ DATA: dict[str, dict[str, Row]] = {
         "hierarchical-boxes": Row(
             f"the same, {DETECTED}", FULL, "hierarchical", boxes=PROPOSALS, trained="hierarchical"
         ),
-        "hierarchical-regions": Row(f"hierarchical on {DETECTED}", FULL, "hierarchical", [f"extractor={PROPOSALS}"]),
+        "hierarchical-regions": Row(
+            f"hierarchical on {DETECTED}", FULL, "hierarchical", [f"extractor={PROPOSALS}", "steps=3000"]
+        ),
     },
 }
 SPLIT = {"world": "test", "flickr8k": "dev"}
@@ -195,10 +197,7 @@ def report(arguments: argparse.Namespace) -> None:
         head = [figure, *(f"{kind} ({counts[kind]:,})" for kind in kinds)]
         by_kind.append(markdown_table(head, lines))
     where = " and ".join(trained_on(arguments, found)) or arguments.device
-    command = f"python scripts/results_grounding.py {arguments.data}"
-    command += f" --root data/{arguments.data}" if arguments.data != "world" else ""
-    command += f" --split {arguments.split}" if arguments.split != SPLIT[arguments.data] else ""
-    command += f" --seeds {arguments.seeds} --device {arguments.device}"
+    command = command_of("results_grounding", arguments, SPLIT[arguments.data])
     title = "Phrases of the world" if arguments.data == "world" else "Flickr30k Entities on Flickr8k's photos"
     page = f"""# {title}
 

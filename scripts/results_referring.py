@@ -13,7 +13,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from results_answering import of_each_seed, saccade, table_parser
+from results_answering import command_of, of_each_seed, saccade, table_parser
 from rich.console import Console
 
 from saccade.core.files import read_json, write_json, write_text
@@ -97,9 +97,7 @@ def report(arguments: argparse.Namespace) -> None:
     ]
     files = [(arguments.runs / arguments.data).glob(f"{name}-*/environment.json") for name in found]
     where = " and ".join(sorted({str(read_json(file)["device"]) for own in files for file in own}))
-    command = f"python scripts/results_referring.py {arguments.data}"
-    command += f" --root data/{arguments.data}" if arguments.data != "world" else ""
-    command += f" --seeds {arguments.seeds} --device {arguments.device}"
+    command = command_of("results_referring", arguments, arguments.split)
     head = ["", *(column.removeprefix("accuracy_").replace("_", " ") for column in columns), "seeds"]
     page = f"""# {title}
 

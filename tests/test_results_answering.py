@@ -76,7 +76,9 @@ def test_another_split_has_a_page_of_its_own(script: ModuleType, tmp_path: Path)
         results = {"results": {"run": {"accuracy": accuracy, "wups_0.9": 30.0}}}
         (tmp_path / "runs" / "daquar" / f"updown_vqa-0.{split}.json").write_text(json.dumps(results))
         script.report(
-            argparse.Namespace(data="daquar", split=split, seeds=1, device="cpu", runs=tmp_path / "runs", out=tmp_path)
+            argparse.Namespace(
+                data="daquar", split=split, seeds=1, device="cpu", runs=tmp_path / "runs", out=tmp_path, settings=[]
+            )
         )
     assert "24.5" in (tmp_path / "answering-daquar.md").read_text()
     test = (tmp_path / "answering-daquar-test.md").read_text()

@@ -103,7 +103,6 @@ def test_every_step_is_shown_by_explain(run: Path, picture: Path) -> None:
     [
         ((), "give either an expression"),
         (("the cube", "--dialog", "-"), "give either an expression"),
-        (("the cube",), "no referrer comes with the package"),
         (("--dialog", "missing.txt", "--model", "RUN"), "missing.txt"),
         (("--dialog", "empty.txt", "--model", "RUN"), "empty.txt holds no dialog"),
         (("zzz qqq", "--model", "RUN"), "zzz"),

@@ -1,5 +1,5 @@
 """The models that come with the package: a matcher knows a photograph by a sentence, a captioner finds words for
-it, an answerer answers questions about it."""
+it, an answerer answers questions about it, a referrer finds what is meant in it."""
 
 from __future__ import annotations
 
@@ -71,6 +71,14 @@ def test_there_is_one_of_each_for_photographs_and_a_quicker_matcher() -> None:
     assert shipped_for("answering") == ["updown_vqa-flickr8k"]
     assert shipped_for("matching") == ["scan-flickr8k", "scan-small"]
     assert shipped_for("captioning") == ["show_attend_tell-flickr8k"]
+    assert shipped_for("referring") == ["plan-flickr8k"]
+
+
+def test_a_phrase_finds_the_thing_that_it_means(photos: list[Path]) -> None:
+    """Among what the package's detector finds: the dog, and not the sidewalk."""
+    photo = next(path for path in photos if path.name == "000000377575.jpg")
+    found = saccade.load("plan-flickr8k").refer(photo, "a brown dog")
+    assert sum(one.probability for one in found if one.name == "dog") > 0.5, found
 
 
 def test_the_quicker_matcher_is_the_large_one_reading_smaller_photos() -> None:

@@ -235,7 +235,9 @@ def refer(
     dims those that are not. A dialog is a question with its answer on each line; from the terminal (`--dialog -`) every
     turn is answered at once with what is left, and an empty line ends it. Its drawing has a panel after every turn.
 
-    Example: saccade refer photo.jpg "the second cup from the left" --model runs/plan -o which.png
+    Example: saccade refer photo.jpg "the man in the red shirt" -o which.png
+
+    Example: saccade refer scene.png "the second cup from the left" --model runs/plan -o which.png
 
     Example: saccade refer photo.jpg --dialog turns.txt --model runs/plan -o turns.png
     """
@@ -253,15 +255,11 @@ def refer(
     check_writable(out)
     if out is not None:
         check_format(out, "a picture of what is meant")
-    if model is None and not Path("runs/plan").exists():
-        raise SaccadeError(
-            "no referrer comes with the package: give --model FOLDER of one that you trained (saccade train plan)"
-        )
     lines = read_text(Path(dialog)).splitlines() if dialog not in (None, "-") else []
     turns = tuple(line.strip() for line in lines if line.strip())
     if dialog not in (None, "-") and not turns:
         raise SaccadeError(f"{dialog} holds no dialog: a question with its answer was expected on every line")
-    referrer = load(model or "runs/plan", device, kind=PictureReferrer)
+    referrer = load(model or default_model("runs/plan", "plan-flickr8k"), device, kind=PictureReferrer)
     candidates = (
         referrer.candidates(photo, detector) if boxes is None else referrer.given(photo, given_boxes(boxes, photo))
     )

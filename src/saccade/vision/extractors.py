@@ -47,7 +47,7 @@ Foldable = TypeVar("Foldable", bound=FoldableNetwork)
 Precision = Literal["fp32", "bf16"]
 Pixels: TypeAlias = UInt8[np.ndarray, "row column 3"]
 
-SAME_THING, SAME_NAMED = 0.7, 0.5  # two regions that overlap more, and so much with the same name, are one thing
+SAME_THING, SAME_KIND = 0.7, 0.4  # regions that overlap more, or so much and are of one kind, are one thing
 
 TRUE_BOXES = "true-boxes"  # in place of an extractor's own boxes, where they are known: "true-boxes:bottomup"
 KINDS = {  # imported when first asked for
@@ -111,7 +111,8 @@ class PictureGraph:
         sure = [min(region.score, region.confidence.get("kind", 1.0)) for region in self.regions]
         for i in sorted(range(len(boxes)), key=lambda i: -sure[i]):
             own = self.regions[i]
-            limits = [(k, SAME_NAMED if own.text == self.regions[k].text else SAME_THING) for k in kept]
+            kinds = [(k, self.regions[k].labels["kind"]) for k in kept]
+            limits = [(k, SAME_KIND if own.labels.get("kind") == kind else SAME_THING) for k, kind in kinds]
             if "kind" in own.labels and sure[i] >= least and all(overlap[i, k] <= limit for k, limit in limits):
                 kept.append(i)
         place = {i: n for n, i in enumerate(kept[:most])}
