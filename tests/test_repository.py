@@ -150,8 +150,11 @@ def test_no_file_is_large() -> None:
 
 
 def test_the_weights_of_the_package_are_small() -> None:
-    total = sum(path.stat().st_size for path in PACKAGE.rglob("weights/**/*") if path.is_file())
-    assert total < 60_000_000, f"{total:,} bytes of trained weights come with the package"
+    sizes = {path: path.stat().st_size for path in PACKAGE.rglob("weights/**/*") if path.is_file()}
+    photos = {"scan-flickr8k", "show_attend_tell-flickr8k", "bottomup"}  # matcher, captioner and detector
+    for most, counted in ((60_000_000, [p for p in sizes if p.parent.name in photos]), (64_000_000, list(sizes))):
+        total = sum(sizes[path] for path in counted)
+        assert 0 < total < most, f"{total:,} bytes of trained weights come with the package"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))

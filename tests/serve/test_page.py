@@ -131,11 +131,10 @@ def test_a_word_lights_its_places_and_a_place_its_words(visit: Open) -> None:
     assert (dialog.locator(".heat").get_attribute("src") or "").startswith("data:image/png")
     assert dialog.locator(".stage rect").count() >= 1
     expect(dialog.locator("p.here")).to_contain_text("“cube” looks here")
-    stage = dialog.locator(".stage").bounding_box()
-    assert stage is not None
     box = dialog.locator(".stage rect").first.bounding_box()
     assert box is not None
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    for shift in (-1, 0):  # a pointer that does not move tells a page nothing, and it may lie there already
+        page.mouse.move(box["x"] + box["width"] / 2 + shift, box["y"] + box["height"] / 2)
     expect(dialog.locator(".word.near").first).to_be_visible()
     expect(dialog.locator("p.here")).to_contain_text(re.compile("here: |no word"))
     dialog.get_by_label("all regions").check()

@@ -118,7 +118,7 @@ class EngineSearcher(RowSearcher):
                 raise SaccadeError(f"{self.engine.address} gives candidates: every picture is scored on an index alone")
             if query.maxsim and not getattr(self.engine, "maxsim", False):
                 raise SaccadeError(
-                    f"{self.engine.address} has no MaxSim: of engines, Qdrant has (`saccade index copy --maxsim`)"
+                    f"{self.engine.address} has no MaxSim: Qdrant has, where an index was copied with --maxsim"
                 )
         clock = Clock()
         with clock.stage("read"):
