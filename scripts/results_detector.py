@@ -1,7 +1,7 @@
 """The detector against grids, sliding windows and a linear classifier: writes docs/results/detector.{md,json}.
 
     python scripts/results_detector.py --root data/flickr8k [--weights runs/bottomup] [--device cuda]
-        [--out docs/results] [--before docs/results/detector.json]
+        [--out docs/results] [--before docs/results/detector.json] [--baseline efficientnet-lite0]
 
 Boxes are those of Flickr30k Entities on Flickr8k's dev photos, which the detector was not taught with. The windows that
 are chosen, the linear classifier and the frequencies come from the train photos, as the detector does.
@@ -238,7 +238,7 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     titles = {
         "detector": "detector's heads",
-        "linear": f"linear classifier on frozen {results['backbone']}, averaged under the box",
+        "linear": f"linear classifier on frozen {results['baseline']}, averaged under the box",
         "frequent": "always the most frequent",
     }
     for key, title in titles.items():
@@ -290,6 +290,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--before", type=Path, default=None, help="an earlier detector.json, to stand beside")
+    parser.add_argument("--baseline", default=None, help="the linear classifier's backbone, if not the detector's")
     parser.add_argument("--pictures", type=int, default=None, help="at most so many a split, for a try")
     arguments = parser.parse_args()
     torch.manual_seed(0)
@@ -314,16 +315,19 @@ def main() -> None:
             n: window_recall(grid_boxes(PYRAMIDS[n]).to(device), dev) for n in COUNTS
         },
     }
-    naming = naming_baselines(load_backbone(c.backbone), train, dev, device, len(c.classes), len(c.attributes))
+    baseline = arguments.baseline or c.backbone
+    naming = naming_baselines(load_backbone(baseline), train, dev, device, len(c.classes), len(c.attributes))
     naming = {"detector": {k: v for k, v in figures.items() if k.startswith(("object", "attribute"))}, **naming}
     weights = arguments.weights or SHIPPED
     facts = read_json(read_detector_config(weights, "bottomup", BottomUpConfig)[0] / "config.json")
     shown = f" --weights {arguments.weights}" if arguments.weights else ""
+    shown += f" --baseline {arguments.baseline}" if arguments.baseline else ""
     results: dict[str, Any] = {
         "command": f"python scripts/results_detector.py --root data/flickr8k{shown} --device {device}",
         "machine": torch.cuda.get_device_name() if device.startswith("cuda") else f"CPU, {platform.machine()}",
         "seconds": round(time.perf_counter() - started, 1),
         "backbone": c.backbone,
+        "baseline": baseline,
         "detector": {"command": facts.get("command", f"saccade train {facts['model']}"), "sha256": facts.get("sha256")},
         "counts": {
             "classes": len(c.classes),

@@ -27,6 +27,7 @@ Form = Literal["float32", "float16", "int8"]
 SCALE = "::scale"  # beside each tensor that is kept in bytes
 N = TypeVar("N", bound=nn.Module)
 FACTORIES = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.arange, torch.linspace)
+DRAWN = {nn.init.kaiming_uniform_, nn.init.uniform_, nn.init.normal_, Tensor.uniform_, Tensor.normal_}  # in place
 
 
 def write_weights(
@@ -97,7 +98,7 @@ def build_within(build: Callable[[], N], held: Collection[Sequence[int]], path: 
     """The network of some settings, if it is about as large as the weights of these shapes that `path` holds.
 
     A width or a number of layers in a settings file costs nothing to write: every tensor that is made while building is
-    counted before it is made.
+    counted before it is made. Initialisations draw no numbers, since the weights take their place: they leave zeros.
 
     Raises: SaccadeError if the network would be larger, or cannot be built.
     """
@@ -123,6 +124,8 @@ class _Budget(TorchFunctionMode):
             self.tensors -= 1
             if min(self.numbers, self.tensors) < 0:
                 raise SaccadeError(f"{self.path} holds weights of a smaller network than its settings describe")
+        if func in DRAWN:
+            return (kwargs["tensor"] if "tensor" in kwargs else args[0]).detach().zero_()
         return func(*args, **kwargs)
 
 
