@@ -221,7 +221,7 @@ def markdown(results: dict[str, Any]) -> str:
     rule = results["rule"]
     lines += [
         "",
-        f"The paper's rule (confidence 0.2, 10 to 100 regions) keeps {rule['regions']:.1f} regions a photo and finds "
+        f"Its rule (confidence 0.2, 10 to 100 regions) keeps {rule['regions']:.1f} regions a photo and finds "
         f"{percent(rule['recall'])} per cent; the multi-scale grid 7×7 + 3×3 + 1 has 59 and finds "
         f"{percent(results['pyramid_59'])} per cent. The whole picture, which the extractor adds as its last region, "
         "is not counted for the detector. "
@@ -306,7 +306,7 @@ def main() -> None:
     figures = bottomup_figures(extractor.network, dev)
     chosen = chosen_windows(train.boxes[train.real].to(device), max(COUNTS))
     rows = {
-        "detector: regions by the paper's rule with this fixed number": {n: figures[f"recall_{n}"] for n in COUNTS},
+        "detector: regions by its rule with this fixed number": {n: figures[f"recall_{n}"] for n in COUNTS},
         "detector: best proposals, before naming": {n: figures[f"proposal_recall_{n}"] for n in COUNTS},
         "best fixed windows, chosen on the train boxes": {n: window_recall(chosen[:n], dev) for n in COUNTS},
         "sliding windows, 4 scales × 3 ratios": {n: window_recall(sliding_windows(n).to(device), dev) for n in COUNTS},
