@@ -69,8 +69,22 @@ def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_unbroken_run(tmp_
     for n, how in ((3, "cut"), (4, "empty"), (20, "text"), (39, "gone")):
         spoil(photos[n][1], how)
 
-    def run(folder: Path) -> None:
-        extract(photos, CompanyExtractor(pause=0.004), folder, batch_size=7)
+    def run(folder: Path, dies_at: int | None = None) -> None:
+        """Extract; with `dies_at`, end without a word when so many batches have been begun."""
+        batches: list[int] = []
+
+        def told(size: int) -> None:
+            batches.append(size)
+            if len(batches) == dies_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        extract(photos, CompanyExtractor(pause=0.004, told=told), folder, batch_size=7)
+
+    def look(folder: Path) -> None:
+        if (folder / "manifest.json").exists():
+            store = FeatureStore.open(folder)
+            store.verify()
+            states.add(len(store))
 
     begun = time.perf_counter()
     run(tmp_path / "whole")
@@ -78,8 +92,15 @@ def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_unbroken_run(tmp_
     expected = folder_bytes(tmp_path / "whole")
     assert set(expected) > {"manifest.json", "broken.json", "shard-00000.arrow"}
     dice, kills, states = random.Random(5), 0, set()
-    for attempt in range(40):  # a busy machine needs more of them: eight, and until it was caught at different places
-        if attempt >= 8 and kills >= 8 and len(states) >= 4:
+    for batch in (2, 3, 4, 5, 6):  # at places that no clock chooses
+        folder = tmp_path / f"killed-at-{batch}"
+        assert ended(child(partial(run, folder, batch))) == -signal.SIGKILL
+        look(folder)
+        run(folder)
+        assert folder_bytes(folder) == expected
+    assert len(states) >= 4
+    for attempt in range(40):  # at random moments; a busy machine needs more of them
+        if attempt >= 8 and kills >= 8:
             break
         folder = tmp_path / f"killed-{attempt}"
         for _ in range(4):
@@ -87,14 +108,10 @@ def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_unbroken_run(tmp_
             time.sleep(dice.uniform(0, length if attempt % 2 else length / 2))
             os.kill(process, signal.SIGKILL)
             kills += ended(process) == -signal.SIGKILL
-            if (folder / "manifest.json").exists():
-                store = FeatureStore.open(folder)
-                store.verify()
-                states.add(len(store))
+            look(folder)
         run(folder)
         assert folder_bytes(folder) == expected
     assert kills >= 8
-    assert len(states) >= 2  # in the middle of it, not before and after alone
     assert not list(tmp_path.glob(".*"))  # no lock stays behind
 
 
