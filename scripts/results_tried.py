@@ -52,8 +52,9 @@ def page(runs: list[dict[str, Any]]) -> str:
     for data, (measure, (heading, others)) in product(DATA, SUBJECTS.items()):
         own = [run for run in runs if run["measure"] == measure and f"data={data} " in run["command"]]
         own.sort(key=lambda run: -run["figures"][measure])
+        digits = 1 if measure != "map" else 3
         rows = [
-            [run["name"], *(f"{run['figures'][key]:.{1 if measure != 'map' else 3}f}" for key in (measure, *others)),
+            [run["name"], *(f"{run['figures'][key]:.{digits}f}" for key in (measure, *others)),
              f"{run['best_step']:,} of {run['last_step']:,}", f"`{run['command']}`"]
             for run in own
         ]  # fmt: skip
@@ -62,14 +63,17 @@ def page(runs: list[dict[str, Any]]) -> str:
                 f"## {heading}, {DATA[data]}",
                 markdown_table(["run", measure, *others, "best at step", "command"], rows),
             ]
-        seeds: dict[str, list[float]] = {}
+        seeds: dict[str, list[dict[str, float]]] = {}
         for run in own:
             name, among, _ = run["name"].partition("-seed")
             if among and "(cut)" not in run["name"]:
-                seeds.setdefault(name, []).append(run["figures"][measure])
+                seeds.setdefault(name, []).append(run["figures"])
         if seeds:
-            several = [[name, mean_and_spread(found), str(len(found))] for name, found in seeds.items()]
-            parts += ["Over seeds:", markdown_table(["runs", measure, "seeds"], several)]
+            several = [
+                [name, *(mean_and_spread([one[key] for one in found], digits) for key in (measure, *others)), str(len(found))]
+                for name, found in seeds.items()
+            ]
+            parts += ["Over seeds:", markdown_table(["runs", measure, *others, "seeds"], several)]
     parts.append("Made by `python scripts/results_tried.py RUNS COMMANDS`.")
     return "\n\n".join(parts) + "\n"
 
