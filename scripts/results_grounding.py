@@ -67,8 +67,9 @@ OURS = {
     "multilevel": Row("[multi-level](../systems/multilevel.md)", WEAK, "multilevel"),
     "align2ground": Row("[Align2Ground](../systems/align2ground.md)", WEAK, "align2ground"),
 }
+CELLS = "grid:tuned:scan-flickr8k@224/8"
 FROZEN = [  # the pooled baseline's recipe trains a backbone along; here it reads what the other matchers read
-    *("backbone.train=false", "extractor=grid:tuned:scan-flickr8k@224/8", "word_encoder=gru", "bidirectional=true"),
+    *("backbone.train=false", f"extractor={CELLS}", "word_encoder=gru", "bidirectional=true"),
     *("word_dim=200", "dim=256", "dropout=0.2", "temperature=0.05", "min_count=3", "epochs=15", "batch_size=64"),
     *("learning_rate=1e-3", "warmup_steps=60", "average=0.995", "evaluate_every=380"),
 ]
@@ -93,7 +94,8 @@ DATA: dict[str, dict[str, Row]] = {
         "vse": replace(MATCHERS["vse"], settings=FROZEN),
         **OURS,
         "multilevel-boxes": Row(f"multi-level, {DETECTED}", WEAK, "multilevel", boxes=PROPOSALS, trained="multilevel"),
-        "align2ground-regions": Row(f"Align2Ground on {DETECTED}", WEAK, "align2ground", [f"extractor={PROPOSALS}"]),
+        "align2ground": replace(OURS["align2ground"], title=f"{OURS['align2ground'].title} on {DETECTED}"),
+        "align2ground-cells": Row("Align2Ground on cells", WEAK, "align2ground", [f"extractor={CELLS}"]),
         "hierarchical": Row("[hierarchical](../systems/hierarchical.md), grounding alone", FULL, "hierarchical"),
         "hierarchical-boxes": Row(
             f"the same, {DETECTED}", FULL, "hierarchical", boxes=PROPOSALS, trained="hierarchical"
