@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from saccade.cli import app
 from saccade.language import Vocabulary
 from saccade.language.vocabulary import SPECIAL
 from saccade.models import Analogy, AnalogyConfig
+from saccade.models.base import model as models
 from saccade.vision import load_extractor
 from saccade.world import WorldConfig, make_world
 
@@ -58,6 +60,27 @@ def test_photos_are_ranked_and_an_unseen_relation_names_its_sources(model: Path,
     assert "cat riding boat  (similarity" in said.output
     assert all(f"{n}.png" in said.output for n in range(3))
     assert Image.open(out).width > 500
+
+
+def test_without_a_model_the_run_comes_first_then_that_of_the_package(
+    model: Path,
+    toys: Path,
+    tmp_path: Path,
+    saccade: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ("relations", toys / "0.png", "dog left of boat", "--json")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(models, "SHIPPED", tmp_path / "package")
+    code, _, said = saccade(*words)
+    assert code == 2
+    assert "no runs/analogy, and no analogy-flickr8k comes with the package: give --model" in " ".join(said.split())
+    for folder in (tmp_path / "package" / "analogy-flickr8k", tmp_path / "runs" / "analogy"):
+        shutil.copytree(model, folder)
+        code, out, said = saccade(*words)
+        assert code == 0, said
+        assert json.loads(out)["seen"] == 30
+        (folder / "config.json").write_text("{}")  # the next one is asked first, or this would be an error
 
 
 def test_json_has_boxes_in_pixels(model: Path, toys: Path) -> None:

@@ -82,9 +82,28 @@ Device = Annotated[
 ]
 
 
-def default_model(run: str = "runs/scan", shipped: str = "scan-flickr8k") -> str:
-    """What was trained last with the default folder; or the model for photographs that comes with the package."""
-    return run if Path(run).exists() else shipped
+MATCHER, GROUNDER = "scan-flickr8k", "hierarchical-flickr8k"  # for photographs, of the package
+
+
+def default_model(run: str = "runs/scan", *shipped: str) -> str:
+    """What was trained last with the default folder; or the first of these models that comes with the package, of which
+    the matcher for photographs is the one where none is named.
+
+    Raises: SaccadeError if there is neither.
+    """
+    if Path(run).exists():
+        return run
+    names = shipped or (MATCHER,)
+    if (found := next(filter(is_shipped, names), None)) is None:
+        raise SaccadeError(f"there is no {run}, and no {names[0]} comes with the package: give --model FOLDER")
+    return found
+
+
+def is_shipped(name: str) -> bool:
+    """Whether a trained model comes with the package."""
+    from saccade.models import shipped_models
+
+    return name in shipped_models()
 
 
 def report_unknown(vocabulary: Vocabulary, texts: list[str]) -> None:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from saccade.cli.options import (
     Device,
+    default_model,
     escape,
     listed_photos,
     report_broken,
@@ -20,7 +21,6 @@ from saccade.cli.options import (
 )
 from saccade.core.errors import SaccadeError
 
-DEFAULT_RUN = "runs/analogy"
 MAX_DRAWN = 12  # photos
 
 
@@ -48,12 +48,10 @@ def relations(
 
     if out is not None:
         check_format(out, "a relation")
-    if model is None and not Path(DEFAULT_RUN).exists():
-        raise SaccadeError("no relation detector comes with the package: give --model RUN (`saccade train analogy …`)")
+    model = model or default_model("runs/analogy", "analogy-flickr8k")
     files = listed_photos(photos)
     if not files:
         raise SaccadeError(f"{photos[0]} holds no pictures to look at")
-    model = model or DEFAULT_RUN
     finder = load(model, device, kind=RelationFinder)
     words, sources = finder.model.named(finder.triplet(text)), finder.sources(text)
     looked, broken = without_broken(finder.find_in_files(files, text, model), "looking", len(files))
