@@ -12,7 +12,7 @@ from PIL import ImageChops
 from saccade.core.errors import SaccadeError
 from saccade.explain import Explanation
 from saccade.explain.html.figure import match_figure
-from saccade.explain.panels.strip import draw_strip, top_regions
+from saccade.explain.panels.strip import draw_strip
 
 Make = Callable[..., Explanation]
 
@@ -51,10 +51,10 @@ def test_a_word_that_looks_everywhere_alike_has_no_place(make: Make) -> None:
     """As in captioners without attention: no box is drawn for it, neither in the picture nor in its tile."""
     alike = replace(make(("red", "ball")), weights=np.full((2, 36), 1 / 36))
     assert alike.places == ()
-    assert top_regions(alike.weights[0]) == []
+    assert alike.outlines(0, alike.weights[0]) == []
     alone = make(("red", "ball"), regions=1)
     assert [place.words for place in alone.places] == [(0, 1)]
-    assert top_regions(alone.weights[0]) == [0]
+    assert [strength for _, strength in alone.outlines(0, alone.weights[0])] == [1.0]
     assert replace(alone, weights=np.zeros((2, 1))).places == ()
 
 

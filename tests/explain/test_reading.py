@@ -4,12 +4,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from saccade.core.errors import SaccadeError
 from saccade.explain import Explanation
 from saccade.explain.draw import PALETTE
 from saccade.explain.explanation import is_content, overlap, shares
+from saccade.explain.html.figure import match_figure
 
 Make = Callable[..., Explanation]
+LEFT = (0.1, 0.3, 0.4, 0.7)  # where the first words of the toy match look
 
 
 def test_words_that_look_at_one_object_share_a_place(make: Make) -> None:
@@ -72,3 +76,27 @@ def test_cosines_are_kept_and_large_scores_scaled(make: Make) -> None:
     np.testing.assert_allclose(cosines, [0.0, 0.8])  # type: ignore[arg-type]
     np.testing.assert_allclose(scores, [0.25, 1.0])  # type: ignore[arg-type]
     assert replace(explanation, word_score=None).strengths is None
+
+
+def test_words_whose_box_is_known_are_shown_there(make: Make) -> None:
+    """All of a phrase's words at its box, in one colour; other words where they attend."""
+    box = np.array([0.05, 0.1, 0.45, 0.8])
+    attended, found = make(), replace(make(), word_boxes={0: box, 1: box, 2: box})
+    (first, *others), (_, *attended_others) = found.places, attended.places
+    assert np.array_equal(first.box, box)
+    assert first.words == (1, 2)
+    assert others[0].words == (3,)
+    assert np.array_equal(others[0].box, LEFT)
+    assert [place.words for place in others[1:]] == [place.words for place in attended_others]
+    ((drawn, strength),) = found.outlines(2, found.weights[2])
+    assert strength == 1.0
+    assert np.array_equal(drawn, box)
+    assert np.array_equal(found.outlines(3, found.weights[3])[-1][0], LEFT)
+    assert set(found.shortened(2).word_boxes) == {0, 1}
+    assert 'x="50" y="100" width="400" height="700"' in match_figure(found)
+
+
+@pytest.mark.parametrize("boxes", [{9: np.ones(4)}, {0: np.ones(3)}, {0: np.full(4, np.nan)}])
+def test_a_known_box_is_a_box_of_a_word(make: Make, boxes: dict[int, np.ndarray]) -> None:
+    with pytest.raises(SaccadeError, match="word_boxes"):
+        replace(make(), word_boxes=boxes)

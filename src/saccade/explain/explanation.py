@@ -4,8 +4,8 @@ Which words carry content, which attend to the same place, in which colour."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,7 @@ class Explanation:
     unknown: frozenset[str] = frozenset()  # words that the model does not know
     generated: bool = False  # by a captioner: the score is a log-probability, words' scores are probabilities
     more: int = 0  # words of the sentence beyond these, which are left out
+    word_boxes: Mapping[int, Float[Array, " 4"]] = field(default_factory=dict)  # what a word means, where that is known
 
     def __post_init__(self) -> None:
         if self.image.ndim != 3 or self.image.shape[2] != 3 or self.image.dtype != np.uint8 or not self.image.size:
@@ -91,6 +92,9 @@ class Explanation:
                 raise SaccadeError(f"an explanation's {name} must be finite numbers")
             if (name.endswith("_gate") or name == "sentinel") and not ((value >= 0) & (value <= 1)).all():
                 raise SaccadeError(f"an explanation's {name} must lie in 0..1, not in {value.min():g}..{value.max():g}")
+        for word, box in self.word_boxes.items():
+            if not 0 <= word < len(self.words) or np.shape(box) != (4,) or not np.isfinite(box).all():
+                raise SaccadeError(f"an explanation's word_boxes must be four finite numbers each, not {word}: {box}")
 
     @property
     def fits(self) -> bool:
@@ -111,26 +115,36 @@ class Explanation:
         """The places the content words attend to, in the order of the sentence.
 
         Words get one colour when their strongest boxes are the same place. So "red" and "cube" share a colour exactly
-        when the model bound them to one object, which is what a reader wants to check.
+        when the model bound them to one object, which is what a reader wants to check. A word whose box is known is
+        there.
         """
-        share, boxes = shares(self.weights), self.boxes
-        found: list[tuple[int, list[int], float]] = []  # region, words, strength
+        share = shares(self.weights)
+        found: list[tuple[Float[Array, " 4"], int, list[int], float]] = []  # box, region, words, strength
         # The surest word names the place; vaguer words then join it.
         for word in sorted(range(len(self.words)), key=lambda i: -float(share[i].max(initial=0.0))):
             if not self.shows(word) or not chooses(share[word]):
                 continue
             region = int(share[word].argmax())
-            home = max(found, key=lambda place: overlap(boxes[place[0]], boxes[region]), default=None)
-            if home is not None and overlap(boxes[home[0]], boxes[region]) >= SAME_PLACE:
-                home[1].append(word)
+            box = self.word_boxes.get(word, self.boxes[region])
+            overlaps = [overlap(place[0], box) for place in found]
+            if max(overlaps, default=0.0) >= SAME_PLACE:
+                found[int(np.argmax(overlaps))][2].append(word)
             else:
-                found.append((region, [word], float(share[word, region])))
-        kept = sorted(found, key=lambda place: (-len(place[1]), -place[2]))[: len(PALETTE)]
-        kept.sort(key=lambda place: min(place[1]))
+                found.append((box, region, [word], float(share[word, region])))
+        kept = sorted(found, key=lambda place: (-len(place[2]), -place[3]))[: len(PALETTE)]
+        kept.sort(key=lambda place: min(place[2]))
         return tuple(
-            Place(boxes[region], region, tuple(sorted(words)), strength, colour)
-            for (region, words, strength), colour in zip(kept, PALETTE, strict=False)
+            Place(box, region, tuple(sorted(words)), strength, colour)
+            for (box, region, words, strength), colour in zip(kept, PALETTE, strict=False)
         )
+
+    def outlines(self, word: int, weights: Float[Array, " region"]) -> list[tuple[Float[Array, " 4"], float]]:
+        """The boxes drawn around what a word found, faintest first, and how strong each is beside the strongest: the
+        word's own box, or those of the regions that have most of its `weights`."""
+        if word in self.word_boxes:
+            return [(self.word_boxes[word], 1.0)]
+        share = shares(weights[None])[0]
+        return [(self.boxes[region], float(share[region] / share.max())) for region in top_regions(share)]
 
     @cached_property
     def colours(self) -> dict[int, Colour]:
@@ -160,6 +174,7 @@ class Explanation:
         if len(self.words) <= most:
             return self
         kept: dict[str, Any] = {"words": self.words[:most], "weights": self.weights[:most]}
+        kept["word_boxes"] = {word: box for word, box in self.word_boxes.items() if word < most}
         for name, axes in {**_OPTIONAL, "word_score": ("word",)}.items():
             if (value := getattr(self, name)) is not None:
                 kept[name] = value[tuple(slice(most if axis == "word" else None) for axis in axes)]
@@ -274,6 +289,7 @@ _FUNCTION = (
 )
 FUNCTION_WORDS = frozenset(_FUNCTION.split())
 SAME_PLACE = 0.5  # two boxes that overlap this much (intersection over union) are one place to the extractor
+BOXES_PER_WORD = 3
 
 
 @dataclass(frozen=True)
@@ -305,6 +321,14 @@ def chooses(share: Float[Array, " region"]) -> bool:
     """Whether a word attends to some regions more than to others; one region alone is always chosen."""
     largest = float(share.max(initial=0.0))
     return largest > 0 and (len(share) == 1 or float(share.min()) < largest * (1 - 1e-4))
+
+
+def top_regions(share: Float[Array, " region"]) -> list[int]:
+    """The few regions a word attends to most, faintest first (drawn first), none below a third of the strongest."""
+    if not chooses(share):  # all alike: whichever were drawn would be an accident
+        return []
+    order = np.argsort(-share, kind="stable")[:BOXES_PER_WORD]
+    return [int(r) for r in order if share[r] > 0 and share[r] >= share.max() / 3][::-1]
 
 
 def shares(weights: Float[Array, "word region"]) -> Float[Array, "word region"]:

@@ -23,9 +23,8 @@ from saccade.core.errors import SaccadeError
 from saccade.core.files import write_text
 from saccade.core.text import escaped
 from saccade.explain import draw
-from saccade.explain.explanation import Explanation, shares
+from saccade.explain.explanation import Explanation
 from saccade.explain.panels.compose import draw_explanation, draw_panel, find_panels
-from saccade.explain.panels.strip import top_regions
 
 PICTURE_SIDE = 512  # the longer side of an embedded picture
 LIGHT_SIDE = 72  # heat maps are smooth: the browser enlarges them without loss
@@ -86,7 +85,10 @@ def match_figure(explanation: Explanation) -> str:
     size = max(1, round(height * scale)), max(1, round(wide * scale))
     steps = [explanation.weights, *(() if explanation.steps is None else explanation.steps)]  # all together come first
     views = {
-        word: [(light_uri(draw.spread(w[word], explanation.boxes, size)), _boxes(explanation, w[word])) for w in steps]
+        word: [
+            (light_uri(draw.spread(w[word], explanation.boxes, size)), _boxes(explanation, word, w[word]))
+            for w in steps
+        ]
         for word, text in enumerate(explanation.words)
         if any(c.isalnum() for c in text)
     }
@@ -101,13 +103,10 @@ def match_figure(explanation: Explanation) -> str:
     return str(templates().get_template("figure.html").render(e=explanation, panels=panels, **values))
 
 
-def _boxes(explanation: Explanation, weights: Float[Array, " region"]) -> str:
+def _boxes(explanation: Explanation, word: int, weights: Float[Array, " region"]) -> str:
     """A word's strongest boxes at one step."""
-    share, drawn = shares(weights[None])[0], ""
-    for region in top_regions(share):
-        strength = float(share[region] / share.max())
-        drawn += _rect(explanation.boxes[region], 1 + strength, 0.25 + 0.75 * strength**2)
-    return drawn
+    found = explanation.outlines(word, weights)
+    return "".join(_rect(box, 1 + strength, 0.25 + 0.75 * strength**2) for box, strength in found)
 
 
 def _rect(box: Float[Array, " 4"], stroke: float, opacity: float, kind: str = "") -> str:

@@ -17,14 +17,13 @@ from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
 from saccade.explain import draw
-from saccade.explain.explanation import SAME_PLACE, Explanation, chooses, overlap, shares
+from saccade.explain.explanation import SAME_PLACE, Explanation, overlap, shares
 
 PICTURE_SIDE, TILE, SMALL = 760, 288, 172  # a square picture, a content word's tile, a function word's
 UNDER_TILE, GATE = 92, 34  # word and score bar beneath a tile; the gate's bar beneath them
 MIN_SLOT = 136  # a tile's word and score need this much room, however slim the picture
 COLUMNS = range(2, 9)
 SHAPE = 2.4  # the width over height that a strip tends to
-BOXES_PER_WORD = 3
 
 
 @dataclass(frozen=True)
@@ -122,12 +121,10 @@ def draw_tile(
     """The picture lit where a word attends, its strongest boxes outlined; a function word's tile is paler."""
     boxes, colour = explanation.boxes, explanation.colours.get(cell.word)
     tile = Image.fromarray(draw.illuminate(np.asarray(picture), draw.spread(weights, boxes, picture.size[::-1])))
-    share = shares(weights[None])[0]
     outlines = Image.new("RGBA", tile.size)
     pen = ImageDraw.Draw(outlines)
-    for region in top_regions(share):
-        strength = float(share[region] / share.max())
-        frame = draw.pixels(boxes[region], tile.size)
+    for box, strength in explanation.outlines(cell.word, weights):
+        frame = draw.pixels(box, tile.size)
         tone = (*draw.rgb(colour.glow if colour else "#ffffff"), round(255 * (0.25 + 0.75 * strength**2)))
         draw.outline(pen, frame, tone, max(2, round((4 if cell.content else 2) * strength)), shadow=False)
     tile = Image.alpha_composite(tile.convert("RGBA"), outlines).convert("RGB")
@@ -188,14 +185,6 @@ def with_places(picture: Image.Image, explanation: Explanation) -> Image.Image:
     for place in places:  # tags after all boxes, so that no line crosses a word
         draw.tag(over, explanation.label(place), place.colour.glow, draw.pixels(place.box, drawn.size), taken)
     return Image.alpha_composite(drawn, over).convert("RGB")
-
-
-def top_regions(share: Float[Array, " region"]) -> list[int]:
-    """The few regions a word attends to most, faintest first (drawn first), none below a third of the strongest."""
-    if not chooses(share):  # all alike: whichever were drawn would be an accident
-        return []
-    order = np.argsort(-share, kind="stable")[:BOXES_PER_WORD]
-    return [int(r) for r in order if share[r] > 0 and share[r] >= share.max() / 3][::-1]
 
 
 STEP_TILE, SMALL_STEP = 216, 132  # of content and of function words: smaller than the strip's, as there are more rows
