@@ -34,6 +34,7 @@ from saccade.nn.recurrent import SentenceLstm
 from saccade.ops.all_pairs import all_pairs
 
 BRANCHES = {"matching": "retrieval_layer", "grounding": "grounding_layer", "answering": "answering_layer"}
+PROTOCOLS: dict[str, type[Model]] = {"matching": Matcher, "grounding": Grounder, "answering": Answerer}
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,8 @@ class Hierarchical(Answerer, Matcher, Grounder):  # type: ignore[misc]  # called
             super().__init__(config, vocabulary, extractor)
         else:  # without answers to choose from
             Model.__init__(self, config, vocabulary, extractor)
+        if len(config.parts) == 1:
+            self.intended_use = PROTOCOLS[config.parts[0]].intended_use
         dim, answers = config.dim, len(config.answers)
         self.words = nn.Embedding(len(vocabulary), config.word_dim)
         self.lstm = SentenceLstm(config.word_dim, config.lstm_dim, 1)
@@ -130,6 +133,10 @@ class Hierarchical(Answerer, Matcher, Grounder):  # type: ignore[misc]  # called
                 self.gated = GatedPair(width, 2 * dim) if config.predict == "product" else None
                 joint = 2 * width if self.gated is None else 2 * dim
                 self.predict = nn.Sequential(nn.Linear(joint, dim), nn.ReLU(), nn.Linear(dim, answers))
+
+    @property
+    def matches(self) -> bool:
+        return "matching" in self.config.parts
 
     @property
     def grounds(self) -> bool:

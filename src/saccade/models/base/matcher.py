@@ -31,6 +31,11 @@ class Matcher(Model):
     """What computes the table of all pairs, with its backends in `ops.dispatch`; None: one product of whole vectors."""
     whole_phrases: ClassVar[bool] = False  # `heat` reads a phrase as one; else as the mean of its words
 
+    @property
+    def matches(self) -> bool:
+        """Whether it has learned to; a model of several tasks may have been trained without this one."""
+        return True
+
     @abstractmethod
     def encode_images(self, images: RegionBatch) -> ImageCode: ...
 

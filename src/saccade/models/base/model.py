@@ -120,7 +120,7 @@ class Model(nn.Module, PyTorchModelHubMixin):
     vocabulary: Vocabulary
     calibration: Platt | None = None  # from its scores to probabilities, if that was fitted
     trained: Trained | None = None  # how, if `saccade train` did it
-    intended_use: ClassVar[str] = "Research on how words and parts of pictures go together."
+    intended_use: str = "Research on how words and parts of pictures go together."
 
     def __init__(self, config: Any, vocabulary: Vocabulary | None = None, extractor: str | None = None) -> None:
         super().__init__()

@@ -321,12 +321,17 @@ def build_joint(kind: type[Hierarchical], config: Any, prepared: Prepared) -> Hi
 class JointPredictor(PictureMatcher, PictureAnswerer, PictureGrounder):
     """What the predictors of the three tasks do; a question is explained by its answer, a sentence by its phrases."""
 
-    uses = (*PictureMatcher.uses, *PictureAnswerer.uses)  # and grounding, which adopts it as it does any matcher
+    uses = (*PictureMatcher.uses, *PictureAnswerer.uses)  # and grounding, which adopts it as it does any grounder
     model: Hierarchical
 
     @classmethod
     def adopt(cls, model: Model) -> JointPredictor | None:
-        return cls(model) if isinstance(model, Hierarchical) else None
+        """With the uses of those tasks that the model was trained for."""
+        if not isinstance(model, Hierarchical):
+            return None
+        found, uses = cls(model), {"matching": PictureMatcher.uses, "answering": PictureAnswerer.uses}
+        found.uses = tuple(use for part in found.parts for use in uses.get(part, ()))  # type: ignore[misc]
+        return found
 
     @cached_property
     def parts(self) -> tuple[str, ...]:

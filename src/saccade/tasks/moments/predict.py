@@ -123,7 +123,7 @@ class VideoSearcher(Searcher, RegionPredictor[MomentFinder]):
         """A matcher looks through windows."""
         if isinstance(model, MomentFinder):
             return cls(model)
-        return WindowSearcher(model) if isinstance(model, Matcher) else None
+        return WindowSearcher(model) if isinstance(model, Matcher) and model.matches else None
 
     def frames(self, video: Video) -> FrameBatch:
         """Frames as the model's extractor sees them. Raises: SaccadeError if it sees no videos."""
