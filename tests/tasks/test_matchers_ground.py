@@ -11,6 +11,7 @@ import torch
 from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedImages, GroundedPhrase, Groundings
+from saccade.explain import Explanation
 from saccade.language import Vocabulary
 from saccade.metrics.heat_maps import AREA_POWER, LEARNED_POWER
 from saccade.models import Align2Ground, Align2GroundConfig, Fusion, Hierarchical, Matcher, Scan, ScanConfig, entries
@@ -149,3 +150,49 @@ def test_a_split_of_several_kinds_has_figures_of_each() -> None:
     report = ground_all(model, named).report()
     assert {name for name in report if "_red" in name} == {"accuracy_red", "pointing_red"}
     assert report["accuracy"] == pytest.approx((report["accuracy_red"] + report["accuracy_blue"]) / 2)
+
+
+def test_a_grounder_places_the_phrases_of_a_matchers_explanation(vocabulary: Vocabulary) -> None:
+    """Scores stay, other words stay where they were, and phrases of words that it does not know do too."""
+    torch.manual_seed(0)
+    text = "a red cube left of the ball and a zebra"
+    words = tuple(text.split())
+    draw = np.random.default_rng(0)
+    found = Explanation(
+        draw.integers(0, 255, (64, 64, 3), np.uint8),
+        words,
+        draw.random((len(words), 16)),
+        cell_boxes(4, 4).double().numpy(),
+        0.5,
+        draw.random(len(words)),
+        region_score=draw.random(16),
+        probability=0.9,
+    )
+    model = Hierarchical(replace(TOY_SMALL, parts=("grounding",), region_dim=64), vocabulary, "grid:world/8")
+    grounder = PictureGrounder(model.eval())
+    placed = grounder.place_phrases(found, text)
+    cube, ball = grounder.ground(found.image, text)[:2]
+    assert set(placed.word_boxes) == {0, 1, 2, 5, 6}
+    assert all(tuple(placed.word_boxes[word]) == cube.box for word in (0, 1, 2))
+    assert all(tuple(placed.word_boxes[word]) == ball.box for word in (5, 6))
+    assert np.array_equal(placed.weights[0], placed.weights[2])
+    assert (placed.score, placed.probability, placed.words) == (found.score, found.probability, found.words)
+    assert placed.word_score is found.word_score
+    assert placed.region_score is None
+    kept = [3, 4, 7, 8, 9]  # left of · and · a zebra: each large cell's weight is shared by four small ones
+    spread = found.weights[kept].reshape(-1, 4, 1, 4, 1).repeat(2, axis=2).repeat(2, axis=4).reshape(-1, 64) / 4
+    np.testing.assert_allclose(placed.weights[kept], spread, atol=1e-6)
+    for nothing in ("left of", "a zebra"):
+        assert grounder.place_phrases(found, nothing) is found
+
+
+def test_a_grounders_explanation_frames_the_boxes_and_marks_phrases_it_does_not_know(vocabulary: Vocabulary) -> None:
+    torch.manual_seed(0)
+    model = Hierarchical(replace(TOY_SMALL, parts=("grounding",), region_dim=64), vocabulary, "grid:world/8")
+    grounder, picture = PictureGrounder(model.eval()), np.zeros((64, 64, 3), np.uint8)
+    text = "a red cube on a striped zebra"
+    found, shown = grounder.ground(picture, text), grounder.explain(picture, text)
+    assert [tuple(shown.word_boxes[n]) for n in range(2)] == [one.box for one in found]
+    assert shown.unknown == {"a striped zebra"}
+    assert shown.word_score is not None
+    np.testing.assert_allclose(shown.word_score, [one.score for one in found], rtol=1e-6)

@@ -19,10 +19,13 @@ from rich.console import Console
 from rich.table import Table
 
 from saccade.cli.options import (
+    GROUNDER,
+    MATCHER,
     Device,
     default_model,
     escape,
     figure_table,
+    is_shipped,
     report_unknown,
     run_data,
     say,
@@ -361,9 +364,11 @@ def explain(
 ) -> None:
     """Draw which part of the picture each word found, or came from; of a video, which frames each phrase found.
 
-    Without --model, the run in runs/scan is used, or else the matcher for photographs that comes with the package. A
-    captioner draws where it attended for each word of its own caption, or would attend if it had to say TEXT;
-    `saccade caption --attention` does the first for many photos, with all options of decoding.
+    Without --model, the run in runs/scan is used, or else the matcher for photographs that comes with the package.
+    Where the package has a grounder too, all words of a phrase are then shown where that finds the phrase; --model
+    scan-flickr8k shows where the matcher itself found each word. A captioner draws where it attended for each word of
+    its own caption, or would attend if it had to say TEXT; `saccade caption --attention` does the first for many
+    photos, with all options of decoding.
 
     Example: saccade explain holiday.jpg "two dogs run on the grass"
 
@@ -373,14 +378,21 @@ def explain(
 
     Example: saccade explain clip.mp4 "a man plays the guitar" --model runs/hgr
     """
+    from saccade.explain import Explanation
+    from saccade.tasks.grounding.predict import PictureGrounder
     from saccade.tasks.predict import load
 
-    predictor = load(model or default_model(), device)
+    name = model or default_model()
+    predictor = load(name, device)
     if text is not None:
         report_unknown(predictor.model.vocabulary, [text])
-    explanation = predictor.explain(picture, text)
+    explanation, placed = predictor.explain(picture, text), ""
+    by_default = model is None and name == MATCHER and is_shipped(GROUNDER)
+    if by_default and text is not None and isinstance(explanation, Explanation) and explanation.fits:
+        explanation = load(GROUNDER, device, kind=PictureGrounder).place_phrases(explanation, text)
+        placed = f"; phrases found by {GROUNDER}" if explanation.word_boxes else ""
     score = f"log-probability {explanation.score:.2f}" if explanation.generated else explanation.score_note
     explanation.save(out)
     if text is None:
         say(" ".join(explanation.words))
-    say(f"{score}; the picture is in {out}")
+    say(f"{score}{placed}; the picture is in {out}")

@@ -15,6 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from saccade.cli.options import (
+    GROUNDER,
+    MATCHER,
     SIDE_ALONE,
     SIDE_ON_SHEET,
     Device,
@@ -315,7 +317,9 @@ def ground(
     check_writable(out)
     if out is not None:
         check_format(out, "a grounded sentence")
-    grounder = PictureGrounder(load_grounder(model or default_model(), check_device(device)))
+    grounder = PictureGrounder(
+        load_grounder(model or default_model("runs/scan", GROUNDER, MATCHER), check_device(device))
+    )
     report_unknown(grounder.model.vocabulary, [text])
     image = as_array(picture)
     found, drawn = grounder.grounded(image, text)

@@ -180,6 +180,17 @@ class Explanation:
                 kept[name] = value[tuple(slice(most if axis == "word" else None) for axis in axes)]
         return replace(self, **kept, more=self.more + len(self.words) - most)
 
+    def on_regions(
+        self,
+        boxes: Float[Array, "region 4"],
+        weights: Float[Array, "word region"],
+        word_boxes: Mapping[int, Float[Array, " 4"]],
+    ) -> Explanation:
+        """The same sentence with the same scores, its words shown on other regions; what was told of the former ones is
+        left out."""
+        told = {name: None for name, axes in _OPTIONAL.items() if "region" in axes}
+        return replace(self, boxes=boxes, weights=weights, word_boxes=word_boxes, **told)  # type: ignore[arg-type]
+
     @cached_property
     def strengths(self) -> Float[Array, " word"] | None:
         """The words' scores in 0..1. Cosines stay as they are; scores of a larger scale are divided by the largest."""

@@ -12,9 +12,11 @@ from jaxtyping import Float
 from saccade.batch import Alignment, RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.explain import Explanation
+from saccade.explain.explanation import is_content
 from saccade.explain.panels.grounded import GroundedPicture, PhrasePicture
 from saccade.language import shared_parser
-from saccade.metrics.heat_maps import HeatBoxes
+from saccade.language.tokenise import tokenise
+from saccade.metrics.heat_maps import HeatBoxes, covered
 from saccade.metrics.pointing import with_neighbours
 from saccade.models import Grounder, Matcher, Model
 from saccade.tasks.grounding.locate import area_power, grounds, locate, phrase_heat, read_phrases
@@ -51,7 +53,7 @@ class PictureGrounder(RegionPredictor[Any]):
     @classmethod
     def adopt(cls, model: Model) -> PictureGrounder | None:
         """Any matcher will do."""
-        return cls(model) if isinstance(model, Matcher | Grounder) else None
+        return cls(model) if grounds(model) or (isinstance(model, Matcher) and model.matches) else None
 
     def ground(self, image: Picture | RegionBatch, text: str, boxes: HeatBoxes = "windows") -> list[FoundPhrase]:
         """The box of every thing that a sentence names. Raises: SaccadeError if it names nothing that is known."""
@@ -104,12 +106,36 @@ class PictureGrounder(RegionPredictor[Any]):
         text: str,
         title: str = "",
     ) -> Explanation:
-        weights = torch.from_numpy(heat)[None]
-        known, real = torch.ones(1, len(found), dtype=torch.bool), torch.ones(1, len(regions), dtype=torch.bool)
-        alignment = Alignment(weights, weights.amax(dim=2).mean(dim=1), known, real)
+        weights, scores = torch.from_numpy(heat)[None], torch.tensor([[phrase.score for phrase in found]])
+        words, real = torch.ones(1, len(found), dtype=torch.bool), torch.ones(1, len(regions), dtype=torch.bool)
+        alignment = Alignment(weights, weights.amax(dim=2).mean(dim=1), words, real, scores)
         phrases = [phrase.text for phrase in found]
         drawn = Explanation.from_alignment(alignment, 0, phrases, regions, picture, title or text)
-        return replace(drawn, unknown=frozenset(self.model.vocabulary.unknown(text)))
+        unknown = frozenset(phrase for phrase in phrases if not self.knows(phrase))
+        return replace(drawn, unknown=unknown, word_boxes={n: np.array(one.box) for n, one in enumerate(found)})
+
+    def knows(self, phrase: str) -> bool:
+        """Whether the model knows any word of a phrase that shows something."""
+        words, unknown = tokenise(phrase), set(self.model.vocabulary.unknown(phrase))
+        return not unknown.issuperset([word for word in words if is_content(word)] or words)
+
+    def place_phrases(self, found: Explanation, text: str) -> Explanation:
+        """A matcher's explanation of a sentence, with all words of a phrase shown where the phrase is.
+
+        The scores stay the matcher's, and so do the places of words between phrases, and of phrases that this model
+        does not know.
+        """
+        things = shared_parser().parse([text])[0].objects
+        known = [self.knows(" ".join(thing.words)) for thing in things]
+        if not any(known) or found.words != tuple(tokenise(text)):
+            return found
+        phrases, heat, regions = self._ground(self.extract([found.image]), text)
+        weights, boxes = found.weights @ covered(regions, found.boxes).T, dict[int, np.ndarray]()
+        for thing, phrase, row, is_known in zip(things, phrases, with_neighbours(heat, regions), known, strict=True):
+            words = range(thing.start, thing.end) if is_known else ()
+            weights[list(words)] = row
+            boxes |= {word: np.array(phrase.box) for word in words}
+        return found.on_regions(regions, weights, boxes)
 
     def grounded(self, image: Picture, text: str) -> tuple[list[FoundPhrase], GroundedPicture]:
         """As `ground`, and a drawing: `.save("where.png")`."""
