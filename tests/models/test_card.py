@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from saccade.language import Vocabulary
-from saccade.models import Vse, VseConfig, load_model
+from saccade.models import Analogy, AnalogyConfig, Vse, VseConfig, load_model
 from saccade.training.run import load_run_config, run_config
 from toy_runs import make_features, saccade_command
 
@@ -44,3 +44,23 @@ def test_weights_of_unknown_origin_say_so(tmp_path: Path, vocabulary: Vocabulary
     card = (tmp_path / "README.md").read_text()
     assert "Not known: these weights were not made by `saccade train`." in card
     assert "## Intended use" in card
+
+
+def test_a_long_list_of_settings_is_cut(tmp_path: Path, vocabulary: Vocabulary) -> None:
+    """A relation detector lists its triplets in its settings, ten thousand of them."""
+    triplets = tuple((1, 1, n % 3 + 1) for n in range(5000))
+    config = AnalogyConfig(
+        classes=("green", "cube", "ball", "cone"),
+        predicates=("is", "on"),
+        triplets=triplets,
+        occurrences=(1.0,) * len(triplets),
+        region_dim=4,
+        word_dim=4,
+        hidden_dim=4,
+        dim=4,
+    )
+    Analogy(config, vocabulary).save_pretrained(tmp_path)
+    card = (tmp_path / "README.md").read_text()
+    assert "| classes | ['green', 'cube', 'ball', 'cone'] |" in card
+    assert "[1, 1, 2], … 5,000 in all] |" in card
+    assert len(card) < 5000

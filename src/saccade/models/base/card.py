@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+FEW = 20  # entries of a list that a card shows
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -29,7 +31,7 @@ def model_card(
     intended_use: str,
     settings: Mapping[str, Any],
 ) -> str:
-    table = "\n".join(f"| {key} | {value} |" for key, value in settings.items())
+    table = "\n".join(f"| {key} | {_shown(value)} |" for key, value in settings.items())
     return f"""---
 library_name: saccade
 tags: [vision-language, {task}]
@@ -58,6 +60,13 @@ it is not for decisions about people.
 |---|---|
 {table}
 """
+
+
+def _shown(value: Any) -> str:
+    """A setting; of a long list, such as all answers or triplets, the first few."""
+    if not isinstance(value, list | tuple) or len(value) <= FEW:
+        return str(value)
+    return f"{str(list(value[:FEW]))[:-1]}, … {len(value):,} in all]"
 
 
 def _origin(trained: Trained | None) -> str:
