@@ -24,6 +24,9 @@
         appearance_dim=96 transform_dim=256 --out runs/analogy
     python scripts/pack_weights.py runs/analogy src/saccade/models/weights/analogy-flickr8k
 
+    saccade train hierarchical data=flickr8k root=data/flickr8k --out runs/hierarchical
+    python scripts/pack_weights.py runs/hierarchical src/saccade/models/weights/hierarchical-flickr8k --limit 300
+
     saccade train bottomup data=flickr8k root=data/flickr8k epochs=12 --out runs/bottomup
     python scripts/pack_weights.py runs/bottomup src/saccade/vision/weights/bottomup
 
@@ -31,6 +34,8 @@
     python scripts/pack_weights.py runs/world_extractor src/saccade/vision/weights/world --docs docs/vision.md
 
 A model of the package in place of a run is packed to read photos by another grid; its weights stay where they are.
+A run that was trained elsewhere is measured on the photos of `--root`. `--limit` measures so many photos, and the card
+says so: on a CPU all phrases of the dev split take the grounder some minutes, before and after.
 `--docs` writes the figures of the world's extractor into a page; with the package's folder alone
 (`pack_weights.py src/saccade/vision/weights/world --docs docs/vision.md`) nothing is packed. Of a run on several data
 sets (data=flickr8k+daquar root=data) the card has the figures of each.
@@ -38,6 +43,7 @@ sets (data=flickr8k+daquar root=data) the card has the figures of each.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -53,13 +59,17 @@ from saccade.core.weights import write_weights
 from saccade.data import DataConfig
 from saccade.data.registry import DATA_SETS, parts_of
 from saccade.lab.reports import markdown_table
-from saccade.models import Detector, Matcher, Model, WorldDetector, load_model
+from saccade.models import Detector, Hierarchical, Matcher, Model, WorldDetector, load_model
 from saccade.models.base.card import Trained
 from saccade.models.base.model import shipped_models
 from saccade.tasks import find_task
+from saccade.tasks.base import TaskSpec
+from saccade.tasks.grounding.evaluate import ground_all
 from saccade.training.run import load_run_config, train_command
 from saccade.vision.extractors import trainable_backbone
 
+PHRASES = {"people": "people", "animals": "animals", "clothing": "clothing", "vehicles": "vehicles", "scene": "scene",
+           "bodyparts": "body parts", "instruments": "instruments", "other": "other"}  # by their types  # fmt: skip
 FIGURES = {  # of a model's card, by its task
     "matching": {"i2t_r1": "picture→text R@1", "i2t_r5": "R@5", "i2t_r10": "R@10", "t2i_r1": "text→picture R@1",
                  "t2i_r5": "R@5", "t2i_r10": "R@10", "rsum": "rsum"},
@@ -71,14 +81,20 @@ FIGURES = {  # of a model's card, by its task
                   "accuracy_animals": "animals", "accuracy_bodyparts": "body parts", "accuracy_vehicles": "vehicles",
                   "accuracy_other": "other", "accuracy_scene": "scene", "chance": "at random"},
     "relations": {"map": "mAP", "map_seen": "seen", "map_rare": "rare", "map_unseen": "unseen"},
+    "grounding": {f"{figure}{kind and '_'}{kind}": f"{title}{kind and ', '}{said}"
+                  for figure, title in (("accuracy", "right box (IoU ≥ 0.5)"), ("pointing", "points into the box"))
+                  for kind, said in {"": "", **PHRASES}.items()},
 }  # fmt: skip
+MOST_COLUMNS = 10  # of a card's table; with more figures it has a row for each
 LEARNED = {  # from what, and what measures it, by task
     "matching": ("five English captions each", "5,000 captions"),
     "captioning": ("five English captions each", "5,000 captions"),
     "answering": ("17,397 questions that rules read off their captions", "2,845 such questions"),
     "referring": ("phrases of their captions that mean one of the photo's boxes", "such phrases"),
     "relations": ("what their captions say of two things that have a box", "the relations stated there"),
+    "grounding": ("phrases of their captions with the boxes of what they name", "13,123 such phrases"),
 }
+OPTIONS = {"captioning": " --num-beams 5", "grounding": " --task grounding"}  # of `saccade eval`, by task
 TRAINED_BY = ("saccade train scan data=flickr8k", "grid:dinov2-s@224/8")  # the package's matcher: by what, on what
 MEANING = {
     "recall": "things that a proposal overlaps by ≥ 0.5",
@@ -98,7 +114,11 @@ def main(
     read: Annotated[
         str | None, typer.Option(help="The grid by which the packed model reads photos, if not that of the run.")
     ] = None,
-    root: Annotated[Path | None, typer.Option(help="Flickr8k's folder, to measure a model of the package.")] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(help="The data's folder, to measure a model of the package, or if not that of the run."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Measure on so many photos of the dev split, not on all.")] = None,
     device: Annotated[str, typer.Option(help="cuda or cpu.")] = "cpu",
 ) -> None:
     """Pack, measure, and keep what was measured beside the weights."""
@@ -108,8 +128,8 @@ def main(
             pack_reader(model, run.name, out, read, DataConfig("flickr8k", root=root), device)
         elif isinstance(model, Detector):
             pack_detector(model, run, out)
-        elif model.task in FIGURES:
-            pack_model(model, run, out, read, device)
+        elif measured_task(model) in FIGURES:
+            pack_model(model, run, out, read, root, limit, device)
         else:
             raise SaccadeError(f"{run} holds a model of {model.name}: {', '.join(FIGURES)} and detection are packed")
     if docs is not None:
@@ -135,10 +155,26 @@ def pack_detector(model: Detector, run: Path, out: Path) -> None:
     console.print(facts["figures"])
 
 
-def pack_model(model: Model, run: Path, out: Path, read: str | None, device: str) -> None:
+def measured_task(model: Model) -> str:
+    """By which a model is measured and described: its own, or of a joint model the only one that it was trained for."""
+    parts = model.config.parts if isinstance(model, Hierarchical) else ()
+    return parts[0] if len(parts) == 1 else model.task
+
+
+def measure(spec: TaskSpec[Any, Any], model: Model, data: Any, settings: Any) -> dict[str, float]:
+    """The figures of a split; of phrases those of every type too."""
+    if spec.name == "grounding":
+        return ground_all(model, data, settings.eval_batch).report()  # type: ignore[arg-type]
+    return dict(spec.evaluator.evaluate(model, data, settings))
+
+
+def pack_model(
+    model: Model, run: Path, out: Path, read: str | None, root: Path | None, limit: int | None, device: str
+) -> None:
     """Weights in bytes, a quarter of the size; the model's card says what they can do before and after."""
-    config = load_run_config(run)
-    spec, settings = find_task(model.task), config.task
+    config, task = load_run_config(run), measured_task(model)
+    spec, settings = find_task(task), config.task if task == model.task else getattr(config.task, task)
+    data = replace(config.data, root=root or config.data.root, limit=limit or config.data.limit)
     if hasattr(settings, "among"):
         settings = replace(settings, among="given")  # as `saccade eval` measures a model without its run
 
@@ -147,8 +183,7 @@ def pack_model(model: Model, run: Path, out: Path, read: str | None, device: str
         found = load_model(folder).to(device)
         size = found.backbone.size if found.backbone is not None else None
         first, *others = (
-            (part.name, dict(spec.evaluator.evaluate(found, spec.open(part, "dev", size), settings)))
-            for part in parts_of(config.data)
+            (part.name, measure(spec, found, spec.open(part, "dev", size), settings)) for part in parts_of(data)
         )
         headline = spec.evaluator.metric
         return first[1] | {f"{headline}_{name}": figures[headline] for name, figures in others}
@@ -168,9 +203,9 @@ def pack_model(model: Model, run: Path, out: Path, read: str | None, device: str
         own = read_text(Path(folder) / "README.md").replace("this folder", out.name)
     backbone = model.backbone.name if model.backbone is not None else config.data.extractor
     command = train_command(config)
-    base = read_json(out / "config.json").get("base")
-    shared = None if base is None else base["model"]
-    write_text(out / "README.md", card(out.name, own, rows, command, backbone, model.task, shared, config.data.name))
+    base, lent = read_json(out / "config.json").get("base"), re.search(r"\btuned:([\w-]+)", backbone)
+    shared = base["model"] if base is not None else lent[1] if lent is not None else None
+    write_text(out / "README.md", card(out.name, own, rows, command, backbone, task, shared, data.name, data.limit))
     console.print(rows)
 
 
@@ -205,14 +240,19 @@ def card(
     task: str,
     base: str | None,
     data: str = "flickr8k",
+    limit: int | None = None,
 ) -> str:
     (learned, measured), first = LEARNED[task], next(iter(rows.values()))
     figures = {figure: title for figure, title in FIGURES[task].items() if figure in first}
     others = [DATA_SETS[part].title for part in data.split("+")[1:]]
     also = f"and on the training questions of {' and '.join(others)}, " if others else ""
-    lines = [[row, *(f"{found[figure]:.1f}" for figure in figures)] for row, found in rows.items()]
+    lines = [["weights", *figures.values()]]
+    lines += [[row, *(f"{found[figure]:.1f}" for figure in figures)] for row, found in rows.items()]
+    if tall := len(FIGURES[task]) > MOST_COLUMNS:
+        lines = [list(line) for line in zip(*lines, strict=True)]
+    photos = f"1,000 photos and {measured}" if limit is None else f"first {limit:,} photos"
+    words = OPTIONS.get(task, "") + ("" if limit is None else f" limit={limit}")
     sources = [p for known, p in PRETRAINED.items() if known in f"{own} {extractor}"]
-    beams = " --num-beams 5" if "cider_d" in figures else ""
     begun = "; ".join(f"{source.about} ({source.licence})" for source in sources)
     began = f"Training began with the weights of others: {begun}." if begun else ""
     if base is not None:
@@ -225,11 +265,11 @@ extractor `{extractor}`. It knows what those captions mention: people, dogs, spo
 photos were given for research; mind that if you use the model for anything else.
 {began}
 
-In per cent on the 1,000 photos and {measured} of the dev split, which also chose the settings:
+In per cent on the {photos} of the dev split, which also chose the settings:
 
-{markdown_table(["weights", *figures.values()], lines)}
+{markdown_table(lines[0], lines[1:])}
 
-The last row is what `saccade eval {name} data=flickr8k root=DIR split=dev{beams}` prints.
+The last {"column" if tall else "row"} is what `saccade eval {name} data=flickr8k root=DIR split=dev{words}` prints.
 """
 
 
