@@ -43,7 +43,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (site / "foreign_scan.py").write_text(MODULE.format(name="scan"))
     (site / "foreign_raising.py").write_text("raise RuntimeError('first line\\nsecond')\n")
     (site / "foreign_silent.py").write_text("")
-    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    monkeypatch.setattr(registry, "_entries", {known.name: known for known in entries()})
     registry.note_once.cache_clear()
     monkeypatch.syspath_prepend(site)
     yield site

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module, metadata
+from importlib import metadata
 from typing import Any
 
 import typer
@@ -13,7 +13,6 @@ from rich.table import Table
 from saccade.cli.options import escape
 
 PACKAGES = ("torch", "triton", "numpy", "pyarrow", "safetensors", "tokenizers", "lightning-fabric", "pillow", "av")
-OPERATOR_MODULES = ("saccade.ops", "saccade.models", "saccade.search")  # where operators are defined
 SWITCHES = (
     "SACCADE_KERNELS",
     "SACCADE_NATIVE",
@@ -108,10 +107,11 @@ def _switches() -> dict[str, str]:
 
 
 def _operators() -> dict[str, list[dict[str, str | None]]]:
-    for module in OPERATOR_MODULES:
-        import_module(module)
+    import saccade.search  # noqa: F401  it defines operators, and so do some models
+    from saccade.models import entries
     from saccade.ops import OPERATORS
 
+    entries()
     return {
         name: [{"backend": row.name, "unavailable": row.available()} for row in OPERATORS[name].backends]
         for name in sorted(OPERATORS)

@@ -59,9 +59,10 @@ def register(name: str, *, task: str, title: str, venue: str) -> Callable[[type[
     """Class decorator: `@register("scan", task="matching", title="Stacked Cross Attention …", venue="ECCV 2018")`."""
 
     def add(model: type[M]) -> type[M]:
-        known = _entries.get(name)
-        if known is not None and _is_ours(known.model) and not _is_ours(model):
-            raise SaccadeError(f'"{name}" is a model of Saccade: {model.__module__} must call its own otherwise')
+        if not _is_ours(model):
+            _import_ours(name)
+            if name in _entries and _is_ours(_entries[name].model):
+                raise SaccadeError(f'"{name}" is a model of Saccade: {model.__module__} must call its own otherwise')
         model.name, model.task = name, task
         _entries[name] = Entry(name, task, title, venue, model)
         return model
@@ -73,8 +74,17 @@ def _is_ours(model: type[Model]) -> bool:
     return model.__module__.startswith("saccade.")
 
 
+def _import_ours(name: str = "") -> None:
+    """Import the file of this model; of a model that shares its file with others, and without a name, all files."""
+    from saccade.models import FILES
+
+    for file in [name] if name in FILES else FILES:
+        importlib.import_module(f"saccade.models.{file}")
+
+
 def entries() -> list[Entry]:
     """Every model there is; a package whose model cannot be loaded gets a note."""
+    _import_ours()
     for point in metadata.entry_points(group=GROUP):
         try:
             _load_foreign(point)
@@ -99,6 +109,8 @@ def _load_foreign(point: metadata.EntryPoint) -> None:
 
 def entry(name: str) -> Entry:
     """The model of this name, ours or another package's. Raises: SaccadeError if there is none."""
+    if name not in _entries:
+        _import_ours(name)
     for point in metadata.entry_points(group=GROUP) if name not in _entries else ():
         if point.name == name:
             _load_foreign(point)
