@@ -1,6 +1,6 @@
 """`python -m saccade` is `saccade`."""
 
-from saccade.cli import main
+from saccade.cli import run
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -77,3 +78,39 @@ def test_the_list_of_models_is_that_of_the_registry() -> None:
         assert row["parameters"] == model.parameter_count()
         assert row["words"] == len(model.vocabulary)
         assert row["bytes"] == sum(file.stat().st_size for file in find_model(row["name"])[0].iterdir())
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_command_ends_without_freeing_what_it_made_and_leaves_nothing_undone(code: int) -> None:
+    """Threads end and exit functions are called; what is printed arrives, though the pipe is written in blocks."""
+    script = f"""
+import atexit, sys, threading
+from saccade import cli
+
+class Kept:
+    def __del__(self):
+        print("freed")
+
+def outlive():
+    threading.main_thread().join()
+    print("a thread ended")
+
+def main():
+    atexit.register(print, "tidied up")
+    threading.Thread(target=outlive).start()
+    print("done")
+    sys.exit({code})
+
+kept, cli.main = Kept(), main
+cli.run()
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (code, "")
+    assert done.stdout.splitlines() == ["done", "a thread ended", "tidied up"]
+
+
+def test_a_closed_output_is_no_trouble_at_the_end() -> None:
+    command = f"{shlex.quote(sys.executable)} -m saccade --version >&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -7,11 +7,13 @@ at all: what a verb needs (PyTorch, PyArrow) takes seconds to import.
 from __future__ import annotations
 
 import ast
+import atexit
 import inspect
 import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -194,3 +196,21 @@ def main() -> None:
             where = f": {escaped(error.filename)}" if error.filename else ""
             print(f"error: {error.strerror or error}{where}", file=sys.stderr)
             sys.exit(2)
+
+
+def run() -> None:
+    """`main` as a process, which ends at once: to free what PyTorch made, object by object, takes most of a second."""
+    code = 1  # of a traceback
+
+    def end() -> None:
+        with suppress(OSError, ValueError):  # which Python reports as it ends
+            for stream in filter(None, (sys.stdout, sys.stderr)):
+                stream.flush()
+            os._exit(code)
+
+    atexit.register(end)  # what is registered first is called last, after all threads have ended and others tidied up
+    try:
+        main()
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+        raise
