@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from enum import Enum
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -362,6 +361,7 @@ def search(
     from saccade.core.files import check_writable
 
     gc.disable()  # PyTorch and LanceDB make millions of objects as they come, and nothing to collect
+    import saccade.search.searcher  # noqa: F401
     from saccade.search.client import open_searcher, open_second
     from saccade.search.engines import is_address
     from saccade.search.index import is_owned
@@ -369,7 +369,8 @@ def search(
     from saccade.search.table import import_lancedb
 
     import_lancedb()
-    import_module("saccade.search.searcher")
+    gc.freeze()
+    gc.unfreeze()  # back among the oldest objects, which are not looked through again for every few new ones
     gc.enable()
     check_writable(explain)
     if explain is not None and explain.suffix.lower() != ".html":
