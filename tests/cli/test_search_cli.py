@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +15,15 @@ import torch
 from PIL import Image
 
 from saccade.language import Vocabulary
-from saccade.models import Scan, ScanConfig
+from saccade.models import FILES, Scan, ScanConfig
 from saccade.vision.extractors import trainable_backbone
 
 Saccade = Callable[..., tuple[int, str, str]]
 TEXT = "a red cube left of a blue ball"
+UNNEEDED = """
+transformers tokenizers matplotlib scipy pandas sympy networkx lightning tensorboard fastapi uvicorn ray av
+torch._dynamo torch._inductor torch.onnx lance_namespace_urllib3_client.api
+saccade.world saccade.interop saccade.training saccade.serve saccade.lab"""  # each takes its time to import
 
 
 @pytest.fixture
@@ -66,6 +72,17 @@ def test_a_sentence_finds_pictures_and_says_why(place: Path, saccade: Saccade) -
     page = Path("why.html").read_text()
     assert found["hits"][0]["id"] in page
     assert "default-src 'none'" in page  # nothing is fetched
+
+
+def test_a_search_imports_nothing_that_it_does_not_need(place: Path) -> None:
+    script = "import sys; from saccade.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    words = [sys.executable, "-c", script, "search", "index", TEXT]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert "5 of 5" in done.stdout
+    imported = {*done.stderr.split()}
+    assert {"torch", "lancedb", "saccade.models.scan"} <= imported
+    assert not imported & {*UNNEEDED.split()}
+    assert not imported & {f"saccade.models.{file}" for file in FILES if file != "scan"}
 
 
 def test_columns_of_ones_own_filter(place: Path, saccade: Saccade) -> None:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +39,17 @@ _SQL = """and or not in is null like ilike between true false date timestamp int
 int integer bigint double float string varchar lower upper length abs round starts_with ends_with contains strpos
 array_has array_has_any array_has_all array_length coalesce escape"""
 SQL_WORDS = frozenset(_SQL.split())  # that a filter may hold beside columns
+REST_CLIENT = "lance_namespace_urllib3_client"
 
 
 def import_lancedb() -> Any:
     """Raises: SaccadeError if it is not installed."""
     try:
-        import lancedb
+        try:
+            with _without_rest_client():
+                import lancedb
+        except ImportError:
+            import lancedb  # a version that needs more of it
     except ImportError as error:
         raise SaccadeError(
             "an index is a table of LanceDB, which is not here: pip install 'saccade[search]'"
@@ -51,6 +58,21 @@ def import_lancedb() -> Any:
     warnings.filterwarnings("ignore", message="lancedb fork support is experimental")
     warnings.filterwarnings("ignore", message=r"optimize\(cleanup_older_than=0\)")  # said in our own help
     return lancedb
+
+
+@contextmanager
+def _without_rest_client() -> Iterator[None]:
+    """LanceDB takes data classes from modules of a package whose `__init__` imports a whole REST client, which takes
+    longer than all else of LanceDB. While this lasts the package is there, and its `__init__` was not run."""
+    found = find_spec(REST_CLIENT) if REST_CLIENT not in sys.modules else None
+    if found is None:
+        yield
+        return
+    sys.modules[REST_CLIENT] = module_from_spec(found)
+    try:
+        yield
+    finally:
+        del sys.modules[REST_CLIENT]  # whoever imports it gets all of it
 
 
 def schema(vector_dim: int, extra: Mapping[str, str] | None = None) -> pa.Schema:
