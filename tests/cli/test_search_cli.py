@@ -21,7 +21,8 @@ from saccade.vision.extractors import trainable_backbone
 Saccade = Callable[..., tuple[int, str, str]]
 TEXT = "a red cube left of a blue ball"
 UNNEEDED = """
-transformers tokenizers matplotlib scipy pandas sympy networkx lightning tensorboard fastapi uvicorn ray av
+transformers tokenizers huggingface_hub matplotlib scipy pandas sympy networkx lightning tensorboard
+fastapi uvicorn ray av
 torch._dynamo torch._inductor torch.onnx lance_namespace_urllib3_client.api
 saccade.world saccade.interop saccade.training saccade.serve saccade.lab"""  # each takes its time to import
 

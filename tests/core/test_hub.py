@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 import saccade
 from saccade.core import hub
 from saccade.core.errors import SaccadeError
-from saccade.models import Model, Scan, load_model
+from saccade.language import Vocabulary
+from saccade.models import Model, Scan, ScanConfig, load_model
 from saccade.vision import load_extractor
 from saccade.vision.backbones.base import load_backbone
 from toy_runs import make_features, make_run, saccade_command
@@ -48,8 +50,8 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Hub]:
 
     def install(answer: Path | Exception, fetched: Path | None = None) -> Hub:
         client = Hub(answer, fetched)
-        monkeypatch.setattr(hub, "HfApi", lambda: client)
-        monkeypatch.setattr(hub, "snapshot_download", client.snapshot)
+        monkeypatch.setattr("huggingface_hub.HfApi", lambda: client)
+        monkeypatch.setattr("huggingface_hub.snapshot_download", client.snapshot)
         return client
 
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
@@ -132,3 +134,23 @@ def test_a_hub_that_does_not_answer_gets_a_sentence(ask: Callable[..., Hub]) -> 
     assert len(client.asked) == 6
     with pytest.raises(SaccadeError, match='"runs/x" is no name of the hub'):
         load_model("hf:runs/x")
+
+
+def test_a_model_folder_goes_to_the_hub(
+    vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = []
+
+    def upload(repo_id: str, folder_path: Path, commit_message: str, **options: Any) -> str:
+        assert type(load_model(folder_path)) is Scan
+        sent.append((repo_id, commit_message))
+        return f"https://hub/{repo_id}"
+
+    client = SimpleNamespace(create_repo=lambda repo_id, **_: SimpleNamespace(repo_id=repo_id), upload_folder=upload)
+    monkeypatch.setattr("huggingface_hub.hub_mixin.HfApi", lambda **_: client)
+    model = Scan(ScanConfig(region_dim=4, word_dim=4, dim=4), vocabulary)
+    assert model.save_pretrained(tmp_path / "mine") is None
+    assert not sent
+    assert model.push_to_hub("owner/name", commit_message="first", private=True) == "https://hub/owner/name"
+    assert model.save_pretrained(tmp_path / "mine", push_to_hub=True, commit_message="second") == "https://hub/mine"
+    assert sent == [("owner/name", "first"), ("mine", "second")]

@@ -7,9 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi, snapshot_download
-from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
-
 from saccade.core.errors import SaccadeError
 
 PREFIX = "hf:"
@@ -55,6 +52,9 @@ def hub_folder(name: str, **options: Any) -> Path:
 
     Raises: SaccadeError if the hub has none, or cannot be asked and none was fetched before.
     """
+    from huggingface_hub import HfApi, snapshot_download  # its client takes long to import, and few models are there
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
     if looks_local(name):
         raise SaccadeError(f'"{name}" is no name of the hub, OWNER/NAME was expected, or it is a folder here')
     why = ""

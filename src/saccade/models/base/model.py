@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import torch
-from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 
 from saccade.batch import PictureBatch, RegionBatch, TextBatch
@@ -120,7 +119,7 @@ def entry(name: str) -> Entry:
     return _entries[name]
 
 
-class Model(nn.Module, PyTorchModelHubMixin):
+class Model(nn.Module):
     """A model folder holds config.json, model.safetensors, a model card, and vocabulary.json where it reads text."""
 
     Config: ClassVar[type]
@@ -194,6 +193,25 @@ class Model(nn.Module, PyTorchModelHubMixin):
 
     def parameter_count(self) -> int:
         return sum(p.numel() for p in self.parameters())
+
+    def save_pretrained(
+        self, save_directory: str | Path, *, repo_id: str | None = None, push_to_hub: bool = False, **options: Any
+    ) -> str | None:
+        """Write a model folder; with `push_to_hub` also to the hub, as `repo_id` or under the folder's name."""
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / CONFIG).unlink(missing_ok=True)  # which is written last
+        self._save_pretrained(folder)
+        return self.push_to_hub(repo_id or folder.name, **options) if push_to_hub else None
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Write it to the hub, with the `options` of Hugging Face's `PyTorchModelHubMixin`; where it is, as an address.
+
+        It is called instead of inherited: to import the hub's client takes half a second, and most models stay here.
+        """
+        from huggingface_hub import PyTorchModelHubMixin
+
+        return PyTorchModelHubMixin.push_to_hub(self, repo_id, **options)  # type: ignore[arg-type]
 
     def _save_pretrained(self, save_directory: Path) -> None:
         folder = Path(save_directory)
