@@ -70,7 +70,11 @@ def page(runs: list[dict[str, Any]]) -> str:
                 seeds.setdefault(name, []).append(run["figures"])
         if seeds:
             several = [
-                [name, *(mean_and_spread([one[key] for one in found], digits) for key in (measure, *others)), str(len(found))]
+                [
+                    name,
+                    *(mean_and_spread([one[key] for one in found], digits) for key in (measure, *others)),
+                    str(len(found)),
+                ]
                 for name, found in seeds.items()
             ]
             parts += ["Over seeds:", markdown_table(["runs", measure, *others, "seeds"], several)]

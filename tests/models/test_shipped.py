@@ -1,15 +1,19 @@
 """The models that come with the package: a matcher knows a photograph by a sentence, a captioner finds words for
-it, an answerer answers questions about it, a referrer finds what is meant in it."""
+it, an answerer answers questions about it, a referrer finds what is meant in it, a grounder where the things of a
+sentence are, a relation detector who does what."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import saccade
 from saccade.core.errors import SaccadeError
 from saccade.core.weights import held_shapes
+from saccade.explain.explanation import overlap
 from saccade.models import Matcher, load_model
 from saccade.models.base.model import SHIPPED, find_model, shipped_models
 from saccade.tasks.predict import extractor_of
@@ -72,6 +76,8 @@ def test_there_is_one_of_each_for_photographs_and_a_quicker_matcher() -> None:
     assert shipped_for("matching") == ["scan-flickr8k", "scan-small"]
     assert shipped_for("captioning") == ["show_attend_tell-flickr8k"]
     assert shipped_for("referring") == ["plan-flickr8k"]
+    assert shipped_for("joint") == ["hierarchical-flickr8k"]
+    assert shipped_for("relations") == ["analogy-flickr8k"]
 
 
 def test_a_phrase_finds_the_thing_that_it_means(photos: list[Path]) -> None:
@@ -79,6 +85,25 @@ def test_a_phrase_finds_the_thing_that_it_means(photos: list[Path]) -> None:
     photo = next(path for path in photos if path.name == "000000377575.jpg")
     found = saccade.load("plan-flickr8k").refer(photo, "a brown dog")
     assert sum(one.probability for one in found if one.name == "dog") > 0.5, found
+
+
+def test_a_phrase_of_a_sentence_gets_the_box_of_its_thing(photos: list[Path]) -> None:
+    photo = next(path for path in photos if path.name == "000000377575.jpg")
+    rows = map(json.loads, (photo.parent / "annotations.jsonl").read_text(encoding="utf-8").splitlines())
+    about = next(row for row in rows if row["image"] == photo.name)
+    x, y, width, height = next(thing["bbox_xywh"] for thing in about["objects"] if thing["category"] == "dog")
+    truth = np.array([x, y, x + width, y + height]) / np.tile([about["width"], about["height"]], 2)
+    dog, *_ = saccade.load("hierarchical-flickr8k").ground(photo, "a brown dog stands on the sidewalk")
+    assert dog.text == "a brown dog"
+    assert overlap(np.array(dog.box), truth) >= 0.5
+
+
+def test_a_relation_ranks_the_photo_that_shows_it_first(photos: list[Path]) -> None:
+    names = "000000214753.jpg", "000000377575.jpg", "000000174375.jpg"
+    shown = [next(path for path in photos if path.name == name) for name in names]
+    found = saccade.load("analogy-flickr8k").find(shown, "person riding horse")
+    scores = [pair.probability if pair is not None else 0.0 for pair in found]
+    assert scores.index(max(scores)) == 0, scores
 
 
 def test_the_quicker_matcher_is_the_large_one_reading_smaller_photos() -> None:

@@ -40,6 +40,8 @@ def relations(
     stand in for it are printed with their weights. A photo that cannot be read is reported on standard error; the
     others go on, and the exit code is 2.
 
+    Example: saccade relations photos/ "person riding horse" -o found.png
+
     Example: saccade relations photos/ "dog riding boat" --model runs/analogy -o found.png
     """
     from saccade.explain.draw import check_format
