@@ -202,7 +202,7 @@ def page(found: dict[str, Any]) -> str:
 
 HEAD = """# Engines
 
-*Written by `python -m benchmarks.search_engines`, on {cores} cores that others used too: {pictures:,} pictures made
+*Written by `python -m benchmarks.search_engines`, on {cores} cores: {pictures:,} pictures made
 from the codes of Flickr8k's photos ({made}), {queries} captions; qdrant-edge-py
 {qdrant}, PostgreSQL 16 with pgvector 0.6 of pgserver {pgserver}.*
 

@@ -43,6 +43,7 @@ REQUESTS = 320  # of each number of clients
 WARM = 20
 NOISE = 0.05  # of the size of a code's numbers
 MINUTE = 60.0
+LOAD = "load"  # what the figures of load tests begin with; indices of every size have their own
 
 
 def sentences() -> list[str]:
@@ -332,9 +333,10 @@ def write_page(page: Path, figures: Path, part: str, found: dict[str, Any]) -> N
 def _page(known: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield "# The service under load\n"
     yield "How quickly a running [`saccade serve`](../serve.md) answers, and whether it stays as it is.\n"
-    if one := known.get("load"):
+    loads = [found for part, found in known.items() if part.startswith(LOAD)]
+    for one in sorted(loads, key=lambda found: found["pictures"]):
         figures = one["figures"]
-        yield "## Queries a second\n"
+        yield f"## Queries a second, {one['pictures']:,} pictures\n"
         yield f"`{one['model']}` on an index of {one['pictures']:,} pictures{one['made']};"
         yield f"{one['machine']}. Service and clients share the cores."
         yield "A client asks again as soon as it is answered, each time another sentence.\n"
@@ -390,7 +392,7 @@ def main(words: Sequence[str] | None = None) -> None:
             part, command = "start", f"{command} --start"
         else:
             told = measure(index, given.requests)
-            part, command = "load", f"{command}{f' --grow {given.grow}' if given.grow else ''}"
+            part, command = f"{LOAD} {told['pictures']}", f"{command}{f' --grow {given.grow}' if given.grow else ''}"
     made = ", made of fewer by noise in their codes" if given.grow else ""
     write_page(given.page, figures, part, {**told, "command": command, "made": made})
     print(given.page.read_text(encoding="utf-8"))

@@ -37,13 +37,16 @@ def test_the_page_keeps_what_was_measured_before(tmp_path: Path) -> None:
     page = tmp_path / "serve.md"
     row = Load(list(np.linspace(1, 100, 100)), 2.0).row()
     told = {"model": "scan", "pictures": 10_000, "machine": "2 cores", "made": "", "command": "measure"}
-    write_page(page, tmp_path / "serve.json", "load", {**told, "figures": {"search": row, "first": 9.0, "second": 5.0}})
+    figures = {"figures": {"search": row, "first": 9.0, "second": 5.0}}
+    write_page(page, tmp_path / "serve.json", "load 10000", {**told, **figures})
+    write_page(page, tmp_path / "serve.json", "load 100000", {**told, **figures, "pictures": 100_000})
     sample = {"minute": 1.0, "megabytes": 700.0, "descriptors": 24, "threads": 12}
     soaked = {"requests": 9, "seconds": 600.0, "errors": 0, "megabytes_a_minute": 0.01, "samples": [sample]}
     write_page(page, tmp_path / "serve.json", "soak", {**told, **soaked})
     begun = {"search_s": 4.24, "torch_s": 2.0, "paint_ms": 80.0}
     write_page(page, tmp_path / "serve.json", "start", {**told, **begun})
     text = page.read_text(encoding="utf-8")
+    assert text.index("second, 10,000 pictures") < text.index("second, 100,000 pictures")
     assert "in a new shell answers after 4.2 s" in text
     assert "painted it after 80 ms" in text
     assert "| search | 100 | 50.0 | 50.5 ms | 95.0 ms | 99.0 ms |" in text

@@ -212,5 +212,5 @@ def run() -> None:
     try:
         main()
     except SystemExit as ended:
-        code = int(ended.code or 0)
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)  # a text is an error's
         raise
