@@ -379,7 +379,6 @@ def explain(
     Example: saccade explain clip.mp4 "a man plays the guitar" --model runs/hgr
     """
     from saccade.explain import Explanation
-    from saccade.tasks.grounding.predict import PictureGrounder
     from saccade.tasks.predict import load
 
     name = model or default_model()
@@ -389,7 +388,7 @@ def explain(
     explanation, placed = predictor.explain(picture, text), ""
     by_default = model is None and name == MATCHER and is_shipped(GROUNDER)
     if by_default and text is not None and isinstance(explanation, Explanation) and explanation.fits:
-        explanation = load(GROUNDER, device, kind=PictureGrounder).place_phrases(explanation, text)
+        explanation = load(GROUNDER, device).place_phrases(explanation, text)
         placed = f"; phrases found by {GROUNDER}" if explanation.word_boxes else ""
     score = f"log-probability {explanation.score:.2f}" if explanation.generated else explanation.score_note
     explanation.save(out)
