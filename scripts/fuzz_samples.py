@@ -27,9 +27,9 @@ from saccade.core.config import load_yaml, save_yaml
 from saccade.core.files import write_json
 from saccade.core.weights import read_paddle, read_state_dict, read_weights, write_weights
 from saccade.data import Caption, DataConfig, FeatureStore, PictureRegions, StoreWriter, open_records, write_captions
-from saccade.data.datasets.karpathy import read_karpathy
-from saccade.data.datasets.msvd import msvd_splits
-from saccade.data.datasets.videos import strip
+from saccade.data.datasets.photos.karpathy import read_karpathy
+from saccade.data.datasets.videos.frames import strip
+from saccade.data.datasets.videos.msvd import msvd_splits
 from saccade.data.formats.arrays import ArrayPictures, NpzFolder
 from saccade.data.formats.captions import captions_of, read_caption_results
 from saccade.data.formats.hdf5 import open_hdf5

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from saccade.core.files import read_json, write_json, write_text
-from saccade.data.datasets.entities import open_entity_boxes
+from saccade.data.datasets.photos.entities import open_entity_boxes
 from saccade.metrics.detection import (
     Tally,
     found_boxes,

@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from saccade.core.files import write_json, write_text
-from saccade.data.datasets.entities import EntitySentence, read_entities
+from saccade.data.datasets.photos.entities import EntitySentence, read_entities
 from saccade.language import Parse, load_parser, tokenise
 from saccade.language.caption_words import ADJECTIVES, BEFORE_NOUN_ONLY, OWNERS, PRONOUNS, RELATIVES
 from saccade.language.parsing.scene_graph import FRAMES

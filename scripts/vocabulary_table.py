@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.flickr import open_flickr8k
+from saccade.data.datasets.photos.flickr import open_flickr8k
 from saccade.language import Vocabulary, load_vectors, tokenise
 from saccade.language.vocabulary import SPECIAL
 

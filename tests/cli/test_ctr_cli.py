@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import saccade as package
-from saccade.data.datasets.world_clicks import export_world_clicks
+from saccade.data.datasets.made.world_clicks import export_world_clicks
 from saccade.tasks.clicks.predict import ClickRanker
 from saccade.world.shoppers import ShopConfig
 from toy_runs import saccade_command

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from saccade.core.files import write_json
-from saccade.data.datasets.karpathy import KarpathyImage, KarpathySentence
+from saccade.data.datasets.photos.karpathy import KarpathyImage, KarpathySentence
 
 SENTENCES = (
     "A small dog chases a red ball .",

@@ -13,7 +13,7 @@ from toy_pictures import make_pictures, write_store
 
 from saccade.core.errors import SaccadeError
 from saccade.data import Caption, write_captions
-from saccade.data.datasets.karpathy import KarpathyImage, KarpathySentence
+from saccade.data.datasets.photos.karpathy import KarpathyImage, KarpathySentence
 from saccade.data.formats.captions import captions_of, read_caption_results
 from saccade.data.formats.collection import open_collection
 

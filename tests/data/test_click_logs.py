@@ -19,7 +19,7 @@ from saccade.data import DataConfig, open_records
 from saccade.data.clicks import Clicks, ImpressionRows, key_of
 from saccade.data.clicks.log import open_clicks_log
 from saccade.data.datasets.amazon_reviews import open_amazon_reviews
-from saccade.data.datasets.world_clicks import export_world_clicks, shop_clicks
+from saccade.data.datasets.made.world_clicks import export_world_clicks, shop_clicks
 from saccade.world.shoppers import ShopConfig
 
 

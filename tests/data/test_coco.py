@@ -24,8 +24,8 @@ from photo_samples import (
 
 import saccade.data.text_files
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.coco import open_coco, open_coco_boxes, open_coco_mini, open_coco_mini_boxes
-from saccade.data.datasets.karpathy import KarpathyImage, KarpathySentence
+from saccade.data.datasets.photos.coco import open_coco, open_coco_boxes, open_coco_mini, open_coco_mini_boxes
+from saccade.data.datasets.photos.karpathy import KarpathyImage, KarpathySentence
 from saccade.data.text_files import read_items
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from saccade.cli.data import app
 from saccade.core.errors import SaccadeError
 from saccade.data import Caption, DataConfig, FeatureStore, write_captions
-from saccade.data.datasets.karpathy import KarpathyImage, KarpathySentence
+from saccade.data.datasets.photos.karpathy import KarpathyImage, KarpathySentence
 from saccade.features import open_split
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "bottomup"

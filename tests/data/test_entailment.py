@@ -9,7 +9,7 @@ import pytest
 from photo_samples import write
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.entailment import FILE, EntailmentPair, read_entailment
+from saccade.data.datasets.photos.entailment import FILE, EntailmentPair, read_entailment
 
 LINE = {"image": "a.jpg", "split": "dev", "pair": "a.jpg#1", "hypothesis": "A dog.", "label": "entailment"}
 

@@ -11,7 +11,7 @@ import pytest
 from photo_samples import ENTITY_LINE, ENTITY_XML, entities_published, entity_lines, write
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.entities import (
+from saccade.data.datasets.photos.entities import (
     EntityPhrase,
     EntityPicture,
     EntitySentence,

@@ -8,8 +8,8 @@ import pytest
 from photo_samples import SENTENCES, entities_published, karpathy_folder, make_photo, write
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.entities import open_entity_boxes
-from saccade.data.datasets.flickr import open_flickr30k
+from saccade.data.datasets.photos.entities import open_entity_boxes
+from saccade.data.datasets.photos.flickr import open_flickr30k
 
 
 def test_karpathys_splits_with_their_photos(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from photo_samples import SENTENCES, flickr8k_tables, make_photo, write, write_rows
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.flickr import open_flickr8k, read_photo_table
-from saccade.data.datasets.photos import NoCaptions
+from saccade.data.datasets.photos.flickr import open_flickr8k, read_photo_table
+from saccade.data.datasets.photos.folder import NoCaptions
 
 
 def test_a_split_of_the_tables_has_photos_sentences_and_original_sizes(tmp_path: Path) -> None:

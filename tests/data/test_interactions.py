@@ -12,7 +12,7 @@ from interaction_samples import HICO, VRD, hico, vrd
 
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig, open_records
-from saccade.data.datasets.interactions import hico_names
+from saccade.data.datasets.photos.interactions import hico_names
 from saccade.data.registry import recognise
 
 

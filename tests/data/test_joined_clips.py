@@ -12,8 +12,8 @@ import pytest
 from saccade.batch import FrameBatch
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
-from saccade.data.datasets.msvd import NEIGHBOURHOODS, open_msvd_moments
-from saccade.data.datasets.world_videos import open_world_moment_clips, open_world_moments
+from saccade.data.datasets.made.world_videos import open_world_moment_clips, open_world_moments
+from saccade.data.datasets.videos.msvd import NEIGHBOURHOODS, open_msvd_moments
 from saccade.data.records import CaptionedImages, Moments
 from saccade.features import open_moments
 

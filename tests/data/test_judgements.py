@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.judgements import CROWD, EXPERTS, read_judgements
+from saccade.data.datasets.photos.judgements import CROWD, EXPERTS, read_judgements
 
 EXPERT_HEADER = "image\tcaption_id\tscore1\tscore2\tscore3\n"
 CROWD_HEADER = "image\tcaption_id\tfrac_yes\tn_yes\tn_no\n"

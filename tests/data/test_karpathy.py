@@ -12,7 +12,7 @@ from toy_pictures import make_pictures, write_store
 
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
-from saccade.data.datasets.karpathy import KarpathyImage, KarpathySentence, read_karpathy
+from saccade.data.datasets.photos.karpathy import KarpathyImage, KarpathySentence, read_karpathy
 from saccade.features import open_split
 
 

@@ -31,7 +31,7 @@ from typer.testing import CliRunner
 from saccade.batch import Step
 from saccade.cli.data import app
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.questions import with_dev
+from saccade.data.datasets.questions.rows import with_dev
 from saccade.data.records import CaptionedPhotos, Questions
 from saccade.data.registry import DATA_SETS, DataConfig, open_records, recognise
 

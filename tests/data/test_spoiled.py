@@ -36,7 +36,7 @@ from video_samples import (
 )
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.visual_genome import read_regions, read_relations
+from saccade.data.datasets.photos.visual_genome import read_regions, read_relations
 from saccade.data.registry import DATA_SETS
 
 FOLDERS: dict[str, tuple[str, str, Callable[[Path], Path]]] = {  # data set, split, what makes a sound folder of it

@@ -25,7 +25,7 @@ from saccade.batch import FrameBatch
 from saccade.cli import app
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig, StoreWriter
-from saccade.data.datasets.videos import strip
+from saccade.data.datasets.videos.frames import strip
 from saccade.data.records import CaptionedVideos, Moments
 from saccade.data.registry import DATA_SETS, open_records, recognise
 

@@ -13,7 +13,7 @@ from toy_pictures import folder_bytes, make_pictures, write_store
 from saccade.batch import FrameBatch, RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.data import FeatureStore, StoreWriter
-from saccade.data.datasets.videos import strip
+from saccade.data.datasets.videos.frames import strip
 from saccade.data.formats.collection import convert, open_collection
 from saccade.data.store.sources import RegionsInMemory
 

@@ -11,7 +11,7 @@ from photo_samples import genome_folder, write_value
 
 from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig, open_records
-from saccade.data.datasets.visual_genome import open_visual_genome_boxes, read_regions, read_relations
+from saccade.data.datasets.photos.visual_genome import open_visual_genome_boxes, read_regions, read_relations
 
 
 def test_objects_have_names_attributes_and_boxes_cut_at_the_border(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_an_interrupted_seeing_goes_on_where_it_was(
 
 
 def test_the_world_opens_by_name(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saccade.data.datasets.world.WorldConfig", partial(WorldConfig, hard_groups=1, novel=2))
+    monkeypatch.setattr("saccade.data.datasets.made.world.WorldConfig", partial(WorldConfig, hard_groups=1, novel=2))
     data = open_split(DataConfig("world", pictures=20, seed=3), "train")
     assert (data.name, data.split, data.extractor) == ("world", "train", "world")
     assert len(data.images) == 16

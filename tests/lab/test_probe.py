@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from saccade.batch import Alignment, ImageCode, RegionBatch, TextBatch, TextCode
 from saccade.data import DataConfig
-from saccade.data.datasets.entailment import EntailmentPair
-from saccade.data.datasets.entities import EntityPhrase, EntityPicture, EntitySentence
+from saccade.data.datasets.photos.entailment import EntailmentPair
+from saccade.data.datasets.photos.entities import EntityPhrase, EntityPicture, EntitySentence
 from saccade.lab.probe import (
     ask,
     importance,

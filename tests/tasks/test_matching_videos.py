@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from saccade.batch import FrameBatch
 from saccade.cli import app
 from saccade.data import Caption, DataConfig, FeatureStore, StoreWriter, write_captions
-from saccade.data.datasets.videos import strip
+from saccade.data.datasets.videos.frames import strip
 from saccade.features import open_in_memory, open_split
 from saccade.models import Matcher, load_model
 from saccade.tasks.matching.evaluate import protocol

@@ -13,7 +13,7 @@ from PIL import Image
 from saccade import load
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_json
-from saccade.data.datasets.entailment import open_entailment
+from saccade.data.datasets.photos.entailment import open_entailment
 from saccade.tasks.entailment.task import accuracies
 from toy_runs import saccade_command
 

@@ -9,7 +9,7 @@ import pytest
 
 from saccade.batch.programs import Step
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets import world as reader
+from saccade.data.datasets.made import world as reader
 from saccade.world import Scene, SceneRelation, Thing, World
 from saccade.world.dice import Dice
 from saccade.world.programs import Facts

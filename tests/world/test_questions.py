@@ -11,7 +11,7 @@ import pytest
 
 from saccade.batch.programs import Program, Step
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets import world as reader
+from saccade.data.datasets.made import world as reader
 from saccade.world import Scene, SceneRelation, Thing, World, WorldConfig
 from saccade.world.balance import drawn_questions, picture_balance, question_balance
 from saccade.world.dice import Dice

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.world_videos import open_world_moments, open_world_videos
+from saccade.data.datasets.made.world_videos import open_world_moments, open_world_videos
 from saccade.world.scene import Thing
 from saccade.world.videos.captions import KINDS, WORDINGS, VideoCaption, is_true
 from saccade.world.videos.films import Clip, FilmConfig, draw_frames, frame_times, make_clips

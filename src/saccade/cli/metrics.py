@@ -14,7 +14,7 @@ from saccade.cli import described
 from saccade.cli.options import say
 
 if TYPE_CHECKING:
-    from saccade.data.datasets.judgements import Judgements
+    from saccade.data.datasets.photos.judgements import Judgements
     from saccade.metrics.captions.meteor import MeteorTables
 
 app = typer.Typer(no_args_is_help=True, help="Score captions and answers, and see which scores people agree with.")
@@ -172,7 +172,7 @@ def correlate(
 
     Example: saccade metrics correlate data/flickr8k -m meteor -m cider_d
     """
-    from saccade.data.datasets.judgements import read_judgements
+    from saccade.data.datasets.photos.judgements import read_judgements
     from saccade.metrics.captions.meteor import load_meteor_tables
 
     tables = load_meteor_tables(words)

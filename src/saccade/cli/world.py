@@ -253,7 +253,7 @@ def clicks(settings: list[str] | None = None, *, out: Path) -> None:
     Example: saccade world clicks items=500 users=1000 redundancy=1 --out shop
     """
     from saccade.core.files import check_writable
-    from saccade.data.datasets.world_clicks import export_world_clicks
+    from saccade.data.datasets.made.world_clicks import export_world_clicks
     from saccade.world.shoppers import ShopConfig
 
     check_writable(out)

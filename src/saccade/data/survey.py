@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.karpathy import read_karpathy
-from saccade.data.datasets.photos import NoCaptions
+from saccade.data.datasets.photos.folder import NoCaptions
+from saccade.data.datasets.photos.karpathy import read_karpathy
 from saccade.data.formats.arrays import UnknownSize
 from saccade.data.formats.collection import ARRAYS, open_arrays, what_lies_at
 from saccade.data.formats.precomp import PrecompImages, open_precomp, precomp_splits

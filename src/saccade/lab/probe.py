@@ -28,8 +28,8 @@ from saccade.batch import Alignment, ImageCode, RegionBatch, TextCode, stack
 from saccade.core.errors import SaccadeError
 from saccade.core.progress import Tell
 from saccade.data import CaptionedImages, DataConfig, open_records
-from saccade.data.datasets.entailment import FILE, EntailmentPair, read_entailment
-from saccade.data.datasets.entities import EntityPhrase, EntityPicture, grounded_phrases, read_entities
+from saccade.data.datasets.photos.entailment import FILE, EntailmentPair, read_entailment
+from saccade.data.datasets.photos.entities import EntityPhrase, EntityPicture, grounded_phrases, read_entities
 from saccade.data.records import CaptionedPhotos
 from saccade.data.store.sources import first_images
 from saccade.data.text_files import find_file

@@ -1,1 +1,1 @@
-"""One file per data set; `data/registry.py` lists them."""
+"""Data sets, one file each, by what they hold; `data/registry.py` lists them."""

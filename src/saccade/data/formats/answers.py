@@ -11,7 +11,7 @@ from pathlib import Path
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import write_json
-from saccade.data.datasets.vqa import read_annotations
+from saccade.data.datasets.questions.vqa import read_annotations
 from saccade.data.registry import DataConfig, find_photos, names_with, open_records, recognise
 from saccade.data.text_files import JsonEntry, read_items
 

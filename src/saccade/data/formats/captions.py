@@ -22,9 +22,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.coco import read_captions_file, read_coco_lines
-from saccade.data.datasets.flickr import read_tokens
-from saccade.data.datasets.karpathy import read_karpathy
+from saccade.data.datasets.photos.coco import read_captions_file, read_coco_lines
+from saccade.data.datasets.photos.flickr import read_tokens
+from saccade.data.datasets.photos.karpathy import read_karpathy
 from saccade.data.records import Caption, other_names
 from saccade.data.store.manifest import read_captions
 from saccade.data.text_files import JsonEntry, open_text, read_items, read_json_file, read_json_lines, read_lines

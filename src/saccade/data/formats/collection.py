@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from saccade.core.errors import SaccadeError, explain_os_errors, not_among
-from saccade.data.datasets.karpathy import karpathy_captions, read_karpathy
+from saccade.data.datasets.photos.karpathy import karpathy_captions, read_karpathy
 from saccade.data.formats.arrays import ArrayPictures, NpzFolder
 from saccade.data.formats.captions import read_caption_file
 from saccade.data.formats.hdf5 import open_hdf5

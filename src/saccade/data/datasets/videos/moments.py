@@ -8,7 +8,7 @@
     qvhighlights   highlight_train_release.jsonl, _val_, _test_ (which has no times): several windows a sentence
 
 Files may be called tacos_train.json and the like, so that all lie in one folder, and be packed (.gz). Beside them lie
-videos, or frame features (`datasets.videos` says how).
+videos, or frame features (`frames.py` says how).
 
 Annotators made slips, and every sentence is kept: a span that runs backwards is turned round, one that ends after its
 video is cut there, as 2D-TAN does, and one without length gets a hundredth of a second.
@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.videos import VideoText, video_moments
+from saccade.data.datasets.videos.frames import VideoText, video_moments
 from saccade.data.records import CaptionedImages, CaptionedVideos, Moments, Span
 from saccade.data.registry import need_root
 from saccade.data.text_files import JsonEntry, as_number, find_file, read_json_file, read_json_lines, read_lines

@@ -19,7 +19,7 @@ from jaxtyping import Float32
 
 from saccade.core.arrays import read_npz
 from saccade.core.errors import SaccadeError, explain_os_errors
-from saccade.data.datasets.photos import first_folder, has_words
+from saccade.data.datasets.photos.folder import first_folder, has_words
 from saccade.data.formats.arrays import is_npz_folder
 from saccade.data.formats.collection import open_arrays
 from saccade.data.formats.regions import check_features

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.photos import PhotoFolder
-from saccade.data.datasets.questions import QuestionRow, questions_about
+from saccade.data.datasets.photos.folder import PhotoFolder
+from saccade.data.datasets.questions.rows import QuestionRow, questions_about
 from saccade.data.records import CaptionedPhotos, Questions
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.text_files import JsonEntry, read_items

@@ -11,7 +11,7 @@ import numpy as np
 
 from saccade.batch import Program
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.photos import PhotoFolder, has_words
+from saccade.data.datasets.photos.folder import PhotoFolder, has_words
 from saccade.data.records import CaptionedPhotos, Questions
 from saccade.data.text_files import JsonEntry
 

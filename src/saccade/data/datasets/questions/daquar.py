@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.photos import PhotoFolder, first_folder
-from saccade.data.datasets.questions import QuestionRow, questions_about, with_dev
+from saccade.data.datasets.photos.folder import PhotoFolder, first_folder
+from saccade.data.datasets.questions.rows import QuestionRow, questions_about, with_dev
 from saccade.data.records import CaptionedPhotos, Questions
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.text_files import find_file, read_lines, read_table

@@ -2,7 +2,7 @@
 
 `MSRVTT_data.json`, or `train_val_videodatainfo.json` and `test_videodatainfo.json`: {"videos": [{"video_id", "split",
 "start time", "end time"}], "sentences": [{"video_id", "caption"}]}. Videos lie in `videos/`, `TrainValVideo/`,
-`TestVideo/` or `videos/all/`, or frame features beside the files (`datasets.videos` says how).
+`TestVideo/` or `videos/all/`, or frame features beside the files (`frames.py` says how).
 
 A split is a protocol: train, val and test are the official 6,513, 497 and 2,990 clips with all sentences ("full");
 test_1k_a are the 1,000 pairs of `MSRVTT_JSFUSION_test.csv` (Yu et al. 2018), one sentence a clip, and train_9k and
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.videos import VideoText, captioned_videos
+from saccade.data.datasets.videos.frames import VideoText, captioned_videos
 from saccade.data.records import CaptionedImages, CaptionedVideos
 from saccade.data.registry import need_root
 from saccade.data.text_files import JsonEntry, find_file, read_json_file, read_lines

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.photos import Photo, PhotoFolder, captioned_photos
+from saccade.data.datasets.photos.folder import Photo, PhotoFolder, captioned_photos
 from saccade.data.records import Caption, CaptionedImages, CaptionedPhotos
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.store.arrow import FeatureStore

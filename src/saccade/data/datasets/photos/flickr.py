@@ -13,9 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from saccade.core.errors import SaccadeError, not_among
-from saccade.data.datasets.entities import LISTS as ENTITY_LISTS
-from saccade.data.datasets.karpathy import karpathy_photos
-from saccade.data.datasets.photos import (
+from saccade.data.datasets.photos.entities import LISTS as ENTITY_LISTS
+from saccade.data.datasets.photos.folder import (
     NoCaptions,
     Photo,
     PhotoFolder,
@@ -24,6 +23,7 @@ from saccade.data.datasets.photos import (
     group_texts,
     read_split_lists,
 )
+from saccade.data.datasets.photos.karpathy import karpathy_photos
 from saccade.data.records import CaptionedPhotos
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.text_files import find_file, need_file, read_lines, read_table

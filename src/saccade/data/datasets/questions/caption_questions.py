@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.flickr import open_flickr8k
+from saccade.data.datasets.photos.flickr import open_flickr8k
 from saccade.data.records import CaptionedPhotos, Questions
 from saccade.language.caption_questions import CaptionQuestion, balanced, questions_of
 from saccade.language.parsing import shared_parser

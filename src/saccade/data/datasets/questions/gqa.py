@@ -17,8 +17,8 @@ from pathlib import Path
 
 from saccade.batch import Program, Step
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.photos import PhotoFolder
-from saccade.data.datasets.questions import QuestionRow, questions_about, step_inputs
+from saccade.data.datasets.photos.folder import PhotoFolder
+from saccade.data.datasets.questions.rows import QuestionRow, questions_about, step_inputs
 from saccade.data.records import CaptionedPhotos, Questions
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.text_files import JsonEntry, read_items

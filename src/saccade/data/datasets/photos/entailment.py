@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.photos import PhotoFolder, first_folder
-from saccade.data.datasets.questions import QuestionRow, questions_about
+from saccade.data.datasets.photos.folder import PhotoFolder, first_folder
+from saccade.data.datasets.questions.rows import QuestionRow, questions_about
 from saccade.data.records import CaptionedPhotos, Questions
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.text_files import JsonEntry, read_json_lines

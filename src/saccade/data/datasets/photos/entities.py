@@ -19,7 +19,7 @@ from jaxtyping import Float, Float32
 
 from saccade.core.errors import SaccadeError, explain_os_errors
 from saccade.core.files import read_text
-from saccade.data.datasets.photos import PhotoFolder, first_folder, has_words, read_split_lists
+from saccade.data.datasets.photos.folder import PhotoFolder, first_folder, has_words, read_split_lists
 from saccade.data.records import (
     BoxedPicture,
     Candidates,

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.photos import PhotoFolder
+from saccade.data.datasets.photos.folder import PhotoFolder
 from saccade.data.records import BoxedPicture, PhrasedBoxes
 from saccade.data.registry import chosen_splits
 from saccade.data.text_files import JsonEntry, find_file, need_file, read_items

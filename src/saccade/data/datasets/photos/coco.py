@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.karpathy import KarpathyImage, karpathy_photos, read_karpathy
-from saccade.data.datasets.photos import Photo, PhotoFolder, captioned_photos
+from saccade.data.datasets.photos.folder import Photo, PhotoFolder, captioned_photos
+from saccade.data.datasets.photos.karpathy import KarpathyImage, karpathy_photos, read_karpathy
 from saccade.data.records import BoxedPicture, CaptionedPhotos
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.text_files import JsonEntry, find_file, need_file, pixel_box, read_items, read_json_lines

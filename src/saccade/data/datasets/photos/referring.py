@@ -20,8 +20,8 @@ import numpy as np
 
 from saccade.core.errors import SaccadeError
 from saccade.core.files import read_pickle
-from saccade.data.datasets.coco import BOX
-from saccade.data.datasets.photos import PhotoFolder, has_words
+from saccade.data.datasets.photos.coco import BOX
+from saccade.data.datasets.photos.folder import PhotoFolder, has_words
 from saccade.data.records import Candidates, CaptionedPhotos, Referrals, Spoken, joined
 from saccade.data.registry import chosen_splits, need_root
 from saccade.data.text_files import JsonEntry, need_file, pixel_box, read_items, read_json_lines

@@ -16,7 +16,7 @@ from PIL import Image
 
 from saccade.core.config import load_table
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.photos import PhotoFolder, first_folder
+from saccade.data.datasets.photos.folder import PhotoFolder, first_folder
 from saccade.data.records import BoxedPicture, Triplet
 from saccade.data.registry import chosen_splits
 from saccade.data.text_files import JsonEntry, as_text, find_file, need_file, read_json_file

@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from saccade.core.errors import SaccadeError
-from saccade.data.datasets.questions import with_dev
-from saccade.data.datasets.videos import VideoText, captioned_videos
+from saccade.data.datasets.questions.rows import with_dev
+from saccade.data.datasets.videos.frames import VideoText, captioned_videos
 from saccade.data.records import CaptionedImages, CaptionedVideos, Moments, PictureRegions, RegionSource, Span
 from saccade.data.registry import need_root
 from saccade.data.text_files import as_number, find_file, read_lines, read_table

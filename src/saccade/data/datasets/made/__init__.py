@@ -1,0 +1,1 @@
+"""What the built-in world gives: pictures, videos and shoppers."""

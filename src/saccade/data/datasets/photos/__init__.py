@@ -1,0 +1,1 @@
+"""Photos with sentences, boxes, relations and what people think of them."""

@@ -1,0 +1,1 @@
+"""Questions about pictures, one file per data set."""

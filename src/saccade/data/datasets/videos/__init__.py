@@ -1,0 +1,1 @@
+"""Videos with sentences, whole or of moments."""
