@@ -24,6 +24,7 @@ from saccade.tasks.relations.task import (
     build_relater,
     has_unseen,
     is_held_out,
+    labels_of,
     prepare_triplets,
 )
 from saccade.vision.augment import AugmentConfig
@@ -94,12 +95,14 @@ def test_related_pairs_are_labelled_and_what_is_held_out_is_neither_taught_nor_a
     batch = task.batch([0, 1])
     assert batch.related.tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 1], [1, 1, 0]]
     assert not len(batch.unrelated)  # the whole picture is no thing
+    predicates = labels_of(batch.predicates, 4, len(model.config.predicates))
+    triplets = labels_of(batch.triplets, 4, len(model.config.triplets))
     for row, (picture, s, o) in enumerate(batch.related.tolist()):
         (relation,) = (r for r in train.things[picture].relations if (r[0], r[2]) == (s, o))
         true = model.places(train.things[picture].names[s], relation[1], train.things[picture].names[o])
-        assert batch.predicates[row].nonzero().flatten().tolist() == [true[1]]
-        assert [model.config.triplets[n] for n in batch.triplets[row].nonzero().flatten()] == [true]
-    assert batch.queries.tolist() == batch.triplets.any(dim=0).nonzero().flatten().tolist()
+        assert predicates[row].nonzero().flatten().tolist() == [true[1]]
+        assert [model.config.triplets[n] for n in triplets[row].nonzero().flatten()] == [true]
+    assert batch.queries.tolist() == triplets.any(dim=0).nonzero().flatten().tolist()
     held, kept = task_of(train, train, hold_out=3)
     known = {held.named(triplet) for triplet in held.config.triplets}
     every = {triplet for own in train.things for triplet in own.named()}

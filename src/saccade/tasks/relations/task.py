@@ -127,8 +127,8 @@ class RelationBatch(Batch):
     classes: Int[Tensor, "image region"]
     related: Int[Tensor, "pair 3"]  # picture, subject, object
     unrelated: Int[Tensor, "other 3"]
-    predicates: Float[Tensor, "pair predicate"]
-    triplets: Float[Tensor, "pair triplet"]
+    predicates: Int[Tensor, "true 2"]  # a pair, and a predicate that is true of it
+    triplets: Int[Tensor, "true 2"]
     queries: Int[Tensor, " query"]  # the triplets that are true of a pair
 
 
@@ -194,24 +194,21 @@ class RelationTask:
         chosen = [self.items[n] for n in indices]
         images = self.train.images.batch([n for n, _ in chosen])
         assert isinstance(images, RegionBatch)
-        classes = torch.zeros(images.mask.shape, dtype=torch.long, device=images.mask.device)
+        classes = torch.zeros(images.mask.shape, dtype=torch.long)
         for row, (_, own) in zip(classes, chosen, strict=True):
             row[: len(own.classes)] = torch.from_numpy(own.classes)
         related = [(n, *pair, *true) for n, (_, own) in enumerate(chosen) for pair, true in own.related.items()]
         unrelated = [(n, *pair) for n, (_, own) in enumerate(chosen) for pair in own.unrelated]
-        predicates = torch.zeros(len(related), len(self.predicates))
-        triplets = torch.zeros(len(related), len(self.triplets))
-        for row, (*_, own_predicates, own_triplets) in enumerate(related):
-            predicates[row, own_predicates] = 1
-            triplets[row, own_triplets] = 1
+        predicates = [(row, one) for row, (*_, own, _) in enumerate(related) for one in own]
+        triplets = [(row, one) for row, (*_, own) in enumerate(related) for one in own]
         return RelationBatch(
             images,
             classes,
             torch.tensor([row[:3] for row in related], dtype=torch.long),
             torch.tensor(unrelated, dtype=torch.long).view(-1, 3),
-            predicates,
-            triplets,
-            triplets.any(dim=0).nonzero()[:, 0],
+            torch.tensor(predicates, dtype=torch.long),
+            torch.tensor(triplets, dtype=torch.long),
+            torch.tensor(sorted({triplet for _, triplet in triplets}), dtype=torch.long),
         )
 
     def loss(self, model: Relater, batch: RelationBatch, step: int) -> Loss:
@@ -220,14 +217,12 @@ class RelationTask:
         places = torch.cat([related, batch.unrelated[drawn]])
         image, subject, object = places.unbind(dim=1)
         pairs = RegionPairs.of(batch.images, image, subject, object)
-        predicates = torch.nn.functional.pad(batch.predicates, (0, 0, 0, len(drawn)))
+        predicates = labels_of(batch.predicates, len(places), len(self.predicates))
+        triplets = labels_of(batch.triplets, len(places), len(self.triplets))
         predicates[len(related) :, 0] = 1
         classes = torch.eye(len(self.places), device=related.device)
         labels = PairLabels(
-            classes[batch.classes[image, subject]],
-            predicates,
-            classes[batch.classes[image, object]],
-            torch.nn.functional.pad(batch.triplets, (0, 0, 0, len(drawn))),
+            classes[batch.classes[image, subject]], predicates, classes[batch.classes[image, object]], triplets
         )
         second = 0 < self.config.transfer_from <= step
         parts = model.losses(pairs, labels, batch.queries if second else None)
@@ -235,6 +230,13 @@ class RelationTask:
 
     def evaluate(self, model: Relater) -> dict[str, float]:
         return RelationPrecision().evaluate(model, self.dev, self.config)
+
+
+def labels_of(true: Int[Tensor, "true 2"], pairs: int, entries: int) -> Float[Tensor, "pair entry"]:
+    """1 where something is true of a pair, 0 elsewhere; made on the device, since it is thousands of numbers wide."""
+    labels = torch.zeros(pairs, entries, device=true.device)
+    labels[true[:, 0], true[:, 1]] = 1
+    return labels
 
 
 def has_unseen(model: Relater, data: RelationSplit) -> bool:
