@@ -11,7 +11,7 @@ from toy_claims import caption_claim, claim_values, runs_for, toy_claim
 
 from saccade.core.errors import SaccadeError
 from saccade.lab.claims.claim import ClaimData, claim_names, evaluator_for, load_claim, read_claim
-from saccade.lab.claims.plan import Request, data_defaults, plan, run_of
+from saccade.lab.claims.plan import Request, data_defaults, data_of, plan, run_of
 from saccade.training.run import run_config
 
 
@@ -175,6 +175,14 @@ def test_what_an_extractor_wants_goes_over_what_its_task_shares() -> None:
 
     assert standardised("grid:dinov2-s@224/7")
     assert not standardised("bottomup@36")
+
+
+def test_an_extractor_that_all_variants_name_is_the_claims_own() -> None:
+    names = {name: data_of(load_claim(name), ["flickr8k"], ["bottomup@36"])[0].extractor for name in
+             ("multilevel-levels", "updown-regions", "scan-pooling")}  # fmt: skip
+    assert names["multilevel-levels"] == "grid:dinov2-s:6+8+10+12#all@224/8"
+    assert names["scan-pooling"] == names["updown-regions"] == "bottomup@36"  # what is asked for; the first there is
+    assert data_of(load_claim("multilevel-levels"), ["world"])[0].extractor is None
 
 
 def test_every_side_has_the_same_search_and_the_same_rule() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
-from toy_claims import pretend, runs_for, sleep, toy_claim
+from toy_claims import find_memory_late, pretend, runs_for, sleep, toy_claim
 from typer.testing import CliRunner
 
 from saccade.cli import app
@@ -33,6 +33,17 @@ def test_one_runs_fault_is_its_own(tmp_path: Path) -> None:
     ]
     assert words.getvalue().count("begun") == 6
     assert gather(claim, request, tmp_path).missing == outcome.failed
+
+
+def test_a_run_that_found_no_memory_beside_others_is_tried_again(tmp_path: Path) -> None:
+    words = io.StringIO()
+    claim, request = toy_claim(), Request(seeds=2, rates=(1.0,))
+    outcome = run_claims([claim], request, tmp_path, console=Console(file=words, width=200), run_job=find_memory_late)
+    assert list(outcome.failed.values()) == ["RuntimeError: CUDA out of memory, always"]
+    assert outcome.finished == 3
+    later = [line.split()[1][:-1] for line in words.getvalue().splitlines() if line.startswith("later")]
+    full, busy = runs_for(claim, request)[:2]
+    assert later == [full.name, busy.name, full.name]  # behind all others, and three times at the most
 
 
 def test_when_the_time_is_up_no_run_begins(tmp_path: Path) -> None:

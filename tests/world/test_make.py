@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
 from collections import Counter
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +18,27 @@ from saccade.core.files import read_json, write_json
 from saccade.language import tokenise
 from saccade.world import World, WorldConfig, make_world, open_world
 from saccade.world.sample import is_novel
+from saccade.world.store import in_processes
 
 TINY = WorldConfig(pictures=20, size=32, hard_groups=2, novel=3)
 
 
 def _bytes(folder: Path) -> dict[str, str]:
     return {name: entry["sha256"] for name, entry in read_json(folder / "manifest.json")["files"].items()}
+
+
+def _larger_of_each(answers: Connection) -> None:
+    answers.send(list(in_processes(max, [(1, 2), (4, 3)], workers=2)))
+
+
+def test_a_worker_that_may_have_no_children_does_the_work_itself() -> None:
+    context = multiprocessing.get_context("spawn")
+    mine, theirs = context.Pipe()
+    worker = context.Process(target=_larger_of_each, args=(theirs,), daemon=True)
+    worker.start()
+    theirs.close()
+    assert mine.recv() == [2, 4]
+    worker.join()
 
 
 def test_counts_are_as_asked(world: World) -> None:

@@ -289,7 +289,8 @@ def in_processes(
     make: Callable[..., T], jobs: Sequence[tuple[Any, ...]], workers: int | None = None
 ) -> Generator[T, None, None]:
     """What `make` gives for the arguments of each job, in order, made by several processes."""
-    count = min(workers or cores(), len(jobs))
+    alone = multiprocessing.current_process().daemon  # such a process may have no children
+    count = 1 if alone else min(workers or cores(), len(jobs))
     if count <= 1:
         yield from (make(*job) for job in jobs)
         return

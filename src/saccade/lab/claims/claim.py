@@ -39,6 +39,11 @@ class Variant:
         """All its settings on a data set."""
         return (*self.settings, *self.settings_on.get(data, ()))
 
+    def extractor(self, data: str) -> str | None:
+        """What it names itself."""
+        pairs = (word.partition("=") for word in self.words(data))
+        return next((value for key, _, value in pairs if key in ("extractor", "data.extractor")), None)
+
 
 @dataclass(frozen=True)
 class Published:
@@ -87,8 +92,13 @@ class Claim:
     @property
     def compares_extractors(self) -> bool:
         """Whether a variant names its own, so that no other can be asked for."""
-        words = [word for one in self.variants for some in (one.settings, *one.settings_on.values()) for word in some]
-        return any(word.partition("=")[0] in ("extractor", "data.extractor") for word in words)
+        data = {name for one in self.variants for name in one.settings_on} or {""}
+        return any(one.extractor(name) for one in self.variants for name in data)
+
+    def own_extractor(self, data: str) -> str | None:
+        """The one that all variants name."""
+        named = {variant.extractor(data) for variant in self.variants if variant.trained}
+        return next(iter(named)) if len(named) == 1 else None
 
     @property
     def metric_name(self) -> str:

@@ -339,16 +339,16 @@ def draw_curves(findings: Findings, path: Path) -> None:
                 steps, values = zip(*run["curve"], strict=True)
                 lows.append(values[len(values) // 5])
                 axes.plot(steps, values, color=ink, linewidth=1.1, alpha=0.8)
-                fill = ink if run["flat"] else "white"
-                axes.plot(run["best_step"], run["held_out"], "o", color=ink, markerfacecolor=fill, markersize=4.5)
+                inside = ink if run["flat"] else "white"
+                axes.plot(run["best_step"], run["held_out"], "o", color=ink, markerfacecolor=inside, markersize=4.5)
             axes.plot([], [], color=ink, label=side.label)
         low, high = min(lows), axes.get_ylim()[1]
         axes.set_ylim(low - 0.05 * (high - low), high)  # the first rise from nothing would leave no room for the rest
-        axes.set_title(title, loc="left", fontsize=9, color=INK, fontweight="bold")
+        axes.set_title(fill(title, 26), loc="left", fontsize=9, color=INK, fontweight="bold")
         axes.set_xlabel("step", fontsize=8, color=FAINT)
         axes.set_ylabel(f"{_selection(findings)}, held out", fontsize=8, color=FAINT)
         quiet(axes)
-        axes.legend(loc="lower right", fontsize=7, frameon=False)
+        axes.legend(loc="lower right", fontsize=7, framealpha=0.75, edgecolor="none")
     save_figure(figure, path)
 
 
@@ -396,6 +396,7 @@ def _draw_panel(axes: Any, split: SplitFindings, labels: list[str], metric: str,
     axes.set_yticks(range(len(labels)), [fill(label, 24) for label in labels] if named else [], fontsize=8.5)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     quiet(axes, grid="x")
-    title, under = f"{split.data.name}, {split.split}", [split.verdict, *filter(None, [split.data.extractor])]
+    extractor = (split.data.extractor or "").partition("#")[0]  # how its maps are joined would not fit in
+    title, under = f"{split.data.name}, {split.split}", [split.verdict, *filter(None, [extractor])]
     axes.set_title(title, loc="left", fontsize=9.5, color=INK, fontweight="bold", pad=16)
     axes.text(0, 1.0, " · ".join(under), transform=axes.transAxes, fontsize=8, color=FAINT, va="bottom")

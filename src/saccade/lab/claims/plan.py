@@ -135,15 +135,18 @@ class Side:
 
 
 def data_of(claim: Claim, names: Sequence[str], extractors: Sequence[str] = ()) -> list[ClaimData]:
-    """The data sets among `names` that a claim is measured on, photos with each extractor (if none, the first)."""
+    """The data sets among `names` that a claim is measured on, photos with each extractor (if none, the claim's own, or
+    else the first)."""
     every = [ClaimData(name) for name in names if not data_defaults()[name].named_only]
     parts = tuple(every) if claim.data is None else claim.data
     check_data([part.name for part in parts], f"claim {claim.name}: data names")
     found = []
     for part in (part for part in parts if part.name in names):
         known = data_defaults()[part.name].extractors
-        asked = extractors if known and not claim.compares_extractors else ()
-        found += [replace(part, extractor=one) for one in asked or list(known)[:1]] or [part]
+        own = claim.own_extractor(part.name)
+        named = () if own is None else (own,)
+        asked = named if claim.compares_extractors else extractors
+        found += [replace(part, extractor=one) for one in asked or list(known)[:1]] if known else [part]
     return found
 
 

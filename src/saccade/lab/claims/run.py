@@ -10,6 +10,7 @@ import csv
 import io
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -34,6 +35,8 @@ from saccade.training.run import train_run
 
 MEASURED = "measured.json"
 FAILURE = "failure.json"
+NO_MEMORY = "out of memory"  # as PyTorch says it
+TRIES = 3  # of a run that found no memory beside others
 split_for_models = lru_cache(maxsize=8)(SplitForModels)  # a worker meets the same few again and again
 
 
@@ -217,9 +220,17 @@ def run_claims(
     if run_job is train_and_measure:
         fill_caches(todo, console)
     display = _Display(console, to_do)
+    begun: Counter[str] = Counter()
     with display.bar:
 
+        def started(run: Run) -> None:
+            begun[run.name] += 1
+            display.started(run)
+
         def ended(end: Ended[Run]) -> list[Run]:
+            if NO_MEMORY in (end.failure or "") and begun[end.job.name] < TRIES:
+                display.again(end)
+                return [end.job]
             if end.failure is None:
                 outcome.finished += 1
             else:
@@ -233,7 +244,7 @@ def run_claims(
             known.update(new)
             return [run for run in new.values() if not is_finished(run, runs)]
 
-        run_jobs(todo, partial(run_job, runs=runs, lean=lean), jobs, threads, until, display.started, ended)
+        run_jobs(todo, partial(run_job, runs=runs, lean=lean), jobs, threads, until, started, ended)
     if time.monotonic() > until:
         outcome.left = wanted - outcome.finished - len(outcome.failed)
     return outcome
@@ -279,6 +290,10 @@ class _Display:
         self.rows[run.name] = self.bar.add_task(escape(f"  {run.name}"), total=None)
         if not self.console.is_terminal:
             self._say(f"begun   {run.name}")
+
+    def again(self, end: Ended[Run]) -> None:
+        self.bar.remove_task(self.rows.pop(end.job.name))
+        self._say(f"later   {end.job.name}: no memory was left for it beside the others")
 
     def ended(self, end: Ended[Run]) -> None:
         self.bar.remove_task(self.rows.pop(end.job.name))
