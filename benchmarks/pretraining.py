@@ -123,7 +123,7 @@ def peak_of(bench: Bench) -> float:
             return known
     side = bench.size(4096 if bench.device == "cuda" else 1024, 64)
     matrix = torch.randn(side, side, device=bench.device, dtype=number_of(bench))
-    return 2 * side**3 / bench.best_of({"product": lambda: matrix @ matrix}, warm=True)["product"]
+    return 2 * side**3 / bench.best_of({"product": lambda: matrix @ matrix})["product"]
 
 
 def number_of(bench: Bench) -> torch.dtype:
@@ -164,7 +164,7 @@ def step_row(bench: Bench) -> Row:
 
     fused = bench.device == "cuda"
     optimisers = {name: torch.optim.AdamW(model.parameters(), 1e-5, fused=fused) for name, model in models.items()}
-    spent = bench.best_of({name: partial(step, name, optimisers[name]) for name in models}, runs=5, warm=True)
+    spent = bench.best_of({name: partial(step, name, optimisers[name]) for name in models}, runs=5)
     best = min(spent["ours"], spent.get("compiled", spent["ours"]))
     needed, peak = operations(ours, given), peak_of(bench)
     figures = {"of_peak": needed / best / peak, "pairs_a_second": pairs / best}
