@@ -38,6 +38,8 @@ SYSTEMS = {  # title, system, settings over its recipe
     "picture": ("picture alone (Up-Down)", "updown_vqa", ["shown=picture"]),
     "updown_vqa": ("[Up-Down](../systems/updown_vqa.md)", "updown_vqa", []),
     "dcn": ("[DCN](../systems/dcn.md)", "dcn", []),
+    "dcn_both": ("[DCN](../systems/dcn.md), both ways", "dcn", ["updates=both", "epochs=20"]),
+    "dcn_words": ("DCN, words alone take in regions", "dcn", []),  # the world's recipe
     "hierarchical": ("[hierarchical](../systems/hierarchical.md), three tasks in one run", "hierarchical", []),
     "vcml": ("[VCML](../systems/vcml.md), programs known", "vcml", []),
     "vcml_parsed": ("the same, programs of a [trained parser](../systems/program_parser.md)", "vcml", []),
@@ -64,7 +66,7 @@ DATA = {
         "Questions about the world",
         "Questions are drawn so that their words say nothing of the answer ([how](../world.md)).",
         "test",
-        tuple(SYSTEMS),
+        tuple(name for name in SYSTEMS if name != "dcn"),
         kinds={"query_colour": "colour", "query_kind": "kind", "query_size": "size", "query_material": "material"},
     ),
     "daquar": DataSet(

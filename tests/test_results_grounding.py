@@ -44,6 +44,16 @@ def test_rows_of_one_run_stand_beside_what_needs_no_model(
     assert page.count("| a box in the middle |") == 3  # in the table, and by type of pointing and of accuracy
     assert "the largest box, boxes of `bottomup@36`" in page
     assert "people (3)" in page
+    for path in tmp_path.rglob("*.json"):  # their runs are gone, and another row is measured
+        if path.name != "grounding-flickr8k.json":
+            path.unlink()
+    rows = {row: figures(20.0) for row in script.BASELINES} | {"run": figures(25.0)}
+    script.figures_of("imram", 0, arguments).write_text(json.dumps({"results": rows, "phrases": {"people": 3}}))
+    script.report(arguments)
+    page = (tmp_path / "grounding-flickr8k.md").read_text()
+    assert "| [multi-level](../systems/multilevel.md) | captions | 30.5 ± " in page
+    assert "| [IMRAM](../systems/imram.md) | captions | 25.0 |" in page
+    assert "5 phrases" in page
     called: list[list[str]] = []
     monkeypatch.setattr(script, "saccade", lambda words, log: called.append(list(words)) or True)
     script.train("scan-flickr8k", 0, arguments)
