@@ -167,7 +167,9 @@ def test_what_is_missing_is_said_with_its_reason(runs: Path, tmp_path: Path) -> 
     assert findings.missing == {missing[0].name: "the loss is nan", missing[1].name: "not trained yet"}
     assert findings.splits[0].comparisons[0].seeds == (0, 1)
     write_report(findings, request, tmp_path)
-    assert "Missing: 2 runs." in (tmp_path / "toy.md").read_text(encoding="utf-8")
+    page = (tmp_path / "toy.md").read_text(encoding="utf-8")
+    assert "Missing: 2 runs." in page
+    assert "**undecided**: 2 of 3 seeds are measured" in page
 
 
 def test_nothing_measured_is_no_verdict_and_no_picture(tmp_path: Path) -> None:

@@ -106,6 +106,13 @@ def test_a_side_that_still_rose_leaves_the_comparison_undecided() -> None:
     assert compare("a", "b", found, "rsum", unfinished=["c"]).verdict == "holds"
 
 
+def test_seeds_that_were_asked_for_and_are_missing_leave_the_comparison_undecided() -> None:
+    found = [(seed, toy_ranks(3.0, seed).scores(), toy_ranks(2.0, seed).scores()) for seed in range(2)]
+    part = compare("a", "b", found, "rsum", asked=3)
+    assert (part.verdict, part.why) == ("undecided", "2 of 3 seeds are measured")
+    assert compare("a", "b", found, "rsum", asked=2).verdict == "holds"
+
+
 def test_a_plain_figure_is_one_of_the_same_pictures() -> None:
     zero = toy_ranks(2.0, 1).scores().with_figure("rsum", 12.0)
     assert zero.figures == {"rsum": 12.0}

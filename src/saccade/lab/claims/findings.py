@@ -128,7 +128,7 @@ def _split(
         pairs = [(seed, one, scores[worse].get(seed)) for seed, one in sorted(scores[better].items())]
         both = [(seed, a, b) for seed, a, b in pairs if b and claim.metric in a.figures and claim.metric in b.figures]
         if both:
-            comparisons.append(compare(better, worse, both, claim.metric, draws, unfinished))
+            comparisons.append(compare(better, worse, both, claim.metric, draws, unfinished, seeds))
     reasons = [one.why for one in comparisons if one.why]
     if len(comparisons) < len(claim.expect):
         reasons.append("not all of it is measured")

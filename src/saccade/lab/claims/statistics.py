@@ -48,10 +48,12 @@ def compare(
     metric: str,
     draws: int = DRAWS,
     unfinished: Collection[str] = (),
+    asked: int = 0,
 ) -> Comparison:
     """Compare two variants over the seeds that both have: (seed, scores of the better, scores of the worse).
 
-    `unfinished` names variants that were still rising when their training ended.
+    `unfinished` names variants that were still rising when their training ended. With fewer seeds than were `asked`
+    for, nothing is decided: those that are missing may be the slow ones.
     """
     differences = [a.figures[metric] - b.figures[metric] for _, a, b in found]
     p_seeds, p_pictures, interval = paired_t(differences), None, None
@@ -63,6 +65,8 @@ def compare(
         verdict, why = "undecided", f"{' and '.join(rising)} still rose at the last step"
     elif len(differences) < 2:
         verdict, why = "undecided", "one seed says nothing about seeds"
+    elif len(differences) < asked:
+        verdict, why = "undecided", f"{len(differences)} of {asked} seeds are measured"
     return Comparison(
         better,
         worse,
