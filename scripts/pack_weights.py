@@ -13,7 +13,7 @@
         learning_rate=3e-4 warmup_steps=20 average=0.99 --out runs/soft-rewards
     python scripts/pack_weights.py runs/soft-rewards src/saccade/models/weights/show_attend_tell-flickr8k
 
-    saccade train updown_vqa data=flickr8k root=data/flickr8k --out runs/updown_vqa
+    saccade train updown_vqa data=flickr8k+daquar root=data --out runs/updown_vqa
     python scripts/pack_weights.py runs/updown_vqa src/saccade/models/weights/updown_vqa-flickr8k
 
     saccade train plan data=flickr8k root=data/flickr8k among=all category=false ranks=false dim=128 text_dim=128 \
@@ -76,7 +76,9 @@ FIGURES = {  # of a model's card, by its task
     "captioning": {"bleu1": "BLEU-1", "bleu4": "BLEU-4", "rouge_l": "ROUGE-L", "cider_d": "CIDEr-D"},
     "answering": {"accuracy": "all questions", "accuracy_exist": "is there", "accuracy_count": "how many",
                   "accuracy_colour": "colour", "accuracy_doing": "doing", "accuracy_wearing": "wearing",
-                  "accuracy_where": "where", "accuracy_daquar": "DAQUAR's dev questions"},
+                  "accuracy_where": "where", "accuracy_is": "is it so", "accuracy_who": "who",
+                  "accuracy_animal": "animal", "accuracy_sport": "sport", "accuracy_object": "riding, holding, playing",
+                  "accuracy_daquar": "DAQUAR's dev questions"},
     "referring": {"accuracy": "right box", "accuracy_people": "people", "accuracy_clothing": "clothing",
                   "accuracy_animals": "animals", "accuracy_bodyparts": "body parts", "accuracy_vehicles": "vehicles",
                   "accuracy_other": "other", "accuracy_scene": "scene", "chance": "at random"},
@@ -89,7 +91,7 @@ MOST_COLUMNS = 10  # of a card's table; with more figures it has a row for each
 LEARNED = {  # from what, and what measures it, by task
     "matching": ("five English captions each", "5,000 captions"),
     "captioning": ("five English captions each", "5,000 captions"),
-    "answering": ("17,397 questions that rules read off their captions", "2,845 such questions"),
+    "answering": ("29,003 questions that rules read off their captions", "4,716 such questions"),
     "referring": ("phrases of their captions that mean one of the photo's boxes", "such phrases"),
     "relations": ("what their captions say of two things that have a box", "the relations stated there"),
     "grounding": ("phrases of their captions with the boxes of what they name", "13,123 such phrases"),

@@ -5,7 +5,7 @@ answering-DATA-SPLIT of another split than the data set's own.
     python scripts/results_answering.py world --only vcml vcml_parsed --parser runs/program_parser
     python scripts/results_answering.py daquar --root data/daquar [--split test]
     python scripts/results_answering.py vqa_rad --root data/vqa_rad
-    python scripts/results_answering.py flickr8k --root data/flickr8k
+    python scripts/results_answering.py flickr8k+daquar --root data
 
 Every run is `saccade train SYSTEM data=DATA` with its recipe and another seed, in a process of its own, `jobs` at once,
 measured by `saccade eval`. Both are kept in --runs and not made again, so that a long table can be made in several goes
@@ -96,10 +96,12 @@ DATA = {
         published_note="Published for the official **test** questions, with networks trained on radiology images (the\n"
         "repository of MEVF, Nguyen et al., MICCAI 2019, github.com/aioz-ai/MICCAI19-MedVQA):",
     ),
-    "flickr8k": DataSet(
-        "Questions made from Flickr8k's captions",
-        "Read off captions by rules ([how, and how often they are wrong](../data/questions.md)).",
+    "flickr8k+daquar": DataSet(
+        "Plain questions about photos",
+        "Read off Flickr8k's captions by rules ([how, and how often they are wrong](../data/questions.md)), and those\n"
+        "of DAQUAR; one model learns both, and answers the questions about Flickr8k's photos by kind.",
         systems=("question", "picture", "updown_vqa"),
+        kinds={"flickr8k_is": "is it so", "flickr8k_object": "riding, holding, playing"},
     ),
 }
 console = Console()
@@ -185,7 +187,7 @@ def page_of(arguments: argparse.Namespace) -> Path:
     """The page, without its ending."""
     other = f"-{arguments.split}" if arguments.split != DATA[arguments.data].split else ""
     folder: Path = arguments.out
-    return folder / f"answering-{arguments.data}{other}"
+    return folder / f"answering-{arguments.data.replace('+', '-')}{other}"
 
 
 def before(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -231,7 +233,8 @@ def report(arguments: argparse.Namespace) -> None:
     earlier = str(before(arguments).get("device", "")).split(" and ")
     where = " and ".join(sorted({*trained_on(arguments, found), *earlier} - {""}))
     command = command_of("results_answering", arguments, data.split)
-    head = ["", *(data.kinds.get(c, c.replace("_", " ")) for c in columns), "seeds"]
+    named = (data.kinds.get(c, c.removeprefix("flickr8k_").replace("_", " ")) for c in columns)
+    head = ["", *named, "seeds"]
     chosen = " No run learned from dev's photos; dev chose the settings." if arguments.data != "world" else ""
     page = f"""# {data.title}
 
@@ -282,7 +285,8 @@ def table_parser(
 def command_of(script: str, arguments: argparse.Namespace, own_split: str) -> str:
     """The command that makes a table anew."""
     words = ["python", f"scripts/{script}.py", arguments.data]
-    words += ["--root", f"data/{arguments.data}"] if arguments.data != "world" else []
+    root = "data" if "+" in arguments.data else f"data/{arguments.data}"  # several data sets lie in one folder
+    words += ["--root", root] if arguments.data != "world" else []
     words += ["--split", arguments.split] if arguments.split != own_split else []
     words += ["--seeds", str(arguments.seeds), "--device", arguments.device]
     return " ".join([*words, "--settings", *arguments.settings] if arguments.settings else words)

@@ -71,7 +71,7 @@ def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_unbroken_run(tmp_
         spoil(photos[n][1], how)
 
     def run(folder: Path, dies_after: int | None = None) -> None:
-        """Extract; with `dies_after`, end without a word after so many writings, the first of them of an empty store."""
+        """Extract; with `dies_after`, end without a word after so many writings, the first of an empty store."""
         flush, flushes = StoreWriter.flush, 0
 
         def flush_and_die(writer: StoreWriter) -> None:

@@ -6,21 +6,38 @@ though whoever sees it would hardly leave it out, is taken to be absent. The kin
     exist     is there a dog?                    yes: two captions name it; no: none names it or anything like it
     count     how many dogs are there?           "two dogs", "a dog and a cat": all captions that tell agree
     colour    what colour is the ball?           one thing of that name, one colour in the captions that tell
-    doing     what is the boy doing?             one boy, one verb in most captions that tell
+    doing     what is the boy doing?             one boy (or several), one verb in most captions that tell
     wearing   what is the man wearing?           one man, what two captions say he wears
     where     where is the dog?                  one kind of place in all captions, named twice
+    animal    what animal is there?              one kind in all captions, named twice
+    who       who is there?                      one man and nobody else; several people; or nobody in any caption
+    object    what is the man riding?            one man, one thing in most captions that tell (holding, playing)
+    sport     what sport is it?                  one in all captions, named twice, and no animal
+    is        is the dog running?                yes: as doing, colour, where have it; no: they have another, and no
+                                                 caption has the word
+
+Of all texts every other is then asked in other words (`phrased`), since people do.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from saccade.core.config import load_table
-from saccade.language.caption_words import COLOUR_WORDS, SHADES, SPELLINGS, singular, word_pairs, word_table
+from saccade.language.caption_words import (
+    COLOUR_WORDS,
+    SHADES,
+    SPELLINGS,
+    base_form,
+    singular,
+    word_pairs,
+    word_table,
+)
 from saccade.language.parsing.parser import Parse
 from saccade.language.parsing.scene_graph import Object
 
@@ -29,7 +46,13 @@ KIN = {name: word_table(words) | {name} for name, words in ASKED["present"].item
 COUNTED: dict[str, str] = ASKED["counted"]
 COLOURED, DOERS, WORN = (word_table(ASKED[kind]) for kind in ("coloured", "doers", "worn"))
 DOING, PLACES = word_pairs(ASKED["doing"]), word_pairs(ASKED["places"])
+ANIMALS, SPORTS = word_pairs(ASKED["animals"]), word_pairs(ASKED["sports"])
+OBJECTS = {verb: word_pairs(words) for verb, words in ASKED["objects"].items()}
+AS_WELL, SEVERAL = word_pairs(ASKED["as_well"]), word_table(ASKED["several"])
+PHRASINGS = [(re.compile(re.escape(text).replace(r"\*", "(.+)")), ways) for text, ways in ASKED["phrasings"].items()]
+PEOPLE = ("man", "woman", "boy", "girl")
 NUMBERS = {"a": 1, "an": 1, "one": 1, "another": 1, "two": 2, "three": 3, "four": 4}
+COMMON_COLOURS = frozenset(("red", "blue", "green", "yellow", "black", "white", "brown", "orange", "pink"))
 MIXED = frozenset(("colorful", "multicolored", "rainbow", "fluorescent"))
 BESIDE = frozenset(("in", "on", "at", "through", "into", "inside", "across", "along", "down", "under", "onto"))
 AGREED = 2  # captions
@@ -71,6 +94,20 @@ class _CaptionFacts:
         numbers = self.numbers(name)
         return numbers.count(1) >= AGREED and set(numbers) <= {1}
 
+    def several(self, name: str) -> bool:
+        """Whether two captions speak of several such things, and none of one."""
+        numbers = [
+            [_number(parse, thing) != 1 for noun, thing in things if noun == name]
+            for parse, things in zip(self.parses, self.things, strict=True)
+        ]
+        told = [all(each) for each in numbers if each]
+        return len(told) >= AGREED and all(told)
+
+    def one_kind(self, kinds: Mapping[str, str]) -> str:
+        """The only kind of which any caption has a word, if AGREED have one; else nothing."""
+        found = Counter(kind for words in self.words for kind in {kinds[w] for w in words & kinds.keys()})
+        return next(iter(found)) if len(found) == 1 and max(found.values()) >= AGREED else ""
+
 
 def _number(parse: Parse, thing: Object) -> int:
     if thing.name in ("people", "men", "women", "children") or singular(thing.name) != thing.name:
@@ -81,7 +118,7 @@ def _number(parse: Parse, thing: Object) -> int:
 def questions_of(parses: Sequence[Parse]) -> tuple[CaptionQuestion, ...]:
     """All that the captions of one photo tell; "no" among it as often as it is true."""
     facts = _CaptionFacts(parses)
-    rules = (_exist, _count, _colour, _doing, _wearing, _where)
+    rules = (_exist, _count, _colour, _doing, _wearing, _where, _animal, _who, _object, _sport, _is)
     return tuple(CaptionQuestion(rule.__name__[1:], *found) for rule in rules for found in rule(facts))
 
 
@@ -98,36 +135,52 @@ def _count(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
     for name in COUNTED:
         numbers = facts.numbers(name)
         if len(numbers) >= AGREED and len(set(numbers)) == 1 and numbers[0]:
-            yield f"how many {_PLURALS.get(name, name + 's')} are there?", str(numbers[0])
+            yield f"how many {_plural(name)} are there?", str(numbers[0])
 
 
-_PLURALS = {"man": "men", "woman": "women", "child": "children", "person": "people"}
+def _plural(name: str) -> str:
+    return {"man": "men", "woman": "women", "child": "children", "person": "people"}.get(name, name + "s")
 
 
 def _colour(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
     for name in sorted(COLOURED):
-        said: list[frozenset[str]] = []
-        for parse, things in zip(facts.parses, facts.things, strict=True):
-            for thing in (thing for noun, thing in things if noun == name):
-                words = [a.word for a in parse.attributes if a.object == thing]
-                said.append(frozenset(SPELLINGS.get(w, w) for w in words if SPELLINGS.get(w, w) in COLOUR_WORDS))
-        colours = {each - SHADES for each in said if each - SHADES}
-        colour = next(iter(next(iter(colours)))) if len(colours) == 1 and len(next(iter(colours))) == 1 else ""
-        if colour and colour not in MIXED and facts.alone(name):
+        if colour := _colour_of(facts, name):
             yield f"what colour is the {name}?", colour
+
+
+def _colour_of(facts: _CaptionFacts, name: str) -> str:
+    """Of the one thing of a name, what all captions that tell say; nothing if they do not."""
+    said: list[frozenset[str]] = []
+    for parse, things in zip(facts.parses, facts.things, strict=True):
+        for thing in (thing for noun, thing in things if noun == name):
+            words = [a.word for a in parse.attributes if a.object == thing]
+            said.append(frozenset(SPELLINGS.get(w, w) for w in words if SPELLINGS.get(w, w) in COLOUR_WORDS))
+    colours = {each - SHADES for each in said if each - SHADES}
+    colour = next(iter(next(iter(colours)))) if len(colours) == 1 and len(next(iter(colours))) == 1 else ""
+    return colour if colour and colour not in MIXED and facts.alone(name) else ""
 
 
 def _doing(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
     for name in sorted(DOERS):
-        if not facts.alone(name):
-            continue
-        verbs: Counter[str] = Counter()
-        for parse, things in zip(facts.parses, facts.things, strict=True):
-            places = [thing.place for noun, thing in things if noun == name]
-            verbs.update({DOING[v] for place in places for v in _verbs(parse, place) if v in DOING})
-        best = _clear(verbs)
-        if best:
-            yield f"what is the {name} doing?", best
+        subject = _subject(facts, name)
+        if subject and (best := _deed(facts, name)):
+            yield f"what {subject} doing?", best
+
+
+def _subject(facts: _CaptionFacts, name: str) -> str:
+    """ "is the dog" or "are the dogs", where captions speak of one or of several; else nothing."""
+    if facts.alone(name):
+        return f"is the {name}"
+    return f"are the {_plural(name)}" if facts.several(name) else ""
+
+
+def _deed(facts: _CaptionFacts, name: str) -> str:
+    """What most captions that tell say a thing does."""
+    verbs: Counter[str] = Counter()
+    for parse, things in zip(facts.parses, facts.things, strict=True):
+        places = [thing.place for noun, thing in things if noun == name]
+        verbs.update({DOING[v] for place in places for v in _verbs(parse, place) if v in DOING})
+    return _clear(verbs)
 
 
 def _verbs(parse: Parse, place: int) -> Iterator[str]:
@@ -167,15 +220,107 @@ def _wearing(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
 
 
 def _where(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
+    place = _place(facts)
+    for name in sorted(DOERS) if place else ():
+        if subject := _subject(facts, name):
+            yield f"where {subject}?", place
+
+
+def _place(facts: _CaptionFacts) -> str:
+    """The one kind of place that all captions name, if AGREED do."""
     places: Counter[str] = Counter()
     for parse, things in zip(facts.parses, facts.things, strict=True):
         cases = zip(parse.tokens, parse.heads, parse.labels, strict=True)
         with_case = {head for token, head, label in cases if label == "case" and token in BESIDE}
         places.update({PLACES[n] for n, thing in things if n in PLACES and thing.place in with_case})
-    if len(places) == 1 and max(places.values()) >= AGREED:
+    return next(iter(places)) if len(places) == 1 and max(places.values()) >= AGREED else ""
+
+
+def _animal(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
+    if kind := facts.one_kind(ANIMALS):
+        yield "what animal is there?", kind
+
+
+def _sport(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
+    with_animal = any(words & ANIMALS.keys() for words in facts.words)  # a dog with a tennis ball does no sport
+    if (kind := facts.one_kind(SPORTS)) and not with_animal:
+        yield "what sport is it?", kind
+
+
+def _who(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
+    anybody = SEVERAL.union(*(KIN[name] for name in PEOPLE))
+    crowds = sum(bool(words & SEVERAL) for words in facts.words)
+    if crowds > AGREED:
+        yield "who is there?", "several people"
+    elif not any(words & anybody for words in facts.words):
+        yield "who is there?", "nobody"
+    elif not crowds:
+        named = [name for name in PEOPLE if any(name in words for words in facts.words)]
+        if len(named) == 1 and facts.alone(named[0]):
+            yield "who is there?", named[0]
+
+
+def _object(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
+    for verb, things in OBJECTS.items():
         for name in sorted(DOERS):
-            if facts.alone(name):
-                yield f"where is the {name}?", next(iter(places))
+            if not (subject := _subject(facts, name)):
+                continue
+            found: Counter[str] = Counter()
+            for parse in facts.parses:
+                found.update(
+                    {
+                        things[plain_noun(r.object.name)]
+                        for r in parse.relations
+                        if plain_noun(r.subject.name) in {name, *KIN.get(name, ())}
+                        and _base(r.predicate[0]) == verb
+                        and plain_noun(r.object.name) in things
+                    }
+                )
+            if best := _clear(found):
+                yield f"what {subject} {ASKED['asked_of'][verb]}?", best
+
+
+def _base(verb: str) -> str:
+    base = base_form(verb)
+    return AS_WELL.get(base, base)
+
+
+def _is(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
+    """Of what the other rules find, what is so and what is not: of one thing there is one deed, colour and place."""
+    place, said = _place(facts), frozenset[str]().union(*facts.words)
+
+    def absent(kinds: Mapping[str, str]) -> set[str]:
+        """Kinds of which no caption has a word."""
+        return set(kinds.values()) - {kinds[word] for word in said & kinds.keys()}
+
+    for name in sorted(DOERS):
+        subject, deed = _subject(facts, name), _deed(facts, name)
+        if subject and deed:
+            yield from _yes_and_no(subject, {deed: deed}, {other: other for other in absent(DOING)})
+        if subject and place in ASKED["at"]:
+            others = {at: ASKED["at"][at] for at in absent(PLACES) if at in ASKED["at"]}
+            yield from _yes_and_no(subject, {place: ASKED["at"][place]}, others)
+    for name in sorted(COLOURED):
+        if colour := _colour_of(facts, name):
+            others = {other: other for other in COMMON_COLOURS - said}
+            yield from _yes_and_no(f"is the {name}", {colour: colour} if colour in COMMON_COLOURS else {}, others)
+
+
+def _yes_and_no(subject: str, true: Mapping[str, str], false: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for answer, found in (("yes", true), ("no", false)):
+        for name in sorted(found):
+            yield f"{subject} {found[name]}?", answer
+
+
+def phrased(photo: str, question: CaptionQuestion) -> CaptionQuestion:
+    """Every other question in other words, if there are any for it; which, the checksum of photo and text decides."""
+    for text, ways in PHRASINGS:
+        if (found := text.fullmatch(question.text)) is not None:
+            dice = zlib.crc32(f"{photo} {question.text} asked".encode())
+            if dice % 2:
+                return question._replace(text=ways[dice // 2 % len(ways)].replace("*", *found.groups() or ("",)))
+            break
+    return question
 
 
 def balanced(asked: Iterable[tuple[str, CaptionQuestion]], share: float = 1.0) -> Iterator[tuple[str, CaptionQuestion]]:

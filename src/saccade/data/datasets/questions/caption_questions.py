@@ -13,7 +13,7 @@ import numpy as np
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.photos.flickr import open_flickr8k
 from saccade.data.records import CaptionedPhotos, Questions
-from saccade.language.caption_questions import CaptionQuestion, balanced, questions_of
+from saccade.language.caption_questions import CaptionQuestion, balanced, phrased, questions_of
 from saccade.language.parsing import shared_parser
 
 
@@ -31,7 +31,7 @@ def questions_from_captions(photos: CaptionedPhotos) -> Questions[CaptionedPhoto
     asked = (
         (id, each) for id, own in zip(photos.ids, captions, strict=True) for each in questions_of(parser.parse(own))
     )
-    rows: list[tuple[str, CaptionQuestion]] = list(balanced(asked))
+    rows: list[tuple[str, CaptionQuestion]] = [(id, phrased(id, each)) for id, each in balanced(asked)]
     if not rows:
         raise SaccadeError(
             f"{photos.name}/{photos.split}: nothing can be asked about {len(photos.ids)} photos' captions"
