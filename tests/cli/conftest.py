@@ -8,7 +8,7 @@ import pytest
 
 from saccade.cli import main
 from saccade.features import open_questions
-from saccade.world import questions
+from saccade.world.questions import make
 
 
 @pytest.fixture
@@ -27,10 +27,10 @@ def saccade(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 @pytest.fixture
 def few_foils(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Questions are balanced over fewer scenes: a fifth of the time."""
-    questions.foils.cache_clear()
+    make.foils.cache_clear()
     open_questions.cache_clear()
-    monkeypatch.setattr(questions, "FOILS", 600)
-    monkeypatch.setattr(questions, "SUPPORT", 8)
+    monkeypatch.setattr(make, "FOILS", 600)
+    monkeypatch.setattr(make, "SUPPORT", 8)
     yield
-    questions.foils.cache_clear()
+    make.foils.cache_clear()
     open_questions.cache_clear()

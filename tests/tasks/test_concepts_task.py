@@ -20,7 +20,7 @@ from saccade.tasks.concepts.task import (
     prepare_lessons,
 )
 from saccade.vision.augment import AugmentConfig
-from saccade.world.metaconcepts import MetaQuestion
+from saccade.world.questions.metaconcepts import MetaQuestion
 
 COLOURS, SHAPES = ("red", "green", "blue"), ("cube", "ball")
 SCENE = Step("scene")

@@ -23,9 +23,9 @@ from saccade.tasks.parsing.task import (
     prepare_parses,
 )
 from saccade.vision.augment import AugmentConfig
-from saccade.world.balance import drawn_questions
+from saccade.world.questions.balance import drawn_questions
+from saccade.world.questions.wording import parse_question
 from saccade.world.store import WorldConfig
-from saccade.world.wording import parse_question
 
 COLOURS, KINDS = ("red", "green", "blue"), ("cube", "ball", "ring")
 

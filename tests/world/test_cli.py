@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from saccade.cli.world import app
 from saccade.core.errors import SaccadeError
 from saccade.world import World, open_world
-from saccade.world.metaconcepts import METACONCEPTS
-from saccade.world.questions import KINDS
+from saccade.world.questions.make import KINDS
+from saccade.world.questions.metaconcepts import METACONCEPTS
 
 
 def test_make_prints_the_splits_and_the_rate(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from saccade.core.errors import SaccadeError
 from saccade.data.datasets.made import world as reader
 from saccade.world import Scene, SceneRelation, Thing, World
 from saccade.world.dice import Dice
-from saccade.world.programs import Facts
+from saccade.world.questions.programs import Facts
+from saccade.world.questions.wording import parse_question
 from saccade.world.referring import DIALOGS, EXPRESSIONS, KINDS, Turn, discuss, having, refer, then
 from saccade.world.sample import Wish, sample_scene
-from saccade.world.wording import parse_question
 
 MUGS = Scene(
     id="mugs",

@@ -8,7 +8,7 @@ import pytest
 
 from saccade.core.errors import SaccadeError
 from saccade.world.catalogue import COLOURS, KINDS, MATERIALS, SIZES
-from saccade.world.metaconcepts import (
+from saccade.world.questions.metaconcepts import (
     ATTRIBUTE_NOUNS,
     CONCEPTS,
     METACONCEPTS,

@@ -13,12 +13,12 @@ from saccade.batch.programs import Program, Step
 from saccade.core.errors import SaccadeError
 from saccade.data.datasets.made import world as reader
 from saccade.world import Scene, SceneRelation, Thing, World, WorldConfig
-from saccade.world.balance import drawn_questions, picture_balance, question_balance
 from saccade.world.dice import Dice
-from saccade.world.programs import answer, spelled, with_names
-from saccade.world.questions import KINDS, Foils, Question, ask
+from saccade.world.questions.balance import drawn_questions, picture_balance, question_balance
+from saccade.world.questions.make import KINDS, Foils, Question, ask
+from saccade.world.questions.programs import answer, spelled, with_names
+from saccade.world.questions.wording import parse_question
 from saccade.world.sample import HELD_OUT_COLOURS, Wish, is_novel, sample_scene
-from saccade.world.wording import parse_question
 
 # A small red metal cube left of a large red wooden ball, and behind the ball a large blue metal dog that wears a hat.
 SCENE = Scene(
@@ -206,11 +206,11 @@ def test_no_question_is_ambiguous_and_each_answer_is_true() -> None:
 
 
 def test_novel_scenes_are_asked_about_what_is_novel_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saccade.world.questions.FOILS", 300)
-    monkeypatch.setattr("saccade.world.questions.SUPPORT", 4)
-    monkeypatch.setattr("saccade.world.questions.CHOICE", 1)
+    monkeypatch.setattr("saccade.world.questions.make.FOILS", 300)
+    monkeypatch.setattr("saccade.world.questions.make.SUPPORT", 4)
+    monkeypatch.setattr("saccade.world.questions.make.CHOICE", 1)
     novel = Foils(WorldConfig().wish("novel"))
-    monkeypatch.setattr("saccade.world.questions.foils", lambda wish: novel)
+    monkeypatch.setattr("saccade.world.questions.make.foils", lambda wish: novel)
     asked = drawn_questions(WorldConfig(), "novel", 200)
     said = [{s.argument for s in with_names(q.program)} for q in asked if q.kind == "exist" and q.answer == "yes"]
     assert any(words >= set(pair) for words in said for pair in HELD_OUT_COLOURS)
@@ -311,7 +311,7 @@ def test_questions_are_asked_once_and_read_back_as_they_were(monkeypatch: pytest
     monkeypatch.setenv("SACCADE_CACHE", str(tmp_path))
     first = reader.open_world_questions("dev", pictures=40)
     kept = list((tmp_path / "world" / "questions").glob("*.json"))
-    monkeypatch.setattr("saccade.world.asked.ask", None)  # would fail if it were called
+    monkeypatch.setattr("saccade.world.questions.asked.ask", None)  # would fail if it were called
     again = reader.open_world_questions("dev", pictures=40)
     assert len(kept) == 1
     assert (again.programs, again.answers, again.kinds, again.ids) == (

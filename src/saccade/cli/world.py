@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from saccade.world import World, WorldConfig  # imported when a command runs, so that `--help` is quick
-    from saccade.world.balance import KindBalance
+    from saccade.world.questions.balance import KindBalance
     from saccade.world.videos.films import Clip
 
 app = typer.Typer(help="Make and look at the built-in world of toys.", no_args_is_help=True)
@@ -115,9 +115,9 @@ def questions(
     Example: saccade world questions --split test --kind relate
     """
     from saccade.world import WorldConfig, open_world
-    from saccade.world.balance import drawn_questions, picture_balance, question_balance
-    from saccade.world.programs import spelled
-    from saccade.world.questions import KINDS, ask
+    from saccade.world.questions.balance import drawn_questions, picture_balance, question_balance
+    from saccade.world.questions.make import KINDS, ask
+    from saccade.world.questions.programs import spelled
     from saccade.world.store import locate_split
 
     console = Console()
@@ -209,8 +209,8 @@ def concepts(*, split: str = "dev", kind: str | None = None, count: int = 10, ba
 
     Example: saccade world concepts --kind hypernym
     """
-    from saccade.world.balance import question_balance
-    from saccade.world.metaconcepts import METACONCEPTS, metaconcept_questions
+    from saccade.world.questions.balance import question_balance
+    from saccade.world.questions.metaconcepts import METACONCEPTS, metaconcept_questions
 
     kinds = _chosen(kind, METACONCEPTS)
     asked = metaconcept_questions(split)

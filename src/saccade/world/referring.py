@@ -25,11 +25,11 @@ from saccade.batch.programs import Program, Step
 from saccade.world.catalogue import ACTS, MATERIALS
 from saccade.world.dice import Dice
 from saccade.world.grammar import ATTRIBUTES, article
-from saccade.world.metaconcepts import CONCEPTS, PARTS, SAID, WORDS
-from saccade.world.programs import RELATIONS, SIDES, Facts
-from saccade.world.questions import ATTRIBUTE_OF, BESIDE, PRIOR, true_of
+from saccade.world.questions.make import ATTRIBUTE_OF, BESIDE, PRIOR, true_of
+from saccade.world.questions.metaconcepts import CONCEPTS, PARTS, SAID, WORDS
+from saccade.world.questions.programs import RELATIONS, SIDES, Facts
+from saccade.world.questions.wording import RELATION_WORDS, Inquiry, Mention, Words, in_order, noun_phrase, program_of
 from saccade.world.scene import Scene
-from saccade.world.wording import RELATION_WORDS, Inquiry, Mention, Words, in_order, noun_phrase, program_of
 
 KINDS = ("minimal", "redundant", "ordinal", "relation")
 OFTEN = (3.5, 2.0, 2.0, 2.5)  # how often each is drawn

@@ -19,8 +19,8 @@ from saccade.nn.programs import CONCEPT, KINDS, NUMBER, THINGS, TRUTH, Execution
 from saccade.tasks.parsing.task import ProgramReader
 from saccade.tasks.predict import Answer, Predictor, QuestionPredictor, given_picture
 from saccade.vision.pictures import Picture, as_array
-from saccade.world.metaconcepts import CONCEPTS, MetaQuestion, parse_metaconcept
-from saccade.world.wording import parse_question
+from saccade.world.questions.metaconcepts import CONCEPTS, MetaQuestion, parse_metaconcept
+from saccade.world.questions.wording import parse_question
 
 # Steps in words; {0} and {1} are the numbers of the steps they take
 STEP_WORDS = {

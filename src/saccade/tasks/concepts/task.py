@@ -43,7 +43,7 @@ from saccade.tasks.pairs import vary_images
 from saccade.tasks.parsing.task import parse_all
 from saccade.tasks.prepare import Prepared, build_model, prepare_words
 from saccade.vision.augment import AugmentConfig
-from saccade.world.metaconcepts import MetaQuestion, metaconcept_questions
+from saccade.world.questions.metaconcepts import MetaQuestion, metaconcept_questions
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from saccade.tasks.predict import Predictor
 from saccade.tasks.prepare import Prepared, build_model, prepare_words
 from saccade.tasks.uses import Line, Outcome, Use
 from saccade.vision.augment import AugmentConfig
-from saccade.world.programs import spelled
+from saccade.world.questions.programs import spelled
 
 SURE = 0.5  # the probability from which a program is believed
 

@@ -29,8 +29,8 @@ from saccade.data.records import (
     joined,
 )
 from saccade.world import Split, WorldConfig, make_world
-from saccade.world.asked import ask_all
 from saccade.world.captions import region_phrases
+from saccade.world.questions.asked import ask_all
 from saccade.world.referring import discuss, refer
 from saccade.world.scene import Scene
 from saccade.world.store import locate_split

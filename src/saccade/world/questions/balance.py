@@ -20,8 +20,8 @@ from torch import Tensor
 from saccade.world.catalogue import PREDICATES
 from saccade.world.dice import Dice
 from saccade.world.grammar import ATTRIBUTES
-from saccade.world.metaconcepts import WORDS
-from saccade.world.questions import Question, ask
+from saccade.world.questions.make import Question, ask
+from saccade.world.questions.metaconcepts import WORDS
 from saccade.world.sample import sample_scene
 from saccade.world.scene import Scene
 from saccade.world.store import WorldConfig

@@ -28,11 +28,11 @@ from saccade.batch.programs import Program
 from saccade.world.catalogue import ACTS
 from saccade.world.dice import Dice
 from saccade.world.grammar import ATTRIBUTES
-from saccade.world.metaconcepts import CONCEPTS, WORDS
-from saccade.world.programs import RELATIONS, Facts, answer
+from saccade.world.questions.metaconcepts import CONCEPTS, WORDS
+from saccade.world.questions.programs import RELATIONS, Facts, answer
+from saccade.world.questions.wording import Inquiry, Mention, Words, in_order, program_of, say
 from saccade.world.sample import Wish, sample_scene
 from saccade.world.scene import Scene, Thing
-from saccade.world.wording import Inquiry, Mention, Words, in_order, program_of, say
 
 FOILS = 6000  # scenes
 SUPPORT = 80  # foils that must have what a text speaks of, so that the truth about it is known well enough

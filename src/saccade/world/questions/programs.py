@@ -12,7 +12,7 @@ from saccade.batch.programs import Program, Step
 from saccade.core.errors import SaccadeError, not_among
 from saccade.world.catalogue import PREDICATES
 from saccade.world.grammar import ATTRIBUTES, PASSIVES
-from saccade.world.metaconcepts import CONCEPTS, WORDS
+from saccade.world.questions.metaconcepts import CONCEPTS, WORDS
 from saccade.world.scene import Scene, Thing
 
 # What `relate` takes: the predicates, and for acts what suffers them: "held by" leads from a doer to what it holds.

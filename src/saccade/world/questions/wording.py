@@ -17,8 +17,8 @@ from saccade.batch.programs import Program, Step
 from saccade.world.catalogue import MATERIALS
 from saccade.world.dice import Dice
 from saccade.world.grammar import ATTRIBUTES, PASSIVES, PREPOSITIONS, VERBS, article, plural
-from saccade.world.metaconcepts import CONCEPTS, PARTS, SAID
-from saccade.world.programs import RELATIONS
+from saccade.world.questions.metaconcepts import CONCEPTS, PARTS, SAID
+from saccade.world.questions.programs import RELATIONS
 
 Words = tuple[str, ...]  # concepts, at most one of each attribute; none: any thing
 ANYTHING = ("thing", "object", "toy")

@@ -1,6 +1,6 @@
 """The questions of a split, asked once: a picture's take a hundredth of a second, and every run wants those of all.
 
-They are kept in the cache by what they hang on: the world, the split, and the code and tables of this package.
+They are kept in the cache by what they hang on: the world, the split, and the world's code and tables.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from saccade.batch.programs import Step
 from saccade.core.cache import cached, close_to_others
 from saccade.core.files import only_one, read_json, write_text
-from saccade.world.questions import Question, ask, foils
+from saccade.world.questions.make import Question, ask, foils
 from saccade.world.sample import Wish
 from saccade.world.scene import Scene
 from saccade.world.store import Split, WorldConfig, in_processes
@@ -48,5 +48,6 @@ def _question(kind: str, text: str, program: list[tuple[str, list[int], str]], a
 
 @cache
 def _code() -> str:
-    files = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".py", ".yaml"))
+    own = Path(__file__).parent
+    files = sorted(path for folder in (own.parent, own) for path in folder.iterdir() if path.suffix in (".py", ".yaml"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
