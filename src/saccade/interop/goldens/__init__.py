@@ -8,34 +8,28 @@ from pathlib import Path
 from saccade.core.errors import SaccadeError, did_you_mean
 from saccade.interop.goldens import (
     analogy,
-    answering,
-    answers,
-    captioning,
     clicks,
-    grounding,
-    gsmn,
-    hgr,
     interbert,
-    matching,
     metrics,
     moments,
     pixelbert,
-    referring,
     regions,
-    show_attend_tell,
     task_metrics,
-    unsupervised,
     vcml,
 )
+from saccade.interop.goldens.answering import accuracy, answerers
+from saccade.interop.goldens.captioning import captioners, show_attend_tell, unsupervised
+from saccade.interop.goldens.grounding import grounders, referring
+from saccade.interop.goldens.matching import gsmn, hgr, matchers
 from saccade.interop.harness import Case, Golden
 
 ALL = (
-    *(matching.SCAN, matching.VSRN, matching.CAMP, matching.IMRAM, gsmn.GOLDEN),
-    *(captioning.UPDOWN_GOLDEN, captioning.ADAPTIVE_GOLDEN, captioning.SGAE_GOLDEN),
+    *(matchers.SCAN, matchers.VSRN, matchers.CAMP, matchers.IMRAM, gsmn.GOLDEN),
+    *(captioners.UPDOWN_GOLDEN, captioners.ADAPTIVE_GOLDEN, captioners.SGAE_GOLDEN),
     *(show_attend_tell.SOFT, show_attend_tell.HARD, unsupervised.GOLDEN),
-    *(answering.UPDOWN_GOLDEN, answering.DCN_GOLDEN, answering.HIERARCHICAL_GOLDEN),
-    *(grounding.MULTILEVEL_GOLDEN, grounding.ALIGN2GROUND_GOLDEN),
-    *(metrics.RECALL, metrics.CAPTIONS, answers.GOLDEN, regions.BOTTOMUP, regions.DENSECAP, vcml.GOLDEN),
+    *(answerers.UPDOWN_GOLDEN, answerers.DCN_GOLDEN, answerers.HIERARCHICAL_GOLDEN),
+    *(grounders.MULTILEVEL_GOLDEN, grounders.ALIGN2GROUND_GOLDEN),
+    *(metrics.RECALL, metrics.CAPTIONS, accuracy.GOLDEN, regions.BOTTOMUP, regions.DENSECAP, vcml.GOLDEN),
     *(analogy.GOLDEN, task_metrics.GOLDEN, referring.GOLDEN, hgr.GOLDEN, moments.GOLDEN),
     *(interbert.GOLDEN, pixelbert.GOLDEN, clicks.GOLDEN),
 )

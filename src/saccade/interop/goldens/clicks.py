@@ -18,7 +18,7 @@ from torch import Tensor
 
 from saccade.batch import ClickBatch
 from saccade.core.errors import SaccadeError
-from saccade.interop.goldens.grounding import EXACT, cases, weights_of
+from saccade.interop.goldens.grounding.grounders import EXACT, cases, weights_of
 from saccade.interop.harness import Case, Golden, Table
 from saccade.interop.importer import WeightMap, to
 from saccade.interop.words import numbered_words

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from saccade.batch import TextCode
-from saccade.interop.goldens.matching import EMBEDDINGS, SCORES, MatchingCase, doubled, gradients, opens
+from saccade.interop.goldens.matching.matchers import EMBEDDINGS, SCORES, MatchingCase, doubled, gradients, opens
 from saccade.interop.harness import LOSS, SIMILARITY, Case, Golden
 from saccade.interop.importer import Imported
 from saccade.interop.importers import matching as official

@@ -1,0 +1,1 @@
+"""Goldens of answers to questions about pictures: the models that give them, and how they are scored."""

@@ -1,0 +1,1 @@
+"""Goldens of matchers, which score pictures or videos against sentences."""
