@@ -60,5 +60,5 @@ def test_no_verb_imports_another() -> None:
     modules = {verb.module for verb in VERBS.values()}
     assert len(modules) >= 10
     for module in modules:
-        text = (ROOT / "cli" / f"{module}.py").read_text(encoding="utf-8")
+        text = (ROOT / "cli" / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
         assert [other for other in modules if f"saccade.cli.{other} import" in text] == []

@@ -49,7 +49,7 @@ def _read_table() -> tuple[dict[str, Verb], dict[str, dict[str, tuple[list[str],
             options[command][entry[2]] = (entry[3] or "").split(), entry[4]
         elif entry is not None:
             command = entry[3]
-            module, _, attribute = command.partition(".")
+            module, _, attribute = command.rpartition(".")
             verbs[entry[2]] = Verb(panel, module, attribute, entry[4])
         elif line.startswith("# "):
             panel = line[2:]
@@ -65,9 +65,9 @@ VERBS, OPTIONS = _read_table()
 WRITTEN = ("out", "json_file", "attention", "plot", "each")  # parameters that name a file to write
 WRITTEN_BY = {
     "parse.parse": ("picture",),
-    "search.search": ("explain",),
-    "moment.moment": ("cut",),
-    "clicks.ctr": ("picture",),
+    "use.search.search": ("explain",),
+    "use.moment.moment": ("cut",),
+    "use.clicks.ctr": ("picture",),
     "world.videos": ("films",),
     "models.evaluate": ("captions", "answers"),
 }  # and some that do so in one verb
@@ -79,7 +79,8 @@ def described(command: Callable[..., None]) -> Callable[..., None]:
     Those before `*` are arguments, the others options; one with an annotation of typer's stays as it is. A command is
     not begun whose output is one of the files that it reads.
     """
-    known = OPTIONS["shared"] | OPTIONS.get(f"{command.__module__.rpartition('.')[2]}.{command.__name__}", {})
+    name = f"{command.__module__.removeprefix('saccade.cli.')}.{command.__name__}"
+    known = OPTIONS["shared"] | OPTIONS.get(name, {})
     parameters = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         hint = parameter.annotation
@@ -99,7 +100,7 @@ def described(command: Callable[..., None]) -> Callable[..., None]:
                 long = [] if any(flag.startswith("--") for flag in flags) else [f"--{parameter.name.replace('_', '-')}"]
                 hint = Annotated[hint, typer.Option(*long, *flags, **settings)]
         parameters.append(parameter.replace(annotation=hint, kind=parameter.KEYWORD_ONLY))
-    written = [*WRITTEN, *WRITTEN_BY.get(f"{command.__module__.rpartition('.')[2]}.{command.__name__}", ())]
+    written = [*WRITTEN, *WRITTEN_BY.get(name, ())]
 
     @wraps(command)
     def checked(**given: Any) -> None:

@@ -1,0 +1,1 @@
+"""Verbs that use a trained model: what it says of photos, videos and items, and search with it."""
