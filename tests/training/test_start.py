@@ -145,3 +145,13 @@ def test_epochs_asked_for_are_not_outdone_by_a_recipe_that_counts_steps() -> Non
 def test_a_word_may_need_what_the_recipe_of_the_data_says() -> None:
     """`region_norm` goes with `embed_regions`, which Up-Down's recipe for Flickr8k sets and the paper's does not."""
     assert run_config("updown", ["data=flickr8k", "region_norm=around"]).model.region_norm == "around"
+
+
+def test_missing_word_vectors_are_known_before_a_picture_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("saccade.training.run.open_for_training", lambda *_: pytest.fail("pictures were opened"))
+    config = run_config("updown_vqa", ["data=world", f"task.vectors={tmp_path / 'gone.txt'}"])
+    with pytest.raises(SaccadeError, match=r"gone.txt does not exist: a file of word vectors was expected"):
+        train_run(config, tmp_path / "run", console=Console(file=StringIO()))
+    assert not (tmp_path / "run").exists()

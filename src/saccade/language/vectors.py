@@ -52,21 +52,30 @@ class WordVectors:
         return f"word vectors: {len(self.words):,} of {total:,} words found, {self.dim} numbers each"
 
 
-def load_vectors(name_or_path: str | Path, words: Iterable[str]) -> WordVectors:
-    """The vectors of `words` from a table by name ("glove-6b-50d") or a text file (.txt, .vec, also .gz or .zip)."""
-    wanted = tuple(dict.fromkeys(words))
-    name = str(name_or_path)
-    if name == "minilm":
-        found, dim = _from_pieces(name, wanted)
-    elif name in TABLES:
-        found, dim = _from_table(name, wanted)
-    elif Path(name).suffix in ENDINGS or Path(name).exists():
-        found, dim = _from_text(Path(name), wanted)
-    else:
+def check_vectors(name: str) -> None:
+    """Raises: SaccadeError if there are no word vectors of this name: to be known before anything takes long."""
+    if name in TABLES:
+        find_pretrained(name)
+    elif not Path(name).exists():
+        if Path(name).suffix in ENDINGS:
+            raise SaccadeError(f"{name} does not exist: a file of word vectors was expected")
         raise SaccadeError(
             f'there are no word vectors "{name}"{did_you_mean(name, TABLES)} '
             f"(there are: {', '.join(TABLES)}, and files that end in {', '.join(ENDINGS)})"
         )
+
+
+def load_vectors(name_or_path: str | Path, words: Iterable[str]) -> WordVectors:
+    """The vectors of `words` from a table by name ("glove-6b-50d") or a text file (.txt, .vec, also .gz or .zip)."""
+    wanted = tuple(dict.fromkeys(words))
+    name = str(name_or_path)
+    check_vectors(name)
+    if name == "minilm":
+        found, dim = _from_pieces(name, wanted)
+    elif name in TABLES:
+        found, dim = _from_table(name, wanted)
+    else:
+        found, dim = _from_text(Path(name), wanted)
     rows = {word: found[form] for word in wanted for form in (word.lower(), word) if form in found}  # exact wins
     kept = tuple(word for word in wanted if word in rows)
     matrix = np.stack([rows[word] for word in kept]) if kept else np.zeros((0, dim), dtype=np.float32)

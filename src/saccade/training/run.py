@@ -19,6 +19,7 @@ from saccade.core.files import read_json
 from saccade.data import DataConfig
 from saccade.data.registry import DATA_SETS, same_data, share_pictures
 from saccade.language import Vocabulary
+from saccade.language.vectors import check_vectors
 from saccade.models import Model, entries, entry, find_model
 from saccade.models.base.card import Trained
 from saccade.models.base.model import CONFIG as MODEL_CONFIG
@@ -225,6 +226,9 @@ def train_run(config: RunConfig, folder: Path | str, resume: bool = False, conso
         console.print(
             "note: without a GPU, training the extractor takes days on photos; train=false learns from one that stays"
         )
+    for key, value in dotted(to_dict(config.task)).items():
+        if value and key.rpartition(".")[2] == "vectors":  # before pictures go through an extractor for an hour
+            check_vectors(value)
     backbone = trainable_backbone(config.data.extractor) if config.backbone.train else None
     on_gpu = config.trainer.accelerator in ("auto", "cuda") and torch.cuda.is_available()
     train, dev = open_for_training(config, backbone.size if backbone else None, "cuda" if on_gpu else "cpu")
