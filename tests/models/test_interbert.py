@@ -169,7 +169,7 @@ def test_a_cross_encoder_learns_to_choose_the_true_pair(vocabulary: Vocabulary, 
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     assert losses[0] > 1
     assert sum(losses[-5:]) / 5 < 0.3
     table = model.eval()(toy_images, texts)

@@ -130,7 +130,7 @@ def as_boxes(boxes: np.ndarray | Tensor, where: str) -> Float[Tensor, "region 4"
 
     Raises: SaccadeError if there is none, one is not x1 < x2 and y1 < y2, or one leaves 0..1.
     """
-    found = torch.as_tensor(np.asarray(boxes), dtype=torch.float32)
+    found = torch.from_numpy(np.array(boxes, dtype=np.float32))  # a copy: what is given may be read-only
     if found.ndim != 2 or found.shape[1] != 4:
         raise SaccadeError(f"{where}: boxes must be of shape [region, 4], not {list(found.shape)}")
     if not len(found):
