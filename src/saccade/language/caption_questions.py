@@ -296,20 +296,19 @@ def _is(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
     for name in sorted(DOERS):
         subject, deed = _subject(facts, name), _deed(facts, name)
         if subject and deed:
-            yield from _yes_and_no(subject, {deed: deed}, {other: other for other in absent(DOING)})
+            yield from _yes_and_no(subject, [deed], sorted(absent(DOING)))
         if subject and place in ASKED["at"]:
-            others = {at: ASKED["at"][at] for at in absent(PLACES) if at in ASKED["at"]}
-            yield from _yes_and_no(subject, {place: ASKED["at"][place]}, others)
+            others = [ASKED["at"][other] for other in sorted(absent(PLACES)) if other in ASKED["at"]]
+            yield from _yes_and_no(subject, [ASKED["at"][place]], others)
     for name in sorted(COLOURED):
         if colour := _colour_of(facts, name):
-            others = {other: other for other in COMMON_COLOURS - said}
-            yield from _yes_and_no(f"is the {name}", {colour: colour} if colour in COMMON_COLOURS else {}, others)
+            true = [colour] if colour in COMMON_COLOURS else []
+            yield from _yes_and_no(f"is the {name}", true, sorted(COMMON_COLOURS - said))
 
 
-def _yes_and_no(subject: str, true: Mapping[str, str], false: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for answer, found in (("yes", true), ("no", false)):
-        for name in sorted(found):
-            yield f"{subject} {found[name]}?", answer
+def _yes_and_no(subject: str, true: Sequence[str], false: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield from ((f"{subject} {one}?", "yes") for one in true)
+    yield from ((f"{subject} {one}?", "no") for one in false)
 
 
 def phrased(photo: str, question: CaptionQuestion) -> CaptionQuestion:
