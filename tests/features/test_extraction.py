@@ -66,7 +66,9 @@ def ended(process: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
-def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_unbroken_run(tmp_path: Path, photos: Photos) -> None:
+def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_unbroken_run(
+    tmp_path: Path, photos: Photos, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for n, how in ((3, "cut"), (4, "empty"), (20, "text"), (39, "gone")):
         spoil(photos[n][1], how)
 
@@ -82,7 +84,7 @@ def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_unbroken_run(tmp_
                 os.kill(os.getpid(), signal.SIGKILL)
 
         if dies_after is not None:  # in a process of its own: nobody else sees it
-            StoreWriter.flush = flush_and_die  # type: ignore[method-assign]
+            monkeypatch.setattr(StoreWriter, "flush", flush_and_die)
         extract(photos, CompanyExtractor(pause=0.004), folder, batch_size=7)
 
     def look(folder: Path) -> None:

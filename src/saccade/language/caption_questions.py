@@ -50,7 +50,7 @@ ANIMALS, SPORTS = word_pairs(ASKED["animals"]), word_pairs(ASKED["sports"])
 OBJECTS = {verb: word_pairs(words) for verb, words in ASKED["objects"].items()}
 AS_WELL, SEVERAL = word_pairs(ASKED["as_well"]), word_table(ASKED["several"])
 PHRASINGS = [(re.compile(re.escape(text).replace(r"\*", "(.+)")), ways) for text, ways in ASKED["phrasings"].items()]
-PEOPLE = ("man", "woman", "boy", "girl")
+PEOPLE = ("boy", "girl", "man", "woman")
 NUMBERS = {"a": 1, "an": 1, "one": 1, "another": 1, "two": 2, "three": 3, "four": 4}
 COMMON_COLOURS = frozenset(("red", "blue", "green", "yellow", "black", "white", "brown", "orange", "pink"))
 MIXED = frozenset(("colorful", "multicolored", "rainbow", "fluorescent"))
@@ -200,7 +200,7 @@ def _clear(said: Counter[str]) -> str:
 
 
 def _wearing(facts: _CaptionFacts) -> Iterator[tuple[str, str]]:
-    for name in ("boy", "girl", "man", "woman"):
+    for name in PEOPLE:
         if not facts.alone(name):
             continue
         worn: Counter[str] = Counter()

@@ -45,7 +45,7 @@ class DcnConfig(AnswererConfig):
     heads: int = 4
     nowhere: int = 3
     updates: Updates = "both"
-    normalise_regions: bool = True  # I_0 to length 1, official; without, ours: words of any length do not drown them
+    normalise_regions: bool = True  # I_0 to length 1, as the official code; without is ours
     summaries: int = 4  # maps of each side's summary
     predict: Literal["concat", "sum", "answer"] = "concat"
     word_dropout: float = 0.1
