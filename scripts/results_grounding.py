@@ -102,6 +102,7 @@ DATA: dict[str, dict[str, Row]] = {
         "align2ground": replace(
             OURS["align2ground"], title=f"{OURS['align2ground'].title} on {DETECTED}", settings=JUDGED
         ),
+        "align2ground-pooled": Row("… its local scores summed up", WEAK, "align2ground", ["score=pooled", *JUDGED]),
         "align2ground-cells": Row("Align2Ground on cells", WEAK, "align2ground", [f"extractor={CELLS}", *JUDGED]),
         "hierarchical": Row(
             "[hierarchical](../systems/hierarchical.md), grounding alone", FULL, "hierarchical", ["held_out=20"]

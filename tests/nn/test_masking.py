@@ -5,7 +5,7 @@ import torch
 from saccade.batch import END, START, TextBatch
 from saccade.language import Vocabulary
 from saccade.nn.masking import content, hide_words, one_span, segments, tokens, with_overlapping
-from saccade.nn.negatives import hard_texts, other_items
+from saccade.nn.negatives import hard_texts, likely_items, other_items
 
 LONG = 40
 
@@ -81,3 +81,12 @@ def test_the_hardest_text_is_the_one_most_like_it_that_is_allowed() -> None:
     assert not (drawn == torch.arange(4)).any()
     assert set(drawn[:, 0].tolist()) == {2, 3}
     assert set(drawn[:, 2].tolist()) == {0, 1, 3}
+
+
+def test_likely_items_are_drawn_by_the_softmax_of_their_scores() -> None:
+    torch.manual_seed(0)
+    scores = torch.tensor([[0.0, 2.0, 1.0, 9.0]]).log_softmax(dim=1).expand(4000, -1)
+    allowed = torch.tensor([True, True, True, False]).expand(4000, -1)
+    drawn = likely_items(scores, allowed).bincount(minlength=4) / 4000
+    torch.testing.assert_close(drawn[:3], torch.tensor([0.0, 2.0, 1.0]).softmax(dim=0), atol=0.04, rtol=0)
+    assert drawn[3] == 0

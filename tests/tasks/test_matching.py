@@ -14,6 +14,7 @@ from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.data import CaptionedImages
 from saccade.language import Vocabulary
+from saccade.language.wordpieces import learn_pieces
 from saccade.metrics import chance, recall
 from saccade.models import (
     Align2Ground,
@@ -22,6 +23,8 @@ from saccade.models import (
     Hgr,
     HgrConfig,
     Imram,
+    InterBertMatching,
+    InterBertMatchingConfig,
     Matcher,
     Multilevel,
     Scan,
@@ -200,3 +203,28 @@ def test_a_student_comes_nearer_to_its_teacher_and_a_teacher_of_other_regions_is
     teacher.save_pretrained(tmp_path / "other")
     with pytest.raises(SaccadeError, match=r"learned from regions of bottomup@36, not of None$"):
         MatchingTask(*data, vocabulary.batch, MatchingConfig(teacher=tmp_path / "other"))
+
+
+def test_a_cross_encoder_is_shown_the_pairs_that_its_teacher_mistakes(
+    data: tuple[CaptionedImages, CaptionedImages], tmp_path: Path
+) -> None:
+    """Pictures and texts that a sure teacher likes best among the wrong ones are chosen; without one, none are."""
+    pieces = learn_pieces(data[0].texts, 100)
+    seed_everything(0)
+    teacher = Scan(ScanConfig(8, 16, 32, pool="mean"), Vocabulary.build(data[0].texts, 1)).eval()
+    teacher.save_pretrained(tmp_path / "teacher")
+    sizes = {"dim": 16, "heads": 2, "image_heads": 2, "hidden": 16, "image_hidden": 16, "pooled_dim": 8, "layers": 1}
+    config = InterBertMatchingConfig(region_dim=8, text_layers=1, image_layers=1, **sizes)  # type: ignore[arg-type]
+    reader = InterBertMatching(config, pieces)
+    settings = MatchingConfig(teacher=tmp_path / "teacher", teacher_negatives=1, teacher_temperature=1e-6)
+    task, alone = (MatchingTask(*data, reader.read, own) for own in (settings, MatchingConfig()))
+    batch = task.batch(range(12))
+    same = batch.image_index[:, None] == batch.image_index[batch.owner]
+    (owner, texts), (images, own) = task._mistaken(batch.images, batch, same)
+    scores = teacher(batch.images, teacher.read([data[0].texts[n] for n in range(12)])).masked_fill(same, -torch.inf)
+    torch.testing.assert_close(scores[owner, texts], scores[owner].amax(dim=1))
+    torch.testing.assert_close(scores[images, own], scores.amax(dim=0))
+    assert alone._mistaken(batch.images, batch, same) == []
+    loss, _ = task.loss(reader.train(), batch, 0)
+    loss.backward()
+    assert loss.isfinite()

@@ -14,6 +14,12 @@ def other_items(allowed: Bool[Tensor, "item other"]) -> Int[Tensor, " item"]:
     return (torch.rand(allowed.shape, device=allowed.device) + allowed).argmax(dim=1)
 
 
+def likely_items(scores: Float[Tensor, "item other"], allowed: Bool[Tensor, "item other"]) -> Int[Tensor, " item"]:
+    """One of the `allowed` others for each item, drawn by the softmax of its scores; any at all where none is."""
+    noise = -torch.empty_like(scores).exponential_().log()  # Gumbel's: the largest sum is a draw from the softmax
+    return (scores + noise).masked_fill(~allowed, -torch.inf).argmax(dim=1)
+
+
 def text_likeness(texts: TextBatch, words: int) -> Float[Tensor, "text text"]:
     """The cosine of texts as bags of words, weighed by how few texts of the batch a word is in (TF–IDF)."""
     bags = torch.zeros(len(texts), words, device=texts.tokens.device)

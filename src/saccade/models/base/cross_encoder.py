@@ -7,6 +7,7 @@ first stage chooses the pairs. Learning to rank takes a few pairs of each item r
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -89,12 +90,13 @@ class CrossEncoder(Matcher):
         texts: TextBatch,
         owner: Int[Tensor, " text"],
         same: Bool[Tensor, "image text"],
+        harder: Sequence[Pairs] = (),
     ) -> Float[Tensor, ""]:
-        """Cross-entropy of choosing the true pair among a few (`choices`), averaged over texts.
+        """Cross-entropy of choosing the true pair among a few (`choices`) and `harder` ones, averaged over texts.
 
         `same` is True where a picture and a text belong together, which are then no negatives.
         """
-        chosen = self.choices(texts, owner, same)
+        chosen = [*self.choices(texts, owner, same), *harder]
         image, sentence = (torch.cat(parts) for parts in zip(*chosen, strict=True))
         logits = self._read(images, codes, image, sentence).view(len(chosen), -1)
         wrong = same[image, sentence].view(len(chosen), -1)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saccade.batch import UNKNOWN, PairBatch, PictureBatch, RegionBatch, TextBatch, TextCode
@@ -20,7 +20,9 @@ from saccade.data.store.manifest import Broken
 from saccade.explain import Explanation
 from saccade.explain.panels.frames import FrameExplanation
 from saccade.models import CrossEncoder, Matcher, Model, load_model
+from saccade.models.base.cross_encoder import Pairs
 from saccade.nn import Negatives, RankingLoss, Ways, binary_loss, contrastive_loss, distillation_loss, triplet_loss
+from saccade.nn.negatives import likely_items
 from saccade.tasks import find_task
 from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.matching import EvalOptions
@@ -184,6 +186,9 @@ class MatchingConfig:
     teacher: Path | None = None  # a trained matcher, whose scores of a batch are learned beside the ranking
     teacher_weight: float = 1.0
     teacher_temperature: float = 0.05  # of both models' scores
+    teacher_negatives: int = (
+        2  # of a cross-encoder: wrong texts and pictures of each pair that the teacher takes for true
+    )
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 256  # pictures or sentences encoded at once
     eval_pictures: int = 0  # while training, so many pictures of the dev split are measured; 0: all
@@ -195,7 +200,7 @@ class MatchingConfig:
             check_ranges(self, name, "at least 1")
         if self.loss != "triplet" and (self.hardest > 1 or self.ways != "both"):
             raise SaccadeError(f"hardest and ways are of loss=triplet, not of loss={self.loss}")
-        check_ranges(self, "teacher_weight eval_pictures", "zero or more")
+        check_ranges(self, "teacher_weight teacher_negatives eval_pictures", "zero or more")
         check_ranges(self, "teacher_temperature", "more than zero")
 
 
@@ -245,8 +250,9 @@ class MatchingTask(PairTask):
         images = model.encode_images(model.extract(pictures))
         if isinstance(model, CrossEncoder):
             same = batch.image_index[:, None] == batch.image_index[batch.owner]
-            texts = self._vary_texts(batch.texts)
-            return model.choice_loss(images, model.encode_texts(texts), batch.texts, batch.owner, same), {}
+            codes = model.encode_texts(self._vary_texts(batch.texts))
+            harder = self._mistaken(pictures, batch, same)
+            return model.choice_loss(images, codes, batch.texts, batch.owner, same, harder), {}
         tables = model.ranked(images, model.encode_texts(self._vary_texts(batch.texts)))
         weights = model.ranking_weights
         first = len(tables) == 1 or weights
@@ -285,10 +291,24 @@ class MatchingTask(PairTask):
         config = self.config
         return triplet_loss(similarity, config.margin, negatives, same, batch.owner, config.hardest, config.ways)
 
+    def _mistaken(
+        self, pictures: RegionBatch | PictureBatch, batch: PairBatch, same: Bool[Tensor, "image text"]
+    ) -> list[Pairs]:
+        """Wrong pairs for a cross-encoder to tell, drawn by the teacher's scores: what it re-ranks is of that kind."""
+        if self.teacher is None:
+            return []
+        scores = self._taught(self.teacher.to(same.device), pictures, batch.texts) / self.config.teacher_temperature
+        owner, text = batch.owner, torch.arange(len(batch.owner), device=same.device)
+        found: list[Pairs] = []
+        for _ in range(self.config.teacher_negatives):
+            found.append((owner, likely_items(scores[owner], ~same[owner])))
+            found.append((likely_items(scores.T, ~same.T), text))
+        return found
+
     @torch.no_grad()
     def _taught(self, teacher: Matcher, pictures: RegionBatch | PictureBatch, texts: TextBatch) -> Tensor:
         """The teacher's scores: of the pictures as the student sees them, and all words of the sentences."""
-        sentences = [" ".join(words[1:-1]) for words in texts.words]  # the teacher has a vocabulary of its own
+        sentences = [" ".join(words[1:-1]).replace(" ##", "") for words in texts.words]  # it has words of its own
         taught: Tensor = teacher(pictures, teacher.read(sentences).to(texts.tokens.device))
         return taught
 
