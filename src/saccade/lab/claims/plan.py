@@ -29,7 +29,7 @@ NO_MATTER = {  # settings that say where and how a run is carried out, not what 
     },
 }
 CAME_LATER: Mapping[str, Mapping[str, Any]] = {  # settings that say what was so before there were such settings
-    "task": {"hardest": 1, "ways": "both", "eval_pictures": 0, "among": "given"},
+    "task": {"hardest": 1, "ways": "both", "eval_pictures": 0, "among": "given", "teacher_negatives": 2},
     "trainer": {"accumulate": 1},
     "data": {"train_limit": None, "redundancy": 0.5},
 }
