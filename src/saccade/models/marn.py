@@ -303,8 +303,8 @@ class Behaviours(nn.Module):
         gates = self.inputs(a * given if kind == "aigru" else given)
         state = given.new_zeros(len(given), self.config.state_dim)
         states = []
-        for t in range(given.shape[1]):
-            state = torch.where(mask[:, t, None], self.step(gates[:, t], a[:, t], state), state)
+        for there, own, weight in zip(mask[..., None].unbind(1), gates.unbind(1), a.unbind(1), strict=True):
+            state = torch.where(there, self.step(own, weight, state), state)
             states.append(state)
         return torch.stack(states, dim=1) if states else given.new_zeros(len(given), 0, self.dim)
 
