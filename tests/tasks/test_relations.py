@@ -16,7 +16,7 @@ from saccade.data import DataConfig
 from saccade.data.records import CaptionedImages, PictureRegions, RegionSource, RelatedThings, Relations
 from saccade.features.splits import open_relations
 from saccade.models import Analogy, AnalogyConfig
-from saccade.tasks.relations.evaluate import RelationPrecision, pair_candidates, retrieve, with_boxes
+from saccade.tasks.relations.evaluate import RelationPrecision, pair_candidates, ranks_of, retrieve, with_boxes
 from saccade.tasks.relations.predict import RelationFinder
 from saccade.tasks.relations.task import (
     RelationsConfig,
@@ -189,6 +189,13 @@ def test_average_precision_counts_what_no_region_reaches() -> None:
     assert full.pairs == 16
     assert full.unknown == 0
     assert retrieve(model, Relations(missing, dev.things)).precision.max() == 0
+
+
+def test_ranks_are_those_of_a_stable_sort() -> None:
+    scores = np.random.default_rng(0).integers(0, 8, 60).astype(np.float32)  # many are equal
+    chosen = np.array([40, 3, 17, 59])
+    place = np.argsort(np.argsort(-scores, kind="stable"), kind="stable")
+    assert ranks_of(scores, chosen).tolist() == sorted(place[chosen].tolist())
 
 
 def test_words_that_are_not_known_are_told() -> None:

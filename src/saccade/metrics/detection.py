@@ -163,6 +163,14 @@ class MeanAveragePrecision:
         return float(np.mean(values)) if values else 0.0
 
 
+def precision_of_ranks(ranks: Int[np.ndarray, " right"], total: int, interpolated: bool = True) -> float:
+    """`average_precision` from the ranks of the right detections alone, 0 the best; in rising order."""
+    precision = np.arange(1, len(ranks) + 1) / (ranks + 1)
+    if interpolated:  # it rises only where a detection is right
+        precision = np.maximum.accumulate(precision[::-1])[::-1]
+    return float(precision.sum() / total) if total else 0.0
+
+
 def average_precision(
     right: Bool[np.ndarray, " ranked"],
     total: int,
@@ -176,11 +184,11 @@ def average_precision(
     """
     if not total or not right.any():
         return 0.0
+    if levels is None:
+        return precision_of_ranks(np.flatnonzero(right), total, interpolated)
     hits = np.cumsum(right)
     precision = hits / np.arange(1, len(hits) + 1)
     if interpolated:
         precision = np.maximum.accumulate(precision[::-1])[::-1]
-    if levels is None:
-        return float((precision * right).sum() / total)
     reached = np.searchsorted(hits / total, levels - 1e-12)  # the first rank with this recall
     return float(np.append(precision, 0.0)[np.minimum(reached, len(precision))].mean())

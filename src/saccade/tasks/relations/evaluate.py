@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.data.records import CaptionedImages, Relations
-from saccade.metrics.detection import average_precision
+from saccade.metrics.detection import precision_of_ranks
 from saccade.metrics.relations import right_by_overlap
 from saccade.models import Relater, load_model
 from saccade.models.base.relater import RegionPairs, Transfer
@@ -115,13 +115,19 @@ def retrieve(
     finally:
         model.train(was_training)
     precision = np.zeros(len(triplets))
-    for column in range(len(triplets)):
-        hit = np.zeros(first, dtype=bool)
-        hit[np.concatenate([np.zeros(0, np.int64), *right[column]])] = True
-        order = np.argsort(-np.concatenate([found[:, column] for found in scores]), kind="stable")
-        precision[column] = average_precision(hit[order], int(total[column]))
+    table = np.concatenate([np.zeros((0, len(triplets)), np.float32), *scores]).T.copy()  # [triplet, pair]
+    for column, hits in right.items():
+        ranks = ranks_of(table[column], np.concatenate(hits))
+        precision[column] = precision_of_ranks(ranks, int(total[column]))
     counts = np.array([model.counts.get(triplet, 0.0) for triplet in triplets])
     return Retrieval(triplets, precision, counts, int(total.sum()), len(named) - int(total.sum()))
+
+
+def ranks_of(scores: Float[np.ndarray, " pair"], chosen: Int[np.ndarray, " right"]) -> Int[np.ndarray, " right"]:
+    """The ranks of chosen pairs, in rising order: of equal scores the first goes first. A triplet has few true pairs
+    among tens of thousands, which need not be sorted for them."""
+    above = [np.count_nonzero(scores > scores[n]) + np.count_nonzero(scores[:n] == scores[n]) for n in chosen]
+    return np.sort(np.array(above, dtype=np.int64))
 
 
 def true_pairs(
