@@ -140,7 +140,7 @@ def step_row(bench: Bench) -> Row:
     if bench.quick:
         pieces = replace(pieces, words=pieces.words[:90])
     torch.manual_seed(0)
-    config = config_of(bench)
+    config = config_of(bench, packed=True)
     ours = InterBert(config, pieces).to(bench.device)
     plain = Plain(InterBert(config, pieces)).to(bench.device)
     batch = batch_of(bench, pairs, config.region_dim)

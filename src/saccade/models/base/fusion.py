@@ -80,7 +80,7 @@ class FusionConfig:
     initial_spread: float = 0.02  # of fresh weights, BERT's; narrow layers learn sooner with more
     checkpoint_activations: bool = False  # keep only what enters each layer; the rest is computed again
     compiled: bool = False  # layers through torch.compile, quicker on a GPU once they are
-    packed: bool | None = None  # leave padding out of all but attention; none: on CPUs
+    packed: bool | None = None  # leave out padding, and outputs no one asks for; none: on CPUs, which need not wait
 
     SIZES: ClassVar[tuple[str, ...]] = (  # that a fine-tuned model takes from what it starts from
         *("region_dim", "dim", "heads", "hidden", "pooled_dim", "max_words", "segments", "vocabulary", "standardise"),
@@ -175,6 +175,11 @@ class Fusion(Model):
     @abstractmethod
     def text_layers(self) -> list[nn.Module]:
         """The layers that read words, as a BERT has them."""
+
+    def leaves_out(self, device: torch.device) -> bool:
+        """Whether padding, and outputs no one asks for, are left out there: counting the rest synchronises a GPU."""
+        packed: bool | None = self.config.packed
+        return device.type == "cpu" if packed is None else packed
 
     @classmethod
     def own_vocabulary(cls, config: FusionConfig, texts: Sequence[str]) -> Vocabulary | None:

@@ -3,12 +3,13 @@
     h = norm(x + project(softmax(q kᵀ / √d) v)),   x′ = norm(h + W₂ gelu(W₁ h))
 
 Keys and values come from the sequence itself, or from another one (`cross`). Padding is masked; where a batch is packed
-(`pack`), everything but the attention itself is computed for real tokens alone.
+(`pack`), everything but the attention itself is computed for real tokens alone, and on a GPU in 16 bits that too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,19 +22,48 @@ from saccade.nn.encode import at_least_float32, dropout_layer
 
 EPS = 1e-12  # of BERT's layer normalisation
 States = Float[Tensor, "*tokens dim"]  # [item token dim], or [token dim] of a packed batch
-Places = Int[Tensor, " token"]  # where in a padded batch, flattened, each token of a packed one belongs
+MAX_FLASH_WIDTH = 256  # of a head
+
+
+class Places(NamedTuple):
+    """Where the tokens of a packed batch belong."""
+
+    at: Int[Tensor, " token"]  # in the padded batch, flattened
+    starts: Int[Tensor, " bound"]  # each item's first token, and the end of the last item
 
 
 def pack(states: Float[Tensor, "item place dim"], mask: Bool[Tensor, "item place"]) -> tuple[Tensor, Places]:
     """The real tokens of a batch one after the other, and their places. Counting them synchronises a GPU."""
-    places = mask.flatten().nonzero()[:, 0]
-    return states.flatten(0, 1)[places], places
+    at = mask.flatten().nonzero()[:, 0]
+    starts = functional.pad(mask.sum(dim=1).cumsum(dim=0), (1, 0)).int()
+    return states.flatten(0, 1).index_select(0, at), Places(at, starts)
 
 
 def unpack(tokens: Float[Tensor, "token dim"], places: Places, shape: Sequence[int]) -> Float[Tensor, "item place dim"]:
     """The padded batch [item, place] of packed tokens, zero where there is none."""
-    padded = tokens.new_zeros(shape[0] * shape[1], tokens.shape[1]).index_copy(0, places, tokens)
+    padded = tokens.new_zeros(shape[0] * shape[1], tokens.shape[1]).index_copy(0, places.at, tokens)
     return padded.view(shape[0], shape[1], -1)
+
+
+def flash_takes(tokens: Float[Tensor, "token dim"], width: int) -> bool:
+    """Whether a kernel attends within packed items of these numbers, by heads so wide."""
+    reduced = tokens.dtype in (torch.bfloat16, torch.float16)
+    return tokens.is_cuda and reduced and width % 8 == 0 and width <= MAX_FLASH_WIDTH
+
+
+def attend_packed(
+    queries: Float[Tensor, "token head width"],
+    keys: Float[Tensor, "token head width"],
+    values: Float[Tensor, "token head width"],
+    starts: Int[Tensor, " bound"],
+    longest: int,
+    dropout: float,
+) -> Float[Tensor, "token head width"]:
+    """Attention within each item, none of more than `longest` tokens: the kernel of `torch.nn.attention.varlen`, which
+    itself has no dropout."""
+    attention = torch.ops.aten._flash_attention_forward
+    found: Tensor = attention(queries, keys, values, starts, starts, longest, longest, dropout, False, False)[0]
+    return found
 
 
 def attend_over(mask: Bool[Tensor, "item key"]) -> Bool[Tensor, "item 1 1 key"]:
@@ -79,39 +109,53 @@ class Layer(nn.Module):
         places: Places | None = None,
     ) -> States:
         """`mask` is that of the keys; with `places`, `states` are packed."""
-        queries, keys, values = self.parts(states, context, (len(mask), mask.shape[3]), places)
         rate = self.attention_dropout if self.training else 0.0
-        attended = functional.scaled_dot_product_attention(queries, keys, values, mask, rate).transpose(1, 2).flatten(2)
-        if places is not None:
-            attended = attended.flatten(0, 1)[places]
-        states = self.norm1(states + self.dropout(self.project(attended)))
+        if places is None:
+            attended = self.sums(self.parts(states, context), mask, rate)
+        else:
+            attended = self.within(states, mask, places, rate)
+        states = self.norm1(states + self.dropout(self.project(attended))).to(states.dtype)
         if self.fc1 is None or self.fc2 is None or self.norm2 is None:
             return states
-        found: Tensor = self.norm2(states + self.dropout(self.fc2(functional.gelu(self.fc1(states)))))
+        fed = self.fc2(functional.gelu(self.fc1(states)))
+        found: Tensor = self.norm2(states + self.dropout(fed)).to(states.dtype)
         return found
 
-    def parts(
-        self, states: States, context: Tensor | None, shape: tuple[int, int], places: Places | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def within(
+        self, states: Float[Tensor, "token dim"], mask: Bool[Tensor, "item 1 1 key"], places: Places, rate: float
+    ) -> Float[Tensor, "token dim"]:
+        """What packed tokens find in their own items; where no kernel takes them as they are, through padding."""
+        joined: Tensor = self.qkv(states)
+        if flash_takes(joined, states.shape[1] // self.heads):
+            queries, keys, values = joined.view(len(joined), 3, self.heads, -1).unbind(dim=1)
+            return attend_packed(queries, keys, values, places.starts, mask.shape[3], rate).flatten(1)
+        padded = unpack(joined, places, (len(mask), mask.shape[3]))
+        return self.sums(self.shared_out(padded, 3), mask, rate).flatten(0, 1).index_select(0, places.at)
+
+    def sums(
+        self, parts: Sequence[Tensor], mask: Bool[Tensor, "item 1 1 key"], rate: float
+    ) -> Float[Tensor, "item token dim"]:
+        """What tokens attend to, of queries, keys and values."""
+        queries, keys, values = parts
+        found = functional.scaled_dot_product_attention(queries, keys, values, mask, rate)
+        return found.transpose(1, 2).flatten(2)
+
+    def parts(self, states: States, context: Tensor | None) -> tuple[Tensor, ...]:
         """Queries, keys and values [item head token width]."""
         if self.cross:
             assert context is not None
-            asked: Tensor = self.query(states)
-            queries = asked.view(*asked.shape[:-1], self.heads, -1).transpose(1, 2)
-            both: Tensor = self.context(context)
-            keys, values = both.view(*both.shape[:-1], 2, self.heads, -1).permute(2, 0, 3, 1, 4)
-            return queries, keys, values
-        joined: Tensor = self.qkv(states)
-        if places is not None:
-            joined = unpack(joined, places, shape)
-        queries, keys, values = joined.view(*joined.shape[:-1], 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        return queries, keys, values
+            return *self.shared_out(self.query(states), 1), *self.shared_out(self.context(context), 2)
+        return self.shared_out(self.qkv(states), 3)
+
+    def shared_out(self, joined: Float[Tensor, "item token parts"], parts: int) -> tuple[Tensor, ...]:
+        """Each part among the heads [item head token width]."""
+        return joined.view(*joined.shape[:-1], parts, self.heads, -1).permute(2, 0, 3, 1, 4).unbind()
 
     def weights(
         self, states: Float[Tensor, "item query dim"], mask: Bool[Tensor, "item 1 1 key"], context: Tensor | None = None
     ) -> Float[Tensor, "item head query key"]:
         """What each token attends to; the layer itself never builds this table."""
-        queries, keys, _ = self.parts(states, context, (len(mask), mask.shape[3]))
+        queries, keys, _ = self.parts(states, context)
         scores = at_least_float32(queries) @ at_least_float32(keys).mT / queries.shape[-1] ** 0.5
         shares: Tensor = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
         return shares
@@ -125,8 +169,11 @@ def run_layers(
     recompute: bool = False,
 ) -> Float[Tensor, "item token dim"]:
     """Layers one after the other. `packed`: without padding, which comes back as zeros; `recompute`: nothing inside a
-    layer is kept for the backward pass, it is computed again (activation checkpointing)."""
-    keys, places, shape = attend_over(mask), None, mask.shape
+    layer is kept for the backward pass, it is computed again (activation checkpointing). Under autocast, what goes from
+    layer to layer is of its precision; the norms inside are of float32."""
+    keys, places, shape, given = attend_over(mask), None, mask.shape, states.dtype
+    if torch.is_autocast_enabled(states.device.type):
+        states = states.to(torch.get_autocast_dtype(states.device.type))
     if packed:
         states, places = pack(states, mask)
     for layer in layers:
@@ -134,4 +181,4 @@ def run_layers(
             states = checkpoint(layer, states, keys, None, places, use_reentrant=False)
         else:
             states = layer(states, keys, None, places)
-    return states if places is None else unpack(states, places, shape)
+    return (states if places is None else unpack(states, places, shape)).to(given)

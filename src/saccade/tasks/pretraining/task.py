@@ -183,24 +183,33 @@ class ObjectiveResults:
 
 
 def score_objectives(model: Fusion, pairs: MaskedPairs, config: PretrainingConfig) -> ObjectiveResults:
-    """Of masked regions, only those of true pairs count, and where classes are predicted, those that have one."""
+    """Of masked regions, only those of true pairs count, and where classes are predicted, those that have one.
+
+    A model that leaves padding out is asked for what counts alone; to tell regions apart takes all of them.
+    """
     features = model.region_features(pairs.images)
     images = model.embed_regions(features, pairs.images, pairs.regions)
     fused = model.fuse(images, model.encode_texts(pairs.texts))
     losses: dict[str, Tensor] = {}
     correct: dict[str, Tensor] = {}
     count: dict[str, Tensor] = {}
-    wanted = weights_of(config)
+    wanted, alone = weights_of(config), model.leaves_out(features.device)
     if "word" in wanted:
-        logits, there = model.word_logits(fused.words), pairs.words >= 0
-        losses["word"] = model.word_loss(logits, pairs.words)
-        correct["word"], count["word"] = ((logits.argmax(dim=-1) == pairs.words) & there).sum(), there.sum()
+        words, hidden, there = fused.words, pairs.words, pairs.words >= 0
+        if alone:
+            words, hidden, there = those_at(there, words, hidden, there)
+        logits = model.word_logits(words)
+        losses["word"] = model.word_loss(logits, hidden)
+        correct["word"], count["word"] = ((logits.argmax(dim=-1) == hidden) & there).sum(), there.sum()
     if "region" in wanted:
         masked = pairs.regions & pairs.matched[:, None]
         target = features.detach() if pairs.target is None else pairs.target
         if pairs.target is not None:
             masked = masked & pairs.target.any(dim=-1)
-        found = model.region_outputs(fused.regions)
+        regions = fused.regions
+        if alone and model.config.region_output != "contrast":
+            regions, target, masked = those_at(masked, regions, target, masked)
+        found = model.region_outputs(regions)
         losses["region"] = model.region_loss(found, masked, target)
         correct["region"], count["region"] = (correct_regions(model, found, target) * masked).sum(), masked.sum()
     if "match" in wanted:
@@ -209,6 +218,12 @@ def score_objectives(model: Fusion, pairs: MaskedPairs, config: PretrainingConfi
         correct["match"] = ((logits.argmax(dim=1) == MATCHED) == pairs.matched).sum()
         count["match"] = pairs.matched.new_ones(len(logits)).sum()
     return ObjectiveResults(losses, correct, count)
+
+
+def those_at(wanted: Bool[Tensor, "item place"], *values: Tensor) -> list[Tensor]:
+    """Of values [item place …] those at the wanted places, as the places of one item."""
+    at = wanted.flatten().nonzero()[:, 0]
+    return [value.flatten(0, 1).index_select(0, at)[None] for value in values]
 
 
 def correct_regions(model: Fusion, found: Tensor, target: Tensor) -> Float[Tensor, "item region"]:
