@@ -4,8 +4,8 @@
     python scripts/results_pretraining.py flickr8k --root data/flickr8k
 
 On the world: retrieval by InterBERT and Pixel-BERT, pre-trained or from scratch. On Flickr8k: the same beside SCAN and
-IMRAM, with the cross-encoders also re-ranking what SCAN finds, and visual entailment beside the sentence alone. There
-Pixel-BERT is pre-trained on the world first.
+IMRAM, with the cross-encoders also re-ranking what SCAN finds on the cells that InterBERT reads, and visual entailment
+beside the sentence alone. There Pixel-BERT is pre-trained on the world first.
 
 Every run is a command of `saccade` with its recipe and another seed, in a process of its own, `jobs` at once; a run
 that starts from another waits for it. Runs and figures are kept in --runs and not made again, so that a long table
@@ -43,7 +43,14 @@ class Row:
     table: str | None = None  # where it stands; None: it is there for others to start from
     after: str | None = None
     data: str | None = None  # if not that of the page
+    teacher: str | None = None  # the row that says which wrong pairs are hard
     first: str | None = None  # the row whose best are re-ranked; nothing is trained
+    blend: float = 0.0  # of the first row's score
+
+    @property
+    def needs(self) -> list[str]:
+        """The rows whose runs must be there first."""
+        return [name for name in (self.after, self.teacher, self.first) if name]
 
 
 def recipe_words(name: str) -> tuple[str, ...]:
@@ -70,11 +77,23 @@ WORLD = {
     "pixelbert-scratch": Row("Pixel-BERT, from scratch", ("train", "pixelbert", "task=matching"), "retrieval"),
 }
 SEES_NOTHING = ", shown the sentence alone"
+BOTH = " and SCAN alike"
+CELLS = (
+    *(f"extractor={recipe('interbert-flickr8k')['data']['extractor']}", "backbone.train=false", "in_memory=true"),
+    *("epochs=12", "evaluate_every=600"),
+)
 FLICKR8K = {
     "scan": Row("[SCAN](../systems/scan.md)", ("train", "scan"), "retrieval"),
     "imram": Row("[IMRAM](../systems/imram.md)", ("train", "imram"), "retrieval"),
     "interbert-pre": Row("InterBERT, pre-training", ("pretrain", "interbert")),
     "interbert": Row(INTERBERT, ("train", "interbert", "task=matching"), "retrieval", "interbert-pre"),
+    "scan-cells": Row("SCAN on InterBERT's cells", ("train", "scan", *CELLS), "retrieval"),
+    "interbert-taught": Row(
+        "InterBERT, wrong pairs of that SCAN's choice",
+        ("train", "interbert", "task=matching"),
+        *("retrieval", "interbert-pre"),
+        teacher="scan-cells",
+    ),
     "pixelbert-world": Row(
         "Pixel-BERT, pre-training on the world",
         ("pretrain", "pixelbert", *recipe_words("pixelbert-flickr8k"), "model.used_pieces=false", *ON_THE_WORLD),
@@ -82,8 +101,13 @@ FLICKR8K = {
     ),
     "pixelbert-pre": Row("Pixel-BERT, pre-training", ("pretrain", "pixelbert"), after="pixelbert-world"),
     "pixelbert": Row(PIXELBERT, ("train", "pixelbert", "task=matching"), "retrieval", "pixelbert-pre"),
-    "interbert-rerank": Row("InterBERT re-ranks SCAN", (), "re-ranking", "interbert", first="scan"),
-    "pixelbert-rerank": Row("Pixel-BERT re-ranks SCAN", (), "re-ranking", "pixelbert", first="scan"),
+    "interbert-rerank": Row("InterBERT", (), "re-ranking", "interbert", first="scan-cells"),
+    "taught-rerank": Row("InterBERT, taught", (), "re-ranking", "interbert-taught", first="scan-cells"),
+    "taught-blend": Row(
+        f"InterBERT, taught{BOTH}", (), "re-ranking", "interbert-taught", first="scan-cells", blend=1.0
+    ),
+    "pixelbert-rerank": Row("Pixel-BERT", (), "re-ranking", "pixelbert", first="scan-cells"),
+    "pixelbert-blend": Row(f"Pixel-BERT{BOTH}", (), "re-ranking", "pixelbert", first="scan-cells", blend=1.0),
     "interbert-entails": Row(INTERBERT, ("train", "interbert", "task=entailment"), "entailment", "interbert-pre"),
     "interbert-blind": Row(
         f"InterBERT{SEES_NOTHING}",
@@ -125,10 +149,10 @@ def waves(rows: dict[str, Row], wanted: Sequence[str]) -> Iterator[list[str]]:
     """Rows whose runs can be trained beside each other: what a wave starts from is in one before it."""
     needed = list(wanted)
     for name in needed:  # grows
-        needed += [other for other in (rows[name].after, rows[name].first) if other and other not in needed]
+        needed += [other for other in rows[name].needs if other not in needed]
     done: set[str] = set()
     while rest := [name for name in rows if name in needed and name not in done]:
-        ready = [name for name in rest if all(other in done for other in (rows[name].after, rows[name].first) if other)]
+        ready = [name for name in rest if done.issuperset(rows[name].needs)]
         yield ready
         done |= set(ready)
 
@@ -136,12 +160,13 @@ def waves(rows: dict[str, Row], wanted: Sequence[str]) -> Iterator[list[str]]:
 def train(name: str, seed: int, arguments: argparse.Namespace) -> None:
     """One run in a process of its own, unless it is finished or what it starts from is missing."""
     row, folder = DATA[arguments.data][name], run_of(name, seed, arguments)
-    start = run_of(row.after, seed, arguments) if row.after else None
-    if row.first or (folder / "last").exists() or (start is not None and not (start / "last").exists()):
+    start, teacher = (run_of(name, seed, arguments) if name else None for name in (row.after, row.teacher))
+    if row.first or (folder / "last").exists() or not all((run / "last").exists() for run in (start, teacher) if run):
         return
     data = row.data or arguments.data
     place = [f"root={arguments.root}"] if arguments.root and data == arguments.data else []
     words = [*row.words, f"data={data}", *place, *([f"init={start}"] if start is not None else [])]
+    words += [f"task.teacher={teacher}"] if teacher is not None else []
     words += [f"trainer.seed={seed}", f"accelerator={arguments.device}", *arguments.settings, "-o", str(folder)]
     again = ["train", "--resume", str(folder)]
     done = saccade(again if folder.exists() else words, folder.with_suffix(".log"))
@@ -158,7 +183,7 @@ def measure(name: str, seed: int, arguments: argparse.Namespace) -> None:
     if first is not None and not (first / "last").exists():
         return
     words = ["eval", str(own), "--split", arguments.split, "--json", str(figures), "--device", arguments.device]
-    words += ["--first", str(first), "--rerank", RERANKED] if first is not None else []
+    words += ["--first", str(first), "--rerank", RERANKED, "--blend", str(row.blend)] if first is not None else []
     done = saccade(words, run_of(name, seed, arguments).with_suffix(".log"))
     console.print(f"{figures.name}: {'done' if done else 'could not be measured, see the log'}", highlight=False)
 
@@ -194,7 +219,8 @@ def tables(arguments: argparse.Namespace) -> dict[str, dict[str, list[Figures]]]
 ABOUT = {
     "retrieval": "[Recall](../glossary.md#recall) both ways, every pair of a picture and a text scored.",
     "re-ranking": (
-        "The best 8, 16 and 32 of each query by SCAN, put in order by a cross-encoder; all others keep their places. "
+        "The best 8, 16 and 32 of each query by SCAN on InterBERT's cells, put in order by a cross-encoder, or by the "
+        "mean of both scores, each brought to one spread over a query's candidates; all others keep their places. "
         "*Perfect order* is what the same candidates would reach with every right answer on top."
     ),
     "entailment": (
