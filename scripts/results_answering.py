@@ -39,11 +39,6 @@ SYSTEMS = {  # title, system, settings over its recipe
     "updown_vqa": ("[Up-Down](../systems/updown_vqa.md)", "updown_vqa", []),
     "dcn": ("[DCN](../systems/dcn.md)", "dcn", []),
     "dcn_both": ("[DCN](../systems/dcn.md), both ways", "dcn", ["updates=both", "epochs=20"]),
-    "dcn_longer": (
-        "DCN, both ways, regions of any length",
-        "dcn",
-        ["updates=both", "normalise_regions=false"],
-    ),
     "dcn_words": ("DCN, words alone take in regions", "dcn", []),  # the world's recipe
     "hierarchical": ("[hierarchical](../systems/hierarchical.md), three tasks in one run", "hierarchical", []),
     "vcml": ("[VCML](../systems/vcml.md), programs known", "vcml", []),

@@ -34,7 +34,6 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {"nowhere": 0},
         {"layers": 1, "updates": "words"},
         {"updates": "regions", "standardise": True},
-        {"normalise_regions": False},
         {"levels": (3, 4, 5), "level_heads": 2},
         {"image_dim": 10, "predict": "sum"},
         {"image_dim": 10, "predict": "answer", "output": "softmax"},

@@ -45,7 +45,6 @@ class DcnConfig(AnswererConfig):
     heads: int = 4
     nowhere: int = 3
     updates: Updates = "both"
-    normalise_regions: bool = True  # I_0 to length 1, as the official code; without is ours
     summaries: int = 4  # maps of each side's summary
     predict: Literal["concat", "sum", "answer"] = "concat"
     word_dropout: float = 0.1
@@ -54,8 +53,6 @@ class DcnConfig(AnswererConfig):
     def __post_init__(self) -> None:
         if self.levels and sum(self.levels) != self.region_dim:
             raise SaccadeError(f"model.levels add up to {sum(self.levels)}, a region has {self.region_dim} numbers")
-        if self.levels and not self.normalise_regions:
-            raise SaccadeError("model.levels are weighed at length 1: they go with normalise_regions=true")
         if self.predict != "concat" and self.dim != self.image_dim:
             raise SaccadeError(f"predict={self.predict} adds both summaries: dim and image_dim must be equal")
 
@@ -135,8 +132,7 @@ class Dcn(Answerer):
             found: Tensor = self.levels(features, final)
             return found
         assert self.regions is not None
-        found = at_least_float32(self.regions(features))
-        return unit(found) if self.config.normalise_regions else found
+        return unit(at_least_float32(self.regions(features)))
 
     def encode_answers(self, answers: TextBatch) -> Float[Tensor, "answer final_dim"]:
         """s_a: the LSTM's last states over the words of an answer."""
