@@ -40,7 +40,7 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
         {**PLAIN, "invariant": "none", "sequence": "gru", "reset": "before"},
         {**PLAIN, "invariant": "none", "fusion": "concat", "sequence": "din", "attention_normaliser": "none"},
         {**PLAIN, "fusion": "sum", "attention_inputs": "product_difference"},
-        {"modalities": ("image", "title")},
+        {"modalities": ("image", "title"), "adversary_moves": "projections"},
     ]
 }
 CASES = [
@@ -204,6 +204,22 @@ def test_the_adversaries_move_what_they_are_to_move(vocabulary: Vocabulary, impr
     same(2 * once["fusion.invariant.weight"], twice["fusion.invariant.weight"])
     same(once["discriminators.second.guess.weight"], twice["discriminators.second.guess.weight"])
     assert not any(name.startswith(("fusion.invariant", "discriminators.first")) for name in moved("ds"))
+
+
+@pytest.mark.parametrize("moves", ["all", "projections"])
+def test_discriminators_may_move_the_projections_alone(
+    moves: str, vocabulary: Vocabulary, impressions: ClickBatch
+) -> None:
+    model = build("marn", {"adversary_moves": moves}, vocabulary).double()
+    assert isinstance(model, Marn)
+    losses = model.losses(impressions)
+    (losses["d1"] + losses["ds"]).backward()
+    assert model.fusion.invariant is not None
+    assert model.fusion.common is not None
+    for layer in (model.fusion.invariant, *model.fusion.specific):
+        assert layer.weight.grad.abs().max() > 0  # type: ignore[union-attr, operator]
+    before = [weight.grad for part in (model.fusion.common, model.embed) for weight in part.parameters()]
+    assert any(grad is not None and grad.abs().max() > 0 for grad in before) == (moves == "all")
 
 
 def test_one_against_one_is_a_guess_for_every_two() -> None:

@@ -31,7 +31,7 @@ setting here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from typing import Any, Literal
@@ -66,6 +66,10 @@ class MarnConfig(ClickPredictorConfig):
     specific: bool = True  # (7)
     normalise_weights: bool = False  # (6): w to mean 1
     reversal: float = 1.0  # what the reversed gradient is multiplied by
+    adversary_moves: Literal["all", "projections"] = (
+        "all"  # (6–7): what learns from the discriminators: S_m and I alone,
+    )
+    # over which the notes take the maximum, or also what lies before them, P_m and the embeddings
     unit_parts: bool = False  # discriminators read c and s at one length, √dim: a longer c deceives nobody; not in
     # the notes
     adversarial_weight: float = 0.05  # λ
@@ -158,6 +162,11 @@ class ItemFusion(nn.Module):
             return torch.stack([layer(e) for layer, e in zip(self.common, embedded, strict=True)], dim=1)
         return torch.stack([F.pad(e, (0, self.common_dim - e.shape[1])) for e in embedded], dim=1)
 
+    def parts(self, f: Float[Tensor, "item modality common_dim"]) -> tuple[Tensor, Tensor]:
+        """s^m and c^m [item modality dim] (2); c is zero where there is none."""
+        specific = torch.stack([layer(f[:, m]) for m, layer in enumerate(self.specific)], dim=1)
+        return specific, torch.zeros_like(specific) if self.invariant is None else self.invariant(f)
+
     def forward(
         self, embedded: tuple[Tensor, ...], present: Bool[Tensor, "item modality"] | None = None
     ) -> Represented:
@@ -168,14 +177,11 @@ class ItemFusion(nn.Module):
             fused: Tensor = self.joined((f * kept[..., None]).flatten(1))
             none = fused.new_zeros(*f.shape[:2], fused.shape[1])
             return Represented(none, none, none, fused, torch.zeros_like(fused))
-        specific = torch.stack([layer(f[:, m]) for m, layer in enumerate(self.specific)], dim=1)  # (2)
+        specific, invariant = self.parts(f)
         gates = torch.ones_like(specific)
         if self.config.fusion == "attention":
             gates = torch.stack([layer(specific[:, m]).tanh() for m, layer in enumerate(self.gates)], dim=1)  # (3)
         fused = (gates * specific * kept[..., None]).sum(dim=1)
-        if self.invariant is None:
-            return Represented(specific, torch.zeros_like(specific), gates, fused, torch.zeros_like(fused))
-        invariant: Tensor = self.invariant(f)
         shared = (invariant * kept[..., None]).sum(dim=1)  # (4)
         if self.config.invariant == "mean":
             shared = shared / invariant.shape[1]
@@ -365,12 +371,20 @@ class Marn(ClickPredictor):
         vectors = self.represent(batch).vectors
         return self.predict(batch, vectors, F.embedding(batch.candidate, vectors))[0]
 
+    def told_apart(self, batch: ClickBatch, items: Represented) -> Represented:
+        """Items as the discriminators read them: by `adversary_moves`, of f that does not learn from them."""
+        if self.config.adversary_moves == "all" or self.config.fusion == "concat":
+            return items
+        assert batch.items is not None
+        specific, invariant = self.fusion.parts(self.fusion.to_common(self.embed(batch.items)).detach())
+        return replace(items, specific=specific, invariant=invariant)
+
     def losses(self, batch: ClickBatch) -> dict[str, Float[Tensor, ""]]:
         """Each times its weight."""
         items, config = self.represent(batch), self.config
         vectors = items.vectors
         logits = self.predict(batch, vectors, F.embedding(batch.candidate, vectors))[0]
-        told: Discriminated = self.discriminators(items, batch.counts)
+        told: Discriminated = self.discriminators(self.told_apart(batch, items), batch.counts)
         factors = {"d0": config.d0_weight, "d1": config.d1_weight, "ds": config.ds_weight}
         own = {name: config.adversarial_weight * factors[name] * loss for name, loss in told.losses.items()}
         return {"click": self.click_loss(logits, batch.clicked), **own}
