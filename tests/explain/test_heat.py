@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from saccade.explain.draw import colour_table, illuminate, spread
+from saccade.explain.draw import brightest, colour_table, illuminate, spread
 
 BOX = np.array([[0.25, 0.25, 0.75, 0.75]])
 
@@ -23,6 +23,13 @@ def test_overlapping_boxes_add() -> None:
     heat = spread(np.array([1.0, 1.0]), boxes, (100, 100))
     np.testing.assert_allclose(heat[50, 50], 1.0, atol=1e-6)
     np.testing.assert_allclose(heat[50, [20, 80]], 0.5, atol=1e-6)
+
+
+def test_boxes_that_overlap_may_each_be_as_bright_as_they_weigh() -> None:
+    boxes = np.array([[0.0, 0.0, 0.6, 1.0], [0.4, 0.0, 1.0, 1.0]])
+    heat = brightest(np.array([0.9, 0.4]), boxes, (100, 100))
+    np.testing.assert_allclose(heat[50, [20, 50, 80]], [0.9, 0.9, 0.4], atol=1e-6)
+    assert brightest(np.zeros(0), np.zeros((0, 4)), (8, 8)).max() == 0
 
 
 def test_twice_the_weight_is_twice_the_light() -> None:

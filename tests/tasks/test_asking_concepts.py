@@ -56,6 +56,9 @@ def test_a_question_in_words_gets_answers_with_probabilities_and_the_steps(kind:
         said = asked.run(regions(), asked.read(question)).execution
         assert said is not None
         assert answers[0].text == said.answers()[0]  # what `saccade eval` counts comes first
+        if answers[0].text in ("yes", "no"):  # … and is the likelier, as the last step says
+            assert answers[0].probability >= answers[1].probability
+            assert answers[0].steps[-1].endswith(f"{answers[0].text}, {100 * answers[0].probability:.0f} %")
         assert asked.ask(regions(), question, top=1) == answers[:1]
 
 

@@ -197,7 +197,14 @@ def open_records(config: DataConfig, split: str, annotation: Annotation = "capti
     root = config.root
     if root is not None and (row.signs or row.recognise) and not row.is_at(root) and row.is_at(root / row.name):
         root = root / row.name  # the folder of all data sets' folders was given
-    return read(split, root, **options)
+    try:
+        return read(split, root, **options)
+    except NoSplit:
+        raise
+    except SaccadeError as error:
+        if row.layouts and root is not None and root.is_dir() and any(row.missing(root)) and row.home not in str(error):
+            raise SaccadeError(f"{error}; get it from {row.home}") from error
+        raise
 
 
 def need_root(root: Path | None, name: str, holds: str) -> Path:

@@ -386,6 +386,22 @@ def spread(
     return light / peak if peak > 0 else light
 
 
+def brightest(
+    weights: Float[Array, " region"], boxes: Float[Array, "region 4"], size: tuple[int, int]
+) -> Float[Array, "height width"]:
+    """maxᵣ wᵣ · boxᵣ on a grid of `size` = (height, width): every box as bright as its weight says, 0 to 1."""
+    light = np.zeros(size)
+    for weight, (left, top, right, bottom) in zip(
+        np.clip(weights, 0.0, 1.0), np.asarray(boxes, np.float64), strict=True
+    ):
+        across, down = (
+            _profile(np.array([start]), np.array([stop]), count, SOFTNESS)[0]
+            for start, stop, count in ((left, right, size[1]), (top, bottom, size[0]))
+        )
+        np.maximum(light, weight * np.outer(down, across), out=light)
+    return light
+
+
 def _profile(
     start: Float[Array, " region"], stop: Float[Array, " region"], count: int, softness: float
 ) -> Float[Array, "region count"]:

@@ -70,7 +70,7 @@ def draw_program(program: ProgramPicture) -> Image.Image:
 def _panel(picture: Image.Image, boxes: Float[Array, "region 4"], step: StepPicture) -> Image.Image:
     """The picture, as bright at each thing as it is likely; those more likely than not have a box, and a
     number unless it would be 100."""
-    light = draw.spread(step.found, boxes, (picture.height, picture.width)) * step.found.max(initial=0.0)
+    light = draw.brightest(step.found, boxes, (picture.height, picture.width))
     lit = Image.fromarray(draw.illuminate(np.asarray(picture), light)).convert("RGBA")
     over = Image.new("RGBA", picture.size)
     pen = ImageDraw.Draw(over)
