@@ -47,7 +47,7 @@ def test_a_concept_learner_is_trained_asked_drawn_and_evaluated_with_a_parser(sa
 
     for words, sentence in (
         ((picture, "is the cube there?", "-m", run), '"is the cube there?" is not worded as the questions'),
-        (("what colour is the cube?", "-m", run), "is about a picture: give one before the question"),
+        (("what colour is the cube?", "-m", run), "about a picture: give one before the question"),
         ((picture, "is there a cube?", "-m", run, "--parser", run), "vcml is no parser"),
         ((picture, "is there a cube?", "-m", parser), "makes programs of questions"),
         ((picture, "is there a cube?", "-m", run, "-o", tmp_path / "steps.gif"), "is saved as one of"),

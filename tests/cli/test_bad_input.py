@@ -127,7 +127,7 @@ def empty_picture(place: Place) -> list[str]:
     return place.explain()
 
 
-@case("the caption is empty")
+@case("the text is empty")
 def empty_caption(place: Place) -> list[str]:
     return ["explain", str(place.picture), "  ", "--model", str(place.model)]
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from saccade.cli.data import app
 from saccade.core.errors import SaccadeError
 from saccade.data.records import CaptionedPhotos
-from saccade.data.registry import DATA_SETS, imported, recognise
+from saccade.data.registry import DATA_SETS, Annotation, DataConfig, imported, open_records, recognise
 
 PAGE = Path(__file__).parents[2] / "docs" / "data" / "photos.md"
 
@@ -42,6 +42,19 @@ def test_an_empty_folder_says_what_belongs_there_and_where_to_get_it(tmp_path: P
         assert data_set.licence in output
     with pytest.raises(SaccadeError, match='no photo data set "flicker8k"; did you mean "flickr8k"'):
         check(tmp_path, "--as", "flicker8k")
+
+
+@pytest.mark.parametrize(
+    ("name", "annotation"),
+    [(row.name, kind) for row in DATA_SETS.values() if row.layouts for kind in row.readers if kind != "phrases"],
+)
+def test_opening_an_empty_folder_says_where_the_data_set_is_to_be_had(
+    name: str, annotation: Annotation, tmp_path: Path
+) -> None:
+    homes = {DATA_SETS[name].home, *(part.home for layout in DATA_SETS[name].layouts for part in layout)} - {""}
+    with pytest.raises(SaccadeError) as error:
+        open_records(DataConfig(name, tmp_path), "train", annotation)
+    assert any(home in str(error.value) for home in homes)
 
 
 def test_each_data_set_is_recognised_by_its_files(tmp_path: Path, photos: list[Path]) -> None:

@@ -58,15 +58,15 @@ def test_a_batch_holds_every_caption_with_its_words(vocabulary: Vocabulary) -> N
 
 @pytest.mark.parametrize("text", ["", "   ", "\n\t"])
 def test_an_empty_caption_is_refused(vocabulary: Vocabulary, text: str) -> None:
-    with pytest.raises(SaccadeError, match="the caption is empty: give at least one word"):
+    with pytest.raises(SaccadeError, match="the text is empty: give at least one word"):
         vocabulary.encode(text)
-    with pytest.raises(SaccadeError, match="the caption is empty"):
+    with pytest.raises(SaccadeError, match="the text is empty"):
         vocabulary.check(text)
 
 
 @pytest.mark.parametrize("text", [".", "?!", "--"])
 def test_a_caption_of_punctuation_is_empty_though_the_full_stop_is_known(vocabulary: Vocabulary, text: str) -> None:
-    with pytest.raises(SaccadeError, match="the caption is empty"):
+    with pytest.raises(SaccadeError, match="the text is empty"):
         vocabulary.check(text)
 
 

@@ -183,9 +183,8 @@ def open_records(config: DataConfig, split: str, annotation: Annotation = "capti
 
     Raises: SaccadeError if there is no such data set.
     """
-    known = names_with(annotation)
-    if config.name not in DATA_SETS or (annotation == "captions" and config.name not in known):
-        raise SaccadeError(f"there is no data set {not_among(config.name, known)}")
+    if config.name not in DATA_SETS:
+        raise SaccadeError(f"there is no data set {not_among(config.name, names_with(annotation))}")
     row = DATA_SETS[config.name]
     if row.layouts and annotation != "captions":
         need_root(config.root, row.name, ", ".join(part.names[0] for part in row.layouts[0]))
@@ -199,11 +198,9 @@ def open_records(config: DataConfig, split: str, annotation: Annotation = "capti
         root = root / row.name  # the folder of all data sets' folders was given
     try:
         return read(split, root, **options)
-    except NoSplit:
-        raise
     except SaccadeError as error:
         if row.layouts and root is not None and root.is_dir() and any(row.missing(root)) and row.home not in str(error):
-            raise SaccadeError(f"{error}; get it from {row.home}") from error
+            raise type(error)(f"{error}; get it from {row.home}") from error
         raise
 
 

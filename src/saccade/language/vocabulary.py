@@ -67,7 +67,7 @@ class Vocabulary:
         """
         words = tokenise(text)
         if not words:
-            raise SaccadeError("the caption is empty: give at least one word")
+            raise SaccadeError("the text is empty: give at least one word")
         ids = [self.id_of(word) for word in words]
         return [START, *ids, END], [SPECIAL[START], *words, SPECIAL[END]]
 
@@ -81,7 +81,7 @@ class Vocabulary:
         """The unknown words of a sentence. Raises: SaccadeError if it has no words, or none that is known."""
         words = [word for word in tokenise(text) if any(map(str.isalnum, word))]  # a full stop says nothing
         if not words:
-            raise SaccadeError("the caption is empty: give at least one word")
+            raise SaccadeError("the text is empty: give at least one word")
         if not any(word in self._ids for word in words):
             raise SaccadeError(f'the model knows none of the words of "{text}"')
         return self.unknown(text)

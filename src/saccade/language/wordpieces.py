@@ -97,13 +97,13 @@ class WordPieces(Vocabulary):
     def encode(self, text: str) -> tuple[list[int], list[str]]:
         pieces = [piece for word in split_words(text, self.lower) for piece in self.pieces(word)]
         if not pieces:
-            raise SaccadeError("the caption is empty: give at least one word")
+            raise SaccadeError("the text is empty: give at least one word")
         return [START, *(self._ids[p] for p in pieces), END], [SPECIAL[START], *pieces, SPECIAL[END]]
 
     def check(self, text: str) -> list[str]:
         words = [word for word in split_words(text, self.lower) if any(map(str.isalnum, word))]
         if not words:
-            raise SaccadeError("the caption is empty: give at least one word")
+            raise SaccadeError("the text is empty: give at least one word")
         unknown = self.unknown(text)
         if set(words) <= set(unknown):
             raise SaccadeError(f'the model knows none of the words of "{text}"')

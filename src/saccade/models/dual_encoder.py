@@ -72,13 +72,13 @@ class PieceVocabulary(Vocabulary):
     def encode(self, text: str) -> tuple[list[int], list[str]]:
         words = tokenise(text)
         if not words:
-            raise SaccadeError("the caption is empty: give at least one word")
+            raise SaccadeError("the text is empty: give at least one word")
         return [len(SPECIAL)] * len(words), words  # ids of words are none: a model reads pieces
 
     def check(self, text: str) -> list[str]:
         words = [word for word in tokenise(text) if any(map(str.isalnum, word))]
         if not words:
-            raise SaccadeError("the caption is empty: give at least one word")
+            raise SaccadeError("the text is empty: give at least one word")
         unknown = self.unknown(text)
         if len(unknown) == len(words):
             raise SaccadeError(f'the model knows none of the words of "{text}"')

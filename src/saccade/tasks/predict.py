@@ -203,7 +203,10 @@ class QuestionPredictor(RegionPredictor[M]):
 def given_picture(image: Any, question: str) -> Any:
     """Raises: SaccadeError if there is none."""
     if image is None:
-        raise SaccadeError(f'"{question}" is about a picture: give one before the question')
+        raise SaccadeError(
+            f'the model answers "{question}" about a picture: give one before the question (vcml needs none for '
+            "questions about two concepts)"
+        )
     return image
 
 

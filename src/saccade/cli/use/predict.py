@@ -195,6 +195,8 @@ def ask(
     from saccade.explain.draw import check_format
     from saccade.tasks.predict import QuestionPredictor, load
 
+    if question is None and Path(picture).is_file():
+        raise SaccadeError(f"what is to be known of {picture}? Give a question after it")
     image = None if question is None else Path(picture)
     question = picture if question is None else question
     check_writable(out)
