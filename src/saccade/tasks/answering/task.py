@@ -147,6 +147,9 @@ def open_question_split(
     return open_questions(config, split, pixels, device)
 
 
+SHOWN = 3  # answers that a picture names
+
+
 class PictureAnswerer(QuestionPredictor[Answerer]):
     """A trained answerer: a picture and a question in, answers and what they came from out."""
 
@@ -179,9 +182,13 @@ class PictureAnswerer(QuestionPredictor[Answerer]):
         weights, words = answered.weights[:, None], [f"→ {self.model.answers[best]}"]
         if answered.alignment is not None:
             weights, words = torch.cat([answered.alignment, weights], dim=1), [*question.words[0], *words]
-        chance = self.model.probabilities(answered.logits)[0, best]
-        alignment = Alignment(weights, chance[None], weights.new_ones(1, len(words), dtype=torch.bool), regions.mask)
-        found = Explanation.from_alignment(alignment, 0, words, regions.boxes[0].cpu(), picture, title or text)
+        chances = self.model.probabilities(answered.logits)[0]
+        alignment = Alignment(weights, chances[[best]], weights.new_ones(1, len(words), dtype=torch.bool), regions.mask)
+        likely = chances.argsort(descending=True, stable=True)[:SHOWN].tolist()
+        told = " · ".join(f"{self.model.answers[n]} {100 * float(chances[n]):.0f} %" for n in likely)
+        found = Explanation.from_alignment(
+            alignment, 0, words, regions.boxes[0].cpu(), picture, title or f"{text}  {told}"
+        )
         return replace(found, unknown=frozenset(self.model.vocabulary.unknown(text)) - {"?"})
 
 
