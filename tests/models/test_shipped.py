@@ -87,6 +87,22 @@ def test_a_phrase_finds_the_thing_that_it_means(photos: list[Path]) -> None:
     assert sum(one.probability for one in found if one.name == "dog") > 0.5, found
 
 
+def test_a_dialog_narrows_although_phrases_alone_were_learned(photos: list[Path]) -> None:
+    photo = next(path for path in photos if path.name == "000000377575.jpg")
+    referrer = saccade.load("plan-flickr8k")
+    candidates = referrer.candidates(photo)
+    for answer, is_dog in (("yes", True), ("no", False)):
+        turns = (
+            f"is it a brown dog? {answer}",
+            "is it a zyzzyva? yes",
+            f"is it the collar? {'no' if is_dog else 'yes'}",
+        )
+        found = referrer.refer(photo, turns, candidates)
+        assert found[0].name == ("dog" if is_dog else "collar"), found
+        assert found[0].probability > 0.5
+        assert sum(one.probability for one in found) == pytest.approx(1)
+
+
 def test_a_phrase_of_a_sentence_gets_the_box_of_its_thing(photos: list[Path]) -> None:
     photo = next(path for path in photos if path.name == "000000377575.jpg")
     rows = map(json.loads, (photo.parent / "annotations.jsonl").read_text(encoding="utf-8").splitlines())

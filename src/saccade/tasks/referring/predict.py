@@ -18,6 +18,7 @@ from saccade.explain import Explanation
 from saccade.explain.panels.referring import ReferralPicture
 from saccade.models import Referrer
 from saccade.tasks.predict import RegionPredictor
+from saccade.tasks.referring.dialog import learned_dialogs, turns_multiplied
 from saccade.tasks.uses import Line, Outcome, Use
 from saccade.vision import load_extractor
 from saccade.vision.boxes import as_boxes
@@ -46,7 +47,8 @@ def _referred(referrer: PictureReferrer, image: Any, text: str, top: int) -> Out
 class PictureReferrer(RegionPredictor[Referrer]):
     """A trained referrer: a picture and an expression or a dialog in, the box that it means out.
 
-    A text is an expression, or the turns of a dialog ("is it red? no", …). Candidates are boxes of your own (an array
+    A text is an expression, or the turns of a dialog ("is it red? no", …), which a model that learned expressions alone
+    reads by their phrases. Candidates are boxes of your own (an array
     [box, 4] in 0..1, or `Candidates` with their categories), or what a detector finds.
     """
 
@@ -109,13 +111,13 @@ class PictureReferrer(RegionPredictor[Referrer]):
     def _read(
         self, image: Picture, text: Spoken, candidates: Candidates | np.ndarray | None
     ) -> tuple[Candidates, Float[np.ndarray, "step candidate"], tuple[str, ...]]:
-        """The candidates, how likely each is after every step of reading, and the steps in words.
+        """The candidates, how likely each is after every step of reading, and the steps in words (not <end>).
 
+        A model that learned no dialogs reads one by the phrases of its turns (`dialog.py`).
         Raises: SaccadeError if nothing is said, or the model knows none of the words.
         """
         if not joined(text).strip():
             raise SaccadeError("say what is meant: an expression, or a dialog of one turn or more")
-        self.model.vocabulary.check(joined(text))
         if candidates is None:
             candidates = self.candidates(image)
         elif not isinstance(candidates, Candidates):
@@ -123,9 +125,19 @@ class PictureReferrer(RegionPredictor[Referrer]):
         seen = self.extractor.extract([image], [candidates.boxes]).to(self.device)
         categories = torch.tensor([self.model.category_ids(candidates.categories)], device=self.device)
         boxes = CandidateBatch(seen.features, seen.mask, seen.boxes, categories)
-        texts = self.model.read_spoken([text])
-        found = self.model.refer(self.extract([image]), boxes, texts.to(self.device))
-        return candidates, found.steps.softmax(dim=2)[0].cpu().numpy(), texts.shown[0]
+        regions = self.extract([image])
+
+        def read(said: Spoken) -> tuple[Float[np.ndarray, "step candidate"], tuple[str, ...]]:
+            self.model.vocabulary.check(joined(said))
+            texts = self.model.read_spoken([said])
+            found = self.model.refer(regions, boxes, texts.to(self.device))
+            steps = texts.shown[0][: len(texts.shown[0]) - self.model.config.end]
+            return found.steps.softmax(dim=2)[0].cpu().numpy(), steps
+
+        if isinstance(text, str) or learned_dialogs(self.model.vocabulary):
+            return candidates, *read(text)
+        vocabulary, count = self.model.vocabulary, len(candidates.boxes)
+        return candidates, turns_multiplied(text, vocabulary, count, lambda phrase: read(phrase)[0][-1]), text
 
     def explain(self, image: Picture, text: str | None = None, *, title: str = "") -> Explanation:
         """How likely each candidate is after every word of an expression, or every turn of a dialog (one a line)."""
@@ -134,8 +146,8 @@ class PictureReferrer(RegionPredictor[Referrer]):
         picture = as_array(image)
         lines = tuple(line for line in text.splitlines() if line.strip())
         chosen, chances, steps = self._read(picture, lines if len(lines) > 1 else text, None)
-        read = len(steps) - self.model.config.end  # what follows are steps of thinking: of these the last is shown
-        words = [*steps[:read], f"→ {chosen.categories[int(chances[-1].argmax())] or 'box'}"]
+        read = len(steps)  # what follows are steps of thinking: of these the last is shown
+        words = [*steps, f"→ {chosen.categories[int(chances[-1].argmax())] or 'box'}"]
         weights = torch.from_numpy(np.concatenate([chances[:read], chances[-1:]]))[None]
         known = weights.new_ones(1, len(words), dtype=torch.bool)
         there = weights.new_ones(1, len(chosen.boxes), dtype=torch.bool)
