@@ -55,8 +55,29 @@ def test_a_sentence_becomes_boxes_a_drawing_and_levels(
     assert out.exists()
 
 
+def test_a_phrase_that_the_model_does_not_know_has_neither_box_nor_score(
+    saccade: Saccade, model: Path, photo: Path, tmp_path: Path
+) -> None:
+    words = ("ground", photo, "a zebra on the ball", "-m", model, "-o", tmp_path / "where.png")
+    code, said, _ = saccade(*words)
+    assert code == 0
+    rows = {row.split("│")[1].strip(): row for row in said.splitlines() if row.startswith("│")}
+    assert "unknown" in rows["a zebra"]
+    assert not any(map(str.isdigit, rows["a zebra"]))
+    assert "unknown" not in rows["the ball"]
+    code, said, _ = saccade(*words, "--json")
+    zebra, ball = json.loads(said.splitlines()[0])["phrases"]
+    assert zebra == {"text": "a zebra", "unknown": True}
+    assert (len(ball["box"]), ball["unknown"]) == (4, False)
+
+
 @pytest.mark.parametrize(
-    ("text", "told"), [("zebra", "knows none of the words"), ("left of", "names nothing that could be found")]
+    ("text", "told"),
+    [
+        ("zebra", "knows none of the words"),
+        ("a zebra on the zyzzyva", 'knows none of the things that "a zebra on the zyzzyva" names'),
+        ("left of", "names nothing that could be found"),
+    ],
 )
 def test_a_sentence_of_nothing_gets_one_sentence(
     saccade: Saccade, model: Path, photo: Path, tmp_path: Path, text: str, told: str
@@ -64,6 +85,7 @@ def test_a_sentence_of_nothing_gets_one_sentence(
     code, _, error = saccade("ground", photo, text, "-m", model, "-o", tmp_path / "where.png")
     assert code == 2
     assert told in error
+    assert error.count("\n") == 1
     assert not (tmp_path / "where.png").exists()
 
 

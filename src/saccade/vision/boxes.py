@@ -6,6 +6,7 @@ detectors (DenseCap, the Caffe R-CNNs) do with boxes in pixels: the side is then
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -141,6 +142,11 @@ def as_boxes(boxes: np.ndarray | Tensor, where: str) -> Float[Tensor, "region 4"
         numbers = ", ".join(f"{v:g}" for v in found[first].tolist())
         raise SaccadeError(f"{where}: box {first} is ({numbers}), expected x1 < x2 and y1 < y2, all in 0..1")
     return clip(found)
+
+
+def in_pixels(box: Sequence[float], size: tuple[int, int]) -> list[float]:
+    """x1, y1, x2, y2 in pixels of a picture of this width and height, to a tenth."""
+    return [round(v * side, 1) for v, side in zip(box, size * 2, strict=True)]
 
 
 def corner_geometry(boxes: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch 8"]:

@@ -232,7 +232,8 @@ def ground(
     """Find what the phrases of a sentence mean in a photo: a box and a heat map for each.
 
     Any matcher or grounder will do. The score is how likely a grounder finds the box, or how well a matcher's words
-    found a place; a multi-level model says in which layer it found each word.
+    found a place; a multi-level model says in which layer it found each word. A phrase that the model does not know is
+    listed as unknown.
 
     Example: saccade ground holiday.jpg "a man in a red shirt holding a guitar"
 
@@ -242,6 +243,7 @@ def ground(
     from saccade.explain.draw import check_format
     from saccade.tasks.grounding.locate import load_grounder
     from saccade.tasks.grounding.predict import PictureGrounder
+    from saccade.vision.boxes import in_pixels
     from saccade.vision.pictures import as_array
 
     check_writable(out)
@@ -250,13 +252,16 @@ def ground(
     grounder = PictureGrounder(
         load_grounder(model or default_model("runs/scan", GROUNDER, MATCHER), check_device(device))
     )
-    report_unknown(grounder.model.vocabulary, [text])
     image = as_array(picture)
     found, drawn = grounder.grounded(image, text)
+    report_unknown(grounder.model.vocabulary, [text])
     height, wide = image.shape[:2]
-    boxes = [[round(v * side, 1) for v, side in zip(one.box, (wide, height) * 2, strict=True)] for one in found]
+    boxes = [None if one.box is None else in_pixels(one.box, (wide, height)) for one in found]
     if as_json:
-        rows = [{**asdict(phrase), "box": box} for phrase, box in zip(found, boxes, strict=True)]
+        rows = [
+            {"text": phrase.text, "unknown": True} if box is None else {**asdict(phrase), "box": box, "unknown": False}
+            for phrase, box in zip(found, boxes, strict=True)
+        ]
         typer.echo(json.dumps({"width": wide, "height": height, "phrases": rows}, ensure_ascii=False))
     else:
         table = Table()
@@ -265,8 +270,9 @@ def ground(
             table.add_column(heading, justify="left" if heading in ("phrase", "level") else "right", overflow="fold")
         for phrase, box in zip(found, boxes, strict=True):
             chosen = [", ".join(f"{word} {level}" for word, level in phrase.levels.items())] if levels else []
-            sides = ", ".join(f"{side:.0f}" for side in box)
-            table.add_row(escape(phrase.text), f"{phrase.score:.2f}", sides, *map(escape, chosen))
+            sides = "unknown" if box is None else ", ".join(f"{side:.0f}" for side in box)
+            score = "" if phrase.score is None else f"{phrase.score:.2f}"
+            table.add_row(escape(phrase.text), score, sides, *map(escape, chosen))
         Console().print(table)
     if out is not None:
         drawn.save(out)

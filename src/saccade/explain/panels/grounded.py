@@ -19,10 +19,10 @@ WIDER = 1.6  # how much the photo may grow to be as wide as the tiles beneath it
 
 @dataclass(frozen=True, eq=False)
 class PhrasePicture:
-    """A phrase, its box, what else is said of it, and its heat on every region."""
+    """A phrase, its box if it has one, what else is said of it, and its heat on every region."""
 
     text: str
-    box: Float[Array, " 4"]  # x1, y1, x2, y2 in 0..1
+    box: Float[Array, " 4"] | None  # x1, y1, x2, y2 in 0..1
     note: str
     heat: Float[Array, " region"]
 
@@ -72,9 +72,10 @@ def _boxed(photo: Image.Image, phrases: tuple[PhrasePicture, ...]) -> Image.Imag
     """The photo with all boxes and their phrases, small boxes on top."""
     over = Image.new("RGBA", photo.size)
     pen = ImageDraw.Draw(over)
-    frames = [draw.pixels(phrase.box, photo.size) for phrase in phrases]
-    glow = [draw.PALETTE[n % len(draw.PALETTE)].glow for n in range(len(phrases))]
-    order = sorted(range(len(phrases)), key=lambda n: -(phrases[n].box[2:] - phrases[n].box[:2]).prod())
+    boxes = {n: phrase.box for n, phrase in enumerate(phrases) if phrase.box is not None}
+    frames = {n: draw.pixels(box, photo.size) for n, box in boxes.items()}
+    glow = {n: draw.PALETTE[n % len(draw.PALETTE)].glow for n in boxes}
+    order = sorted(boxes, key=lambda n: -(boxes[n][2:] - boxes[n][:2]).prod())
     for n in order:
         draw.outline(pen, frames[n], (*draw.rgb(glow[n]), 255), 6, shadow=True)
     drawn = Image.alpha_composite(photo.convert("RGBA"), over)
@@ -87,8 +88,10 @@ def _boxed(photo: Image.Image, phrases: tuple[PhrasePicture, ...]) -> Image.Imag
 def _lit(
     tile: Image.Image, regions: Float[Array, "region 4"], phrase: PhrasePicture, colour: draw.Colour
 ) -> Image.Image:
-    """The picture lit where a phrase was found, with its box."""
+    """The picture lit where a phrase was found, with its box; dark where nothing was."""
     lit = Image.fromarray(draw.illuminate(np.asarray(tile), draw.spread(phrase.heat, regions, tile.size[::-1])))
+    if phrase.box is None:
+        return lit
     over = Image.new("RGBA", lit.size)
     frame = draw.pixels(phrase.box, lit.size)
     draw.outline(ImageDraw.Draw(over), frame, (*draw.rgb(colour.glow), 255), 4, shadow=True)

@@ -27,18 +27,23 @@ from saccade.vision.pictures import Picture, as_array
 
 @dataclass(frozen=True)
 class FoundPhrase:
-    """A phrase and the box that it means."""
+    """A phrase and the box that it means; neither box nor score if the model does not know what it names."""
 
     text: str
-    box: tuple[float, float, float, float]  # x1, y1, x2, y2 in 0..1
-    score: float  # of a grounder how likely the box is meant; of a matcher how well the phrase's words found a place
+    box: tuple[float, float, float, float] | None  # x1, y1, x2, y2 in 0..1
+    score: float | None  # of a grounder how likely the box is; of a matcher how well the phrase's words found a place
     levels: dict[str, int] = field(default_factory=dict)  # of a multi-level model: the layer each word chose, from 1
 
 
 def _grounded(grounder: PictureGrounder, image: Any, text: str, top: int) -> Outcome:
     picture = as_array(image)
     grounded = grounder._ground(grounder.extract([picture]), text)
-    lines = tuple(Line(one.text, score=one.score, boxes=(one.box,)) for one in grounded[0])
+    lines = tuple(
+        Line(one.text, details=("the model does not know it",))
+        if one.box is None
+        else Line(one.text, score=one.score, boxes=(one.box,))
+        for one in grounded[0]
+    )
     return Outcome(lines, grounder._explained(*grounded, picture, text))
 
 
@@ -63,11 +68,14 @@ class PictureGrounder(RegionPredictor[Any]):
     def _ground(
         self, regions: RegionBatch, text: str, boxes: HeatBoxes = "windows"
     ) -> tuple[list[FoundPhrase], Float[np.ndarray, "phrase region"], Float[np.ndarray, "region 4"]]:
-        """The phrases, their heat, and the regions."""
+        """The phrases, their heat (0 for one that is unknown), and the regions."""
         self.model.vocabulary.check(text)
         things = shared_parser().parse([text])[0].objects
         if not things:
             raise SaccadeError(f'"{text}" names nothing that could be found')
+        known = [self.knows(" ".join(thing.words)) for thing in things]
+        if not any(known):
+            raise SaccadeError(f'the model knows none of the things that "{text}" names')
         texts, words = read_phrases(self.model, [text], [[(thing.start, thing.end) for thing in things]])
         texts, words = texts.to(self.device), words.to(self.device)
         warmth, boxed, mask = phrase_heat(self.model, regions, texts, words)
@@ -86,9 +94,11 @@ class PictureGrounder(RegionPredictor[Any]):
                 levels = [{said[n]: chosen[n] + 1 for n in np.flatnonzero(row)} for row in table]
         phrases = [
             FoundPhrase(" ".join(thing.words), tuple(map(float, one.box)), float(score), level)  # type: ignore[arg-type]
-            for thing, one, score, level in zip(things, found, scores, levels, strict=True)
+            if is_known
+            else FoundPhrase(" ".join(thing.words), None, None)
+            for thing, one, score, level, is_known in zip(things, found, scores, levels, known, strict=True)
         ]
-        return phrases, np.stack([one.heat for one in found]), places[real]
+        return phrases, np.stack([one.heat for one in found]) * np.array(known)[:, None], places[real]
 
     def explain(self, image: Picture, text: str | None = None, *, title: str = "") -> Explanation:
         """Which regions each phrase of the sentence means: `.save("where.png")` draws it."""
@@ -106,13 +116,14 @@ class PictureGrounder(RegionPredictor[Any]):
         text: str,
         title: str = "",
     ) -> Explanation:
-        weights, scores = torch.from_numpy(heat)[None], torch.tensor([[phrase.score for phrase in found]])
+        weights, scores = torch.from_numpy(heat)[None], torch.tensor([[phrase.score or 0.0 for phrase in found]])
         words, real = torch.ones(1, len(found), dtype=torch.bool), torch.ones(1, len(regions), dtype=torch.bool)
         alignment = Alignment(weights, weights.amax(dim=2).mean(dim=1), words, real, scores)
         phrases = [phrase.text for phrase in found]
         drawn = Explanation.from_alignment(alignment, 0, phrases, regions, picture, title or text)
-        unknown = frozenset(phrase for phrase in phrases if not self.knows(phrase))
-        return replace(drawn, unknown=unknown, word_boxes={n: np.array(one.box) for n, one in enumerate(found)})
+        unknown = frozenset(phrase.text for phrase in found if phrase.box is None)
+        boxes = {n: np.array(one.box) for n, one in enumerate(found) if one.box is not None}
+        return replace(drawn, unknown=unknown, word_boxes=boxes)
 
     def knows(self, phrase: str) -> bool:
         """Whether the model knows any word of a phrase that shows something."""
@@ -126,13 +137,12 @@ class PictureGrounder(RegionPredictor[Any]):
         does not know.
         """
         things = shared_parser().parse([text])[0].objects
-        known = [self.knows(" ".join(thing.words)) for thing in things]
-        if not any(known) or found.words != tuple(tokenise(text)):
+        if not any(self.knows(" ".join(thing.words)) for thing in things) or found.words != tuple(tokenise(text)):
             return found
         phrases, heat, regions = self._ground(self.extract([found.image]), text)
         weights, boxes = found.weights @ covered(regions, found.boxes).T, dict[int, np.ndarray]()
-        for thing, phrase, row, is_known in zip(things, phrases, with_neighbours(heat, regions), known, strict=True):
-            words = range(thing.start, thing.end) if is_known else ()
+        for thing, phrase, row in zip(things, phrases, with_neighbours(heat, regions), strict=True):
+            words = range(thing.start, thing.end) if phrase.box is not None else ()
             weights[list(words)] = row
             boxes |= {word: np.array(phrase.box) for word in words}
         return found.on_regions(regions, weights, boxes)
@@ -142,13 +152,15 @@ class PictureGrounder(RegionPredictor[Any]):
         picture = as_array(image)
         found, heat, regions = self._ground(self.extract([picture]), text)
         drawn = (
-            PhrasePicture(phrase.text, np.array(phrase.box), note_of(phrase), row)
+            PhrasePicture(phrase.text, None if phrase.box is None else np.array(phrase.box), note_of(phrase), row)
             for phrase, row in zip(found, with_neighbours(heat, regions), strict=True)
         )
         return found, GroundedPicture(picture, text, regions, tuple(drawn))
 
 
 def note_of(phrase: FoundPhrase) -> str:
-    """Its score, and the level of each word."""
+    """Its score, and the level of each word; or that it is unknown."""
+    if phrase.score is None:
+        return "(unknown)"
     levels = ", ".join(f"{word} {level}" for word, level in phrase.levels.items())
     return f"{phrase.score:.2f}" + (f" · level: {levels}" if levels else "")

@@ -20,6 +20,7 @@ from saccade.models.base.relater import RegionPairs, SourceTriplet
 from saccade.tasks.predict import Images, RegionPredictor
 from saccade.tasks.relations.evaluate import pair_candidates
 from saccade.tasks.uses import Line, Outcome, Use
+from saccade.vision.boxes import in_pixels
 from saccade.vision.pictures import Picture, open_picture, open_sized
 
 SMALL_WORDS = frozenset(("a", "an", "the", "is", "are", "some"))
@@ -47,15 +48,12 @@ class FoundPhoto:
 
     def facts(self) -> dict[str, Any]:
         """As JSON, boxes in pixels of the photo."""
-        width, height = open_sized(self.path)[1]
-        boxes = {"subject_box": self.pair.subject_box, "object_box": self.pair.object_box}
+        size = open_sized(self.path)[1]
         return {
             "photo": str(self.path),
             "score": self.pair.probability,
-            **{
-                k: [round(v * side, 1) for v, side in zip(b, (width, height) * 2, strict=True)]
-                for k, b in boxes.items()
-            },
+            "subject_box": in_pixels(self.pair.subject_box, size),
+            "object_box": in_pixels(self.pair.object_box, size),
         }
 
 
