@@ -81,9 +81,16 @@ def test_a_dialog_narrows_turn_by_turn(
     assert code == 0, err
     with Image.open(drawn) as shown:
         assert shown.width > 3 * 300  # before, and after each turn
-    monkeypatch.setattr("sys.stdin", io.StringIO("is it red? no\nis it a cube? yes\n\nis it large? no\n"))
+    pairs = tmp_path / "turns.json"
+    pairs.write_text(json.dumps([["is it red?", "no"], ["is it a cube", "yes"]]))
+    code, of_pairs, err = saccade("refer", picture, "--dialog", pairs, "--model", run)
+    assert code == 0, err
+    assert of_pairs.splitlines() == of_file.splitlines()[:-1]
+    typed = "is it red? no\nit is a cube\nis it a cube? yes\n\nis it large? no\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
     code, out, err = saccade("refer", picture, "--dialog", "-", "--model", run)
     assert code == 0
+    assert 'note: left out: a question ending in "?"' in err
     assert "after 2: " in err
     assert "after 3: " not in err  # an empty line ends it
     assert out.splitlines() == of_file.splitlines()[:-1]
@@ -105,6 +112,10 @@ def test_every_step_is_shown_by_explain(run: Path, picture: Path) -> None:
         (("the cube", "--dialog", "-"), "give either an expression"),
         (("--dialog", "missing.txt", "--model", "RUN"), "missing.txt"),
         (("--dialog", "empty.txt", "--model", "RUN"), "empty.txt holds no dialog"),
+        (("--dialog", "bare.txt", "--model", "RUN"), 'bare.txt, line 3: a question ending in "?" and its answer'),
+        (("--dialog", "open.txt", "--model", "RUN"), "open.txt is not valid JSON: "),
+        (("--dialog", "open.txt", "--model", "RUN"), "at line 2"),
+        (("--dialog", "pairs.json", "--model", "RUN"), 'pairs.json, pair 2: ["is it red?", "yes"] was expected, not'),
         (("zzz qqq", "--model", "RUN"), "zzz"),
         (("the cube", "--model", "RUN", "--detector", "grid:world/4"), "finds no things to choose among"),
         (("the cube", "--model", "RUN", "--boxes", "none.json"), "has boxes for none of the 1 pictures"),
@@ -122,9 +133,13 @@ def test_mistakes_get_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty.txt").write_text("\n")
+    Path("bare.txt").write_text("is it red? no\n\nit is a cube\n")
+    Path("open.txt").write_text('[["is it red?", "no"],\n["is it a cube?", yes]]')
+    Path("pairs.json").write_text('[["is it red?", "no"], ["is it a cube?"]]')
     Path("none.json").write_text(json.dumps({"other.png": [[0, 0, 1, 1]]}))
+    given = sorted(path.name for path in tmp_path.iterdir())
     code, _, err = saccade("refer", picture, *(str(run) if word == "RUN" else word for word in words))
     assert code == 2
     assert sentence in err
     assert err.count("\n") == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.txt", "none.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == given

@@ -45,9 +45,10 @@ def refer(
     """
     import sys
 
-    from saccade.core.files import check_writable, read_text
+    from saccade.core.files import check_writable
     from saccade.explain.draw import check_format
     from saccade.tasks.predict import load
+    from saccade.tasks.referring.dialog import as_turn, read_dialog
     from saccade.tasks.referring.predict import PictureReferrer, given_boxes
 
     if (expression is None) == (dialog is None):
@@ -57,10 +58,7 @@ def refer(
     check_writable(out)
     if out is not None:
         check_format(out, "a picture of what is meant")
-    lines = read_text(Path(dialog)).splitlines() if dialog not in (None, "-") else []
-    turns = tuple(line.strip() for line in lines if line.strip())
-    if dialog not in (None, "-") and not turns:
-        raise SaccadeError(f"{dialog} holds no dialog: a question with its answer was expected on every line")
+    turns = () if dialog in (None, "-") else read_dialog(Path(dialog))
     referrer = load(model or default_model("runs/plan", "plan-flickr8k"), device, kind=PictureReferrer)
     candidates = (
         referrer.candidates(photo, detector) if boxes is None else referrer.given(photo, given_boxes(boxes, photo))
@@ -71,7 +69,11 @@ def refer(
         for line in sys.stdin:
             if not line.strip():
                 break
-            told.append(line.strip())
+            try:
+                told.append(as_turn(line, "left out"))
+            except SaccadeError as error:
+                say(f"note: {error}", err=True)
+                continue
             left = [found for found in referrer.refer(photo, tuple(told), candidates) if found.probability >= 0.1]
             names = ", ".join(f"{found.name or 'box'} {100 * found.probability:.0f} %" for found in left)
             say(f"after {len(told)}: {names}", err=True)
@@ -101,7 +103,7 @@ def _report_unread(vocabulary: Vocabulary, text: Spoken) -> None:
         report_unknown(vocabulary, [text] if isinstance(text, str) else list(text))
         return
     phrases = {turn: turn_phrase(turn, vocabulary)[0] for turn in text}
-    if not any(phrases.values()):
+    if phrases and not any(phrases.values()):
         raise SaccadeError("the model learned no dialogs, and finds no phrase that it knows in any turn of this one")
     report_unknown(vocabulary, [phrase for phrase in phrases.values() if phrase])
     for turn in (turn for turn, phrase in phrases.items() if not phrase):
