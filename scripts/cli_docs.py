@@ -89,7 +89,7 @@ def first_sentence(text: str) -> str:
 
 
 def metavar(parameter: Any) -> str:
-    return re.sub(r"^\[|\]?(\.\.\.)?$", "", parameter.metavar or parameter.name.upper())  # "[KEY=VALUE]..." has its own
+    return str(parameter.metavar or parameter.name.upper())
 
 
 def argument_usage(parameter: Any) -> str:
@@ -98,7 +98,7 @@ def argument_usage(parameter: Any) -> str:
 
 
 def meaning(parameter: Any) -> str:
-    text = " ".join((parameter.help or "").split())
+    text = " ".join((parameter.help or "").replace("\\[", "[").split())
     if isinstance(parameter.default, Enum):
         text += f" One of {', '.join(f'`{option.value}`' for option in type(parameter.default))}."
     return text

@@ -62,6 +62,7 @@ def _read_table() -> tuple[dict[str, Verb], dict[str, dict[str, tuple[list[str],
 VERBS, OPTIONS = _read_table()
 
 
+TAG = re.compile(r"(\[[a-z#/@][^[]*?])")  # what Rich would take for markup and leave out: "[x1, y1, x2, y2]"
 WRITTEN = ("out", "json_file", "attention", "plot", "each")  # parameters that name a file to write
 WRITTEN_BY = {
     "parse.parse": ("picture",),
@@ -87,7 +88,7 @@ def described(command: Callable[..., None]) -> Callable[..., None]:
         if parameter.name in known and get_origin(hint) is not Annotated:
             words, help = known[parameter.name]
             flags = [word for word in words if word.startswith("-")]
-            settings: dict[str, Any] = {"help": help}
+            settings: dict[str, Any] = {"help": TAG.sub(r"\\\1", help)}
             for word in words:
                 low, dots, high = word.partition("..")
                 if dots and (low or high).replace(".", "").isdigit():
