@@ -68,8 +68,10 @@ def test_boxes_of_ones_own_are_the_candidates(saccade: Run, run: Path, picture: 
     code, out, err = saccade("refer", picture, "the cube", "--model", run, "--boxes", given, "--json")
     assert code == 0, err
     found = json.loads(out)
-    assert sorted(one["box"] for one in found) == [[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]]
+    assert sorted(one["box"] for one in found) == [[0, 0, 64, 64], [64, 64, 128, 128]]
     assert sum(one["probability"] for one in found) == pytest.approx(1)
+    code, out, _ = saccade("refer", picture, "the cube", "--model", run, "--boxes", given)
+    assert sorted(row.partition("  (")[2] for row in out.splitlines()) == ["0, 0, 64, 64)", "64, 64, 128, 128)"]
 
 
 def test_a_dialog_narrows_turn_by_turn(
@@ -119,6 +121,10 @@ def test_every_step_is_shown_by_explain(run: Path, picture: Path) -> None:
         (("zzz qqq", "--model", "RUN"), "zzz"),
         (("the cube", "--model", "RUN", "--detector", "grid:world/4"), "finds no things to choose among"),
         (("the cube", "--model", "RUN", "--boxes", "none.json"), "has boxes for none of the 1 pictures"),
+        (
+            ("the cube", "--model", "RUN", "--boxes", "outside.json"),
+            "outside.json, scene.png: the box (64, 64, 500, 128) leaves the picture of 128 × 128 pixels",
+        ),
         (("the cube", "--model", "RUN", "-o", "which.txt"), "which.txt"),
     ],
 )
@@ -137,6 +143,7 @@ def test_mistakes_get_one_sentence(
     Path("open.txt").write_text('[["is it red?", "no"],\n["is it a cube?", yes]]')
     Path("pairs.json").write_text('[["is it red?", "no"], ["is it a cube?"]]')
     Path("none.json").write_text(json.dumps({"other.png": [[0, 0, 1, 1]]}))
+    Path("outside.json").write_text(json.dumps({"scene.png": [[0, 0, 64, 64], [64, 64, 500, 128]]}))
     given = sorted(path.name for path in tmp_path.iterdir())
     code, _, err = saccade("refer", picture, *(str(run) if word == "RUN" else word for word in words))
     assert code == 2

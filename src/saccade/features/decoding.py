@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float32, UInt8
+from jaxtyping import Float, Float32, UInt8
 from PIL import Image
 
 from saccade.core.errors import SaccadeError
@@ -111,7 +111,7 @@ class Opener:
             given = self.boxes.get(id)
             if given is None or not len(given):
                 raise SaccadeError(f"{name} has no boxes, which were to be given for every picture")
-            boxes = _in_fractions(given, width, height, name) if self.unit == "pixel" else np.asarray(given)
+            boxes = in_fractions(given, width, height, name) if self.unit == "pixel" else np.asarray(given)
             boxes = as_boxes(boxes, name).numpy()
         return Opened(id, pixels, width, height, boxes)
 
@@ -150,7 +150,11 @@ def open_shown(
     return ahead(lambda file: or_broken(lambda: opened(file), file.name, printable(file)), files, openers(), most)
 
 
-def _in_fractions(boxes: np.ndarray, width: int, height: int, name: str) -> np.ndarray:
+def in_fractions(boxes: np.ndarray, width: int, height: int, name: str) -> Float[np.ndarray, "region 4"]:
+    """Boxes in pixels as parts of the picture; what is less than `BOX_SLACK` pixels outside is cut off.
+
+    Raises: SaccadeError, which starts with `name`, if one leaves the picture.
+    """
     pixels = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
     sides = np.array([width, height, width, height], dtype=np.float64)
     wrong = ((pixels < -BOX_SLACK) | (pixels > sides + BOX_SLACK) | ~np.isfinite(pixels)).any(axis=1)

@@ -33,9 +33,10 @@ def refer(
 ) -> None:
     """Find the thing in a photo that an expression or a dialog means.
 
-    Candidates are what a detector finds, or boxes of your own. They are ranked by how likely each is meant; the drawing
-    dims those that are not. A dialog is a question with its answer on each line; from the terminal (`--dialog -`) every
-    turn is answered at once with what is left, and an empty line ends it. Its drawing has a panel after every turn.
+    Candidates are what a detector finds, or boxes of your own. They are ranked by how likely each is meant, with
+    their boxes (x1, y1, x2, y2) in pixels; the drawing dims those that are not. A dialog is a question with its answer
+    on each line; from the terminal (`--dialog -`) every turn is answered at once with what is left, and an empty line
+    ends it. Its drawing has a panel after every turn.
 
     Example: saccade refer photo.jpg "the man in the red shirt" -o which.png
 
@@ -50,6 +51,8 @@ def refer(
     from saccade.tasks.predict import load
     from saccade.tasks.referring.dialog import as_turn, read_dialog
     from saccade.tasks.referring.predict import PictureReferrer, given_boxes
+    from saccade.vision.boxes import in_pixels
+    from saccade.vision.pictures import open_sized
 
     if (expression is None) == (dialog is None):
         raise SaccadeError(
@@ -80,12 +83,13 @@ def refer(
         turns = tuple(told)
     text = expression if expression is not None else turns
     _report_unread(referrer.model.vocabulary, text)
-    found = referrer.refer(photo, text, candidates)
+    found, size = referrer.refer(photo, text, candidates)[: top or None], open_sized(photo)[1]
     if as_json:
-        typer.echo(json.dumps([asdict(one) for one in found[: top or None]], ensure_ascii=False))
+        rows = [{**asdict(one), "box": in_pixels(one.box, size)} for one in found]
+        typer.echo(json.dumps(rows, ensure_ascii=False))
     else:
-        for number, one in enumerate(found[: top or None], start=1):
-            place = ", ".join(f"{side:.2f}" for side in one.box)
+        for number, one in enumerate(found, start=1):
+            place = ", ".join(f"{side:.0f}" for side in in_pixels(one.box, size))
             typer.echo(f"{number:3d}  {100 * one.probability:5.1f} %  {escaped(one.name or 'box')}  ({place})")
     if out is not None:
         referrer.show(photo, text, candidates).save(out)

@@ -16,13 +16,14 @@ from saccade.data.formats.regions import read_boxes
 from saccade.data.records import Candidates, Spoken, joined
 from saccade.explain import Explanation
 from saccade.explain.panels.referring import ReferralPicture
+from saccade.features.decoding import in_fractions
 from saccade.models import Referrer
 from saccade.tasks.predict import RegionPredictor
 from saccade.tasks.referring.dialog import learned_dialogs, turns_multiplied
 from saccade.tasks.uses import Line, Outcome, Use
 from saccade.vision import load_extractor
 from saccade.vision.boxes import as_boxes
-from saccade.vision.pictures import Picture, as_array, open_picture
+from saccade.vision.pictures import Picture, as_array, open_sized
 
 DETECTOR = "bottomup"  # finds the candidates of a model whose own extractor finds no things
 MOST, LEAST = 20, 0.1  # candidates that a detector gives, and how sure it must be of each
@@ -160,11 +161,11 @@ class PictureReferrer(RegionPredictor[Referrer]):
 def given_boxes(path: Path, photo: Path) -> Float[np.ndarray, "box 4"]:
     """A photo's boxes of a file (`saccade.data.formats.regions.read_boxes`), as parts of its width and height.
 
-    Raises: SaccadeError if the file has none for it.
+    Raises: SaccadeError if the file has none for it, or one leaves the photo.
     """
     given = read_boxes(path).of([photo.name], path)
     boxes = given.boxes[photo.name]
     if given.unit == "fraction":
         return boxes
-    width, height = (given.sizes or {}).get(photo.name) or open_picture(photo).size
-    return boxes / np.array([width, height, width, height], np.float32)
+    size = (given.sizes or {}).get(photo.name) or open_sized(photo)[1]
+    return in_fractions(boxes, *size, f"{path}, {photo.name}")
