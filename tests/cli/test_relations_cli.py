@@ -101,6 +101,11 @@ def test_bad_input_ends_in_a_sentence_and_leaves_nothing(
     for words, message in (
         ((toys, "cow riding boat", "-m", model, "-o", out), 'knows no thing "cow"'),
         ((toys, "dog eating boat", "-m", model, "-o", out), "is not SUBJECT PREDICATE OBJECT"),
+        ((toys, "dog riddin boat", "-m", model), 'there is no relation "riddin"; did you mean "riding"?'),
+        ((toys, "dogg eating boat", "-m", model), 'there is no thing "dogg"; did you mean "dog"?'),
+        ((toys, "bird eats boat", "-m", model), 'there is no thing "bird" (the most frequent'),
+        ((toys, "dog boat cat", "-m", model), 'there is no relation "boat" (the most frequent'),
+        ((toys, "boat", "-m", model), "three words are the fewest"),
         ((toys, "dog riding boat", "-m", "scan-small", "-o", out), "which matches pictures with sentences"),
         ((tmp_path / "none", "dog riding boat", "-m", model), "none"),
         ((toys, "dog riding boat", "-m", model, "-o", tmp_path / "found.bmp"), "found.bmp"),
@@ -110,3 +115,29 @@ def test_bad_input_ends_in_a_sentence_and_leaves_nothing(
         assert message in " ".join(said.split())
         assert "Traceback" not in said
     assert not list(tmp_path.iterdir())
+
+
+def test_a_photo_that_cannot_be_read_has_no_empty_table(
+    model: Path, tmp_path: Path, saccade: Callable[..., tuple[int, str, str]]
+) -> None:
+    (tmp_path / "broken.jpg").write_bytes(b"no picture")
+    for words in ((), ("--json",)):
+        code, out, said = saccade("relations", tmp_path / "broken.jpg", "dog riding boat", "-m", model, *words)
+        assert (code, out) == (2, "")
+        assert "broken.jpg" in said
+
+
+def test_scores_are_plain_and_no_similarity_is_above_one(
+    model: Path, toys: Path, saccade: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Analogy, "score", lambda self, pairs, target: torch.full((len(pairs), 1), 1.906e-6))
+    choose = Analogy.choose
+
+    def rounded_up(self: Analogy, targets: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        place, similarity, usable = choose(self, targets)
+        return place, torch.full_like(similarity, 1.0000001), usable
+
+    monkeypatch.setattr(Analogy, "choose", rounded_up)
+    words = ("relations", toys / "0.png", "dog riding boat", "-m", model)
+    assert " 0.00000191 " in saccade(*words)[1]
+    assert {one["similarity"] for one in json.loads(saccade(*words, "--json")[1])["sources"]} == {1.0}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from saccade.core.text import escaped
+from saccade.core.text import escaped, plain_number
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,11 @@ from saccade.core.text import escaped
 def test_what_would_act_on_a_terminal_is_spelt_out(text: str, shown: str) -> None:
     assert escaped(text) == shown
     assert escaped(escaped(text)) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(1.0, "1.00"), (0.4532, "0.453"), (0.00045, "0.000450"), (1.906e-6, "0.00000191"), (0, "<0.000001")],
+)
+def test_small_numbers_have_no_exponent(value: float, shown: str) -> None:
+    assert plain_number(value) == shown

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MAX_SENTENCE = 1000  # characters; what a file says of itself may be endless
+NEAR_ENGLISH = 0.7  # how alike English words must be to be meant: "zebra" and "member" are 0.55
 
 
 class SaccadeError(Exception):
@@ -24,9 +25,9 @@ class SaccadeError(Exception):
         super().__init__(line if len(line) <= MAX_SENTENCE else f"{line[: MAX_SENTENCE - 1]}…")
 
 
-def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """The clause `; did you mean "scan"?`, or nothing when no option is near."""
-    near = difflib.get_close_matches(word, list(options), n=1, cutoff=0.5)
+def did_you_mean(word: str, options: Iterable[str], cutoff: float = 0.5) -> str:
+    """The clause `; did you mean "scan"?`, or nothing when no option is near (0..1: how alike the letters must be)."""
+    near = difflib.get_close_matches(word, list(options), n=1, cutoff=cutoff)
     return f'; did you mean "{near[0]}"?' if near else ""
 
 

@@ -369,4 +369,6 @@ class Analogy(Relater):
         place, similarity, usable = self.choose(target)
         weights = self.source_weights(similarity, usable)
         rows = zip(place[0].tolist(), similarity[0].tolist(), usable[0].tolist(), weights[0].tolist(), strict=False)
-        return [SourceTriplet(self.named(self.candidates[n].tolist()), g, w) for n, g, there, w in rows if there]
+        return [
+            SourceTriplet(self.named(self.candidates[n].tolist()), min(g, 1.0), w) for n, g, there, w in rows if there
+        ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -20,6 +22,10 @@ from saccade.cli.options import (
     without_broken,
 )
 from saccade.core.errors import SaccadeError
+from saccade.core.text import plain_number
+
+if TYPE_CHECKING:
+    from saccade.tasks.relations.predict import FoundPhoto
 
 MAX_DRAWN = 12  # photos
 
@@ -59,24 +65,31 @@ def relations(
     looked, broken = without_broken(finder.find_in_files(files, text, model), "looking", len(files))
     found = sorted((photo for photo in looked if photo is not None), key=lambda photo: -photo.pair.probability)
     found = found[:top] if top else found
-    if as_json:
+    if as_json and looked:
         seen = finder.model.counts.get(finder.triplet(text), 0)
         facts = {"triplet": words, "seen": seen, "sources": [asdict(one) for one in sources]}
         typer.echo(json.dumps({**facts, "photos": [photo.facts() for photo in found]}, ensure_ascii=False))
-    else:
+    elif looked:
         say(f"{' '.join(words)}: {finder.reason(text)}")
         for one in sources:
             say(f"{one.weight:7.3f}  {' '.join(one.triplet)}  (similarity {one.similarity:.2f})")
-        table = Table()
-        table.add_column("photo", overflow="fold")
-        for heading in ("score", words[0], words[2]):
-            table.add_column(escape(heading), justify="right")
-        for photo in found:
-            shown = photo.facts()
-            boxes = (", ".join(f"{v:.0f}" for v in shown[key]) for key in ("subject_box", "object_box"))
-            table.add_row(escape(photo.path.name), f"{photo.pair.probability:.3g}", *boxes)
-        Console().print(table)
+        if found:
+            Console().print(_pair_table(found, words))
+        else:
+            say("no photo has two regions that could be a pair")
     if out is not None and found:
         finder.sheet(found[:MAX_DRAWN], text).save(out)
         say(f"the picture is in {out}", err=as_json)
     report_broken(broken, len(files))
+
+
+def _pair_table(found: Sequence[FoundPhoto], words: tuple[str, str, str]) -> Table:
+    table = Table()
+    table.add_column("photo", overflow="fold")
+    for heading in ("score", words[0], words[2]):
+        table.add_column(escape(heading), justify="right")
+    for photo in found:
+        shown = photo.facts()
+        boxes = (", ".join(f"{v:.0f}" for v in shown[key]) for key in ("subject_box", "object_box"))
+        table.add_row(escape(photo.path.name), plain_number(photo.pair.probability), *boxes)
+    return table

@@ -11,6 +11,7 @@ from jaxtyping import Float, UInt8
 from numpy import ndarray as Array
 from PIL import Image, ImageDraw
 
+from saccade.core.text import plain_number
 from saccade.explain import draw
 
 SIDE, COLUMNS = 430, 3  # of a picture, in a row
@@ -71,10 +72,10 @@ def draw_relation(sheet: RelationSheet) -> Image.Image:
         for n in row:
             picture = sheet.pictures[n]
             draw.paste_rounded(drawn, _pair(picture, sheet.words, sizes[n]), x, floor - sizes[n][1])
-            room = sizes[n][0] - draw.width("0.00000", draw.NOTE) - 20
+            room = sizes[n][0] - draw.width("0.00000000", draw.NOTE) - 20
             draw.write(pen, (x, floor + 34), f"{n + 1}  {picture.title}", draw.NOTE, room=room)
             place = (x + sizes[n][0], floor + 34)
-            draw.write(pen, place, f"{picture.score:.3g}", draw.NOTE, draw.INK, "rs")
+            draw.write(pen, place, plain_number(picture.score), draw.NOTE, draw.INK, "rs")
             x += sizes[n][0] + draw.GAP
         y += high
     return drawn

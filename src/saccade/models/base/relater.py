@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.batch import Batch, RegionBatch
-from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.errors import NEAR_ENGLISH, SaccadeError, did_you_mean
 from saccade.language import Vocabulary
 from saccade.models.base.model import Model
 
@@ -138,5 +138,5 @@ class Relater(Model):
         asked = ((subject, classes, "thing"), (predicate, predicates, "relation"), (object, classes, "thing"))
         for word, known, what in asked:
             if word not in known:  # there may be hundreds: they are not listed
-                raise SaccadeError(f'the model knows no {what} "{word}"{did_you_mean(word, known)}')
+                raise SaccadeError(f'the model knows no {what} "{word}"{did_you_mean(word, known, NEAR_ENGLISH)}')
         return 1 + classes.index(subject), 1 + predicates.index(predicate), 1 + classes.index(object)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from saccade.batch import RegionBatch
-from saccade.core.errors import SaccadeError, did_you_mean
+from saccade.core.errors import NEAR_ENGLISH, SaccadeError, did_you_mean
 from saccade.data.store.manifest import Broken
 from saccade.explain.panels.relations import PairPicture, RelationSheet
 from saccade.language.tokenise import tokenise
@@ -93,13 +93,12 @@ class RelationFinder(RegionPredictor[Relater]):
             for start in range(1, len(words) - len(own)):
                 if words[start : start + len(own)] == own:
                     found.append((" ".join(words[:start]), predicate, " ".join(words[start + len(own) :])))
-        if not found:
-            said = " ".join(words[1:-1]) or text
-            raise SaccadeError(
-                f'"{text}" is not SUBJECT PREDICATE OBJECT of words that the model knows: there is no relation "{said}"'
-                f"{did_you_mean(said, predicates)} (the most frequent are: {', '.join(predicates[:FEW])})"
-            )
         known = self.model.config.classes[1:]
+        if not found:
+            raise SaccadeError(
+                f'"{text}" is not SUBJECT PREDICATE OBJECT of words that the model knows: '
+                f"{_missing(words, known, predicates)} (the most frequent relations are: {', '.join(predicates[:FEW])})"
+            )
         best = next((one for one in found if one[0] in known and one[2] in known), found[0])
         return self.model.places(*best)
 
@@ -178,6 +177,16 @@ class RelationFinder(RegionPredictor[Relater]):
         triplet = self.triplet(text)
         seen = self.model.counts.get(triplet, 0) > 0
         return [] if seen or "sro" not in self.model.config.mixture else self.model.sources(triplet)
+
+
+def _missing(words: Sequence[str], things: Sequence[str], predicates: Sequence[str]) -> str:
+    """What of some words without a known predicate is unknown: their ends as things, else what is between them."""
+    if len(words) < 3:
+        return "three words are the fewest"
+    if unknown := next((word for word in (words[0], words[-1]) if word not in things), None):
+        return f'there is no thing "{unknown}"{did_you_mean(unknown, things, NEAR_ENGLISH)}'
+    said = " ".join(words[1:-1])
+    return f'there is no relation "{said}"{"" if said in things else did_you_mean(said, predicates, NEAR_ENGLISH)}'
 
 
 def _small(path: Path) -> np.ndarray:
