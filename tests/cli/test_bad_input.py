@@ -248,7 +248,7 @@ def captions_that_do_not_divide(place: Place) -> list[str]:
     return train(place)
 
 
-@case("caption is empty")
+@case("text is empty")
 def empty_caption_in_training(place: Place) -> list[str]:
     (place.features / "train_caps.txt").write_text("a red cube\n" * 7 + "   \n")
     return train(place)
