@@ -51,11 +51,13 @@ def test_a_concept_learner_is_trained_asked_drawn_and_evaluated_with_a_parser(sa
         ((picture, "is there a cube?", "-m", run, "--parser", run), "vcml is no parser"),
         ((picture, "is there a cube?", "-m", parser), "makes programs of questions"),
         ((picture, "is there a cube?", "-m", run, "-o", tmp_path / "steps.gif"), "is saved as one of"),
+        ((picture, "is there a cube?", "-m", run, "-o", tmp_path / "steps.html"), "is saved as one of"),
     ):
         code, out, err = saccade("ask", *words)
         assert code == 2
         assert sentence in err
         assert err.count("\n") == 1
+        assert not out
     assert not (tmp_path / "steps.gif").exists()
 
 

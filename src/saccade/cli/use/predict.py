@@ -208,6 +208,8 @@ def ask(
         answerer.use_parser(load(parser, device))
     report_unknown(answerer.model.vocabulary, [question.rstrip(" ?")])
     answers = answerer.ask(image, question, top)
+    if out is not None:  # first of all: what cannot be drawn so is refused before anything is printed
+        answerer.why(image, question).save(out)
     if as_json:
         typer.echo(json.dumps([asdict(answer) for answer in answers], ensure_ascii=False))
     else:
@@ -216,7 +218,6 @@ def ask(
         for number, step in enumerate(answers[0].steps if answers else (), start=1):
             typer.echo(f"{number:7d}  {step}")
     if out is not None:
-        answerer.why(image, question).save(out)
         typer.echo(f"the picture is in {out}", err=as_json)
 
 
