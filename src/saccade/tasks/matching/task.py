@@ -186,9 +186,7 @@ class MatchingConfig:
     teacher: Path | None = None  # a trained matcher, whose scores of a batch are learned beside the ranking
     teacher_weight: float = 1.0
     teacher_temperature: float = 0.05  # of both models' scores
-    teacher_negatives: int = (
-        2  # of a cross-encoder: wrong texts and pictures of each pair that the teacher takes for true
-    )
+    teacher_negatives: int = 2  # of a cross-encoder: wrong texts, and pictures, that the teacher takes for true
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 256  # pictures or sentences encoded at once
     eval_pictures: int = 0  # while training, so many pictures of the dev split are measured; 0: all
