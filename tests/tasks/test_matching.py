@@ -220,11 +220,11 @@ def test_a_cross_encoder_is_shown_the_pairs_that_its_teacher_mistakes(
     task, alone = (MatchingTask(*data, reader.read, own) for own in (settings, MatchingConfig()))
     batch = task.batch(range(12))
     same = batch.image_index[:, None] == batch.image_index[batch.owner]
-    (owner, texts), (images, own) = task._mistaken(batch.images, batch, same)
+    (owner, texts), (images, own) = task._hard_pairs(batch.images, batch, same)
     scores = teacher(batch.images, teacher.read([data[0].texts[n] for n in range(12)])).masked_fill(same, -torch.inf)
     torch.testing.assert_close(scores[owner, texts], scores[owner].amax(dim=1))
     torch.testing.assert_close(scores[images, own], scores.amax(dim=0))
-    assert alone._mistaken(batch.images, batch, same) == []
+    assert alone._hard_pairs(batch.images, batch, same) == []
     loss, _ = task.loss(reader.train(), batch, 0)
     loss.backward()
     assert loss.isfinite()

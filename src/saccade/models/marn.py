@@ -371,7 +371,7 @@ class Marn(ClickPredictor):
         vectors = self.represent(batch).vectors
         return self.predict(batch, vectors, F.embedding(batch.candidate, vectors))[0]
 
-    def told_apart(self, batch: ClickBatch, items: Represented) -> Represented:
+    def discriminator_inputs(self, batch: ClickBatch, items: Represented) -> Represented:
         """Items as the discriminators read them: by `adversary_moves`, of f that does not learn from them."""
         if self.config.adversary_moves == "all" or self.config.fusion == "concat":
             return items
@@ -384,7 +384,7 @@ class Marn(ClickPredictor):
         items, config = self.represent(batch), self.config
         vectors = items.vectors
         logits = self.predict(batch, vectors, F.embedding(batch.candidate, vectors))[0]
-        told: Discriminated = self.discriminators(self.told_apart(batch, items), batch.counts)
+        told: Discriminated = self.discriminators(self.discriminator_inputs(batch, items), batch.counts)
         factors = {"d0": config.d0_weight, "d1": config.d1_weight, "ds": config.ds_weight}
         own = {name: config.adversarial_weight * factors[name] * loss for name, loss in told.losses.items()}
         return {"click": self.click_loss(logits, batch.clicked), **own}

@@ -176,11 +176,6 @@ class Fusion(Model):
     def text_layers(self) -> list[nn.Module]:
         """The layers that read words, as a BERT has them."""
 
-    def leaves_out(self, device: torch.device) -> bool:
-        """Whether padding, and outputs no one asks for, are left out there: counting the rest synchronises a GPU."""
-        packed: bool | None = self.config.packed
-        return device.type == "cpu" if packed is None else packed
-
     @classmethod
     def own_vocabulary(cls, config: FusionConfig, texts: Sequence[str]) -> Vocabulary | None:
         """Pieces, unless whole words are wanted."""

@@ -32,6 +32,11 @@ class Places(NamedTuple):
     starts: Int[Tensor, " bound"]  # each item's first token, and the end of the last item
 
 
+def leaves_out_padding(packed: bool | None, device: torch.device) -> bool:
+    """Whether batches are packed there; if it is not said, on CPUs, which lose nothing by counting tokens."""
+    return device.type == "cpu" if packed is None else packed
+
+
 def pack(states: Float[Tensor, "item place dim"], mask: Bool[Tensor, "item place"]) -> tuple[Tensor, Places]:
     """The real tokens of a batch one after the other, and their places. Counting them synchronises a GPU."""
     at = mask.flatten().nonzero()[:, 0]

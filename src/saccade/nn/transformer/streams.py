@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from saccade.nn.transformer.blocks import Layer, attend_over, run_layers
+from saccade.nn.transformer.blocks import Layer, attend_over, leaves_out_padding, run_layers
 
 Pair = tuple[Tensor, Tensor]  # states of regions and of words
 Look = Callable[[Float[Tensor, "item head word region"]], None]  # is shown what words attend to
@@ -66,7 +66,7 @@ class Streams(nn.Module):
     ) -> Pair: ...
 
     def run(self, layers: Iterable[nn.Module], states: Tensor, mask: Tensor) -> Tensor:
-        packed = states.device.type == "cpu" if self.sizes.packed is None else self.sizes.packed
+        packed = leaves_out_padding(self.sizes.packed, states.device)
         return run_layers(layers, states, mask, packed, self.sizes.recompute and self.training)
 
     def step(self, layer: nn.Module, states: Tensor, keys: Tensor, context: Tensor) -> Tensor:

@@ -249,7 +249,7 @@ class MatchingTask(PairTask):
         if isinstance(model, CrossEncoder):
             same = batch.image_index[:, None] == batch.image_index[batch.owner]
             codes = model.encode_texts(self._vary_texts(batch.texts))
-            harder = self._mistaken(pictures, batch, same)
+            harder = self._hard_pairs(pictures, batch, same)
             return model.choice_loss(images, codes, batch.texts, batch.owner, same, harder), {}
         tables = model.ranked(images, model.encode_texts(self._vary_texts(batch.texts)))
         weights = model.ranking_weights
@@ -289,7 +289,7 @@ class MatchingTask(PairTask):
         config = self.config
         return triplet_loss(similarity, config.margin, negatives, same, batch.owner, config.hardest, config.ways)
 
-    def _mistaken(
+    def _hard_pairs(
         self, pictures: RegionBatch | PictureBatch, batch: PairBatch, same: Bool[Tensor, "image text"]
     ) -> list[Pairs]:
         """Wrong pairs for a cross-encoder to tell, drawn by the teacher's scores: what it re-ranks is of that kind."""

@@ -25,6 +25,7 @@ from saccade.models import Fusion, load_model
 from saccade.models.base.fusion import MATCHED, RegionTarget, contrast
 from saccade.nn.masking import Hidden, content, hide_words, one_span, segments, tokens, with_overlapping
 from saccade.nn.negatives import hard_texts, other_items
+from saccade.nn.transformer.blocks import leaves_out_padding
 from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator, SplitForModels
 from saccade.tasks.pairs import PairTask, about_each, open_captioned, prepare_captioned, vary_images
@@ -193,7 +194,7 @@ def score_objectives(model: Fusion, pairs: MaskedPairs, config: PretrainingConfi
     losses: dict[str, Tensor] = {}
     correct: dict[str, Tensor] = {}
     count: dict[str, Tensor] = {}
-    wanted, alone = weights_of(config), model.leaves_out(features.device)
+    wanted, alone = weights_of(config), leaves_out_padding(model.config.packed, features.device)
     if "word" in wanted:
         words, hidden, there = fused.words, pairs.words, pairs.words >= 0
         if alone:
