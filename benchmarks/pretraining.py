@@ -71,7 +71,8 @@ class Plain(nn.Module):
 
 
 def gpu(bench: Bench) -> Iterator[Case]:
-    yield Case("InterBERT, a pre-training step", partial(step_row, bench))
+    yield Case("InterBERT, a pre-training step", partial(step_row, bench, 512))
+    yield Case("InterBERT, a pre-training step of many pairs", partial(step_row, bench, 2048))
     yield from cpu(bench)
 
 
@@ -134,8 +135,8 @@ def mixed(bench: Bench) -> Any:
     return torch.autocast("cuda", torch.bfloat16) if bench.device == "cuda" else nullcontext()
 
 
-def step_row(bench: Bench) -> Row:
-    pairs = bench.size(512 if bench.device == "cuda" else 16, 4)
+def step_row(bench: Bench, pairs: int) -> Row:
+    pairs = bench.size(pairs, 4)
     pieces = official_pieces(["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", *(f"w{n}" for n in range(5, PIECES))])
     if bench.quick:
         pieces = replace(pieces, words=pieces.words[:90])

@@ -52,6 +52,10 @@ def test_the_best_of_the_first_stage_are_ranked_again(
         assert rows[f"{read}, best 3"][f"{way}_r1"] <= within
         for k in (5, 10):
             assert rows[f"{read}, best 3"][f"{way}_r{k}"] == alone[str(first)][f"{way}_r{k}"]
+    assert saccade_command("eval", read, "--first", first, "--rerank", "3", "--blend", "0,1e6", "--json", file) == 0
+    blended = read_json(file)["results"]
+    assert blended[f"{read}, best 3"] == rows[f"{read}, best 3"]
+    assert blended[f"{read} + 1e+06 × {first}, best 3"] == pytest.approx(rows[str(first)])  # the first's own order
     assert found["protocol"]["best"] == [3, everything]
     assert found["protocol"]["pairs"] == {str(read): IMAGES * everything}
 
@@ -61,6 +65,8 @@ def test_the_best_of_the_first_stage_are_ranked_again(
     [
         (("--rerank", "0"), "whole numbers from 1 on"),
         (("--rerank", "8;9"), "whole numbers from 1 on"),
+        (("--blend", "-1"), "numbers from 0 on"),
+        (("--blend", "much"), "numbers from 0 on"),
         (("--folds", "2"), "--first ranks in two stages"),
     ],
 )

@@ -19,4 +19,4 @@ class EvalOptions:
     quick: bool = False
     first: str | None = None
     rerank: str = "32"
-    blend: float = 0.0
+    blend: str = "0"

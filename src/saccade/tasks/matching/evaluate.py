@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -199,7 +200,8 @@ class Recalls(Evaluator[Matcher, CaptionedImages]):
 
     def two_stages(self, request: EvalRequest, first: str) -> Evaluation:
         """The first stage; what a perfect order of its best k would be; and each cross-encoder's order of them."""
-        counts, splits = read_counts(request.options.rerank), SplitForModels(request.data, request.split)
+        counts, blends = read_counts(request.options.rerank), read_shares(request.options.blend)
+        splits = SplitForModels(request.data, request.split)
         model = load_model(first, Matcher).to(request.device)
         data: CaptionedImages = splits.regions_for(model, first)
         table, owner = similarity_table(model, data), data.image_of_text
@@ -215,11 +217,11 @@ class Recalls(Evaluator[Matcher, CaptionedImages]):
             codes = encode_all_images(reader, data), encode_all_texts(reader, data.texts)
             stages = TwoStages.score(reader, *codes, torch.from_numpy(table).to(request.device), max(counts))
             pairs[folder] = stages.pairs
-            for count in counts:
-                found = two_stage_ranks(stages, count, owner, request.options.blend).recalls()
-                rows[f"{folder}, best {count}"] = found
+            for blend, count in product(blends, counts):
+                said = f" + {blend:g} × {first}" if blend else ""
+                rows[f"{folder}{said}, best {count}"] = two_stage_ranks(stages, count, owner, blend).recalls()
         title, facts = protocol(data)
-        facts |= {"first": first, "best": counts, "blend": request.options.blend, "pairs": pairs}
+        facts |= {"first": first, "best": counts, "blend": blends, "pairs": pairs}
         return Evaluation(
             f"{data.name}/{data.split}: {title}; the best of each query by {first}, put in order again",
             RECALL_HEADINGS,
@@ -294,6 +296,17 @@ def read_counts(text: str) -> list[int]:
             f"--rerank {text}: whole numbers from 1 on were expected, with commas between them, such as 8,32"
         )
     return counts
+
+
+def read_shares(text: str) -> list[float]:
+    """`0,1` as how much of the first score is added. Raises: SaccadeError if it is none of that."""
+    try:
+        shares = sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        shares = []
+    if not shares or not all(0 <= share < float("inf") for share in shares):
+        raise SaccadeError(f"--blend {text}: numbers from 0 on were expected, with commas between them, such as 0,1")
+    return shares
 
 
 def save_table(path: Path, table: Float[np.ndarray, "image text"]) -> None:
