@@ -61,7 +61,7 @@ def recipe_words(name: str) -> tuple[str, ...]:
 
 INTERBERT, PIXELBERT = "[InterBERT](../systems/interbert.md)", "[Pixel-BERT](../systems/pixelbert.md)"
 SHIPPED = "scan-flickr8k"  # the matcher of the package
-ON_THE_WORLD = ("epochs=8", "optimiser=adamw", "learning_rate=0.0003", "schedule=warmup_linear", "precision=bf16")
+ON_THE_WORLD = ("epochs=2", "optimiser=adamw", "learning_rate=0.0003", "schedule=warmup_linear", "precision=bf16")
 WORLD = {
     "scan": Row("[SCAN](../systems/scan.md)", ("train", "scan"), "retrieval"),
     "imram": Row("[IMRAM](../systems/imram.md)", ("train", "imram"), "retrieval"),
@@ -200,7 +200,7 @@ def found_rows(name: str, row: Row, seed: int, arguments: argparse.Namespace) ->
         found = {}
         for key, value in results.items():
             own, _, count = key.partition(", best ")
-            own = own.replace(f" × {first}", " × its score").replace(reader, row.title)
+            own = own.replace(first, given).replace(reader, row.title)
             found[told.get(key, f"{own}: the best {count} of {given}")] = value
         return {key: value for key, value in found.items() if not key.startswith("chance")}
     (floor, least), (_, figures) = results.items()

@@ -77,7 +77,7 @@ def test_a_page_has_a_table_for_each_question(script: ModuleType, tmp_path: Path
         "| [SCAN](../systems/scan.md) on those cells | 12.0 ± 2.8 |",
         "| perfect order: the best 8 of SCAN | 12.0 ± 2.8 |",
         "| [InterBERT](../systems/interbert.md): the best 8 of SCAN | 12.0 ± 2.8 |",
-        "| [InterBERT](../systems/interbert.md) + 3 × its score: the best 8 of SCAN | 12.0 ± 2.8 |",
+        "| [InterBERT](../systems/interbert.md) + 3 × SCAN: the best 8 of SCAN | 12.0 ± 2.8 |",
         "| the package's SCAN | 12.0 ± 2.8 |",
         "| perfect order: the best 8 of the package's SCAN | 12.0 ± 2.8 |",
         "| the most frequent label | 40.0 |",
