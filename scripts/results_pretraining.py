@@ -252,7 +252,7 @@ def report(arguments: argparse.Namespace) -> None:
     devices = {
         str(read_json(run / "environment.json")["device"]) for run in runs if (run / "environment.json").exists()
     }
-    before = [run for run in runs if run.name.rpartition("-")[0].endswith("-pre") and (run / "metrics.csv").exists()]
+    before = [run for run in runs if run.name.rpartition("-")[0].endswith("-pre") and (run / "last").exists()]
     if before:
         draw_run_curves(before, arguments.out / f"{name}.png")
         parts.append(f"## Curves\n\n![Losses of pre-training, by step]({name}.png)\n")
