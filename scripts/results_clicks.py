@@ -20,7 +20,7 @@ from results_answering import of_each_seed, saccade, table_parser
 from rich.console import Console
 
 from saccade.core.files import read_json, write_json, write_text
-from saccade.lab.reports import colour, markdown_table, new_figure, quiet, save_figure
+from saccade.lab.reports import INK, colour, markdown_table, new_figure, quiet, save_figure
 from saccade.metrics import mean_and_spread
 from saccade.tasks.clicks.evaluate import CONSTANT, TRUTH
 
@@ -207,9 +207,10 @@ def draw(found: Found, path: Path) -> None:
         ]
         middle = [float(np.mean(values)) for _, values in points]
         spread = [float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for _, values in points]
-        label, wide = title.partition("](")[0].lstrip("["), 2.6 if name == "marn" else 1.2
-        places = [level for level, _ in points]
-        axes.errorbar(places, middle, spread, label=label, color=colour(number), linewidth=wide, marker="o", capsize=3)
+        label, places = title.partition("](")[0].lstrip("["), [level for level, _ in points]
+        tone, wide = (INK, 2.6) if name == "marn" else (colour(number), 1.2)
+        axes.errorbar(places, middle, spread, label=label, color=tone, linewidth=wide, marker="o", capsize=3)
+    axes.set_xticks([float(level or 0) for level in found])
     axes.set_xlabel("redundancy of the titles")
     axes.set_ylabel("AUC in per cent")
     axes.legend(fontsize=7, frameon=False)
