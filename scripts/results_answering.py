@@ -45,7 +45,6 @@ SYSTEMS = {  # title, system, settings over its recipe
     "vcml_parsed": ("the same, programs of a [trained parser](../systems/program_parser.md)", "vcml", []),
 }
 FLOORS = ("question", "picture")
-MARGIN = 10  # points above both floors that a table asks for, of every kind of question
 FREQUENT = "most frequent"  # of each kind; among what `saccade eval` prints of answerers
 
 
@@ -59,6 +58,7 @@ class DataSet:
     published: Sequence[tuple[str, Mapping[str, float]]] = ()  # source, and its figures by our names
     published_note: str = ""
     kinds: Mapping[str, str] = field(default_factory=dict)  # what to call them, if not by their own names
+    margin: float | None = None  # points above both floors that are asked for, of every kind of question
 
 
 DATA = {
@@ -68,6 +68,7 @@ DATA = {
         "test",
         tuple(name for name in SYSTEMS if name != "dcn"),
         kinds={"query_colour": "colour", "query_kind": "kind", "query_size": "size", "query_material": "material"},
+        margin=10,
     ),
     "daquar": DataSet(
         "DAQUAR, from raw photos",
@@ -203,16 +204,16 @@ def trained_on(arguments: argparse.Namespace, found: Mapping[str, Sequence[objec
     return sorted({str(read_json(file)["device"]) for file in files if file.exists()})
 
 
-def above_floors(found: Mapping[str, list[dict[str, float]]], columns: Sequence[str]) -> list[str]:
-    """For each model: of which kinds of question it is not MARGIN points above both floors, with every seed."""
+def above_floors(found: Mapping[str, list[dict[str, float]]], columns: Sequence[str], margin: float) -> list[str]:
+    """For each model: of which kinds of question it is not so many points above both floors, with every seed."""
     lines = []
     for name, runs in found.items():
         if name in (*FLOORS, FREQUENT) or not all(floor in found for floor in FLOORS):
             continue
         floor = {c: max(run.get(c, 0.0) for other in FLOORS for run in found[other]) for c in columns}
-        short = [c for c in columns if any(run[c] < floor[c] + MARGIN for run in runs if c in run)]
+        short = [c for c in columns if any(run[c] < floor[c] + margin for run in runs if c in run)]
         verdict = f"but for {', '.join(short)}" if short else "of every kind"
-        lines.append(f"- {SYSTEMS[name][0]}: at least {MARGIN} points above both floors with every seed, {verdict}.")
+        lines.append(f"- {SYSTEMS[name][0]}: at least {margin} points above both floors with every seed, {verdict}.")
     return lines
 
 
@@ -244,8 +245,7 @@ What a model reaches without the picture, or without the question, is the floor 
 
 {markdown_table(head, rows)}
 
-{chr(10).join(above_floors(found, columns))}
-{published(data)}
+{chr(10).join(above_floors(found, columns, data.margin)) + chr(10) if data.margin else ""}{published(data)}
 Made by `{command}` on {where}.
 """
     write_text(page_of(arguments).with_suffix(".md"), page)

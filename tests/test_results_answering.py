@@ -23,7 +23,7 @@ def test_a_kind_that_one_seed_leaves_near_a_floor_is_named(script: ModuleType) -
         "updown_vqa": [{"accuracy": 70.0, "count": 60.0}, {"accuracy": 51.0, "count": 42.9}],
         "dcn": [{"accuracy": 70.0, "count": 43.0}],
     }
-    updown, dcn = script.above_floors(found, ["accuracy", "count"])
+    updown, dcn = script.above_floors(found, ["accuracy", "count"], 10)
     assert updown.endswith("but for count.")
     assert dcn.endswith("of every kind.")
 

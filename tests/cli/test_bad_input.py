@@ -444,7 +444,7 @@ def test_a_full_disk(
 
 def test_a_word_nobody_knows_is_reported_but_no_error(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["score", str(place.picture), "-t", "a red okapi", "--model", str(place.model)]) == 0
-    assert "does not know okapi" in capsys.readouterr().err
+    assert 'does not know "okapi"' in capsys.readouterr().err
 
 
 def test_brackets_in_a_name_or_a_sentence_are_shown(

@@ -190,7 +190,7 @@ def test_a_match_that_does_not_fit_shows_no_find(make: Callable[..., Explanation
     assert found.places
     unlikely = replace(found, probability=0.03)
     assert not unlikely.places
-    assert unlikely.score_note == "nothing here fits: 3 % · score 0.500"
+    assert unlikely.score_note == "nothing here fits (3 % that it does) · score 0.500"
     assert [place.words for place in replace(found, probability=0.97).places] == [place.words for place in found.places]
     unlikely.save(tmp_path / "no.png")
     replace(found, probability=0.97).save(tmp_path / "yes.png")

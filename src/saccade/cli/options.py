@@ -108,9 +108,12 @@ def is_shipped(name: str) -> bool:
 
 def report_unknown(vocabulary: Vocabulary, texts: list[str]) -> None:
     """Say on standard error which words the model does not know; refuse a sentence of only such words."""
-    words = sorted({word for text in texts for word in vocabulary.check(text)})
+    note_unknown(sorted({word for text in texts for word in vocabulary.check(text)}))
+
+
+def note_unknown(words: Sequence[str]) -> None:
     if words:
-        say(f"note: the model does not know {', '.join(words)}", err=True)
+        say("note: the model does not know " + ", ".join(f'"{word}"' for word in words), err=True)
 
 
 def sort_words(given: Sequence[str], split: str | None) -> tuple[list[str], list[str], str | None]:

@@ -218,8 +218,9 @@ class Explanation:
             return f"{more}log-probability {self.score:.2f} · bars: how sure of each word"
         if self.probability is None:
             return f"{more}score {self.score:.3f}"
-        verdict = "fits" if self.fits else "nothing here fits"
-        return f"{more}{verdict}: {100 * self.probability:.0f} % · score {self.score:.3f}"
+        sure = f"{100 * self.probability:.0f} %"
+        verdict = f"fits: {sure}" if self.fits else f"nothing here fits ({sure} that it does)"
+        return f"{more}{verdict} · score {self.score:.3f}"
 
     def label(self, place: Place) -> str:
         """A place's words as a tag, each word once: neighbours in the sentence joined by a space, others by a dot."""

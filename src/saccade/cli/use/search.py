@@ -21,6 +21,7 @@ from saccade.cli.options import (
     Device,
     default_model,
     escape,
+    note_unknown,
     report_broken,
     report_passed_over,
     say,
@@ -476,8 +477,7 @@ def _print(query: Query, found: Found, titled: bool) -> None:
             )
         table.add_row(*cells)
     Console().print(table)
-    if found.unknown:
-        say(f"note: the model does not know {', '.join(found.unknown)}", err=True)
+    note_unknown(found.unknown)
     if not found.hits:
         say("nothing was found")
     elif not found.fits:
