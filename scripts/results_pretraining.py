@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
-from results_answering import of_each_seed, saccade, table_parser
+from results_answering import saccade, table_parser
 from rich.console import Console
 
 from saccade.core.config import as_word
@@ -112,6 +114,7 @@ FLICKR8K = {
 DATA = {"world": WORLD, "flickr8k": FLICKR8K}
 SPLITS = {"world": "test", "flickr8k": "dev"}
 RERANKED, BLENDS = "8,16,32", "0,1,3"
+MEASURED_AT_ONCE = 3  # a table of a cross-encoder fills a GPU
 FLOORS = {"chance": "by chance", "most frequent": "the most frequent label"}
 RECALLS = {
     "i2t_r1": "picture→text R@1", "i2t_r5": "R@5", "i2t_r10": "R@10",
@@ -149,6 +152,28 @@ def waves(rows: dict[str, Row], wanted: Sequence[str]) -> Iterator[list[str]]:
         ready = [name for name in rest if done.issuperset(rows[name].needs)]
         yield ready
         done |= set(ready)
+
+
+def run_all(rows: dict[str, Row], wanted: Sequence[str], arguments: argparse.Namespace) -> None:
+    """Train every run as soon as what it starts from is there, `jobs` at once, and measure it."""
+    begun: dict[tuple[str, int], Future[None]] = {}
+    measuring = Semaphore(MEASURED_AT_ONCE)
+
+    def run(name: str, seed: int) -> None:
+        for other in rows[name].needs:
+            begun[other, seed].result()
+        train(name, seed, arguments)
+        if name in wanted:
+            with measuring:
+                measure(name, seed, arguments)
+
+    with ThreadPoolExecutor(arguments.jobs) as pool:  # takes them in this order, so that none waits for one behind it
+        for wave in waves(rows, wanted):
+            for seed in range(arguments.seeds):
+                for name in wave:
+                    begun[name, seed] = pool.submit(run, name, seed)
+    for future in begun.values():
+        future.result()
 
 
 def train(name: str, seed: int, arguments: argparse.Namespace) -> None:
@@ -283,10 +308,7 @@ def main() -> None:
     rows = DATA[arguments.data]
     wanted = [name for name in rows if not arguments.only or name in arguments.only]
     if not arguments.report:
-        for wave in waves(rows, wanted):
-            of_each_seed(wave, arguments, train)
-        arguments.jobs = min(arguments.jobs, 3)  # a table of a cross-encoder fills a GPU
-        of_each_seed(wanted, arguments, measure)
+        run_all(rows, wanted, arguments)
     report(arguments)
 
 

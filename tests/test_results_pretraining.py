@@ -34,6 +34,30 @@ def test_a_run_is_trained_after_what_it_starts_from(script: ModuleType) -> None:
     assert (taught.after, taught.teacher) == ("interbert-pre", "scan")
 
 
+@pytest.mark.parametrize("jobs", [1, 4])
+def test_runs_begin_when_what_they_start_from_is_there(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jobs: int
+) -> None:
+    arguments = argparse.Namespace(data="flickr8k", seeds=2, jobs=jobs, runs=tmp_path)
+    trained: list[tuple[str, int]] = []
+    measured: list[tuple[str, int]] = []
+
+    def train(name: str, seed: int, _: argparse.Namespace) -> None:
+        assert all((other, seed) in trained for other in script.FLICKR8K[name].needs)
+        trained.append((name, seed))
+
+    def measure(name: str, seed: int, _: argparse.Namespace) -> None:
+        assert (name, seed) in trained
+        measured.append((name, seed))
+
+    monkeypatch.setattr(script, "train", train)
+    monkeypatch.setattr(script, "measure", measure)
+    script.run_all(script.FLICKR8K, ["pixelbert-rerank", "scan"], arguments)
+    needed = {"scan", "pixelbert-world", "pixelbert-pre", "pixelbert", "pixelbert-rerank"}
+    assert set(trained) == {(name, seed) for name in needed for seed in range(2)}
+    assert set(measured) == {(name, seed) for name in ("pixelbert-rerank", "scan") for seed in range(2)}
+
+
 def test_every_row_is_a_command_that_is_understood(script: ModuleType) -> None:
     for data, rows in script.DATA.items():
         for row in rows.values():
