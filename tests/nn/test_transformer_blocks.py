@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
 from saccade.core.errors import SaccadeError
-from saccade.nn.transformer import Layer, attend_over, blocks, run_layers
+from saccade.nn.transformer import Layer, attend_over, run_layers
 from saccade.nn.transformer.streams import CoAttention, Interaction, Sizes, Streams
 
 SIZES = Sizes(dim=12, heads=3, image_heads=2, hidden=20, image_hidden=16, dropout=0.0, attention_dropout=0.0)
@@ -53,25 +50,6 @@ def test_packed_and_padded_batches_give_the_same_states_and_gradients(recompute:
         assert not packed or not after[~mask].any()
     for padded, alone in zip(*found, strict=True):
         torch.testing.assert_close(padded, alone)
-
-
-def test_a_kernel_that_takes_packed_items_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    def item_by_item(*given: Any) -> Tensor:
-        *parts, starts, longest, rate = given
-        lengths = starts.diff().tolist()
-        assert rate == 0
-        assert max(lengths) <= longest
-        items = zip(*(part.transpose(0, 1).split(lengths, dim=1) for part in parts), strict=True)
-        return torch.cat([scaled_dot_product_attention(*item) for item in items], dim=1).transpose(0, 1)
-
-    torch.manual_seed(1)
-    layers = nn.ModuleList(Layer(12, 3, 20) for _ in range(2)).double()
-    states, mask = batch()
-    mask[0, 1] = False  # a hole
-    padded = run_layers(layers, states, mask)
-    monkeypatch.setattr(blocks, "flash_takes", lambda *_: True)
-    monkeypatch.setattr(blocks, "attend_packed", item_by_item)
-    torch.testing.assert_close(run_layers(layers, states, mask, packed=True)[mask], padded[mask])
 
 
 def test_what_is_attended_to_is_what_the_layer_sums() -> None:

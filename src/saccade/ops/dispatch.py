@@ -76,10 +76,7 @@ class Operator(Generic[P, R]):
         OPERATORS[name] = self
 
     def __call__(self, problem: P) -> R:
-        chosen = self.chosen(problem)
-        if os.environ.get("SACCADE_LOG") == "ops":
-            _log(f"{self.name}: {chosen.name}, {problem.describe()}")
-        return chosen.run(problem)
+        return self.chosen(problem).run(problem)
 
     def chosen(self, problem: P) -> Backend[P, R]:
         """The row that computes a problem.
@@ -91,8 +88,14 @@ class Operator(Generic[P, R]):
             if row.name == forced and (reason := row.reason(problem)) is not None:
                 raise SaccadeError(f'{self.name} cannot run on the backend "{forced}": {reason}')
             if row.name == forced:
-                return row
-        return next((row for row in self.backends[:-1] if row.reason(problem) is None), self.backends[-1])
+                return self._logged(row, problem)
+        chosen = next((row for row in self.backends[:-1] if row.reason(problem) is None), self.backends[-1])
+        return self._logged(chosen, problem)
+
+    def _logged(self, chosen: Backend[P, R], problem: P) -> Backend[P, R]:
+        if os.environ.get("SACCADE_LOG") == "ops":
+            _log(f"{self.name}: {chosen.name}, {problem.describe()}")
+        return chosen
 
 
 @contextmanager

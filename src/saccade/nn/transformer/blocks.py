@@ -3,12 +3,12 @@
     h = norm(x + project(softmax(q kᵀ / √d) v)),   x′ = norm(h + W₂ gelu(W₁ h))
 
 Keys and values come from the sequence itself, or from another one (`cross`). Padding is masked; where a batch is packed
-(`pack`), everything but the attention itself is computed for real tokens alone, and on a GPU in 16 bits that too.
+(`pack`), everything is computed for real tokens alone (`ops/packed_attention.py` says how the attention is).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -19,10 +19,10 @@ from torch.utils.checkpoint import checkpoint
 
 from saccade.core.errors import SaccadeError
 from saccade.nn.encode import at_least_float32, dropout_layer
+from saccade.ops.packed_attention import PACKED_ATTENTION, PackedAttention, through_padding, unpack
 
 EPS = 1e-12  # of BERT's layer normalisation
 States = Float[Tensor, "*tokens dim"]  # [item token dim], or [token dim] of a packed batch
-MAX_FLASH_WIDTH = 256  # of a head
 
 
 class Places(NamedTuple):
@@ -30,6 +30,7 @@ class Places(NamedTuple):
 
     at: Int[Tensor, " token"]  # in the padded batch, flattened
     starts: Int[Tensor, " bound"]  # each item's first token, and the end of the last item
+    attend: Callable[[PackedAttention], Tensor] = through_padding
 
 
 def leaves_out_padding(packed: bool | None, device: torch.device) -> bool:
@@ -42,33 +43,6 @@ def pack(states: Float[Tensor, "item place dim"], mask: Bool[Tensor, "item place
     at = mask.flatten().nonzero()[:, 0]
     starts = functional.pad(mask.sum(dim=1).cumsum(dim=0), (1, 0)).int()
     return states.flatten(0, 1).index_select(0, at), Places(at, starts)
-
-
-def unpack(tokens: Float[Tensor, "token dim"], places: Places, shape: Sequence[int]) -> Float[Tensor, "item place dim"]:
-    """The padded batch [item, place] of packed tokens, zero where there is none."""
-    padded = tokens.new_zeros(shape[0] * shape[1], tokens.shape[1]).index_copy(0, places.at, tokens)
-    return padded.view(shape[0], shape[1], -1)
-
-
-def flash_takes(tokens: Float[Tensor, "token dim"], width: int) -> bool:
-    """Whether a kernel attends within packed items of these numbers, by heads so wide."""
-    reduced = tokens.dtype in (torch.bfloat16, torch.float16)
-    return tokens.is_cuda and reduced and width % 8 == 0 and width <= MAX_FLASH_WIDTH
-
-
-def attend_packed(
-    queries: Float[Tensor, "token head width"],
-    keys: Float[Tensor, "token head width"],
-    values: Float[Tensor, "token head width"],
-    starts: Int[Tensor, " bound"],
-    longest: int,
-    dropout: float,
-) -> Float[Tensor, "token head width"]:
-    """Attention within each item, none of more than `longest` tokens: the kernel of `torch.nn.attention.varlen`, which
-    itself has no dropout."""
-    attention = torch.ops.aten._flash_attention_forward
-    found: Tensor = attention(queries, keys, values, starts, starts, longest, longest, dropout, False, False)[0]
-    return found
 
 
 def attend_over(mask: Bool[Tensor, "item key"]) -> Bool[Tensor, "item 1 1 key"]:
@@ -129,13 +103,9 @@ class Layer(nn.Module):
     def within(
         self, states: Float[Tensor, "token dim"], mask: Bool[Tensor, "item 1 1 key"], places: Places, rate: float
     ) -> Float[Tensor, "token dim"]:
-        """What packed tokens find in their own items; where no kernel takes them as they are, through padding."""
-        joined: Tensor = self.qkv(states)
-        if flash_takes(joined, states.shape[1] // self.heads):
-            queries, keys, values = joined.view(len(joined), 3, self.heads, -1).unbind(dim=1)
-            return attend_packed(queries, keys, values, places.starts, mask.shape[3], rate).flatten(1)
-        padded = unpack(joined, places, (len(mask), mask.shape[3]))
-        return self.sums(self.shared_out(padded, 3), mask, rate).flatten(0, 1).index_select(0, places.at)
+        """What packed tokens find in their own items."""
+        joined: Tensor = self.qkv(states).view(len(states), 3, self.heads, -1)
+        return places.attend(PackedAttention(joined, places.at, places.starts, mask, rate)).flatten(1)
 
     def sums(
         self, parts: Sequence[Tensor], mask: Bool[Tensor, "item 1 1 key"], rate: float
@@ -166,6 +136,14 @@ class Layer(nn.Module):
         return shares
 
 
+def with_attention(places: Places, layer: nn.Module, states: States, keys: Bool[Tensor, "item 1 1 key"]) -> Places:
+    """With what attends in a layer, chosen out here: inside, it could not be compiled."""
+    assert isinstance(layer, Layer)
+    like = states.new_empty(0, 3, layer.heads, states.shape[1] // layer.heads)
+    chosen = PACKED_ATTENTION.chosen(PackedAttention(like, places.at, places.starts, keys, 0.0))
+    return places._replace(attend=chosen.run)
+
+
 def run_layers(
     layers: Iterable[nn.Module],
     states: Float[Tensor, "item token dim"],
@@ -182,8 +160,10 @@ def run_layers(
     if packed:
         states, places = pack(states, mask)
     for layer in layers:
+        if places is not None:
+            places = with_attention(places, layer, states, keys)
         if recompute and torch.is_grad_enabled():
             states = checkpoint(layer, states, keys, None, places, use_reentrant=False)
         else:
             states = layer(states, keys, None, places)
-    return (states if places is None else unpack(states, places, shape)).to(given)
+    return (states if places is None else unpack(states, places.at, shape)).to(given)
