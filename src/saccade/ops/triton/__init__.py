@@ -3,7 +3,7 @@
 - `tile.py` what happens to one tile of scores, `attention_kernels.py` the kernels made of it, for all forms, precisions
   and for gradients; `attention.py` how they are called;
 - `block_cosines.py` GSMN's matching of nodes; `memory_steps.py` IMRAM's steps and memory; `phrase_matching.py` HGR's
-  phrases that look for frames.
+  phrases that look for frames; `packed_attention.py` a transformer's attention within items of few tokens.
 """
 
 from __future__ import annotations
