@@ -82,7 +82,8 @@ Device = Annotated[
 ]
 
 
-MATCHER, GROUNDER = "scan-flickr8k", "hierarchical-flickr8k"  # for photographs, of the package
+# For photographs, of the package.
+MATCHER, GROUNDER, REFERRER = "scan-flickr8k", "hierarchical-flickr8k", "plan-flickr8k"
 
 
 def default_model(run: str = "runs/scan", *shipped: str) -> str:

@@ -22,6 +22,7 @@ from saccade.metrics.pointing import are_cells
 HeatBoxes = Literal["windows", "peaks"]
 AREA_POWER = 0.45  # p, chosen on photographs: between 0.4 and 0.5 accuracy hardly changes
 LEARNED_POWER = 0.55  # of maps learned from boxes, which are flat inside and fall off at the edge
+GIVEN_POWER = 0.7  # of such maps where one of a few given boxes is meant, the things of a picture
 SAME_WINDOW = 0.5  # of windows that overlap more (IoU), the best stands for all
 MOST_WINDOWS = 10  # that are ranked
 CONSIDERED = 400  # best windows among which those are found

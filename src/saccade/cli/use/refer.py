@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from saccade.cli.options import Device, default_model, report_unknown, say
+from saccade.cli.options import GROUNDER, REFERRER, Device, default_model, is_shipped, report_unknown, say
 from saccade.core.errors import SaccadeError
 from saccade.core.text import escaped
 
@@ -33,6 +33,8 @@ def refer(
 ) -> None:
     """Find the thing in a photo that an expression or a dialog means.
 
+    Without --model the package's referrer is asked, and its grounder along with it.
+
     Candidates are what a detector finds, or boxes of your own. They are ranked by how likely each is meant, with
     their boxes (x1, y1, x2, y2) in pixels; the drawing dims those that are not. A dialog is a question with its answer
     on each line; from the terminal (`--dialog -`) every turn is answered at once with what is left, and an empty line
@@ -48,6 +50,7 @@ def refer(
 
     from saccade.core.files import check_writable
     from saccade.explain.draw import check_format
+    from saccade.tasks.grounding.predict import PictureGrounder
     from saccade.tasks.predict import load
     from saccade.tasks.referring.dialog import as_turn, read_dialog
     from saccade.tasks.referring.predict import PictureReferrer, given_boxes
@@ -62,7 +65,10 @@ def refer(
     if out is not None:
         check_format(out, "a picture of what is meant")
     turns = () if dialog in (None, "-") else read_dialog(Path(dialog))
-    referrer = load(model or default_model("runs/plan", "plan-flickr8k"), device, kind=PictureReferrer)
+    name = model or default_model("runs/plan", REFERRER)
+    referrer = load(name, device, kind=PictureReferrer)
+    if name == REFERRER and is_shipped(GROUNDER):
+        referrer.grounder = load(GROUNDER, device, kind=PictureGrounder)
     candidates = (
         referrer.candidates(photo, detector) if boxes is None else referrer.given(photo, given_boxes(boxes, photo))
     )

@@ -16,7 +16,7 @@ from saccade.explain.explanation import is_content
 from saccade.explain.panels.grounded import GroundedPicture, PhrasePicture
 from saccade.language import shared_parser
 from saccade.language.tokenise import tokenise
-from saccade.metrics.heat_maps import HeatBoxes, covered
+from saccade.metrics.heat_maps import GIVEN_POWER, HeatBoxes, box_scores, covered
 from saccade.metrics.pointing import with_neighbours
 from saccade.models import Grounder, Matcher, Model
 from saccade.tasks.grounding.locate import area_power, grounds, locate, phrase_heat, read_phrases
@@ -124,6 +124,20 @@ class PictureGrounder(RegionPredictor[Any]):
         unknown = frozenset(phrase.text for phrase in found if phrase.box is None)
         boxes = {n: np.array(one.box) for n, one in enumerate(found) if one.box is not None}
         return replace(drawn, unknown=unknown, word_boxes=boxes)
+
+    @torch.no_grad()
+    def box_shares(
+        self, image: Picture | RegionBatch, phrase: str, boxes: Float[np.ndarray, "box 4"]
+    ) -> Float[np.ndarray, " box"]:
+        """How well each of some boxes fits a phrase, relative to the best; all alike if none of its words is known."""
+        if not self.knows(phrase):
+            return np.ones(len(boxes))
+        texts, words = read_phrases(self.model, [phrase], [[(0, len(tokenise(phrase)))]])
+        images = self.extract(image if isinstance(image, RegionBatch) else [image])
+        warmth, regions, mask = phrase_heat(self.model, images, texts.to(self.device), words.to(self.device))
+        heat, places = (value[..., mask[0], :].double().cpu().numpy() for value in (warmth[0].mT, regions[0]))
+        scores = box_scores(heat.T, covered(boxes, places), GIVEN_POWER)[0]
+        return np.asarray(scores / max(float(scores.max()), 1e-12))
 
     def knows(self, phrase: str) -> bool:
         """Whether the model knows any word of a phrase that shows something."""
