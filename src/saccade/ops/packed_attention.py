@@ -77,8 +77,7 @@ def in_tiles(problem: PackedAttention) -> Float[Tensor, "token head width"]:
     """By a kernel that holds all of an item."""
     from saccade.ops.triton.packed_attention import attend_in_tiles
 
-    with gpu.on_gpu_of(problem.joined):
-        return attend_in_tiles(problem.joined, problem.starts, problem.longest, problem.dropout)
+    return attend_in_tiles(problem.joined, problem.starts, problem.longest, problem.dropout)
 
 
 def through_padding(problem: PackedAttention) -> Float[Tensor, "token head width"]:

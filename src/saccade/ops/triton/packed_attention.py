@@ -13,6 +13,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from saccade.ops import gpu
 from saccade.ops.form import REDUCED
 from saccade.ops.triton.tile import LEAST
 
@@ -71,15 +72,16 @@ def _launch(kernel, given, starts, seed, longest, dropout) -> None:
     if not items * tokens:
         return
     side = max(16, triton.next_power_of_2(longest))
-    kernel[items * heads,](
-        *(*given, starts, seed, heads, dropout, 1 / width**0.5),
-        TOKENS=side,
-        WIDTH=width,
-        PLACES=max(16, triton.next_power_of_2(width)),
-        DROPS=dropout > 0,
-        PRECISION="tf32" if given[0].dtype in REDUCED else "ieee",
-        num_warps=4 if side <= 64 else 8,
-    )
+    with gpu.on_gpu_of(given[0]):
+        kernel[items * heads,](
+            *(*given, starts, seed, heads, dropout, 1 / width**0.5),
+            TOKENS=side,
+            WIDTH=width,
+            PLACES=max(16, triton.next_power_of_2(width)),
+            DROPS=dropout > 0,
+            PRECISION="tf32" if given[0].dtype in REDUCED else "ieee",
+            num_warps=4 if side <= 64 else 8,
+        )
 
 
 @triton.jit
