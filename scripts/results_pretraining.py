@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Semaphore
 from typing import Any
 
-from results_answering import saccade, table_parser
+from results_answering import command_of, saccade, table_parser
 from rich.console import Console
 
 from saccade.core.config import as_word
@@ -281,10 +281,7 @@ def report(arguments: argparse.Namespace) -> None:
     if before:
         draw_run_curves(before, arguments.out / f"{name}.png")
         parts.append(f"## Curves\n\n![Losses of pre-training, by step]({name}.png)\n")
-    command = f"python scripts/results_pretraining.py {arguments.data}"
-    command += f" --root data/{arguments.root.name}" if arguments.root else ""
-    command += f" --seeds {arguments.seeds} --device {arguments.device}"
-    command += f" --settings {' '.join(arguments.settings)}" if arguments.settings else ""
+    command = command_of("results_pretraining", arguments, SPLITS[arguments.data])
     body = "\n".join(parts)
     page = f"""# {TITLES[arguments.data]}
 

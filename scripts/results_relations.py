@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from results_answering import of_each_seed, saccade, table_parser
+from results_answering import command_of, of_each_seed, saccade, table_parser
 from rich.console import Console
 
 from saccade.core.files import read_json, write_json, write_text
@@ -131,9 +131,7 @@ def report(arguments: argparse.Namespace) -> None:
     ]
     files = [(arguments.runs / arguments.data).glob(f"{name}-*/environment.json") for name in found]
     where = " and ".join(sorted({str(read_json(file)["device"]) for own in files for file in own}))
-    command = f"python scripts/results_relations.py {arguments.data}"
-    command += f" --root data/{arguments.data}" if arguments.data != "world" else ""
-    command += f" --seeds {arguments.seeds} --device {arguments.device}"
+    command = command_of("results_relations", arguments, DATA[arguments.data][2])
     page = f"""# {title}
 
 The **{arguments.split}** split; mean average precision of finding the pairs of boxes of each triplet, in per cent: over
