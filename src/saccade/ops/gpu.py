@@ -14,11 +14,14 @@ from torch import Tensor
 MIN_CAPABILITY = (8, 0)  # of a GPU: products of bfloat16
 
 
-def kernels_unavailable() -> str | None:
-    """Why no kernel of our own can run on this machine; None if some can."""
-    if os.environ.get("SACCADE_KERNELS") == "0":
-        return "SACCADE_KERNELS=0"
+def gpu_unavailable() -> str | None:
+    """Why nothing can run on a GPU of this machine; None if something can."""
     return None if torch.cuda.is_available() else "there is no CUDA device"
+
+
+def kernels_unavailable() -> str | None:
+    """The same of kernels of our own."""
+    return "SACCADE_KERNELS=0" if os.environ.get("SACCADE_KERNELS") == "0" else gpu_unavailable()
 
 
 def triton_unavailable() -> str | None:

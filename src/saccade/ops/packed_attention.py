@@ -99,7 +99,7 @@ def unpack(
 PACKED_ATTENTION: Operator[PackedAttention, Tensor] = Operator(
     "packed_attention",
     (
-        Backend("flash", _suits_flash, flash),
+        Backend("flash", _suits_flash, flash, gpu.gpu_unavailable),
         Backend("triton", _suits_tile, in_tiles, gpu.triton_unavailable),
         Backend("torch", anything, through_padding),
     ),
