@@ -41,7 +41,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "data" / "formats.md"
 BEGIN, END = "<!-- fuzz -->", "<!-- /fuzz -->"
 SECONDS = 30  # of a processor: a mutation that takes more hangs
 MEMORY = 160 << 20  # bytes by which one reading may grow
-ADDRESSES = 6 << 30  # and what no child can ever take
+ADDRESSES = 6 << 30  # and what no child can ever take beside what its parent had
 LONGEST = 1000  # characters of a sentence
 ODD: list[Any] = [None, True, -1, 0, 3, 10**30, 1e308, -0.5, "", "x", "é", "\ud800", "../a", [], [[]], {}, {"a": 1}]
 HUGE = (0x7FFFFFFF, 0xFFFFFFFF, 0x80000000, 1 << 40, (1 << 63) - 1, (1 << 64) - 1, 1 << 20)
@@ -242,7 +242,9 @@ class Child:
     def _work(self, first: int) -> None:
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
+        own = Path("/proc/self/statm")
+        had = int(own.read_text().split()[0]) * resource.getpagesize() if own.exists() else 0
+        resource.setrlimit(resource.RLIMIT_AS, (had + ADDRESSES, had + ADDRESSES))
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libraries' warnings
         sound = self.place / "sound"
         if not sound.exists():
