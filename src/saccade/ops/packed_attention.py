@@ -52,17 +52,19 @@ def _suits_kernels(problem: PackedAttention) -> str | None:
     return None if problem.joined.dtype in REDUCED else "it takes 16 bits"
 
 
-def _suits_flash(problem: PackedAttention) -> str | None:
+def _suits_width(problem: PackedAttention, widest: int) -> str | None:
     width = problem.joined.shape[3]
-    if width % 8 or width > MAX_FLASH_WIDTH:
-        return f"a head is {width} wide, it takes multiples of 8 up to {MAX_FLASH_WIDTH}"
-    return _suits_kernels(problem)
+    return f"a head is {width} wide, it takes multiples of 8 up to {widest}" if width % 8 or width > widest else None
+
+
+def _suits_flash(problem: PackedAttention) -> str | None:
+    return _suits_width(problem, MAX_FLASH_WIDTH) or _suits_kernels(problem)
 
 
 def _suits_tile(problem: PackedAttention) -> str | None:
-    if problem.longest > MAX_TILE_TOKENS or problem.joined.shape[3] > MAX_TILE_WIDTH:
-        return f"a tile holds {MAX_TILE_TOKENS} tokens of heads {MAX_TILE_WIDTH} wide"
-    return _suits_kernels(problem) or gpu.refuses(problem.joined.device)
+    if problem.longest > MAX_TILE_TOKENS:
+        return f"an item has {problem.longest} places, a tile holds {MAX_TILE_TOKENS}"
+    return _suits_width(problem, MAX_TILE_WIDTH) or _suits_kernels(problem) or gpu.refuses(problem.joined.device)
 
 
 def flash(problem: PackedAttention) -> Float[Tensor, "token head width"]:

@@ -85,6 +85,18 @@ def _launch(kernel, given, starts, seed, longest, dropout) -> None:
 
 
 @triton.jit
+def places(STARTS, heads, TOKENS: tl.constexpr, WIDTH: tl.constexpr, PLACES: tl.constexpr):
+    """Of a program: how many tokens its item has, where its queries and what they find lie, and which are real."""
+    item, head = tl.program_id(0) // heads, tl.program_id(0) % heads
+    start = tl.load(STARTS + item)
+    count = tl.load(STARTS + item + 1) - start
+    token, place = tl.arange(0, TOKENS)[:, None], tl.arange(0, PLACES)[None, :]
+    row = (start + token).to(tl.int64)
+    inside = (token < count) & (place < WIDTH)
+    return count, (row * 3 * heads + head) * WIDTH + place, (row * heads + head) * WIDTH + place, inside
+
+
+@triton.jit
 def shares(query, key, count, scale, TOKENS: tl.constexpr, PRECISION: tl.constexpr):
     """Softmax over the tokens of the item."""
     scores = tl.dot(query, tl.trans(key), input_precision=PRECISION) * scale
@@ -107,21 +119,15 @@ def attend_kernel(
     TOKENS: tl.constexpr, WIDTH: tl.constexpr, PLACES: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """A head of an item."""
-    item, head = tl.program_id(0) // heads, tl.program_id(0) % heads
-    start = tl.load(STARTS + item)
-    count = tl.load(STARTS + item + 1) - start
-    token, place = tl.arange(0, TOKENS), tl.arange(0, PLACES)
-    inside = (token[:, None] < count) & (place[None, :] < WIDTH)
-    row = (start + token).to(tl.int64)[:, None]
-    own = JOINED + (row * 3 * heads + head) * WIDTH + place[None, :]
-    query = tl.load(own, inside, 0.0)
-    key = tl.load(own + heads * WIDTH, inside, 0.0)
-    value = tl.load(own + 2 * heads * WIDTH, inside, 0.0)
+    count, first, own, inside = places(STARTS, heads, TOKENS, WIDTH, PLACES)
+    query = tl.load(JOINED + first, inside, 0.0)
+    key = tl.load(JOINED + first + heads * WIDTH, inside, 0.0)
+    value = tl.load(JOINED + first + 2 * heads * WIDTH, inside, 0.0)
     share = shares(query, key, count, scale, TOKENS, PRECISION)
     if DROPS:
         share = share * kept(SEED, rate, TOKENS)
     found = tl.dot(share.to(value.dtype), value, input_precision=PRECISION)
-    tl.store(FOUND + (row * heads + head) * WIDTH + place[None, :], found, inside)
+    tl.store(FOUND + own, found, inside)
 
 
 @triton.jit
@@ -130,17 +136,11 @@ def gradient_kernel(
     TOKENS: tl.constexpr, WIDTH: tl.constexpr, PLACES: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradients of a head's queries, keys and values, from that of what was found."""
-    item, head = tl.program_id(0) // heads, tl.program_id(0) % heads
-    start = tl.load(STARTS + item)
-    count = tl.load(STARTS + item + 1) - start
-    token, place = tl.arange(0, TOKENS), tl.arange(0, PLACES)
-    inside = (token[:, None] < count) & (place[None, :] < WIDTH)
-    row = (start + token).to(tl.int64)[:, None]
-    first = (row * 3 * heads + head) * WIDTH + place[None, :]
+    count, first, own, inside = places(STARTS, heads, TOKENS, WIDTH, PLACES)
     query = tl.load(JOINED + first, inside, 0.0)
     key = tl.load(JOINED + first + heads * WIDTH, inside, 0.0)
     value = tl.load(JOINED + first + 2 * heads * WIDTH, inside, 0.0)
-    gradient = tl.load(GRADIENT + (row * heads + head) * WIDTH + place[None, :], inside, 0.0)
+    gradient = tl.load(GRADIENT + own, inside, 0.0)
     share = shares(query, key, count, scale, TOKENS, PRECISION)
     by_share = tl.dot(gradient, tl.trans(value), input_precision=PRECISION)
     left = share
