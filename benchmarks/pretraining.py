@@ -23,7 +23,7 @@ from benchmarks.rows import Row, Target
 from saccade.batch import END, START, PairBatch, RegionBatch, TextBatch
 from saccade.language.wordpieces import official_pieces
 from saccade.models import InterBert, InterBertConfig
-from saccade.nn.transformer import attend_over, pack
+from saccade.nn.transformer import attend_over, pack, places_of
 from saccade.nn.transformer.embeddings import locations, whole_location
 from saccade.ops import Backend, backend
 from saccade.ops.packed_attention import PACKED_ATTENTION, PackedAttention
@@ -200,7 +200,8 @@ def attention_row(bench: Bench) -> Row:
     counts = torch.randint(REGIONS + SHORTEST, REGIONS + LONGEST + 1, (pairs,))
     mask = (torch.arange(int(counts.max())) < counts[:, None]).to(bench.device)
     dim = 3 * heads * width
-    states, places = pack(torch.randn(*mask.shape, dim, device=bench.device, dtype=number_of(bench)), mask)
+    places = places_of(mask)
+    states = pack(torch.randn(*mask.shape, dim, device=bench.device, dtype=number_of(bench)), places)
     joined = states.view(-1, 3, heads, width).requires_grad_()
     problem = PackedAttention(joined, places.at, places.starts, attend_over(mask), 0.1)
     wanted = torch.randn_like(states[:, : heads * width]).view(-1, heads, width)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.core.errors import SaccadeError
-from saccade.nn.transformer import Layer, attend_over, run_layers
+from saccade.nn.transformer import Layer, attend_over, places_of, run_layers
 from saccade.nn.transformer.streams import CoAttention, Interaction, Sizes, Streams
 
 SIZES = Sizes(dim=12, heads=3, image_heads=2, hidden=20, image_hidden=16, dropout=0.0, attention_dropout=0.0)
@@ -44,7 +44,7 @@ def test_packed_and_padded_batches_give_the_same_states_and_gradients(recompute:
     for packed in (False, True):
         states, mask = batch()
         layers.zero_grad()
-        after = run_layers(layers, states, mask, packed, recompute)
+        after = run_layers(layers, states, mask, places_of(mask) if packed else None, recompute)
         (after * mask[..., None]).sin().sum().backward()
         found.append([after[mask], *(p.grad for p in layers.parameters())])
         assert not packed or not after[~mask].any()

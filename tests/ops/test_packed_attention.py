@@ -18,7 +18,7 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when kernels are first imported
 
 from saccade.core.errors import SaccadeError
-from saccade.nn.transformer import Layer, attend_over, blocks, pack, run_layers
+from saccade.nn.transformer import Layer, attend_over, blocks, pack, places_of, run_layers
 from saccade.ops import backend
 from saccade.ops.packed_attention import PACKED_ATTENTION, PackedAttention, flash, in_tiles, through_padding
 
@@ -31,8 +31,8 @@ def packed(width: int, lengths: list[int], dropout: float = 0.0, dtype: torch.dt
     mask = torch.arange(max(lengths) + 1) < torch.tensor(lengths)[:, None]
     mask = mask.flip(1)  # padding comes first
     given = torch.randn(*mask.shape, 9 * width, generator=torch.Generator().manual_seed(3))
-    states, places = pack(given.to(DEVICE, dtype), mask.to(DEVICE))
-    joined = states.view(-1, 3, 3, width)
+    places = places_of(mask.to(DEVICE))
+    joined = pack(given.to(DEVICE, dtype), places).view(-1, 3, 3, width)
     return PackedAttention(joined, places.at, places.starts, attend_over(mask).to(DEVICE), dropout)
 
 
@@ -110,8 +110,8 @@ def test_a_layer_is_compiled_as_one_graph(monkeypatch: pytest.MonkeyPatch, atten
     layer = Layer(24, 3, 20).to(DEVICE)
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2]).to(DEVICE)
     states = torch.randn(2, 5, 24, device=DEVICE)
-    padded = run_layers([layer], states, mask)
-    torch.testing.assert_close(run_layers([layer], states, mask, packed=True)[mask], padded[mask])
+    padded, places = run_layers([layer], states, mask), places_of(mask)
+    torch.testing.assert_close(run_layers([layer], states, mask, places)[mask], padded[mask])
     compiled = nn.ModuleList([layer])
     layer.compile(backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(run_layers(compiled, states, mask, packed=True)[mask], padded[mask])
+    torch.testing.assert_close(run_layers(compiled, states, mask, places)[mask], padded[mask])

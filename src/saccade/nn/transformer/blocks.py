@@ -3,7 +3,7 @@
     h = norm(x + project(softmax(q kᵀ / √d) v)),   x′ = norm(h + W₂ gelu(W₁ h))
 
 Keys and values come from the sequence itself, or from another one (`cross`). Padding is masked; where a batch is packed
-(`pack`), everything is computed for real tokens alone (`ops/packed_attention.py` says how the attention is).
+(`places_of`), everything is computed for real tokens alone (`ops/packed_attention.py` says how the attention is).
 """
 
 from __future__ import annotations
@@ -38,11 +38,15 @@ def leaves_out_padding(packed: bool | None, device: torch.device) -> bool:
     return device.type == "cpu" if packed is None else packed
 
 
-def pack(states: Float[Tensor, "item place dim"], mask: Bool[Tensor, "item place"]) -> tuple[Tensor, Places]:
-    """The real tokens of a batch one after the other, and their places. Counting them synchronises a GPU."""
+def places_of(mask: Bool[Tensor, "item place"]) -> Places:
+    """Where the real tokens of a batch are. To count them waits for a GPU: best done before it has much to do."""
     at = mask.flatten().nonzero()[:, 0]
-    starts = functional.pad(mask.sum(dim=1).cumsum(dim=0), (1, 0)).int()
-    return states.flatten(0, 1).index_select(0, at), Places(at, starts)
+    return Places(at, functional.pad(mask.sum(dim=1).cumsum(dim=0), (1, 0)).int())
+
+
+def pack(states: Float[Tensor, "item place dim"], places: Places) -> Float[Tensor, "token dim"]:
+    """The real tokens of a batch one after the other."""
+    return states.flatten(0, 1).index_select(0, places.at)
 
 
 def attend_over(mask: Bool[Tensor, "item key"]) -> Bool[Tensor, "item 1 1 key"]:
@@ -148,17 +152,17 @@ def run_layers(
     layers: Iterable[nn.Module],
     states: Float[Tensor, "item token dim"],
     mask: Bool[Tensor, "item token"],
-    packed: bool = False,
+    places: Places | None = None,
     recompute: bool = False,
 ) -> Float[Tensor, "item token dim"]:
-    """Layers one after the other. `packed`: without padding, which comes back as zeros; `recompute`: nothing inside a
-    layer is kept for the backward pass, it is computed again (activation checkpointing). Under autocast, what goes from
-    layer to layer is of its precision; the norms inside are of float32."""
-    keys, places, shape, given = attend_over(mask), None, mask.shape, states.dtype
+    """Layers one after the other. With `places`, without padding, which comes back as zeros; `recompute`: nothing
+    inside a layer is kept for the backward pass, it is computed again (activation checkpointing). Under autocast, what
+    goes from layer to layer is of its precision; the norms inside are of float32."""
+    keys, shape, given = attend_over(mask), mask.shape, states.dtype
     if torch.is_autocast_enabled(states.device.type):
         states = states.to(torch.get_autocast_dtype(states.device.type))
-    if packed:
-        states, places = pack(states, mask)
+    if places is not None:
+        states = pack(states, places)
     for layer in layers:
         if places is not None:
             places = with_attention(places, layer, states, keys)

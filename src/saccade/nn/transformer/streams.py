@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from saccade.nn.transformer.blocks import Layer, attend_over, leaves_out_padding, run_layers
+from saccade.nn.transformer.blocks import Layer, Places, attend_over, leaves_out_padding, places_of, run_layers
 
 Pair = tuple[Tensor, Tensor]  # states of regions and of words
 Look = Callable[[Float[Tensor, "item head word region"]], None]  # is shown what words attend to
@@ -65,9 +65,12 @@ class Streams(nn.Module):
         look: Look | None = None,
     ) -> Pair: ...
 
-    def run(self, layers: Iterable[nn.Module], states: Tensor, mask: Tensor) -> Tensor:
-        packed = leaves_out_padding(self.sizes.packed, states.device)
-        return run_layers(layers, states, mask, packed, self.sizes.recompute and self.training)
+    def places(self, mask: Tensor) -> Places | None:
+        """For `run`, of batches that are packed."""
+        return places_of(mask) if leaves_out_padding(self.sizes.packed, mask.device) else None
+
+    def run(self, layers: Iterable[nn.Module], states: Tensor, mask: Tensor, places: Places | None) -> Tensor:
+        return run_layers(layers, states, mask, places, self.sizes.recompute and self.training)
 
     def step(self, layer: nn.Module, states: Tensor, keys: Tensor, context: Tensor) -> Tensor:
         """One layer of cross-attention."""
@@ -91,8 +94,9 @@ class Interaction(Streams):
     ) -> Pair:
         count = regions.shape[1]
         states, mask = torch.cat([regions, words], dim=1), torch.cat([region_mask, word_mask], dim=1)
+        both, region_places, word_places = (self.places(one) for one in (mask, region_mask, word_mask))
         if look is None:
-            states = self.run(self.shared, states, mask)
+            states = self.run(self.shared, states, mask, both)
         else:
             keys = attend_over(mask)
             for layer in self.shared:
@@ -100,7 +104,8 @@ class Interaction(Streams):
                 look(layer.weights(states, keys)[:, :, count:, :count])
                 states = layer(states, keys)
         regions, words = states[:, :count], states[:, count:]
-        return self.run(self.image, regions, region_mask), self.run(self.text, words, word_mask)
+        regions = self.run(self.image, regions, region_mask, region_places)
+        return regions, self.run(self.text, words, word_mask, word_places)
 
 
 class CoAttention(Streams):
@@ -123,7 +128,9 @@ class CoAttention(Streams):
     def forward(
         self, regions: Tensor, region_mask: Tensor, words: Tensor, word_mask: Tensor, look: Look | None = None
     ) -> Pair:
-        words, regions = self.run(self.text, words, word_mask), self.run(self.image, regions, region_mask)
+        region_places, word_places = self.places(region_mask), self.places(word_mask)
+        words = self.run(self.text, words, word_mask, word_places)
+        regions = self.run(self.image, regions, region_mask, region_places)
         region_keys, word_keys = attend_over(region_mask), attend_over(word_mask)
         back = self.to_regions if self.to_words is None else self.to_words
         for to_regions, to_words, text, image in zip(
@@ -133,5 +140,6 @@ class CoAttention(Streams):
             if look is not None:
                 look(to_regions.weights(words, region_keys, regions))
             found = self.step(to_regions, words, region_keys, regions), self.step(to_words, regions, word_keys, words)
-            words, regions = self.run([text], found[0], word_mask), self.run([image], found[1], region_mask)
+            words = self.run([text], found[0], word_mask, word_places)
+            regions = self.run([image], found[1], region_mask, region_places)
         return regions, words

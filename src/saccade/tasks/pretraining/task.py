@@ -4,7 +4,7 @@ model is to predict what was there (`models/base/fusion.py` has the losses, `nn/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -25,7 +25,7 @@ from saccade.models import Fusion, load_model
 from saccade.models.base.fusion import MATCHED, RegionTarget, contrast
 from saccade.nn.masking import Hidden, content, hide_words, one_span, segments, tokens, with_overlapping
 from saccade.nn.negatives import hard_texts, other_items
-from saccade.nn.transformer.blocks import leaves_out_padding
+from saccade.nn.transformer.blocks import leaves_out_padding, places_of
 from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.evaluator import EvalRequest, Evaluation, Evaluator, SplitForModels
 from saccade.tasks.pairs import PairTask, about_each, open_captioned, prepare_captioned, vary_images
@@ -189,27 +189,27 @@ def score_objectives(model: Fusion, pairs: MaskedPairs, config: PretrainingConfi
     A model that leaves padding out is asked for what counts alone; to tell regions apart takes all of them.
     """
     features = model.region_features(pairs.images)
+    target = features.detach() if pairs.target is None else pairs.target
+    masked = pairs.regions & pairs.matched[:, None]
+    if pairs.target is not None:
+        masked = masked & pairs.target.any(dim=-1)
+    hidden, there = pairs.words, pairs.words >= 0
+    wanted, word_places, region_places = weights_of(config), None, None
+    if leaves_out_padding(model.config.packed, features.device):  # looked for before a GPU has much to do
+        word_places = places_of(there).at
+        region_places = places_of(masked).at if model.config.region_output != "contrast" else None
     images = model.embed_regions(features, pairs.images, pairs.regions)
     fused = model.fuse(images, model.encode_texts(pairs.texts))
     losses: dict[str, Tensor] = {}
     correct: dict[str, Tensor] = {}
     count: dict[str, Tensor] = {}
-    wanted, alone = weights_of(config), leaves_out_padding(model.config.packed, features.device)
     if "word" in wanted:
-        words, hidden, there = fused.words, pairs.words, pairs.words >= 0
-        if alone:
-            words, hidden, there = those_at(there, words, hidden, there)
+        words, hidden, there = those_at(word_places, fused.words, hidden, there)
         logits = model.word_logits(words)
         losses["word"] = model.word_loss(logits, hidden)
         correct["word"], count["word"] = ((logits.argmax(dim=-1) == hidden) & there).sum(), there.sum()
     if "region" in wanted:
-        masked = pairs.regions & pairs.matched[:, None]
-        target = features.detach() if pairs.target is None else pairs.target
-        if pairs.target is not None:
-            masked = masked & pairs.target.any(dim=-1)
-        regions = fused.regions
-        if alone and model.config.region_output != "contrast":
-            regions, target, masked = those_at(masked, regions, target, masked)
+        regions, target, masked = those_at(region_places, fused.regions, target, masked)
         found = model.region_outputs(regions)
         losses["region"] = model.region_loss(found, masked, target)
         correct["region"], count["region"] = (correct_regions(model, found, target) * masked).sum(), masked.sum()
@@ -221,10 +221,9 @@ def score_objectives(model: Fusion, pairs: MaskedPairs, config: PretrainingConfi
     return ObjectiveResults(losses, correct, count)
 
 
-def those_at(wanted: Bool[Tensor, "item place"], *values: Tensor) -> list[Tensor]:
-    """Of values [item place …] those at the wanted places, as the places of one item."""
-    at = wanted.flatten().nonzero()[:, 0]
-    return [value.flatten(0, 1).index_select(0, at)[None] for value in values]
+def those_at(places: Int[Tensor, " place"] | None, *values: Tensor) -> Sequence[Tensor]:
+    """Of values [item place …] those at the places, as the places of one item; all if none are given."""
+    return values if places is None else [value.flatten(0, 1).index_select(0, places)[None] for value in values]
 
 
 def correct_regions(model: Fusion, found: Tensor, target: Tensor) -> Float[Tensor, "item region"]:
