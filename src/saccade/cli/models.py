@@ -186,7 +186,8 @@ def train(
 
         console.out(yaml.safe_dump(to_dict(run), sort_keys=False), end="", highlight=False)
         return
-    shipped = "the recipe for it" if recipe(f"{run.system}-{run.data.name}") else "the paper's settings"
+    known = {f"{run.system}-{run.data.name}": "the recipe for it", run.system: "the paper's settings"}
+    shipped = next((words for name, words in known.items() if recipe(name)), "the trainer's defaults")
     console.print(
         f"training {run.system} on {run.data.name} with {shipped}, into {escaped(out)}", markup=False, highlight=False
     )
