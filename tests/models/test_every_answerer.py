@@ -31,9 +31,9 @@ SWITCHES: dict[str, list[dict[str, Any]]] = {
     ],
     "dcn": [
         {},
-        {"nowhere": 0},
+        {"nowhere": 0, "initialiser": "pytorch"},
         {"layers": 1, "updates": "words"},
-        {"updates": "regions", "standardise": True},
+        {"updates": "regions", "standardise": True, "region_length": 3.0},
         {"levels": (3, 4, 5), "level_heads": 2},
         {"image_dim": 10, "predict": "sum"},
         {"image_dim": 10, "predict": "answer", "output": "softmax"},

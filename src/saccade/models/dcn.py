@@ -22,6 +22,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.batch import Answered, RegionBatch, TextBatch
+from saccade.core.config import check_ranges
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models.base.answerer import Answerer, AnswererConfig
@@ -37,6 +38,7 @@ class DcnConfig(AnswererConfig):
 
     dim: int = 1024  # of words
     image_dim: int = 2048  # of regions
+    region_length: float = 1.0  # of I_0, the official code's, where words are some ten long; others are ours
     levels: tuple[int, ...] = ()  # widths of the backbone's layers that stand side by side in a region's features
     level_heads: int = 4
     lstm_dim: int = 450  # of each direction
@@ -49,8 +51,10 @@ class DcnConfig(AnswererConfig):
     predict: Literal["concat", "sum", "answer"] = "concat"
     word_dropout: float = 0.1
     dropout: float = 0.3
+    initialiser: Literal["xavier", "pytorch"] = "xavier"  # of linear layers: normal, with biases of 0; or PyTorch's own
 
     def __post_init__(self) -> None:
+        check_ranges(self, "region_length", "more than zero")
         if self.levels and sum(self.levels) != self.region_dim:
             raise SaccadeError(f"model.levels add up to {sum(self.levels)}, a region has {self.region_dim} numbers")
         if self.predict != "concat" and self.dim != self.image_dim:
@@ -113,6 +117,11 @@ class Dcn(Answerer):
             self.predict = nn.Sequential(
                 nn.Linear(joint, half), nn.ReLU(), self.dropout, nn.Linear(half, len(config.answers))
             )
+        for layer in self.modules() if config.initialiser == "xavier" else ():
+            if isinstance(layer, nn.Linear):
+                nn.init.xavier_normal_(layer.weight)
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
 
     def encode_questions(
         self, questions: TextBatch
@@ -130,9 +139,10 @@ class Dcn(Answerer):
         features = images.features if self.standardise is None else self.standardise(images.features, images.mask)
         if self.levels is not None:
             found: Tensor = self.levels(features, final)
-            return found
-        assert self.regions is not None
-        return unit(at_least_float32(self.regions(features)))
+        else:
+            assert self.regions is not None
+            found = unit(at_least_float32(self.regions(features)))
+        return self.config.region_length * found
 
     def encode_answers(self, answers: TextBatch) -> Float[Tensor, "answer final_dim"]:
         """s_a: the LSTM's last states over the words of an answer."""
