@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from saccade.batch import RegionBatch
 from saccade.core.errors import SaccadeError
 from saccade.language import Vocabulary
 from saccade.models import Nscl, NsclConfig, Vcml, VcmlConfig
@@ -164,3 +165,13 @@ def test_what_is_unknown_is_refused() -> None:
     for ask in (other.probabilities, lambda: other.metaconcept("synonym", "red", "green")):
         with pytest.raises(SaccadeError, match=r"nscl .* vcml"):
             ask()
+
+
+def test_the_penalty_of_objects_adds_up_those_of_a_picture() -> None:
+    model = vcml(object_penalty=0.1)
+    mask = torch.tensor([[True] * 3, [True, False, False]])
+    regions = RegionBatch(torch.randn(2, 3, 5).double(), mask, torch.rand(2, 3, 4).double())
+    scene = model.encode_scene(regions)
+    each = [scene.objects[n][mask[n]].square().sum() for n in range(2)]
+    torch.testing.assert_close(model.own_losses(scene)["object_penalty"], 0.1 * torch.stack(each).mean())
+    assert "object_penalty" not in model.own_losses(None)

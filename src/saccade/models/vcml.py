@@ -55,7 +55,7 @@ class VcmlConfig(ConceptConfig):
     grid_points: int = 100000
     grid_end: float = 400.0
     metaconcept_penalty: float = 0.0  # on the squares of the weights of f_m
-    object_penalty: float = 0.0  # on the squared lengths of objects
+    object_penalty: float = 0.0  # on the squared lengths of a picture's objects, added up
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,8 +140,8 @@ class Vcml(ConceptLearner):
             squares = torch.stack([weight.square().sum() for weight in self.metaconcept_net.parameters()]).sum()
             losses["metaconcept_penalty"] = self.config.metaconcept_penalty * squares
         if self.config.object_penalty and scene is not None:
-            squares = scene.objects.square().sum(dim=2)[scene.mask].mean()
-            losses["object_penalty"] = self.config.object_penalty * squares
+            lengths = scene.objects.square().sum(dim=2).masked_fill(~scene.mask, 0)
+            losses["object_penalty"] = self.config.object_penalty * lengths.sum(dim=1).mean()
         return losses
 
 
