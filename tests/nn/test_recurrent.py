@@ -57,6 +57,21 @@ def test_an_lstm_reads_padded_sentences_as_packed_ones(layers: int, bidirectiona
         torch.testing.assert_close(one, other)
 
 
+def test_dropout_is_between_the_layers_of_an_lstm_alone() -> None:
+    """All dropped, the second layer reads nothing; in evaluation, and with one layer, nothing is."""
+    torch.manual_seed(0)
+    lstm, inputs = SentenceLstm(7, 5, 2, dropout=1.0).double(), torch.randn(5, 11, 7, dtype=torch.double)
+    assert lstm.initial is not None
+    first = lstm.initial[:, None].expand(-1, 5, -1).chunk(2)
+    states, _ = lstm(inputs, LENGTHS)
+    torch.testing.assert_close(lstm(-inputs, LENGTHS)[0], states)
+    torch.testing.assert_close(lstm._padded(inputs, LENGTHS, first)[0], states)
+    lstm.eval()
+    assert not torch.equal(lstm(-inputs, LENGTHS)[0], lstm(inputs, LENGTHS)[0])
+    one = SentenceLstm(7, 5, 1, dropout=1.0).double()
+    assert not torch.equal(one(-inputs, LENGTHS)[0], one(inputs, LENGTHS)[0])
+
+
 def test_gradients_are_those_of_finite_differences() -> None:
     _, ours = pair(1, True)
     inputs = torch.randn(3, 4, 7, dtype=torch.double, requires_grad=True)

@@ -49,7 +49,7 @@ class DcnConfig(AnswererConfig):
     updates: Updates = "both"
     summaries: int = 4  # maps of each side's summary
     predict: Literal["concat", "sum", "answer"] = "concat"
-    word_dropout: float = 0.1
+    word_dropout: float = 0.1  # of what S_0 is made of, and between the LSTM's layers
     dropout: float = 0.3
     initialiser: Literal["xavier", "pytorch"] = "xavier"  # of linear layers: normal, with biases of 0; or PyTorch's own
 
@@ -98,7 +98,7 @@ class Dcn(Answerer):
         dim, image_dim, states = config.dim, config.image_dim, 2 * config.lstm_dim
         final = config.lstm_layers * states
         self.words = nn.Embedding(len(vocabulary), config.word_dim)
-        self.lstm = SentenceLstm(config.word_dim, config.lstm_dim, config.lstm_layers)
+        self.lstm = SentenceLstm(config.word_dim, config.lstm_dim, config.lstm_layers, dropout=config.word_dropout)
         self.word_dropout, self.dropout = dropout_layer(config.word_dropout), dropout_layer(config.dropout)
         self.question = nn.Linear(config.word_dim + states, dim)
         self.standardise = Standardise(config.region_dim) if config.standardise else None
@@ -142,7 +142,8 @@ class Dcn(Answerer):
         else:
             assert self.regions is not None
             found = unit(at_least_float32(self.regions(features)))
-        return self.config.region_length * found
+        scaled: Tensor = self.config.region_length * found
+        return scaled
 
     def encode_answers(self, answers: TextBatch) -> Float[Tensor, "answer final_dim"]:
         """s_a: the LSTM's last states over the words of an answer."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 
@@ -79,16 +80,23 @@ class SentenceGru(nn.GRU):
 
 class SentenceLstm(nn.Module):
     """An LSTM, of two directions and with learned first states if not told otherwise; places after a sentence's end
-    hold zeros."""
+    hold zeros. `dropout` is between its layers."""
 
     zeros: Tensor
 
     def __init__(
-        self, word_dim: int, dim: int, layers: int, bidirectional: bool = True, learned_start: bool = True
+        self,
+        word_dim: int,
+        dim: int,
+        layers: int,
+        bidirectional: bool = True,
+        learned_start: bool = True,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.bidirectional = bidirectional
-        self.lstm = nn.LSTM(word_dim, dim, layers, batch_first=True, bidirectional=bidirectional)
+        between = dropout if layers > 1 else 0.0
+        self.lstm = nn.LSTM(word_dim, dim, layers, batch_first=True, dropout=between, bidirectional=bidirectional)
         states = (4 if bidirectional else 2) * layers  # h of all layers and directions, then c
         self.initial = nn.Parameter(torch.empty(states, dim)) if learned_start else None
         if self.initial is None:
@@ -136,6 +144,8 @@ class SentenceLstm(nn.Module):
             return states
 
         for layer in range(self.lstm.num_layers):
+            if layer:
+                data = functional.dropout(data, self.lstm.dropout, self.training)
             if not self.bidirectional:
                 data = read(data, layer, f"_l{layer}")
                 continue
