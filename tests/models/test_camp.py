@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -165,3 +165,16 @@ def test_mixed_precision_keeps_scores_in_float32(
 def test_settings_that_make_no_sense(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SaccadeError, match=sentence):
         from_dict(CampConfig, settings)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_keys_fusion_and_judge_begin_as_released(vocabulary: Vocabulary, rounds: Literal[1, 2]) -> None:
+    """With PyTorch's own start all pairs have nearly one score, from which cross-entropy finds no way."""
+    torch.manual_seed(0)
+    model = Camp(CampConfig(region_dim=16, word_dim=12, dim=64, rounds=rounds), vocabulary)
+    keys = [model.look[f"{side}_{'key' if rounds == 2 else 'query'}"] for side in ("regions", "words")]
+    for layer in (*keys, *model.fuse.values(), model.judge[0], model.judge[2]):
+        assert float(layer.weight.abs().max()) == pytest.approx((3 / 64) ** 0.5, rel=0.1)
+        assert layer.bias is None or not layer.bias.any()
+    if rounds == 2:
+        assert float(model.look["regions_query"].weight.abs().max()) < 0.13  # PyTorch's: ±1 / √dim

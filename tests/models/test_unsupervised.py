@@ -121,3 +121,19 @@ def test_settings_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(SaccadeError, match=sentence):
         player(vocabulary, **settings)
+
+
+def test_sentences_begin_with_vectors_of_their_own(vocabulary: Vocabulary) -> None:
+    """f' of unlike sentences, before anything is learned: with random biases they are nearly one."""
+    torch.manual_seed(0)
+    words = torch.randint(4, len(vocabulary), (20, 8))
+    alike = {}
+    for initialiser in ("xavier", "pytorch"):
+        config = UnsupervisedConfig(region_dim=16, dim=128, dropout=0.0, initialiser=initialiser)
+        recalled = (
+            Unsupervised(config, vocabulary)
+            .critic.score(words, torch.ones_like(words, dtype=torch.bool))
+            .recalled.detach()
+        )
+        alike[initialiser] = float((recalled @ recalled.T).triu(1).sum() / 190)
+    assert abs(alike["xavier"]) < 0.5 < 0.8 < alike["pytorch"]

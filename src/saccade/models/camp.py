@@ -58,6 +58,8 @@ class CampConfig(FragmentConfig):
     text_length: int = 0  # the mean over words counts padding up to this length, as officially; 0: real words only
     message_loss: float = 0.0  # weight of the pre-training loss, added to train in one run
     score: Literal["probability", "cosine"] = "probability"  # (6); cosine: p_v · p_t instead, not in the paper
+    initialiser: Literal["released", "pytorch"] = "released"  # of W_k, F and (6): ±√(3 / dim), with biases of 0; or
+    # PyTorch's own
 
     def __post_init__(self) -> None:
         for name in ("heads", "text_length", "message_loss"):
@@ -117,6 +119,18 @@ class Camp(FragmentMatcher):
             )
             if config.score == "probability":
                 self.judge = FullPrecision(nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, 1))
+        if config.initialiser == "released":
+            self._begin_as_released()
+
+    def _begin_as_released(self) -> None:
+        key = "key" if self.config.rounds == 2 else "query"  # the older model has one map for both
+        layers: list[nn.Module] = [layer for name, layer in self.look.items() if name.endswith(f"_{key}")]
+        if self.config.fusion:
+            layers += [*self.fuse.values(), *(self.judge if self.config.score == "probability" else ())]
+        for layer in (layer for layer in layers if isinstance(layer, nn.Linear)):
+            nn.init.uniform_(layer.weight, -((3 / self.config.dim) ** 0.5), (3 / self.config.dim) ** 0.5)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
 
     def prepare(self, images: ImageCode, texts: TextCode) -> tuple[CampFragments, CampFragments]:
         words, mask, counts = texts.words, texts.mask, texts.mask.to(texts.words.dtype)

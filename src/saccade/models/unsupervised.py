@@ -49,6 +49,7 @@ class UnsupervisedConfig:
     baseline_mask: Literal["said", "own"] = "said"  # the greedy sentence counts up to the other's end, or its own
     first_momentum: float = 0.5  # β₁ of Adam
     concept_reader: bool = True  # encodes concepts as sentences' starts: for the initialisation only
+    initialiser: Literal["xavier", "pytorch"] = "xavier"  # of f, q and f': uniform, with biases of 0; or PyTorch's own
 
     def __post_init__(self) -> None:
         for name in ("concept_weight", "image_weight", "sentence_weight", "largest_advantage"):
@@ -143,6 +144,10 @@ class Unsupervised(Captioner[LstmMemory, MeanContext]):
         self.reader = SentenceReader(size, dim, config.dropout) if config.concept_reader else None
         nn.init.uniform_(self.embed.weight, -0.08, 0.08)
         start_lstm(self.cell)
+        linear = (self.project, self.critic.natural, self.critic.recall)
+        for layer in linear if config.initialiser == "xavier" else ():
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
 
     def encode_images(self, images: RegionBatch) -> tuple[Float[Tensor, "image dim"], Float[Tensor, "image region"]]:
         """f, and the weights of the regions in their mean."""

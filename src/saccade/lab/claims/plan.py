@@ -32,6 +32,7 @@ CAME_LATER: Mapping[str, Mapping[str, Any]] = {  # settings that say what was so
     "task": {"hardest": 1, "ways": "both", "eval_pictures": 0, "among": "given", "teacher_negatives": 2},
     "trainer": {"accumulate": 1},
     "data": {"train_limit": None, "redundancy": 0.5},
+    "model": {"initialiser": "pytorch", "region_length": 1.0},
 }
 
 
