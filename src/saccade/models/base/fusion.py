@@ -147,7 +147,7 @@ class Fusion(Model):
             self.word_choice_out = nn.Linear(dim, 1)
         for module in self.modules():
             if config.compiled and isinstance(module, Layer):
-                module.compile()
+                module.compile(dynamic=True)  # no two batches have the same number of tokens
             if isinstance(module, nn.Linear | nn.Embedding):
                 nn.init.normal_(module.weight, std=config.initial_spread)
             if isinstance(module, nn.Linear):
