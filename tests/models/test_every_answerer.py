@@ -98,7 +98,7 @@ def test_gradients_reach_every_parameter(
     silent = [k for k, p in model.named_parameters() if p.numel() and (p.grad is None or not p.grad.abs().sum() > 0)]
     if switches.get("answering_layer") == 1 or name == "dcn":  # what only further layers would read
         silent = [k for k in silent if not k.startswith("layers.")]
-    assert not silent
+    assert not set(silent) - {"weigh.bias"}  # a softmax is blind to it
 
 
 @sweep

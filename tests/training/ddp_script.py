@@ -39,12 +39,12 @@ class Layered(Plain):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.layer = Layer(16, 4, 24)
+        self.layer = Layer(8, 2, 24)
 
     def classify(self, values: torch.Tensor) -> torch.Tensor:
-        tokens = self.inner(values).relu()[:, None]
+        tokens = self.inner(values).unflatten(1, (2, 8))  # two: of one alone, queries and keys would have no gradient
         states = run_layers([self.layer], tokens, torch.ones(tokens.shape[:2], dtype=torch.bool))
-        logits: torch.Tensor = self.outer(states[:, 0])
+        logits: torch.Tensor = self.outer(states.flatten(1))
         return logits
 
 

@@ -46,6 +46,8 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     sharded, resumed = (torch.load(tmp_path / run / "last" / "model.pt") for run in ("sharded", "sharded-resumed"))
     assert same_weights(sharded, resumed)
     for name, weight in layered.state_dict().items():
+        if name == "layer.qkv.bias":  # a softmax is blind to keys' biases: Adam makes steps of what rounding leaves
+            weight, sharded[name] = (torch.cat([bias[:8], bias[16:]]) for bias in (weight, sharded[name]))
         torch.testing.assert_close(sharded[name], weight, rtol=1e-4, atol=1e-5)
 
     assert zero["best"] == one["best"]
