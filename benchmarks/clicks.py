@@ -32,7 +32,8 @@ IMPRESSIONS, BEHAVIOURS = 60_000, 400_000
 
 def cases(bench: Bench) -> Iterator[Case]:
     ways = ("as a CUDA graph", "call by call") if bench.device == "cuda" else ("call by call",)
-    sizes = {"the world's recipe": (run_config("marn", ["data=world_clicks"]).model, 256, 256)}
+    recipe = run_config("marn", ["data=world_clicks"])
+    sizes = {"the world's recipe": (recipe.model, recipe.trainer.batch_size, 256)}
     sizes["the paper's widths"] = (MarnConfig(), 1024, 4096)
     for name, size in sizes.items():
         for way in ways:
