@@ -9,8 +9,8 @@ beside the sentence alone. There Pixel-BERT is pre-trained on the world first.
 
 Every run is a command of `saccade` with its recipe and another seed, in a process of its own, `jobs` at once; a run
 that starts from another waits for it. Runs and figures are kept in --runs and not made again, so that a long table
-can be made in several goes (--only), and written from what is there (--report). `--settings` are for every run, of
-the world as of Flickr8k.
+can be made in several goes (--only), and written from what is there (--report). Rows of which --runs has nothing stay
+as the page had them. `--settings` are for every run, of the world as of Flickr8k.
 """
 
 from __future__ import annotations
@@ -259,7 +259,12 @@ ABOUT = {
 
 
 def report(arguments: argparse.Namespace) -> None:
+    name = f"pretraining-{arguments.data}"
+    page, facts, picture = (arguments.out / f"{name}{ending}" for ending in (".md", ".json", ".png"))
+    before: dict[str, Any] = read_json(facts) if facts.exists() else {}
     found = tables(arguments)
+    for table, earlier in before.get("results", {}).items():
+        found[table] = {**earlier, **found.get(table, {})}
     if not found:
         console.print("no run is finished yet")
         return
@@ -272,18 +277,18 @@ def report(arguments: argparse.Namespace) -> None:
         ]
         shown = markdown_table(["", *columns.values(), "seeds"], lines)
         parts.append(f"## {table.capitalize()}\n\n{ABOUT[table]}\n\n{shown}\n")
-    name = f"pretraining-{arguments.data}"
     runs = [run_of(one, seed, arguments) for one in DATA[arguments.data] for seed in range(arguments.seeds)]
-    devices = {
-        str(read_json(run / "environment.json")["device"]) for run in runs if (run / "environment.json").exists()
-    }
-    before = [run for run in runs if run.name.rpartition("-")[0].endswith("-pre") and (run / "last").exists()]
-    if before:
-        draw_run_curves(before, arguments.out / f"{name}.png")
-        parts.append(f"## Curves\n\n![Losses of pre-training, by step]({name}.png)\n")
+    environments = [run / "environment.json" for run in runs]
+    devices = {str(read_json(file)["device"]) for file in environments if file.exists()}
+    devices |= set(before.get("device", []))
+    curves = [run for run in runs if run.name.rpartition("-")[0].endswith("-pre") and (run / "last").exists()]
+    if curves:
+        draw_run_curves(curves, picture)
+    if picture.exists():
+        parts.append(f"## Curves\n\n![Losses of pre-training, by step]({picture.name})\n")
     command = command_of("results_pretraining", arguments, SPLITS[arguments.data])
     body = "\n".join(parts)
-    page = f"""# {TITLES[arguments.data]}
+    text = f"""# {TITLES[arguments.data]}
 
 The **{arguments.split}** split. Per cent, mean ± standard deviation over seeds. InterBERT and Pixel-BERT are
 [cross-encoders](../pretraining.md): they read a picture and a text together.{READ[arguments.data]}
@@ -291,10 +296,10 @@ The **{arguments.split}** split. Per cent, mean ± standard deviation over seeds
 {body}
 Made by `{command}` on {" and ".join(sorted(devices))}.
 """
-    write_text(arguments.out / f"{name}.md", page)
+    write_text(page, text)
     kept: dict[str, Any] = {"command": command, "device": sorted(devices), "split": arguments.split, "results": found}
-    write_json(arguments.out / f"{name}.json", kept)
-    console.print(page, markup=False)
+    write_json(facts, kept)
+    console.print(text, markup=False)
 
 
 def main() -> None:

@@ -109,3 +109,8 @@ def test_a_page_has_a_table_for_each_question(script: ModuleType, tmp_path: Path
     ):
         assert line in page, line
     assert set(read_json(out / "pretraining-flickr8k.json")["results"]) == {"retrieval", "entailment"}
+
+    (arguments.runs / "flickr8k" / "scan-0.dev.json").unlink()
+    (arguments.runs / "flickr8k" / "scan-1.dev.json").unlink()
+    script.report(arguments)
+    assert (out / "pretraining-flickr8k.md").read_text(encoding="utf-8") == page  # as the page had them
