@@ -177,8 +177,9 @@ def collect(arguments: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
             path = figures_of(name, seed, arguments)
             if path.exists():
                 models = read_figures(path)
-                if FREQUENT in models:
-                    found[FREQUENT] = [models.pop(FREQUENT)]
+                most = models.pop(FREQUENT, None)
+                if most is not None and "metaconcepts" not in most:  # that of concept learners has further kinds
+                    found[FREQUENT] = [most]
                 found.setdefault(name, []).extend(models.values())
     rows = {**before(arguments).get("results", {}), **found}
     return {name: rows[name] for name in (FREQUENT, *DATA[arguments.data].systems) if name in rows}

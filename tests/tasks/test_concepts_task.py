@@ -17,6 +17,8 @@ from saccade.tasks.concepts.task import (
     ConceptTask,
     Lessons,
     build_learner,
+    in_table,
+    most_frequent,
     prepare_lessons,
 )
 from saccade.vision.augment import AugmentConfig
@@ -139,6 +141,19 @@ def test_toy_programs_are_learned_from_their_answers(
         assert predictor.relate("is red the same kind of thing as green?").text in ("yes", "no")
         with pytest.raises(SaccadeError, match="is no question about two concepts"):
             predictor.relate("how many cubes?")
+
+
+def test_the_floor_says_what_is_most_often_true_of_a_kind() -> None:
+    dev = lessons(30, 2)
+    floor = most_frequent(dev)
+    for kind in ("query", "exist", "count", "same"):
+        said = [answers[0] for answers, own in zip(dev.visual.answers, dev.visual.kinds, strict=True) if own == kind]
+        assert floor[f"accuracy_{kind}"] == pytest.approx(100 * max(map(said.count, said)) / len(said))
+    assert floor["metaconcepts"] == floor["metaconcepts_same_kind"] == pytest.approx(60)  # three of five pairs hold
+    shown = [in_table(name) for name in floor]
+    assert shown == [
+        *("accuracy", "mean of all kinds", "… count", "… exist", "… query", "… same", "about concepts", "… same kind"),
+    ]
 
 
 def test_the_whole_picture_is_no_thing_and_unknown_words_have_no_answer() -> None:

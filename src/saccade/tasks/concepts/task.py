@@ -24,9 +24,11 @@ from saccade.core.errors import SaccadeError
 from saccade.data import DataConfig
 from saccade.data.records import CaptionedImages, ImageSource, Questions
 from saccade.features import open_questions
+from saccade.metrics.answers import by_kind
 from saccade.models import ConceptLearner, ProgramParser, load_model
 from saccade.models.base.concepts import METACONCEPTS
 from saccade.nn.programs import KINDS, Execution
+from saccade.tasks.answering.evaluate import majority
 from saccade.tasks.base import Loss, TaskSpec
 from saccade.tasks.concepts import EvalOptions
 from saccade.tasks.concepts.predict import ConceptAnswerer
@@ -254,6 +256,40 @@ def parsed_lessons(parser: ProgramParser, data: Lessons) -> tuple[Lessons, dict[
     }
 
 
+def visual_figures(right: np.ndarray, kinds: Sequence[str]) -> dict[str, float]:
+    found = by_kind(100 * right, kinds)
+    figures = {"accuracy": 100 * float(right.mean()) if len(right) else 0.0}
+    figures["mean_kind"] = float(np.mean(list(found.values()))) if found else 0.0
+    return figures | {f"accuracy_{kind}": value for kind, value in found.items()}
+
+
+def metaconcept_figures(right: np.ndarray, kinds: Sequence[str]) -> dict[str, float]:
+    found = by_kind(100 * right, kinds)
+    own = {f"metaconcepts_{kind}": found[kind] for kind in METACONCEPTS if kind in found}
+    return {"metaconcepts": 100 * float(right.mean()), **own}
+
+
+def most_frequent(data: Lessons) -> dict[str, float]:
+    """The figures of whoever says, to every question, what is true of most of its kind."""
+    visual, asked = data.visual, data.to_evaluate
+    said = majority(visual, [answer for answers in visual.answers for answer in answers])
+    right = np.array([word in answers for word, answers in zip(said, visual.answers, strict=True)], dtype=np.float64)
+    if not asked:
+        return visual_figures(right, visual.kinds)
+    true, kinds = np.array([question.answer == "yes" for question in asked]), [question.kind for question in asked]
+    likely = by_kind(true, kinds)
+    right_of_pairs = np.array([likely[kind] >= 0.5 for kind in kinds]) == true
+    return visual_figures(right, visual.kinds) | metaconcept_figures(right_of_pairs, kinds)
+
+
+def in_table(name: str) -> str:
+    """A figure as a user reads it."""
+    for part in ("accuracy_", "metaconcepts_"):
+        if name.startswith(part):
+            return f"… {name.removeprefix(part).replace('_', ' ')}"
+    return {"mean_kind": "mean of all kinds", "metaconcepts": "about concepts"}.get(name, name.replace("_", " "))
+
+
 class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
     """Accuracy in per cent, of visual questions and of questions about concepts."""
 
@@ -286,21 +322,13 @@ class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
 
     @torch.no_grad()
     def figures(self, model: ConceptLearner, data: Lessons, each: np.ndarray) -> dict[str, float]:
-        kinds = np.array(data.visual.kinds)
-        by_kind = {str(kind): 100 * float(each[kinds == kind].mean()) for kind in dict.fromkeys(kinds.tolist())}
-        figures = {"accuracy": 100 * float(each.mean()) if len(each) else 0.0}
-        figures["mean_kind"] = float(np.mean(list(by_kind.values()))) if by_kind else 0.0
-        figures |= {f"accuracy_{kind}": value for kind, value in by_kind.items()}
         rows = torch.tensor(pair_rows(model, data.to_evaluate), device=model.members.device).view(-1, 4)
         if not len(rows) or type(model).metaconcepts is ConceptLearner.metaconcepts:
-            return figures
+            return visual_figures(each, data.visual.kinds)
         logits = model.metaconcepts(rows[:, 1], rows[:, 2]).gather(1, rows[:, :1])[:, 0]
-        right = ((logits > 0) == (rows[:, 3] == 1)).double().cpu()
-        figures["metaconcepts"] = 100 * float(right.mean())
-        for place, kind in enumerate(METACONCEPTS):
-            if (own := right[(rows[:, 0] == place).cpu()]).numel():
-                figures[f"metaconcepts_{kind}"] = 100 * float(own.mean())
-        return figures
+        right = (logits > 0) == (rows[:, 3] == 1)
+        kinds = [METACONCEPTS[place] for place in rows[:, 0].tolist()]
+        return visual_figures(each, data.visual.kinds) | metaconcept_figures(right.cpu().numpy(), kinds)
 
     def measure(self, model: ConceptLearner, data: Lessons, settings: Any, folder: Path, tables: bool) -> Arrays:
         """Questions of one picture are not independent: a picture's part is that of all its questions."""
@@ -314,7 +342,8 @@ class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
         return {"pictures": len(data.visual.images), "texts": len(data.visual.texts)}
 
     def compare(self, request: EvalRequest) -> Evaluation:
-        """A row for every figure, a column for every model; programs are the true ones, or a parser's."""
+        """A row for every figure, a column for every model, beside the most frequent answer of each kind; programs are
+        the true ones, or a parser's."""
         options: EvalOptions = request.options
         parser = load_model(options.parser, ProgramParser).to(request.device) if options.parser is not None else None
         splits = SplitForModels(request.data, request.split)
@@ -324,6 +353,7 @@ class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
             model = load_model(folder, ConceptLearner).to(request.device)
             data = splits.regions_for(model, folder)
             assert data is not None
+            found.setdefault("most frequent", most_frequent(data))
             asked, exact = (data, {}) if parser is None else parsed_lessons(parser, data)
             found[folder] = self.evaluate(model, asked, request.settings.get(folder, ConceptsConfig())) | exact
         assert data is not None
@@ -335,7 +365,7 @@ class ConceptAccuracy(Evaluator[ConceptLearner, Lessons]):
             f"{len(data.to_evaluate)} about concepts; per cent",
             ("questions", *found),
             tuple(
-                (name, *(f"{figures[name]:.1f}" if name in figures else "–" for figures in found.values()))
+                (in_table(name), *(f"{figures[name]:.1f}" if name in figures else "–" for figures in found.values()))
                 for name in names
             ),
             {"data": visual.pictures.name, "split": visual.pictures.split, "results": found},
