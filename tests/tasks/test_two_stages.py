@@ -82,3 +82,46 @@ def test_only_a_cross_encoder_ranks_again(runs: tuple[Path, Path], capsys: pytes
     first, read = runs
     assert saccade_command("eval", first, "--first", read) == 2
     assert "holds a model of vse" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_leaderboard_has_a_row_of_both_stages(
+    runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The figures are those of `saccade eval --first`; what it costs is added up."""
+    first, read = runs
+    page, file = tmp_path / "board.md", tmp_path / "board.json"
+    words = ("--first", first, "--rerank", "3", "--blend", "1")
+    assert saccade_command("eval", read, *words, "--json", file) == 0
+    wanted = read_json(file)["results"][f"{read} + 1 × {first}, best 3"]
+    assert saccade_command("leaderboard", first, read, *words, "-o", page, "--json", file) == 0
+    rows = {row["system"]: row for row in read_json(file)["rows"]}
+    alone, both = rows["vse"], rows["pixelbert_matching"]
+    assert both["figures"][0] == pytest.approx(wanted)
+    assert both["variant"] == f"best 3 of {first.name} + 1 × its score"
+    assert alone["variant"] == ""
+    count = load_model(read, Matcher).parameter_count()
+    assert both["cost"]["parameters"] == alone["cost"]["parameters"] + count
+    assert both["cost"]["code_bytes"] > alone["cost"]["code_bytes"]
+    said = page.read_text()
+    assert f"- **best … of {first.name}**: a cross-encoder" in said.replace("\n  ", " ")
+    assert "--rerank 3 --blend 1`" in said
+    again = tmp_path / "again.md"
+    assert saccade_command("leaderboard", "--from", file, "-o", again) == 0
+    assert again.read_text() == said
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("READ", "--first", "FIRST", "--ensembles"), "ensembles average whole tables"),
+        (("FIRST", "--first", "FIRST"), "none of these models is one"),
+        (("READ", "--first", "nowhere"), "nowhere"),
+        (("READ", "--first", "FIRST", "--rerank", "0"), "greater than or equal to 1"),
+    ],
+)
+def test_what_the_leaderboard_cannot_rank_again_gets_a_sentence(
+    words: tuple[str, ...], sentence: str, runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = {"FIRST": runs[0], "READ": runs[1]}
+    assert saccade_command("leaderboard", *(named.get(word, word) for word in words)) == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())

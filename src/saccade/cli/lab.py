@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from saccade.lab.claims.claim import Claim
     from saccade.lab.claims.findings import Findings
     from saccade.lab.claims.run import Outcome
-    from saccade.lab.leaderboard.board import Board
+    from saccade.lab.leaderboard.board import Board, First
     from saccade.lab.probe import ModelProbe, Questions
 
 
@@ -60,6 +60,9 @@ def leaderboard(
     runs: list[Path] | None = None,
     split: str | None = None,
     ensembles: bool = False,
+    first: str | None = None,
+    rerank: int = 32,
+    blend: float = 0.0,
     again: Path | None = None,
     device: Device = "auto",
     out: Path | None = None,
@@ -74,15 +77,17 @@ def leaderboard(
     Example: saccade leaderboard --runs runs/claims/world --ensembles -o docs/results/leaderboard-world.md
     """
     from saccade.core.files import read_json, write_json, write_text
+    from saccade.lab.leaderboard.board import First
     from saccade.lab.leaderboard.page import board_figures, board_from, board_page, draw_board
 
     console = Console()
     if again is not None:
-        if models or runs:
+        if models or runs or first is not None:
             raise SaccadeError("--from shows what was measured before: give no models or runs with it")
         board, command = board_from(read_json(again), str(again))
     else:
-        board, command = _measured(console, models or [], runs or [], split, ensembles, device)
+        stage = None if first is None else First(first, rerank, blend)
+        board, command = _measured(console, models or [], runs or [], split, ensembles, device, stage)
     console.print(_figures(board), _costs(board), sep="\n")
     if plot:
         draw_board(board, plot)
@@ -95,7 +100,13 @@ def leaderboard(
 
 
 def _measured(
-    console: Console, given: list[str], runs: list[Path], split: str | None, ensembles: bool, device: str
+    console: Console,
+    given: list[str],
+    runs: list[Path],
+    split: str | None,
+    ensembles: bool,
+    device: str,
+    first: First | None,
 ) -> tuple[Board, str]:
     """The board of these models, and the command that makes it anew."""
     from saccade.core.progress import progress_bar
@@ -113,11 +124,12 @@ def _measured(
         console.print(f"left out: {runs_left} on other data", highlight=False)
     config = with_words(entered.data, words)
     models = [folder for contender in entered.contenders for folder in contender.folders]
+    models += [] if first is None else [first.folder]
     check_unseen(models, config, split or config.test_split, "compare on another split")
     with progress_bar("scoring") as tell:
         split_for_models = SplitForModels(config, split or config.test_split)
-        board = measure_board(entered.contenders, split_for_models, device, ensembles, tell)
-    return board, _command(given, below if runs else [], split, ensembles, device)
+        board = measure_board(entered.contenders, split_for_models, device, ensembles, tell, first)
+    return board, _command(given, below if runs else [], split, ensembles, device, first)
 
 
 def _figures(board: Board) -> Table:
@@ -150,12 +162,22 @@ def _costs(board: Board) -> Table:
     return table
 
 
-def _command(given: Sequence[str], below: Sequence[Path], split: str | None, ensembles: bool, device: str) -> str:
+def _command(
+    given: Sequence[str],
+    below: Sequence[Path],
+    split: str | None,
+    ensembles: bool,
+    device: str,
+    first: First | None,
+) -> str:
     """What makes the table anew; folders are named as given, data as a user would keep them."""
     words = [f"root=data/{Path(w[5:]).name}" if w.startswith("root=") else w for w in given if w[:6] != "split="]
     words += [word for folder in below for word in ("--runs", str(folder))]
     words += ["--split", split] if split else []
     words += ["--ensembles"] if ensembles else []
+    if first is not None:
+        words += ["--first", first.folder, "--rerank", str(first.count)]
+        words += ["--blend", f"{first.blend:g}"] if first.blend else []
     words += ["--device", device] if device != "cpu" else []
     return shlex.join(["saccade", "leaderboard", *words])
 

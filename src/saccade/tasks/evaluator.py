@@ -148,6 +148,18 @@ class CostColumn:
     meaning: str = ""  # for a page's legend, with {pictures} and {texts} of the split; empty: the heading says it all
     adds_up: bool = True  # over the models of an ensemble, which are used one after another; else the largest counts
 
+    def together(self, values: Sequence[float | None]) -> float | None:
+        """Of models that are used one after another."""
+        return joined(values, sum if self.adds_up else max)
+
+
+def joined(values: Sequence[float | None], join: Callable[[list[float]], Any]) -> float | None:
+    """Whole numbers stay whole; what is not known of one model counts for nothing."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return round(join(known)) if all(isinstance(value, int) for value in known) else float(join(known))
+
 
 class Benchmark(ABC, Generic[M, D]):
     """What the leaderboard needs of a task: columns, what a model's output on a split is, its figures and its costs."""
@@ -173,6 +185,17 @@ class Benchmark(ABC, Generic[M, D]):
     @abstractmethod
     def average(self, outputs: Sequence[Any]) -> Any:
         """The output of an ensemble."""
+
+    def behind(self, first: str, split: SplitForModels, device: str, count: int, blend: float) -> Benchmark[M, D]:
+        """The same, of which cross-encoders put the best `count` of each query by a first model in order again.
+
+        Raises: SaccadeError if the task has none.
+        """
+        raise SaccadeError("models of this leaderboard rank everything themselves: leave --first out")
+
+    def said_of(self, model: M) -> str:
+        """What a row says of how its model took part."""
+        return ""
 
 
 class SplitForModels:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from saccade.lab.claims.plan import settings_that_matter
 from saccade.models import Model, find_model, load_model
 from saccade.tasks import find_task, task_names
 from saccade.tasks.base import TaskSpec
-from saccade.tasks.evaluator import Benchmark, Costs, SplitForModels
+from saccade.tasks.evaluator import Benchmark, Costs, SplitForModels, joined
 from saccade.training.run import CONFIG, load_run_config, run_config
 
 
@@ -232,6 +232,7 @@ class Board:
     rows: tuple[BoardRow, ...]
     chance: Mapping[str, float]
     chosen_here: bool  # whether this split also chose which epoch's model was kept
+    first: str | None = None  # the model whose best cross-encoders put in order
 
     @property
     def benchmark(self) -> Benchmark[Any, Any]:
@@ -257,6 +258,16 @@ class MeasuredModel:
     contender: Contender
     outputs: list[Any]
     costs: list[Costs]
+    said: str = ""  # of how they took part
+
+
+@dataclass(frozen=True)
+class First:
+    """A model whose best few of each query cross-encoders put in order, by their score and `blend` times its own."""
+
+    folder: str
+    count: int = 32
+    blend: float = 0.0
 
 
 def measure_board(
@@ -265,13 +276,18 @@ def measure_board(
     device: str = "cpu",
     ensembles: bool = False,
     tell: Tell = lambda done, total: None,
+    first: First | None = None,
 ) -> Board:
     """Load, score and measure one model after another."""
     if not contenders:
         raise SaccadeError("there are no models to compare")
+    if ensembles and first is not None:
+        raise SaccadeError("ensembles average whole tables, of which --first leaves most unread: leave one of them out")
     spec = task_on_board(contenders[0].folders[0])
     benchmark = spec.benchmark
     assert benchmark is not None
+    if first is not None:
+        benchmark = benchmark.behind(first.folder, split, device, first.count, first.blend)
     total, done = sum(len(contender.folders) for contender in contenders), 0
     measured = []
     tell(0, total)
@@ -286,6 +302,7 @@ def measure_board(
                 raise SaccadeError(
                     f"{device} has too little memory for {folder} on {data.name}/{data.split}"
                 ) from error
+            one = replace(one, said=benchmark.said_of(model))
             one.outputs.append(output)
             one.costs.append(cost)
             done += 1
@@ -298,18 +315,24 @@ def measure_board(
         figures = [benchmark.score(some[0] if len(some) == 1 else benchmark.average(some), data) for some in outputs]
         together = [
             {
-                name: _joined([one.costs[seed][name] for one, seed in group], sum if column.adds_up else max)
+                name: column.together([one.costs[seed][name] for one, seed in group])
                 for name, column in benchmark.costs.items()
             }
             for group in groups
         ]
-        cost = {name: _joined([one[name] for one in together], np.mean) for name in benchmark.costs}
+        cost = {name: joined([one[name] for one in together], np.mean) for name in benchmark.costs}
         models = dict.fromkeys(one.contender.folders[seed] for group in groups for one, seed in group)
         return BoardRow(
             system, variant, "ensemble" if system == ENSEMBLE else "single", tuple(models), tuple(figures), cost
         )
 
-    rows = [row(one.contender.system, one.contender.variant, [[s] for s in _seeds(one)]) for one in measured]
+    if first is not None and not any(one.said for one in measured):
+        raise SaccadeError(f"--first {first.folder} is for cross-encoders, and none of these models is one")
+    variants = [", ".join(filter(None, (one.contender.variant, one.said))) for one in measured]
+    rows = [
+        row(one.contender.system, variant, [[s] for s in _seeds(one)])
+        for one, variant in zip(measured, variants, strict=True)
+    ]
     rows += [row(ENSEMBLE, name, groups) for name, groups in _ensembles(measured)] if ensembles else []
     metric = next(iter(benchmark.figures))
     rows.sort(key=lambda row: (row.kind == "ensemble", -row.mean(metric)))
@@ -323,19 +346,12 @@ def measure_board(
         tuple(rows),
         benchmark.chance(data),
         chosen_here=split.split == split.config.dev_split and not split.config.held_out,
+        first=None if first is None else first.folder,
     )
 
 
 def _seeds(one: MeasuredModel) -> list[tuple[MeasuredModel, int]]:
     return [(one, seed) for seed in range(len(one.outputs))]
-
-
-def _joined(values: Sequence[float | None], join: Callable[[list[float]], Any]) -> float | None:
-    """Whole numbers stay whole; what is not known of one model counts for nothing."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    return round(join(known)) if all(isinstance(value, int) for value in known) else float(join(known))
 
 
 def _ensembles(measured: Sequence[MeasuredModel]) -> Iterator[tuple[str, list[list[tuple[MeasuredModel, int]]]]]:

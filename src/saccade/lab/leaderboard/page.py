@@ -88,6 +88,11 @@ def _legend(board: Board) -> str:
             "system, the one nearest to its recipe, once for each seed. Sizes and times add up, "
             "memory is that of the largest"
         )
+    if board.first:
+        meanings[f"best … of {Path(board.first).name}"] = (
+            "a cross-encoder, which would have to read every pair, reads those of each query and puts them in its own "
+            "order; all others keep their places below. What it costs is that of both stages"
+        )
     lines = [f"- **{name}**: {meaning}." for name, meaning in meanings.items()]
     return "\n".join(fill(line, LINE_WIDTH, subsequent_indent="  ") for line in lines)
 
@@ -102,7 +107,7 @@ def board_from(values: Any, where: str) -> tuple[Board, str]:
             for row in values["rows"]
         )
         what = (values["task"], values["data"], values["split"], values["pictures"], values["texts"])
-        board = Board(*what, values["device"], rows, values["chance"], values["chosen_here"])
+        board = Board(*what, values["device"], rows, values["chance"], values["chosen_here"], values.get("first"))
         for row in rows:
             if row.cost.keys() != board.benchmark.costs.keys():
                 raise KeyError("cost")
@@ -122,6 +127,7 @@ def board_figures(board: Board, command: str) -> dict[str, Any]:
         "texts": board.texts,
         "device": board.device,
         "chosen_here": board.chosen_here,
+        "first": board.first,
         "chance": dict(board.chance),
         "rows": [asdict(row) | {board.metric: row.mean(board.metric)} for row in board.rows],
     }

@@ -8,20 +8,29 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from saccade.batch import ImageCode, TextCode
 from saccade.data import CaptionedImages
 from saccade.metrics import CUTOFFS, WAYS, chance, recall
-from saccade.models import Matcher
-from saccade.tasks.evaluator import Benchmark, CostColumn, Costs
-from saccade.tasks.matching.evaluate import RECALL_HEADINGS, encode_all_images, encode_all_texts, ensemble_of
+from saccade.models import CrossEncoder, Matcher, load_model
+from saccade.models.base.rerank import TwoStages, best_of
+from saccade.tasks.evaluator import Benchmark, CostColumn, Costs, SplitForModels
+from saccade.tasks.matching.evaluate import (
+    RECALL_HEADINGS,
+    QueryRanks,
+    encode_all_images,
+    encode_all_texts,
+    ensemble_of,
+    two_stage_ranks,
+)
 
 WARM_UP, QUERIES, SECONDS = 3, 21, 5.0  # queries before the clock runs; at most so many, or for so long
 PROBE = 4  # pictures and sentences that show which parts of a code the score reads
@@ -35,8 +44,28 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
 
+@dataclass(frozen=True, eq=False)
+class FirstStage:
+    """What cross-encoders put in order again: a model's scores of a split, and what they cost."""
+
+    name: str
+    model: Matcher
+    images: ImageCode
+    table: Float[Tensor, "image text"]
+    costs: Costs
+    count: int
+    blend: float
+
+    def best(self, text: str) -> Int[Tensor, " candidate"]:
+        """The pictures that a text finds."""
+        return best_of(self.model.similarity(self.images, encode_all_texts(self.model, [text])).T, self.count)[0]
+
+
+@dataclass(frozen=True, eq=False)
 class MatchingBenchmark(Benchmark[Matcher, CaptionedImages]):
     """Recall both ways; the size of a model and of what an index keeps, the time of a query and of all pairs."""
+
+    first: FirstStage | None = None  # for cross-encoders; None: they read all pairs
 
     figures: ClassVar = {
         "rsum": "rsum",
@@ -73,27 +102,49 @@ class MatchingBenchmark(Benchmark[Matcher, CaptionedImages]):
     ensembles = "the mean of the models' similarities, each brought to the same spread"
 
     @torch.no_grad()
-    def measure(self, model: Matcher, data: CaptionedImages) -> tuple[Table, Costs]:
-        """The similarity table of a split, as `similarity_table` makes it, and what making it took."""
+    def measure(self, model: Matcher, data: CaptionedImages) -> tuple[Table | QueryRanks, Costs]:
+        """The similarity table of a split, as `similarity_table` makes it, or the ranks of two stages, and what making
+        it took."""
         model.eval()
         device = next(model.parameters()).device
         images, texts = encode_all_images(model, data), encode_all_texts(model, data.texts)
-        query_ms = _query_ms(model, images, data.texts, device)
+        own = {"parameters": model.parameter_count(), "code_bytes": code_bytes(model, images, texts)}
+        if self.first is not None and isinstance(model, CrossEncoder):
+            return self._behind_first(model, images, texts, data, own, self.first)
+        query_ms = _query_ms(lambda text: model.similarity(images, encode_all_texts(model, [text])), data.texts, device)
         with _peak_memory(device) as peak:
             started = _now(device)
             table = model.similarity(images, texts)
             seconds = _now(device) - started
-        costs = {
-            "parameters": model.parameter_count(),
-            "code_bytes": code_bytes(model, images, texts),
-            "query_ms": query_ms,
-            "table_seconds": seconds,
-            "peak_bytes": peak(),
-        }
+        costs = {**own, "query_ms": query_ms, "table_seconds": seconds, "peak_bytes": peak()}
         return table.float().cpu().numpy(), costs
 
-    def score(self, output: Table, data: CaptionedImages) -> dict[str, float]:
-        return recall(output, data.image_of_text)
+    def _behind_first(
+        self,
+        model: CrossEncoder,
+        images: ImageCode,
+        texts: TextCode,
+        data: CaptionedImages,
+        own: Costs,
+        first: FirstStage,
+    ) -> tuple[QueryRanks, Costs]:
+        def answer(text: str) -> object:
+            best = first.best(text)
+            return model.score_pairs(images, encode_all_texts(model, [text]), best, torch.zeros_like(best))
+
+        device = images.mask.device
+        query_ms = _query_ms(answer, data.texts, device)
+        with _peak_memory(device) as peak:
+            started = _now(device)
+            stages = TwoStages.score(model, images, texts, first.table, first.count)
+            seconds = _now(device) - started
+        second = {**own, "query_ms": query_ms, "table_seconds": seconds, "peak_bytes": peak()}
+        both = {name: column.together([first.costs[name], second[name]]) for name, column in self.costs.items()}
+        ranked = two_stage_ranks(stages, first.count, data.image_of_text, first.blend)
+        return ranked, both | {"query_ms": query_ms}  # which has the first stage in it
+
+    def score(self, output: Table | QueryRanks, data: CaptionedImages) -> dict[str, float]:
+        return output.recalls() if isinstance(output, QueryRanks) else recall(output, data.image_of_text)
 
     def chance(self, data: CaptionedImages) -> dict[str, float]:
         return chance(data.image_of_text, len(data.images))
@@ -101,14 +152,29 @@ class MatchingBenchmark(Benchmark[Matcher, CaptionedImages]):
     def average(self, outputs: Sequence[Table]) -> Table:
         return ensemble_of(outputs)
 
+    @torch.no_grad()
+    def behind(self, first: str, split: SplitForModels, device: str, count: int, blend: float) -> MatchingBenchmark:
+        model = load_model(first, Matcher).to(device)
+        data: CaptionedImages = split.regions_for(model, first)
+        output, costs = self.measure(model, data)
+        assert not isinstance(output, QueryRanks)
+        table, images = torch.from_numpy(output).to(device), encode_all_images(model, data)
+        return replace(self, first=FirstStage(first, model, images, table, costs, count, blend))
 
-def _query_ms(model: Matcher, images: ImageCode, texts: tuple[str, ...], device: torch.device) -> float:
+    def said_of(self, model: Matcher) -> str:
+        if self.first is None or not isinstance(model, CrossEncoder):
+            return ""
+        added = f" + {self.first.blend:g} × its score" if self.first.blend else ""
+        return f"best {self.first.count} of {Path(self.first.name).name}{added}"
+
+
+def _query_ms(answer: Callable[[str], object], texts: tuple[str, ...], device: torch.device) -> float:
     """Sentences from all over the split, one at a time, as a searcher types them."""
     chosen = np.linspace(0, len(texts) - 1, WARM_UP + QUERIES).astype(int)
     times: list[float] = []
     for count, text in enumerate(chosen):
         started = _now(device)
-        model.similarity(images, encode_all_texts(model, [texts[text]]))
+        answer(texts[text])
         times.append(_now(device) - started)
         if count >= WARM_UP and sum(times) > SECONDS:
             break
