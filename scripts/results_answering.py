@@ -33,12 +33,18 @@ from saccade.core.files import read_json, write_json, write_text
 from saccade.lab.reports import markdown_table
 from saccade.metrics import mean_and_spread
 
+DCN_OFTEN = (  # both ways, with the official start of weights; attributes first, then comparisons of them
+    *("updates=both", "initialiser=xavier", "region_length=8", "model.dropout=0", "precision=bf16"),
+    *("batch_size=128", "learning_rate=0.001", "epochs=30"),
+    *("task.repeated_kinds=[compare_attribute,same_attribute]", "task.repeat_after=10"),
+)
 SYSTEMS = {  # title, system, settings over its recipe
     "question": ("question alone (Up-Down)", "updown_vqa", ["shown=question", "standardise=false"]),  # ones stay ones
     "picture": ("picture alone (Up-Down)", "updown_vqa", ["shown=picture"]),
     "updown_vqa": ("[Up-Down](../systems/updown_vqa.md)", "updown_vqa", []),
     "dcn": ("[DCN](../systems/dcn.md)", "dcn", []),
     "dcn_both": ("[DCN](../systems/dcn.md), both ways", "dcn", ["updates=both", "epochs=20"]),
+    "dcn_often": ("the same, comparisons more often", "dcn", DCN_OFTEN),
     "dcn_words": ("DCN, words alone take in regions", "dcn", []),  # the world's recipe
     "hierarchical": ("[hierarchical](../systems/hierarchical.md), three tasks in one run", "hierarchical", []),
     "vcml": ("[VCML](../systems/vcml.md), programs known", "vcml", []),

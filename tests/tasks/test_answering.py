@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,8 @@ from saccade.tasks.answering.task import (
     build_answerer,
     prepare_questions,
 )
+from saccade.tasks.base import sampler_of
+from saccade.training.seeds import BatchSampler
 from saccade.vision.augment import AugmentConfig
 
 COLOURS, KINDS = ("red", "green", "blue"), ("cube", "ball")
@@ -117,6 +120,26 @@ def test_targets_are_soft_and_unknown_answers_have_none() -> None:
     torch.testing.assert_close(batch.target, torch.tensor([[1.0, 0.3], [0, 0], [0, 0]]))
     assert batch.owner.tolist() == [0, 1, 1]
     assert len(batch.images) == 2
+
+
+def test_kinds_that_are_learned_last_come_more_often_after_some_epochs() -> None:
+    train = asked(3, 1)
+    model = build_answerer(UpDownVqa, UpDownVqaConfig(dim=4), prepare_questions(train, AnsweringConfig()))
+
+    def epochs(config: AnsweringConfig) -> list[list[int]]:
+        sampler = sampler_of(AnsweringTask(model, train, train, config, AugmentConfig()), in_order)
+        assert sampler.steps_per_epoch == 3
+        return [sorted(i for step in range(n, n + 3) for i in sampler.indices(step)) for n in (0, 3, 6)]
+
+    def in_order(count: int, size: int | None) -> BatchSampler:
+        return BatchSampler(count, size or 2, seed=0)
+
+    once, config = list(range(6)), AnsweringConfig(repeated_kinds=("kind",), repeats=3, repeat_after=1)
+    assert epochs(AnsweringConfig()) == [once] * 3
+    assert epochs(config) == [once, *epochs(replace(config, repeat_after=0))[:2]]
+    assert sorted(chain(*epochs(config)[1:])) == [0, 1, 1, 1, 2, 3, 3, 3, 4, 5, 5, 5]
+    with pytest.raises(SaccadeError, match='repeated_kinds has "kinds"; did you mean "kind"'):
+        epochs(replace(config, repeated_kinds=("kinds",)))
 
 
 def test_a_picture_counts_with_all_its_questions(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ S = TypeVar("S", covariant=True)
 class Task(Protocol[N]):
     """A task joins training items, a loss and an evaluation; the trainer knows nothing of their insides.
 
-    A task may also have the methods of a `StagedTask` or a `JointlyTrained`.
+    A task may also have the methods of a `StagedTask`, an `OwnOrder` or a `JointlyTrained`.
     """
 
     selection: str
@@ -85,13 +85,24 @@ class Sampler(Protocol):
         ...
 
 
-@runtime_checkable
-class JointlyTrained(Protocol):
-    """A task made of several, which takes turns: each draws from its own items, and may learn at its own rate."""
+MakeSampler = Callable[[int, int | None], Sampler]  # from a number of items and a batch size (None: the trainer's)
 
-    def sampler(self, make: Callable[[int, int | None], Sampler]) -> Sampler:
-        """Of the parts' samplers, which `make` builds from a number of items and a batch size (None: the trainer's)."""
-        ...
+
+@runtime_checkable
+class OwnOrder(Protocol):
+    """A task that says in which order its items come, made of samplers that go through so many items."""
+
+    def sampler(self, make: MakeSampler) -> Sampler: ...
+
+
+def sampler_of(task: Task[Any], make: MakeSampler) -> Sampler:
+    """In which order a task's items come: its own, or each once an epoch."""
+    return task.sampler(make) if isinstance(task, OwnOrder) else make(len(task), None)
+
+
+@runtime_checkable
+class JointlyTrained(OwnOrder, Protocol):
+    """A task made of several, which takes turns: each draws from its own items, and may learn at its own rate."""
 
     def rate(self, step: int) -> float:
         """What the learning rate of a step is multiplied by."""

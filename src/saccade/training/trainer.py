@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 
 from saccade.core.errors import SaccadeError
 from saccade.core.threads import ahead
-from saccade.tasks.base import JointlyTrained, Loss, Sampler, StagedTask, Task
+from saccade.tasks.base import JointlyTrained, Loss, Sampler, StagedTask, Task, sampler_of
 from saccade.training.config import TrainerConfig, differing_key
 from saccade.training.cuda_graphs import GraphedSteps
 from saccade.training.folder import (
@@ -103,7 +103,7 @@ class Trainer:
         def make_sampler(count: int, batch_size: int | None = None) -> BatchSampler:
             return BatchSampler(count, batch_size or config.batch_size, config.seed, config.drop_last, *ranks)
 
-        sampler = task.sampler(make_sampler) if isinstance(task, JointlyTrained) else make_sampler(len(task))
+        sampler = sampler_of(task, make_sampler)
         checkpoint = self._checkpoint(model, task, fabric.world_size)
         loop = Loop(config, fabric, model, task, sampler, folder)
         progress = Progress()

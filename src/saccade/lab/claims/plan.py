@@ -29,7 +29,16 @@ NO_MATTER = {  # settings that say where and how a run is carried out, not what 
     },
 }
 CAME_LATER: Mapping[str, Mapping[str, Any]] = {  # settings that say what was so before there were such settings
-    "task": {"hardest": 1, "ways": "both", "eval_pictures": 0, "among": "given", "teacher_negatives": 2},
+    "task": {
+        "hardest": 1,
+        "ways": "both",
+        "eval_pictures": 0,
+        "among": "given",
+        "teacher_negatives": 2,
+        "repeated_kinds": [],
+        "repeats": 4,
+        "repeat_after": 0,
+    },
     "trainer": {"accumulate": 1},
     "data": {"train_limit": None, "redundancy": 0.5},
     "model": {"initialiser": "pytorch", "region_length": 1.0},

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from saccade.batch import Alignment, Batch, PictureBatch, RegionBatch, TextBatch
 from saccade.core.config import check_ranges
-from saccade.core.errors import SaccadeError
+from saccade.core.errors import SaccadeError, not_among
 from saccade.data import DataConfig
 from saccade.explain import Explanation
 from saccade.features import open_questions
@@ -21,7 +21,7 @@ from saccade.metrics.answers import frequent_answers, soft_scores
 from saccade.models import Answerer
 from saccade.tasks.answering import EvalOptions
 from saccade.tasks.answering.evaluate import AnswerAccuracy, QuestionSplit, shown_pictures, shown_questions
-from saccade.tasks.base import TaskSpec
+from saccade.tasks.base import MakeSampler, Sampler, TaskSpec
 from saccade.tasks.pairs import about_each, vary_images
 from saccade.tasks.predict import Answer, QuestionPredictor, given_picture
 from saccade.tasks.prepare import Prepared, build_model, prepare_words
@@ -37,11 +37,15 @@ class AnsweringConfig:
     max_answers: int | None = None  # … the most frequent
     min_count: int = 1  # rarer words of the training questions are unknown words
     shown: Literal["both", "question", "picture"] = "both"  # one alone: the floor that seeing must beat
+    repeated_kinds: tuple[str, ...] = ()  # kinds of question that come `repeats` times an epoch: what is learned last
+    repeats: int = 4
+    repeat_after: int = 0  # epochs, after which they do: when what they build on is known
     vectors: str | None = None  # what words start from: glove-6b-50d, or a GloVe or fastText file; none: at random
     eval_batch: int = 256  # questions answered at once
 
     def __post_init__(self) -> None:
-        check_ranges(self, "answer_min_count min_count eval_batch", "at least 1")
+        check_ranges(self, "answer_min_count min_count repeats eval_batch", "at least 1")
+        check_ranges(self, "repeat_after", "zero or more")
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,27 @@ class QuestionBatch(Batch):
     images: RegionBatch | PictureBatch
     owner: Int[Tensor, " question"]
     target: Float[Tensor, "question answer"]  # how right each known answer is
+
+
+@dataclass(frozen=True)
+class RepeatingSampler:
+    """Every question once an epoch, and after some epochs of this some more often."""
+
+    once: Sampler
+    often: Sampler
+    items: Int[np.ndarray, " item"]  # of `often`
+    after: int  # steps
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.once.steps_per_epoch
+
+    def indices(self, step: int) -> Sequence[int]:
+        if step < self.after:
+            found: Sequence[int] = self.once.indices(step)
+        else:
+            found = self.items[self.often.indices(step - self.after)].tolist()
+        return found
 
 
 class AnsweringTask:
@@ -69,6 +94,8 @@ class AnsweringTask:
     ) -> None:
         self.train, self.dev, self.config, self.augmentation = train, dev, config, augmentation
         self.questions = model.read_questions(train.texts)  # word ids are small: all questions at once
+        if unknown := set(config.repeated_kinds) - set(train.kinds):
+            raise SaccadeError(f"task.repeated_kinds has {not_among(min(unknown), sorted({*train.kinds} - {''}))}")
         place = {answer: n for n, answer in enumerate(model.answers)}
         self.answers = len(place)
         scored = [soft_scores(given) for given in train.answers]
@@ -76,6 +103,14 @@ class AnsweringTask:
 
     def __len__(self) -> int:
         return len(self.train.texts)
+
+    def sampler(self, make: MakeSampler) -> Sampler:
+        once, config = make(len(self), None), self.config
+        if not config.repeated_kinds:
+            return once
+        times = [config.repeats if kind in config.repeated_kinds else 1 for kind in self.train.kinds]
+        items = np.repeat(np.arange(len(self)), times)
+        return RepeatingSampler(once, make(len(items), None), items, config.repeat_after * once.steps_per_epoch)
 
     def batch(self, indices: Sequence[int]) -> QuestionBatch:
         pictures, owner = np.unique(self.train.pictures.image_of_text[list(indices)], return_inverse=True)

@@ -179,9 +179,6 @@ class ClicksTask:
         self.train.impressions.hold(3 * self.config.shuffle)
         return BlockSampler(found, self.train.impressions.blocks, self.config.shuffle)
 
-    def rate(self, step: int) -> float:
-        return 1.0
-
     def batch(self, indices: Sequence[int]) -> ChosenImpressions | ClickBatch:
         numbers = np.asarray(indices, dtype=np.int64)
         if self.held is not None:

@@ -27,7 +27,7 @@ from saccade.language.vocabulary import SPECIAL
 from saccade.models import Hierarchical, Model, load_model
 from saccade.tasks import find_task
 from saccade.tasks.answering.task import AnsweringConfig, PictureAnswerer, build_answerer
-from saccade.tasks.base import Sampler, StagedTask, Task, TaskSpec
+from saccade.tasks.base import MakeSampler, Sampler, StagedTask, Task, TaskSpec, sampler_of
 from saccade.tasks.evaluator import PART, Arrays, EvalRequest, Evaluation, Evaluator, SplitForModels, check_split
 from saccade.tasks.grounding.predict import PictureGrounder
 from saccade.tasks.grounding.task import GroundingConfig
@@ -191,9 +191,12 @@ class JointTask:
     def __len__(self) -> int:
         return sum(map(len, self.parts.values()))
 
-    def sampler(self, make: Callable[[int, int | None], Sampler]) -> JointSampler:
-        sizes = {part: getattr(self.config, part).batch for part in self.parts}
-        return JointSampler(self.schedule, {p: make(len(task), sizes[p]) for p, task in self.parts.items()})
+    def sampler(self, make: MakeSampler) -> JointSampler:
+        def of(part: str) -> Sampler:
+            own: int | None = getattr(self.config, part).batch
+            return sampler_of(self.parts[part], lambda count, size: make(count, size or own))
+
+        return JointSampler(self.schedule, {part: of(part) for part in self.parts})
 
     def rate(self, step: int) -> float:
         return float(getattr(self.config, self.schedule.at(step)[0]).rate)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from saccade.data import DataConfig
 from saccade.features import open_moments
 from saccade.models import Matcher, MomentFinder
 from saccade.models.base.moment_finder import Stage
-from saccade.tasks.base import Sampler, TaskSpec
+from saccade.tasks.base import MakeSampler, Sampler, TaskSpec
 from saccade.tasks.moments import EvalOptions
 from saccade.tasks.moments.evaluate import MAIN, MomentRecall, MomentSplit, lengths, truth_of
 from saccade.tasks.moments.predict import VideoSearcher
@@ -83,7 +83,7 @@ class MomentsTask:
     def __len__(self) -> int:
         return len(self.train.texts)
 
-    def sampler(self, make: Callable[[int, int | None], Sampler]) -> Sampler:
+    def sampler(self, make: MakeSampler) -> Sampler:
         found = make(len(self), None)
         self.steps_per_epoch = found.steps_per_epoch
         return found
