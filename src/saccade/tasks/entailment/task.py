@@ -18,7 +18,7 @@ from saccade.metrics.answers import by_kind
 from saccade.models import load_model
 from saccade.models.base.fusion import LABELS, FusionEntailer
 from saccade.tasks.answering.evaluate import AnswerAccuracy, QuestionSplit, answer_all
-from saccade.tasks.answering.task import AnsweringTask, PictureAnswerer
+from saccade.tasks.answering.task import AnsweringConfig, AnsweringTask, PictureAnswerer
 from saccade.tasks.base import TaskSpec
 from saccade.tasks.entailment import EvalOptions
 from saccade.tasks.evaluator import EvalRequest, Evaluation, SplitForModels
@@ -102,8 +102,12 @@ class PictureEntailer(PictureAnswerer):
     )
 
 
-def entailment_task(model: FusionEntailer, train: Any, dev: Any, config: Any, augmentation: Any) -> AnsweringTask:
-    return AnsweringTask(model, train, dev, config, augmentation)
+def entailment_task(
+    model: FusionEntailer, train: Any, dev: Any, config: EntailmentConfig, augmentation: Any
+) -> AnsweringTask:
+    """Sentences are learned from as questions are."""
+    shown = config.shown if config.shown != "hypothesis" else "question"
+    return AnsweringTask(model, train, dev, AnsweringConfig(shown=shown, eval_batch=config.eval_batch), augmentation)
 
 
 SPEC: TaskSpec[FusionEntailer, QuestionSplit] = TaskSpec(
