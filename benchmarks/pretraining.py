@@ -32,6 +32,7 @@ from saccade.tasks.pretraining.task import MaskedPairs, PretrainingConfig, mask_
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}  # multiply-adds as two, of bfloat16 without sparsity
 REGIONS, PIECES = 36, 30522
 SETTINGS = PretrainingConfig(region_target="features", hard_rate=0.0)
+IN_A_ROW = 4  # steps that are timed as one: the next is launched while the last still computes, as in training
 
 
 class Plain(nn.Module):
@@ -160,16 +161,18 @@ def step_row(bench: Bench, pairs: int) -> Row:
             models[kernel] = InterBert(replace(config, compiled=True), pieces).to(bench.device)
             losses[kernel] = partial(forced_loss, models[kernel], given, kernel)
 
-    def step(name: str, optimiser: torch.optim.Optimizer) -> None:
-        optimiser.zero_grad()
-        with mixed(bench):
-            loss = losses[name]()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
+    def steps(name: str, optimiser: torch.optim.Optimizer) -> None:
+        for _ in range(IN_A_ROW):
+            optimiser.zero_grad()
+            with mixed(bench):
+                loss = losses[name]()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
 
     fused = bench.device == "cuda"
     optimisers = {name: torch.optim.AdamW(model.parameters(), 1e-5, fused=fused) for name, model in models.items()}
-    spent = bench.best_of({name: partial(step, name, optimisers[name]) for name in models}, runs=5)
+    spent = bench.best_of({name: partial(steps, name, optimisers[name]) for name in models}, runs=5)
+    spent = {name: seconds / IN_A_ROW for name, seconds in spent.items()}
     best = min(seconds for name, seconds in spent.items() if name != "plain")
     needed, peak = operations(ours, given), peak_of(bench)
     figures = {"of_peak": needed / best / peak, "pairs_a_second": pairs / best}

@@ -21,7 +21,7 @@ part() { # NAME COMMAND …: with a log of its own
   if "${@:2}" > "$log" 2>&1; then echo "$1: done in $((SECONDS - begun)) s"; else echo "$1: failed, see $log" && return 1; fi
 }
 
-part speed python -m benchmarks.gpu --only pretraining clicks || exit 1
+part speed python -m benchmarks.gpu --only pretraining clicks --each 240 --minutes 9 || exit 1
 table=(python scripts/results_pretraining.py --jobs "${JOBS:-10}")
 seeds() { # TITLE NAME: the runs of a row, as the leaderboard takes them
   local found=(runs/results-pretraining/flickr8k/"$2"-[0-9]) IFS=,
