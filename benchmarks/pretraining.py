@@ -26,7 +26,7 @@ from saccade.models import InterBert, InterBertConfig
 from saccade.nn.transformer import attend_over, pack, places_of
 from saccade.nn.transformer.embeddings import locations, whole_location
 from saccade.ops import Backend, backend
-from saccade.ops.packed_attention import PACKED_ATTENTION, PackedAttention
+from saccade.ops.packed_attention import PACKED_ATTENTION, PackedAttention, through_padding
 from saccade.tasks.pretraining.task import MaskedPairs, PretrainingConfig, mask_pairs, score_objectives
 
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}  # multiply-adds as two, of bfloat16 without sparsity
@@ -212,14 +212,18 @@ def attention_row(bench: Bench) -> Row:
     def run(row: Backend[PackedAttention, Tensor]) -> None:
         row.run(problem).backward(wanted)  # type: ignore[no-untyped-call]
 
-    able = {row.name: partial(run, row) for row in PACKED_ATTENTION.backends if row.reason(problem) is None}
-    spent = bench.best_of(able, runs=10, warm=True)
+    rows = [row for row in PACKED_ATTENTION.backends if row.reason(problem) is None]
+    kept = replace(problem, joined=joined.detach(), dropout=0.0)
+    plain = through_padding(kept).float()
+    spent = bench.best_of({row.name: partial(run, row) for row in rows}, runs=10)
     return Row(
         name="",
         shape=f"{pairs} items of {int(counts.min())} to {int(counts.max())} tokens, {heads} heads of {width}",
         seconds=min(spent.values()),
         official_seconds=spent["torch"],
+        difference=max(float((row.run(kept).float() - plain).abs().max()) for row in rows),
         figures={f"{name}_seconds": seconds for name, seconds in spent.items()},
+        targets=(Target("difference", "≤", 2e-2),),
         note="forward and backward, a tenth of the weights dropped; against padding and PyTorch's attention",
     )
 

@@ -69,7 +69,9 @@ def figure(name: str, value: float | None) -> str:
     elif name in ("speedup", "times_floor"):
         text = times(value)
     elif name in SHARES:
-        text = f"{100 * value:.0f} %"
+        text = f"{100 * value:.3g} %"
+    elif name.endswith("_seconds"):
+        name, text = name.removesuffix("_seconds"), duration(value)
     elif name == "difference":
         text = f"{value:.1e}"
     elif name == "peak_bytes":

@@ -97,9 +97,9 @@ def test_what_no_kernel_takes_goes_through_padding() -> None:
         with backend("triton"), pytest.raises(SaccadeError, match="not on a GPU"):
             PACKED_ATTENTION(problem)
     reasons = [row.suits(packed(130, [3])) for row in PACKED_ATTENTION.backends]
-    assert reasons[0] == "a head is 130 wide, it takes multiples of 8 up to 256"
-    assert reasons[1] == "a head is 130 wide, it takes multiples of 8 up to 128"
-    assert PACKED_ATTENTION.backends[1].suits(packed(8, [128])) == "an item has 129 places, a tile holds 128"
+    assert reasons[0] == "a head is 130 wide, it takes multiples of 8 up to 128"
+    assert reasons[1] == "a head is 130 wide, it takes multiples of 8 up to 256"
+    assert PACKED_ATTENTION.backends[0].suits(packed(8, [128])) == "an item has 129 places, a tile holds 128"
     assert reasons[2] is None
 
 

@@ -2,9 +2,8 @@
 
     o_i = Σ_j dropout(softmax_j(q_i · k_j / √width)) v_j        i and j of one item
 
-In 16 bits on a GPU the kernel behind `torch.nn.attention.varlen` takes the tokens as they are, whatever the lengths of
-items; a kernel of our own does those that fit into one tile, as a caption with some regions does. Elsewhere padding
-comes back.
+In 16 bits on a GPU a kernel of our own takes items that fit into one tile, as a caption with some regions does; the one
+behind `torch.nn.attention.varlen` takes items of any length, and these more slowly. Elsewhere padding comes back.
 """
 
 from __future__ import annotations
@@ -101,8 +100,8 @@ def unpack(
 PACKED_ATTENTION: Operator[PackedAttention, Tensor] = Operator(
     "packed_attention",
     (
-        Backend("flash", _suits_flash, flash, gpu.gpu_unavailable),
         Backend("triton", _suits_tile, in_tiles, gpu.triton_unavailable),
+        Backend("flash", _suits_flash, flash, gpu.gpu_unavailable),
         Backend("torch", anything, through_padding),
     ),
 )

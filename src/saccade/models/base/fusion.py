@@ -187,7 +187,10 @@ class Fusion(Model):
         return known.used_in(texts) if config.used_pieces else known
 
     def read(self, texts: Sequence[str]) -> TextBatch:
-        return self.vocabulary.batch(texts)  # <start> is [CLS] and <end> [SEP]
+        """Raises: SaccadeError if a text is too long: known before a training begins."""
+        read = self.vocabulary.batch(texts)  # <start> is [CLS] and <end> [SEP]
+        self.text.check_length(read.tokens)
+        return read
 
     def begin(self) -> None:
         """Words, then the layers that read them, from a BERT's; where it has fewer, the last stay fresh."""

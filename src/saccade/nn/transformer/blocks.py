@@ -141,7 +141,7 @@ class Layer(nn.Module):
 
 
 def with_attention(places: Places, layer: nn.Module, states: States, keys: Bool[Tensor, "item 1 1 key"]) -> Places:
-    """With what attends in a layer, chosen out here: inside, it could not be compiled."""
+    """With what attends in such layers, chosen out here: inside, they could not be compiled."""
     assert isinstance(layer, Layer)
     like = states.new_empty(0, 3, layer.heads, states.shape[1] // layer.heads)
     chosen = PACKED_ATTENTION.chosen(PackedAttention(like, places.at, places.starts, keys, 0.0))
@@ -155,17 +155,17 @@ def run_layers(
     places: Places | None = None,
     recompute: bool = False,
 ) -> Float[Tensor, "item token dim"]:
-    """Layers one after the other. With `places`, without padding, which comes back as zeros; `recompute`: nothing
-    inside a layer is kept for the backward pass, it is computed again (activation checkpointing). Under autocast, what
-    goes from layer to layer is of its precision; the norms inside are of float32."""
-    keys, shape, given = attend_over(mask), mask.shape, states.dtype
+    """Layers of one shape one after the other. With `places`, without padding, which comes back as zeros; `recompute`:
+    nothing inside a layer is kept for the backward pass, it is computed again (activation checkpointing). Under
+    autocast, what goes from layer to layer is of its precision; the norms inside are of float32."""
+    layers, keys, shape, given = list(layers), attend_over(mask), mask.shape, states.dtype
     if torch.is_autocast_enabled(states.device.type):
         states = states.to(torch.get_autocast_dtype(states.device.type))
     if places is not None:
         states = pack(states, places)
+    if places is not None and layers:
+        places = with_attention(places, layers[0], states, keys)
     for layer in layers:
-        if places is not None:
-            places = with_attention(places, layer, states, keys)
         if recompute and torch.is_grad_enabled():
             states = checkpoint(layer, states, keys, None, places, use_reentrant=False)
         else:

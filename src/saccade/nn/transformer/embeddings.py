@@ -34,14 +34,18 @@ class WordEmbeddings(nn.Module):
         self, tokens: Int[Tensor, "text word"], segments: Int[Tensor, "text word"] | None = None
     ) -> Float[Tensor, "text word dim"]:
         """Raises: SaccadeError if a text is longer than the table of positions."""
-        count, most = tokens.shape[1], self.positions.num_embeddings
-        if count > most:
-            raise SaccadeError(f"a sentence of {count} word pieces is too long: the model reads at most {most}")
-        states = self.words(tokens) + self.positions.weight[:count]
+        self.check_length(tokens)
+        states = self.words(tokens) + self.positions.weight[: tokens.shape[1]]
         if self.segments is not None:
             states = states + (self.segments.weight[0] if segments is None else self.segments(segments))
         found: Tensor = self.dropout(self.norm(states))
         return found
+
+    def check_length(self, tokens: Int[Tensor, "text word"]) -> None:
+        """Raises: SaccadeError if a text is longer than the table of positions."""
+        count, most = tokens.shape[1], self.positions.num_embeddings
+        if count > most:
+            raise SaccadeError(f"a sentence of {count} word pieces is too long: the model reads at most {most}")
 
 
 class RegionEmbeddings(nn.Module):
