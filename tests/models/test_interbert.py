@@ -154,6 +154,14 @@ def test_words_and_layers_start_from_a_bert(tmp_path: Path) -> None:
         InterBert(replace(config, heads=4), vocabulary).begin()
 
 
+def test_a_sentence_that_is_too_long_is_known_when_it_is_read(vocabulary: Vocabulary) -> None:
+    """All captions are read before a training begins, which would else end where that one comes."""
+    model = InterBert(InterBertConfig(**{**SIZES, "max_words": 6}), vocabulary)
+    assert model.read(["a red cube"]).tokens.shape == (1, 5)  # and where it begins and ends
+    with pytest.raises(SaccadeError, match="a sentence of 7 word pieces is too long: the model reads at most 6"):
+        model.read(["a red cube", "a red cube again here"])
+
+
 def test_a_cross_encoder_learns_to_choose_the_true_pair(vocabulary: Vocabulary, toy_images: RegionBatch) -> None:
     """The loss falls; a picture that is in the batch twice is no wrong answer; without any other the loss is zero."""
     torch.manual_seed(0)
