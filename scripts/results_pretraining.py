@@ -63,7 +63,10 @@ def recipe_words(name: str) -> tuple[str, ...]:
 
 INTERBERT, PIXELBERT = "[InterBERT](../systems/interbert.md)", "[Pixel-BERT](../systems/pixelbert.md)"
 SHIPPED = "scan-flickr8k"  # the matcher of the package
-ON_THE_WORLD = ("epochs=2", "optimiser=adamw", "learning_rate=0.0003", "schedule=warmup_linear", "precision=bf16")
+ON_THE_WORLD = (
+    *("epochs=2", "batch_size=64", "optimiser=adamw", "learning_rate=0.0003"),
+    *("schedule=warmup_linear", "precision=bf16"),
+)
 FEW = ("train_limit=200", "steps=2500", "evaluate_every=250")
 
 
