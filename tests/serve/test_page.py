@@ -88,7 +88,7 @@ def test_a_sentence_finds_pictures_with_scores_and_stands_in_the_address(visit: 
     page.keyboard.type("a red cube")
     page.keyboard.press("Enter")
     found(page)
-    assert "q=a+red+cube" in page.url
+    expect(page).to_have_url(re.compile(re.escape("q=a+red+cube")))
     assert page.title() == "a red cube · Saccade"
     assert re.search(r"\d %", cards(page).first.inner_text())
     assert "score 0." in (cards(page).first.get_attribute("aria-label") or "")
@@ -110,7 +110,7 @@ def test_the_threshold_hides_what_scores_less(visit: Open) -> None:
         page.keyboard.press("PageUp")
     expect(page.locator(".gate .read")).to_contain_text("score ≥")
     assert 0 < cards(page).count() < every
-    assert "min=" in page.url
+    expect(page).to_have_url(re.compile(re.escape("min=")))
     shared = found(visit(page.url.replace(page.url.split("/?")[0], "")))
     assert cards(shared).count() == cards(page).count()
     expect(page.locator(".gate line")).to_have_count(1)
@@ -140,7 +140,7 @@ def test_a_word_lights_its_places_and_a_place_its_words(visit: Open) -> None:
     dialog.get_by_label("all regions").check()
     expect(dialog.locator(".tags span").nth(4)).to_be_visible()  # the regions by name, beside the places
     assert dialog.locator(".adds li").count() == 5  # red, cube, left, blue, ball: words that show something
-    assert "open=toys" in page.url
+    expect(page).to_have_url(re.compile(re.escape("open=toys")))
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     expect(page).not_to_have_url(re.compile("open="))  # which changes a moment after it
@@ -194,7 +194,7 @@ def test_a_drawn_part_of_a_picture_is_searched_by(visit: Open) -> None:
     page.get_by_role("button", name="Search by this part").click()
     found(page)
     expect(page.locator("#like")).to_contain_text("like this part of")
-    assert "region=0.3" in page.url
+    expect(page).to_have_url(re.compile(re.escape("region=0.3")))
     page.get_by_role("button", name="Leave out").click()
     expect(page.locator(".empty")).to_contain_text("26 pictures")
 
@@ -245,7 +245,7 @@ def test_a_part_of_ones_own_picture_is_searched_by(visit: Open, shelf: Path) -> 
     page.mouse.up()
     page.get_by_role("button", name="Search by this part").click()
     expect(page.locator("#detail")).to_be_hidden()
-    assert "region=0.2" in page.url
+    expect(page).to_have_url(re.compile(re.escape("region=0.2")))
     assert [card.get_attribute("aria-label") for card in cards(found(page)).all()] != whole
     expect(page.locator("#like")).to_contain_text("like this part of 04.png")
     expect(page.locator("#like i")).to_be_visible()
@@ -256,7 +256,7 @@ def test_filters_narrow_the_search(visit: Open) -> None:
     page.locator("#facets summary", has_text="folder").click()
     page.get_by_label("more").check()
     expect(page.locator(".facts")).to_contain_text("of 8 pictures")
-    assert "f=folder%3Amore" in page.url
+    expect(page).to_have_url(re.compile(re.escape("f=folder%3Amore")))
     expect(page.locator("#facets summary").first).to_have_text("folder · 1")
     page.locator("#facets summary", has_text="rating").click()
     page.locator("#facets details[data-column=rating] input").first.check()
