@@ -30,13 +30,11 @@ import torch
 from rich.console import Console
 
 from saccade.core.files import read_json, write_json, write_text
+from saccade.lab.claims.plan import data_defaults
 from saccade.lab.reports import markdown_table
 from saccade.metrics import mean_and_spread
 
-DCN_WORDS = (  # an ablation, by the settings of the claims
-    *("updates=words", "initialiser=pytorch", "region_length=1", "model.dropout=0.1"),
-    *("batch_size=512", "learning_rate=0.002", "epochs=40", "task.repeated_kinds=[]", "task.repeat_after=0"),
-)
+DCN_WORDS = (*data_defaults()["world"].systems["dcn"], "epochs=40")  # an ablation, by the settings of the claims
 SYSTEMS = {  # title, system, settings over its recipe
     "question": ("question alone (Up-Down)", "updown_vqa", ["shown=question", "standardise=false"]),  # ones stay ones
     "picture": ("picture alone (Up-Down)", "updown_vqa", ["shown=picture"]),
